@@ -1,0 +1,117 @@
+/* What every plan stands on: how the blocks of a table are laid in sequence and dealt to a rank. */
+#ifndef CP_BLOCKS_H
+#define CP_BLOCKS_H
+
+#include "permute.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum cp_kind { CP_NO_SHUFFLE, CP_BLOCK_ONLY, CP_CORGIPILE, CP_RIFFLE };
+enum { CP_KEY_BLOCKS = 1, CP_KEY_ROWS, CP_KEY_JITTER, CP_KEY_BALANCE };
+#define CP_MAX_BLOCKS ((int64_t)1 << 30) /* times are 32.32 fixed point and reach 2 N */
+
+typedef struct {
+    int32_t kind;      /* enum cp_kind */
+    int64_t rows;      /* rows of the table */
+    int64_t blocks;    /* blocks of the table */
+    int64_t even;      /* rows of a block when cuts is NULL: block i starts at i * even */
+    const int64_t *cuts;  /* int64[blocks + 1] or NULL */
+    const int64_t *order; /* int64[blocks], the block at each position, or NULL: storage order or the keyed bijection */
+    uint64_t key;      /* hash of (seed, epoch) */
+    int64_t first_row, stop_row; /* this rank's share, in rows of the permuted sequence of blocks */
+    int64_t buffer;    /* n: blocks mixed */
+    int64_t group;     /* blocks loaded per step by Riffle; fill-and-drain loads `buffer` */
+    int32_t shift;     /* Riffle: log2 of rows per chunk */
+    int32_t ahead;     /* steps that may be loaded while an earlier one is visited */
+} cp_spec;
+
+typedef struct {
+    int64_t position; /* of the block */
+    int32_t from, to; /* dealt rows from <= p < to */
+    int32_t side;     /* which reflection: 0 none, -1 at time 0, +1 at time N */
+} cp_share;
+
+typedef struct {
+    cp_spec spec;
+    cp_bijection walk;
+    int64_t first, count;      /* positions of this rank's blocks */
+    int64_t skip, last_rows;   /* rows left out of its first block; rows of its last block counted from the block's start */
+    int64_t widest;            /* rows of the widest block */
+    int64_t step, steps, start;
+    /* of the step begun */
+    int64_t extents, reads, visits, load_from, load_to;
+    /* Riffle */
+    int64_t piles, ring, chunks, chunks_per_block;
+    int32_t *rows_of;          /* [ring] rows of each waiting block */
+    int32_t *table;            /* [ring][chunks_per_block] chunk numbers */
+    int32_t *remaining;        /* [chunks] rows not yet visited */
+    int32_t *free_queue;       /* [chunks] ring buffer */
+    int64_t free_head, free_tail;
+    int64_t *freed_at;         /* [ahead + 1] free_tail at the end of recent steps */
+    cp_share *shares;
+    int64_t share_count;
+    int32_t *scratch;          /* row permutation of one block */
+    int32_t *slots;            /* [visits] and buckets, grown as needed */
+    uint32_t *buckets, *counts;
+    int64_t capacity;
+} cp_plan;
+
+static inline int64_t cp_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t cp_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static inline int64_t cp_cut(const cp_spec *s, int64_t block)
+{
+    return s->cuts ? s->cuts[block] : cp_min64(block * s->even, s->rows);
+}
+
+static inline int64_t cp_block_at(const cp_plan *plan, int64_t position)
+{
+    const cp_spec *s = &plan->spec;
+    if (s->order)
+        return s->order[position];
+    return s->kind == CP_NO_SHUFFLE ? position : (int64_t)cp_permute(&plan->walk, (uint64_t)position);
+}
+
+/* The run of rows at a position of this rank, counted from 0. */
+static inline void cp_run_at(const cp_plan *plan, int64_t k, int64_t *start, int64_t *stop)
+{
+    int64_t block = cp_block_at(plan, plan->first + k), cut = cp_cut(&plan->spec, block);
+    *start = cut + (k == 0 ? plan->skip : 0);
+    *stop = k == plan->count - 1 ? cut + plan->last_rows : cp_cut(&plan->spec, block + 1);
+}
+
+/* Find the position of the block that holds row `row` of the permuted sequence, and the rows before it. */
+static inline int64_t cp_locate(const cp_plan *plan, int64_t row, int64_t *before)
+{
+    const cp_spec *s = &plan->spec;
+    int64_t position = 0, sum = 0;
+    if (!s->cuts && !s->order) { /* all blocks alike but the last of the table: O(1) */
+        int64_t last = s->blocks - 1, lack = s->blocks * s->even - s->rows;
+        int64_t at = s->kind == CP_NO_SHUFFLE ? last : (int64_t)cp_unpermute(&plan->walk, (uint64_t)last);
+        position = row / s->even;
+        if (position >= at && row >= (at + 1) * s->even - lack)
+            position = (row + lack) / s->even;
+        *before = position * s->even - (position > at ? lack : 0);
+        return position;
+    }
+    for (;; position++) {
+        int64_t block = cp_block_at(plan, position), rows = cp_cut(s, block + 1) - cp_cut(s, block);
+        if (row < sum + rows || position == s->blocks - 1)
+            break;
+        sum += rows;
+    }
+    *before = sum;
+    return position;
+}
+
+static inline int64_t cp_widest(const cp_spec *s)
+{
+    if (!s->cuts)
+        return cp_min64(s->even, s->rows);
+    int64_t widest = 0;
+    for (int64_t i = 0; i < s->blocks; i++)
+        widest = cp_max64(widest, s->cuts[i + 1] - s->cuts[i]);
+    return widest;
+}
+
+#endif

@@ -1,0 +1,122 @@
+/* Moves rows between slots and batches: gather, scatter with a change of number type, and rows of varying length. */
+#ifndef CP_GATHER_H
+#define CP_GATHER_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define CP_GATHER_AHEAD 12 /* rows between a prefetch and its use */
+
+/* Fetch the cache lines of a row of `bytes` bytes; past 1 KB the hardware follows by itself. */
+static inline void cp_prefetch(const char *row, int64_t bytes)
+{
+    for (int64_t at = 0; at < bytes && at < 1024; at += 64)
+        __builtin_prefetch(row + at, 0, 3);
+}
+
+/* Copy a row without a call: 64, 16, then the rest in one overlapping piece. */
+static inline __attribute__((always_inline)) void cp_copy_row(char *to, const char *from, int64_t bytes)
+{
+    int64_t at = 0;
+    if (bytes < 16) {
+        for (; at + 4 <= bytes; at += 4)
+            memcpy(to + at, from + at, 4);
+        for (; at < bytes; at++)
+            to[at] = from[at];
+        return;
+    }
+    for (; at + 64 <= bytes; at += 64)
+        memcpy(to + at, from + at, 64);
+    for (; at + 16 <= bytes; at += 16)
+        memcpy(to + at, from + at, 16);
+    if (at < bytes)
+        memcpy(to + bytes - 16, from + bytes - 16, 16);
+}
+
+/* to[i] = from[index[i]], rows of `bytes` bytes. */
+static inline void cp_gather(char *to, const char *from, int64_t bytes, const int32_t *index, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (i + CP_GATHER_AHEAD < count)
+            cp_prefetch(from + index[i + CP_GATHER_AHEAD] * bytes, bytes);
+        cp_copy_row(to + i * bytes, from + index[i] * bytes, bytes);
+    }
+}
+
+/* Concatenate rows of varying length: row i begins at address[index[i]] and has length[index[i]] items; out gets their
+ * bytes back to back. */
+static inline void cp_gather_ragged(char *out, const uint64_t *address, const int64_t *length, int64_t item,
+                                    const int32_t *index, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (i + CP_GATHER_AHEAD < count) {
+            int32_t next = index[i + CP_GATHER_AHEAD];
+            cp_prefetch((const char *)(uintptr_t)address[next], length[next] * item);
+        }
+        int64_t bytes = length[index[i]] * item;
+        memcpy(out, (const char *)(uintptr_t)address[index[i]], (size_t)bytes);
+        out += bytes;
+    }
+}
+
+enum cp_type { CP_I8, CP_U8, CP_I16, CP_U16, CP_I32, CP_U32, CP_I64, CP_U64, CP_F32, CP_F64, CP_TYPES };
+static const uint8_t cp_type_bytes[CP_TYPES] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
+
+#define CP_CAST_TO(TO, FROM)                                                                                           \
+    for (int64_t i = 0; i < items; i++) {                                                                              \
+        FROM value;                                                                                                    \
+        memcpy(&value, from + i * (int64_t)sizeof(FROM), sizeof(FROM));                                                \
+        ((TO *)(void *)to)[i] = (TO)value;                                                                             \
+    }                                                                                                                  \
+    break
+
+#define CP_CAST_CASE(CODE, FROM)                                                                                       \
+    case CODE:                                                                                                         \
+        if (wide) {                                                                                                    \
+            CP_CAST_TO(double, FROM);                                                                                  \
+        }                                                                                                              \
+        CP_CAST_TO(float, FROM)
+
+/* Convert `items` numbers of any type to float, or to double if `wide`. */
+static inline void cp_cast(char *to, int wide, const char *from, enum cp_type type, int64_t items)
+{
+    switch (type) {
+        CP_CAST_CASE(CP_I8, int8_t);
+        CP_CAST_CASE(CP_U8, uint8_t);
+        CP_CAST_CASE(CP_I16, int16_t);
+        CP_CAST_CASE(CP_U16, uint16_t);
+        CP_CAST_CASE(CP_I32, int32_t);
+        CP_CAST_CASE(CP_U32, uint32_t);
+        CP_CAST_CASE(CP_I64, int64_t);
+        CP_CAST_CASE(CP_U64, uint64_t);
+        CP_CAST_CASE(CP_F32, float);
+        CP_CAST_CASE(CP_F64, double);
+    default:
+        break;
+    }
+}
+
+/* Where the rows of a column go: slot s begins at base + s * stride. */
+typedef struct {
+    char *base;
+    int64_t stride;
+    int64_t items;             /* numbers in a row */
+    enum cp_type from, to;     /* alike, or `to` is CP_F32 or CP_F64 */
+} cp_target;
+
+/* Put rows lying back to back into their slots; a negative slot drops the row. */
+static inline void cp_scatter(const cp_target *t, const char *rows, const int32_t *into, int64_t count)
+{
+    int64_t width = t->items * cp_type_bytes[t->from];
+    for (int64_t i = 0; i < count; i++, rows += width) {
+        if (into[i] < 0)
+            continue;
+        char *to = t->base + into[i] * t->stride;
+        if (t->from == t->to)
+            cp_copy_row(to, rows, width);
+        else
+            cp_cast(to, t->to == CP_F64, rows, t->from, t->items);
+    }
+}
+
+#endif

@@ -1,0 +1,123 @@
+/* Everything random: a hash for keys, a counter-based generator, Fisher-Yates, and a keyed bijection.
+ *
+ * Nothing here keeps state. A number depends on (key, counter) alone, so any position of any epoch can be made
+ * without the ones before it, in any process, and a key is a hash of (seed, epoch, purpose, index): adding seed and
+ * epoch instead would make seed 7 epoch 1 equal to seed 8 epoch 0. */
+#ifndef CP_PERMUTE_H
+#define CP_PERMUTE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CP_GOLDEN 0x9E3779B97F4A7C15u /* 2^64 / golden ratio */
+#define CP_ROUNDS 6                   /* Feistel rounds of the bijection */
+
+/* Mix 64 bits so that each input bit flips each output bit with probability 1/2 (SplitMix64's finaliser). */
+static inline uint64_t cp_mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+/* Hash a list of numbers into a key; order and count matter. */
+static inline uint64_t cp_derive(const uint64_t *parts, size_t count)
+{
+    uint64_t key = cp_mix(count + CP_GOLDEN);
+    for (size_t i = 0; i < count; i++)
+        key = cp_mix(cp_mix(parts[i] + CP_GOLDEN) + key * CP_GOLDEN);
+    return key;
+}
+
+static inline uint64_t cp_derive2(uint64_t key, uint64_t index)
+{
+    uint64_t parts[2] = {key, index};
+    return cp_derive(parts, 2);
+}
+
+/* The counter-th number of the stream of `key` (SplitMix64 at a given position). */
+static inline uint64_t cp_random(uint64_t key, uint64_t counter)
+{
+    return cp_mix(key + (counter + 1) * CP_GOLDEN);
+}
+
+static inline uint64_t cp_high(uint64_t a, uint64_t b)
+{
+    return (uint64_t)(((unsigned __int128)a * b) >> 64);
+}
+
+/* A number in [0, n); the bias is below n / 2^64. */
+static inline uint64_t cp_below(uint64_t key, uint64_t counter, uint64_t n)
+{
+    return cp_high(cp_random(key, counter), n);
+}
+
+#define CP_DEFINE_SHUFFLE(NAME, TYPE)                                                                                  \
+    static inline void NAME(TYPE *items, uint64_t count, uint64_t key)                                                 \
+    {                                                                                                                  \
+        for (uint64_t i = count; i > 1; i--) {                                                                         \
+            uint64_t j = cp_below(key, i, i);                                                                          \
+            TYPE held = items[i - 1];                                                                                  \
+            items[i - 1] = items[j];                                                                                   \
+            items[j] = held;                                                                                           \
+        }                                                                                                              \
+    }
+CP_DEFINE_SHUFFLE(cp_shuffle32, int32_t)
+CP_DEFINE_SHUFFLE(cp_shuffle64, int64_t)
+
+/* A permutation of [0, n) in O(1) memory, n up to 2^63: an alternating Feistel network on the smallest power of two
+ * that holds n, walked along its cycle until the value falls into [0, n) (fewer than two steps on average). */
+typedef struct {
+    uint64_t n, keys[CP_ROUNDS], low_mask, high_mask;
+    int low_bits;
+} cp_bijection;
+
+static inline cp_bijection cp_bijection_make(uint64_t n, uint64_t key)
+{
+    cp_bijection b = {.n = n};
+    int bits = 1;
+    while (bits < 63 && (n - 1) >> bits)
+        bits++;
+    b.low_bits = bits / 2;
+    b.low_mask = (1ull << b.low_bits) - 1;
+    b.high_mask = (1ull << (bits - b.low_bits)) - 1;
+    for (int i = 0; i < CP_ROUNDS; i++)
+        b.keys[i] = cp_random(key, (uint64_t)i);
+    return b;
+}
+
+static inline void cp_feistel(const cp_bijection *b, uint64_t *high, uint64_t *low, int round)
+{
+    if (round & 1)
+        *low ^= (cp_mix(*high * CP_GOLDEN + b->keys[round]) >> 32) & b->low_mask;
+    else
+        *high ^= (cp_mix(*low * CP_GOLDEN + b->keys[round]) >> 32) & b->high_mask;
+}
+
+static inline uint64_t cp_permute(const cp_bijection *b, uint64_t i)
+{
+    if (b->n < 2)
+        return i;
+    do {
+        uint64_t low = i & b->low_mask, high = i >> b->low_bits;
+        for (int round = 0; round < CP_ROUNDS; round++)
+            cp_feistel(b, &high, &low, round);
+        i = high << b->low_bits | low;
+    } while (i >= b->n);
+    return i;
+}
+
+static inline uint64_t cp_unpermute(const cp_bijection *b, uint64_t i)
+{
+    if (b->n < 2)
+        return i;
+    do {
+        uint64_t low = i & b->low_mask, high = i >> b->low_bits;
+        for (int round = CP_ROUNDS; round-- > 0;)
+            cp_feistel(b, &high, &low, round);
+        i = high << b->low_bits | low;
+    } while (i >= b->n);
+    return i;
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* The orders that every host shares: no shuffle, block only, CorgiPile and Riffle, as steps over row numbers.
+ *
+ * A step says: load these runs of rows into these buffer slots, then visit these slots. A plan deals the blocks of one
+ * rank; it knows row numbers only, never data, and can start at any step: the first step then loads again whatever
+ * rows are still waiting in the buffer.
+ *
+ * Fill-and-drain (no shuffle, block only, CorgiPile): a step loads `buffer` blocks and visits all their rows. */
+#ifndef CP_PLAN_H
+#define CP_PLAN_H
+
+#include "riffle.h"
+
+static inline int64_t cp_step_count(const cp_plan *plan)
+{
+    if (plan->count == 0)
+        return 0;
+    if (plan->spec.kind == CP_RIFFLE)
+        return 1 + (plan->count - 1 + plan->spec.group) / plan->spec.group;
+    return (plan->count + plan->spec.buffer - 1) / plan->spec.buffer;
+}
+
+static inline void cp_plan_free(cp_plan *plan)
+{
+    free(plan->rows_of);
+    free(plan->table);
+    free(plan->remaining);
+    free(plan->free_queue);
+    free(plan->freed_at);
+    free(plan->shares);
+    free(plan->scratch);
+    free(plan->slots);
+    free(plan->buckets);
+    free(plan->counts);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* Prepare a plan that begins with step `start`. The caller keeps cuts and order alive. Returns -1 without memory. */
+static inline int cp_plan_init(cp_plan *plan, const cp_spec *spec, int64_t start)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->spec = *spec;
+    plan->step = plan->start = start;
+    plan->widest = cp_max64(cp_widest(spec), 1);
+    if (spec->blocks)
+        plan->walk = cp_bijection_make((uint64_t)spec->blocks, cp_derive2(spec->key, CP_KEY_BLOCKS));
+    if (spec->first_row < spec->stop_row) {
+        int64_t before, last;
+        plan->first = cp_locate(plan, spec->first_row, &before);
+        plan->skip = spec->first_row - before;
+        last = cp_locate(plan, spec->stop_row - 1, &before);
+        plan->last_rows = spec->stop_row - before;
+        plan->count = last - plan->first + 1;
+    }
+    plan->spec.buffer = cp_max64(1, cp_min64(spec->buffer, plan->count));
+    plan->steps = cp_step_count(plan);
+    plan->scratch = malloc(sizeof(int32_t) * (size_t)plan->widest);
+    if (!plan->scratch || (spec->kind == CP_RIFFLE && cp_riffle_alloc(plan) < 0)) {
+        cp_plan_free(plan);
+        return -1;
+    }
+    return 0;
+}
+
+/* Size up the next step: sets extents, reads and visits. Returns 1, 0 at the end of the epoch, -1 without memory. */
+static inline int cp_plan_begin(cp_plan *plan)
+{
+    const cp_spec *s = &plan->spec;
+    if (plan->step >= plan->steps)
+        return 0;
+    if (s->kind == CP_RIFFLE) {
+        cp_riffle_loads(plan);
+    } else {
+        plan->load_from = plan->step * s->buffer;
+        plan->load_to = cp_min64(plan->count, plan->load_from + s->buffer);
+    }
+    plan->extents = plan->load_to - plan->load_from;
+    plan->reads = 0;
+    for (int64_t k = plan->load_from; k < plan->load_to; k++) {
+        int64_t start, stop;
+        cp_run_at(plan, k, &start, &stop);
+        plan->reads += stop - start;
+        if (s->kind == CP_RIFFLE)
+            plan->rows_of[k % plan->ring] = (int32_t)(stop - start);
+    }
+    plan->visits = plan->reads;
+    return s->kind == CP_RIFFLE && cp_riffle_shares(plan) < 0 ? -1 : 1;
+}
+
+/* Write the slots of a fill-and-drain step: each of ahead + 1 regions of the buffer in turn. */
+static inline void cp_drain(cp_plan *plan, int32_t *into, int32_t *visit)
+{
+    const cp_spec *s = &plan->spec;
+    int64_t slot = (plan->step % (1 + s->ahead)) * s->buffer * plan->widest;
+    for (int64_t i = 0; i < plan->reads; i++)
+        visit[i] = into[i] = (int32_t)slot++;
+    if (s->kind == CP_CORGIPILE)
+        cp_shuffle32(visit, (uint64_t)plan->visits, cp_derive2(s->key ^ CP_KEY_ROWS, (uint64_t)plan->step));
+}
+
+/* Write the step begun: extents int64[extents][2], into int32[reads] (-1: not kept), visit int32[visits]; advance.
+ * Returns -1 if the buffer bound was broken. */
+static inline int cp_plan_next(cp_plan *plan, int64_t *extents, int32_t *into, int32_t *visit)
+{
+    for (int64_t k = plan->load_from; k < plan->load_to; k++, extents += 2)
+        cp_run_at(plan, k, &extents[0], &extents[1]);
+    if (plan->spec.kind == CP_RIFFLE) {
+        if (cp_riffle_step(plan, into, visit) < 0)
+            return -1;
+    } else {
+        cp_drain(plan, into, visit);
+    }
+    plan->step++;
+    return 1;
+}
+
+#endif

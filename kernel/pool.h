@@ -1,0 +1,129 @@
+/* A small thread pool for reading and copying: run a numbered set of tasks, the caller lends a hand, return when done.
+ * Its threads block all signals, so that a host's handlers run in the host's own threads. */
+#ifndef CP_POOL_H
+#define CP_POOL_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+typedef void (*cp_task)(void *context, int64_t task, int worker);
+
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    pthread_t *threads;
+    int count, stop, busy;
+    uint64_t round;
+    cp_task task;
+    void *context;
+    int64_t tasks;
+    atomic_llong next;
+} cp_pool;
+
+static inline void cp_pool_drain(cp_pool *pool, int worker)
+{
+    for (;;) {
+        int64_t task = atomic_fetch_add(&pool->next, 1);
+        if (task >= pool->tasks)
+            return;
+        pool->task(pool->context, task, worker);
+    }
+}
+
+typedef struct {
+    cp_pool *pool;
+    int worker;
+} cp_pool_seat;
+
+static inline void *cp_pool_thread(void *argument)
+{
+    cp_pool_seat seat = *(cp_pool_seat *)argument;
+    cp_pool *pool = seat.pool;
+    uint64_t seen = 0;
+    free(argument);
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        while (pool->round == seen && !pool->stop)
+            pthread_cond_wait(&pool->work, &pool->lock);
+        if (pool->stop)
+            break;
+        seen = pool->round;
+        pthread_mutex_unlock(&pool->lock);
+        cp_pool_drain(pool, seat.worker);
+        pthread_mutex_lock(&pool->lock);
+        if (--pool->busy == 0)
+            pthread_cond_signal(&pool->done);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+static inline void cp_pool_stop(cp_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->stop = 1;
+    pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < pool->count; i++)
+        pthread_join(pool->threads[i], NULL);
+    free(pool->threads);
+    pthread_cond_destroy(&pool->work);
+    pthread_cond_destroy(&pool->done);
+    pthread_mutex_destroy(&pool->lock);
+}
+
+/* Start `threads` threads beside the caller's; fewer if the system refuses. Returns -1 without memory. */
+static inline int cp_pool_start(cp_pool *pool, int threads)
+{
+    sigset_t all, old;
+    *pool = (cp_pool){.count = 0};
+    pool->threads = malloc(sizeof(pthread_t) * (size_t)(threads ? threads : 1));
+    if (!pool->threads)
+        return -1;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->work, NULL);
+    pthread_cond_init(&pool->done, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (int i = 0; i < threads; i++) {
+        cp_pool_seat *seat = malloc(sizeof *seat);
+        if (!seat)
+            break;
+        *seat = (cp_pool_seat){pool, i + 1};
+        if (pthread_create(&pool->threads[i], NULL, cp_pool_thread, seat)) {
+            free(seat);
+            break;
+        }
+        pool->count++;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return 0;
+}
+
+/* Run tasks 0 .. tasks-1, each once, on the caller (worker 0) and the pool's threads. One caller at a time. */
+static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64_t tasks)
+{
+    pool->task = task;
+    pool->context = context;
+    pool->tasks = tasks;
+    atomic_store(&pool->next, 0);
+    if (tasks > 1 && pool->count) {
+        pthread_mutex_lock(&pool->lock);
+        pool->busy = pool->count;
+        pool->round++;
+        pthread_cond_broadcast(&pool->work);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    cp_pool_drain(pool, 0);
+    if (tasks > 1 && pool->count) {
+        pthread_mutex_lock(&pool->lock);
+        while (pool->busy)
+            pthread_cond_wait(&pool->done, &pool->lock);
+        pthread_mutex_unlock(&pool->lock);
+    }
+}
+
+#endif

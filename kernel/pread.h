@@ -1,0 +1,210 @@
+/* Reads runs of rows of several fixed-width columns straight into buffer slots: requests sorted by the order of the
+ * runs, neighbours coalesced, read by a small pool, each byte staged in cache-sized pieces and scattered once. */
+#ifndef CP_PREAD_H
+#define CP_PREAD_H
+
+#ifndef _GNU_SOURCE
+#error "define _GNU_SOURCE before the first system header: pread is POSIX, not C11"
+#endif
+
+#include "gather.h"
+#include "pool.h"
+#include <errno.h>
+#include <unistd.h>
+
+#define CP_STAGE ((int64_t)256 << 10) /* bytes staged at once: half of a common L2 cache */
+#define CP_GAP ((int64_t)32 << 10)    /* bytes worth reading over instead of asking twice */
+
+/* Where one column lies: rows starts[i] .. starts[i + 1] back to back in fds[i] from offsets[i]. */
+typedef struct {
+    int64_t pieces;
+    const int64_t *starts, *offsets;
+    const int32_t *fds;
+    cp_target target;
+} cp_column;
+
+/* A part of a run: `rows` rows of one piece, going to into[0 .. rows). */
+typedef struct {
+    int32_t fd;
+    const cp_column *column;
+    int64_t offset, rows, first_row;
+    const int32_t *into;
+} cp_part;
+
+typedef struct {
+    int64_t from, to; /* parts read by one request */
+} cp_request;
+
+typedef struct {
+    cp_part *parts;
+    cp_request *requests;
+    int64_t part_count, part_room, request_count;
+    char **stages;         /* one a worker, made when first needed */
+    int64_t stage_bytes;   /* CP_STAGE, or the widest row */
+    atomic_llong bytes;
+    atomic_int failed;
+    int error;             /* errno of the first failure, 0: the file ended early */
+    int64_t error_row;
+    int32_t error_fd;
+} cp_read;
+
+static inline int64_t cp_part_bytes(const cp_part *p)
+{
+    return p->rows * p->column->target.items * cp_type_bytes[p->column->target.from];
+}
+
+static inline int64_t cp_piece_of(const cp_column *c, int64_t row)
+{
+    int64_t low = 0, high = c->pieces - 1;
+    while (low < high) {
+        int64_t mid = (low + high + 1) / 2;
+        if (c->starts[mid] <= row)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    return low;
+}
+
+/* Rows of one request: a stage full, at least one. */
+static inline int64_t cp_rows_per_stage(int64_t width)
+{
+    return width < CP_STAGE ? CP_STAGE / width : 1;
+}
+
+static inline int cp_part_add(cp_read *r, cp_part part)
+{
+    if (r->part_count == r->part_room) {
+        int64_t room = r->part_room ? 2 * r->part_room : 256;
+        cp_part *parts = realloc(r->parts, sizeof *parts * (size_t)room);
+        cp_request *requests = realloc(r->requests, sizeof *requests * (size_t)room);
+        r->parts = parts ? parts : r->parts;
+        r->requests = requests ? requests : r->requests;
+        if (!parts || !requests)
+            return -1;
+        r->part_room = room;
+    }
+    r->parts[r->part_count++] = part;
+    return 0;
+}
+
+/* Split one run of rows into parts of at most a stage, none crossing a piece. */
+static inline int cp_parts_of_run(cp_read *r, const cp_column *c, int64_t start, int64_t stop, const int32_t *into)
+{
+    int64_t width = c->target.items * cp_type_bytes[c->target.from], most = cp_rows_per_stage(width);
+    while (start < stop) {
+        int64_t piece = cp_piece_of(c, start), rows = c->starts[piece + 1] - start;
+        rows = rows < stop - start ? rows : stop - start;
+        rows = rows < most ? rows : most;
+        cp_part part = {c->fds[piece], c, c->offsets[piece] + (start - c->starts[piece]) * width, rows, start, into};
+        if (cp_part_add(r, part) < 0)
+            return -1;
+        start += rows;
+        into += rows;
+    }
+    return 0;
+}
+
+/* Join parts that follow each other closely in one file into one request. */
+static inline void cp_coalesce(cp_read *r)
+{
+    r->request_count = 0;
+    for (int64_t i = 0; i < r->part_count; i++) {
+        const cp_part *p = &r->parts[i], *q = i ? p - 1 : p;
+        cp_request *last = r->requests + (i ? r->request_count - 1 : 0);
+        int64_t end = q->offset + cp_part_bytes(q);
+        if (i && q->column == p->column && q->fd == p->fd && p->offset >= end && p->offset - end <= CP_GAP &&
+            p->offset + cp_part_bytes(p) - r->parts[last->from].offset <= CP_STAGE)
+            last->to = i + 1;
+        else
+            r->requests[r->request_count++] = (cp_request){i, i + 1};
+    }
+}
+
+static inline void cp_read_fail(cp_read *r, const cp_part *part, int error)
+{
+    int expected = 0;
+    if (atomic_compare_exchange_strong(&r->failed, &expected, 1)) {
+        r->error = error;
+        r->error_row = part->first_row;
+        r->error_fd = part->fd;
+    }
+}
+
+/* Read exactly `bytes` bytes; returns -1 and sets errno (0 at the end of the file). */
+static inline int cp_pread_all(int fd, char *to, int64_t bytes, int64_t offset)
+{
+    while (bytes > 0) {
+        ssize_t got = pread(fd, to, (size_t)bytes, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            errno = got ? errno : 0;
+            return -1;
+        }
+        to += got;
+        offset += got;
+        bytes -= got;
+    }
+    return 0;
+}
+
+/* Whether the rows go to consecutive slots without gaps, so that the bytes can be read where they belong. */
+static inline int cp_in_place(const cp_part *p)
+{
+    const cp_target *t = &p->column->target;
+    if (t->from != t->to || t->stride != t->items * cp_type_bytes[t->from] || p->into[0] < 0)
+        return 0;
+    int32_t apart = 0;
+    for (int64_t i = 0; i < p->rows; i++)
+        apart |= p->into[i] ^ (p->into[0] + (int32_t)i);
+    return apart == 0;
+}
+
+static inline void cp_read_request(void *context, int64_t task, int worker)
+{
+    cp_read *r = context;
+    const cp_part *first = &r->parts[r->requests[task].from], *last = &r->parts[r->requests[task].to - 1];
+    int64_t bytes = last->offset + cp_part_bytes(last) - first->offset;
+    if (atomic_load(&r->failed))
+        return;
+    atomic_fetch_add(&r->bytes, bytes);
+    if (first == last && cp_in_place(first)) {
+        const cp_target *t = &first->column->target;
+        if (cp_pread_all(first->fd, t->base + first->into[0] * t->stride, bytes, first->offset) < 0)
+            cp_read_fail(r, first, errno);
+        return;
+    }
+    if (!r->stages[worker] && !(r->stages[worker] = malloc((size_t)r->stage_bytes))) {
+        cp_read_fail(r, first, ENOMEM);
+        return;
+    }
+    if (cp_pread_all(first->fd, r->stages[worker], bytes, first->offset) < 0) {
+        cp_read_fail(r, first, errno);
+        return;
+    }
+    for (const cp_part *p = first; p <= last; p++)
+        cp_scatter(&p->column->target, r->stages[worker] + (p->offset - first->offset), p->into, p->rows);
+}
+
+/* Read the runs extents[k][2] of every column into the slots into[0 .. rows). Returns 0, or -1 without memory, or 1
+ * after a failed read (error, error_fd, error_row say which). */
+static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count,
+                               const int64_t *extents, int64_t extent_count, const int32_t *into)
+{
+    r->part_count = 0;
+    atomic_store(&r->failed, 0);
+    for (int64_t c = 0; c < column_count; c++) {
+        const int32_t *at = into;
+        for (int64_t e = 0; e < extent_count; e++) {
+            if (cp_parts_of_run(r, &columns[c], extents[2 * e], extents[2 * e + 1], at) < 0)
+                return -1;
+            at += extents[2 * e + 1] - extents[2 * e];
+        }
+    }
+    cp_coalesce(r);
+    cp_pool_run(pool, cp_read_request, r, r->request_count);
+    return atomic_load(&r->failed);
+}
+
+#endif

@@ -1,0 +1,104 @@
+/* Linear models by stochastic gradient descent: logistic, hinge, squared and softmax loss; dense and sparse rows;
+ * one update a row or a batch; L2; the loss of the model as it was before each update, summed in the same pass.
+ *
+ *     w <- (1 - rate * l2) w - rate * gradient        (the intercept is not regularised)
+ *
+ * A model depends on the rows and their order alone: not on the CPU, the compiler, the width of its vectors, or how
+ * rows are cut into calls. Compile with -ffp-contract=off.
+ *
+ *     state = aligned_alloc(64, cp_sgd_size(&shape));  cp_sgd_init(state, &shape);
+ *     each epoch:  cp_sgd_begin(state, rate);  cp_sgd_learn(state, &rows, &done) ...;  cp_sgd_flush(state);
+ */
+#ifndef CP_SGD_H
+#define CP_SGD_H
+
+#include "sgd_isa.h"
+
+static inline void cp_sgd_init(cp_sgd *s, const cp_sgd_shape *shape)
+{
+    cp_sgd layout = cp_sgd_layout(shape);
+    memset(s, 0, layout.size);
+    *s = layout;
+    if (s->isa < 0 || s->isa > cp_sgd_isa())
+        s->isa = cp_sgd_isa();
+    if (shape->classes && cp_sgd_classes(shape) > 0)
+        memcpy(CP_AT(s, double, classes), shape->classes, (size_t)cp_sgd_classes(shape) * sizeof(double));
+}
+
+/* Apply what is held back: the last row's update, or the last batch, however short. */
+static inline void cp_sgd_flush(cp_sgd *s) { cp_sgd_code_of(s)->flush(s); }
+
+/* Begin an epoch: set its learning rate and clear the totals. Wants 0 <= rate * l2 < 1. */
+static inline void cp_sgd_begin(cp_sgd *s, double rate)
+{
+    cp_sgd_flush(s);
+    s->rate = rate;
+    s->decay = 1 - rate * s->l2;
+    s->undecay = 1 / s->decay;
+    memset(&s->totals, 0, sizeof s->totals);
+    s->totals.ln = 1;
+}
+
+/* Learn from rows in the order of r->visit. Sets `done` to the rows learnt; where the status is not CP_SGD_OK, the
+ * row at visit[done] is why, and the rows before it have been learnt. No slot is touched if any is out of range. */
+static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
+{
+    const cp_sgd_code *code = cp_sgd_code_of(s);
+    cp_rows r = *rows;
+    cp_chunk c;
+    *done = 0;
+    if (!cp_slots_fit(r.visit, r.m, r.slots)) {
+        while (r.visit[*done] >= 0 && r.visit[*done] < r.slots)
+            ++*done;
+        return CP_SGD_BAD_SLOT;
+    }
+    if (!s->sparse && r.slots > 0)
+        cp_guard_tail(s, &r);
+    while (*done < r.m) {
+        int status = CP_SGD_OK;
+        cp_prepare(s, &r, *done, &c);
+        int64_t learnt = code->learn(s, &c, &status);
+        *done += learnt;
+        if (status)
+            return status;
+        if (learnt < c.n)
+            return code->row_is_finite(s, &c, learnt) ? CP_SGD_DIVERGED : CP_SGD_BAD_VALUE;
+        if (c.status)
+            return c.status;
+    }
+    return CP_SGD_OK;
+}
+
+/* Score rows with a flushed state: out[i][k] for visit[i] and output k, float or double as the state is. */
+static inline int cp_sgd_decide(cp_sgd *s, const cp_rows *rows, void *out)
+{
+    const cp_sgd_code *code = cp_sgd_code_of(s);
+    cp_rows r = *rows;
+    cp_chunk c = {.lines = cp_row_lines(s), .ahead = cp_row_ahead(s)};
+    if (!cp_slots_fit(r.visit, r.m, r.slots))
+        return CP_SGD_BAD_SLOT;
+    if (!s->sparse && r.slots > 0)
+        cp_guard_tail(s, &r);
+    for (int64_t from = 0; from < r.m; from += c.n) {
+        c.n = r.m - from < CP_CHUNK ? r.m - from : CP_CHUNK;
+        cp_place_rows(s, &r, from, &c);
+        int status = code->decide(s, &c, (char *)out + from * s->outputs * s->bytes);
+        if (status)
+            return status;
+    }
+    return CP_SGD_OK;
+}
+
+/* Copy weights [outputs][features] and biases [outputs] out of a flushed state, or into it. */
+static inline void cp_sgd_get(cp_sgd *s, void *weights, void *biases)
+{
+    cp_sgd_code_of(s)->weights(s, weights, biases, 0);
+}
+
+static inline void cp_sgd_set(cp_sgd *s, void *weights, void *biases)
+{
+    cp_sgd_flush(s);
+    cp_sgd_code_of(s)->weights(s, weights, biases, 1);
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* Template: one update a batch, dense: the mean gradient of `batch` rows. Batches go on across calls. */
+
+CP_INLINE pack CP(row_pack)(const real *row, int64_t j, int64_t packs, const CP(bits_type) *keep)
+{
+    pack x = CP(load)(row + j * CP_LANES);
+    return j + 1 < packs ? x : CP(first)(x, keep);
+}
+
+CP_INLINE real CP(dot)(const real *v, const real *x, int64_t packs, const CP(bits_type) *keep)
+{
+    pack a[2] = {CP(zero)(), CP(zero)()};
+    int64_t j;
+    for (j = 0; j + 1 < packs; j++)
+        a[j & 1] = CP(add_product)(a[j & 1], CP(load)(v + j * CP_LANES), CP(load)(x + j * CP_LANES));
+    pack last = CP(first)(CP(load)(x + j * CP_LANES), keep);
+    return CP(sum)(CP(add_product)(CP(add)(a[0], a[1]), CP(load)(v + j * CP_LANES), last))[0];
+}
+
+/* Add slope[r] * row r to a gradient, rows in their order. `apart`: reals between the slopes of two rows. */
+CP_INLINE void CP(gather_gradient)(real *grad, const char *const *row, const real *slope, int64_t apart, int64_t rows,
+                                   int64_t packs, const CP(bits_type) *keep)
+{
+    for (int64_t j = 0; j < packs; j++) {
+        pack sum = CP(load)(grad + j * CP_LANES);
+        for (int64_t r = 0; r < rows; r++)
+            sum = CP(add_scaled)(sum, slope[r * apart], CP(row_pack)((const real *)row[r], j, packs, keep));
+        CP(store)(grad + j * CP_LANES, sum);
+    }
+}
+
+/* Take the decay of one update into the scale, and renormalise where it got small. */
+static CP_NOINLINE void CP(shrink)(cp_sgd *s)
+{
+    int64_t all = s->padded * (s->sparse ? s->features : s->outputs);
+    if (s->decay != 1 && CP(decay)(s))
+        CP(renormalise)(s, CP_AT(s, real, w), all);
+}
+
+/* Apply the open batch, full or not, as the mean over its rows. */
+static CP_NOINLINE void CP(close_batch)(cp_sgd *s)
+{
+    real *v = CP_AT(s, real, w), *grad = CP_AT(s, real, grad);
+    real *bias = CP_AT(s, real, bias), *grad_bias = CP_AT(s, real, grad_bias);
+    if (s->held == 0)
+        return;
+    CP(shrink)(s);
+    double mean = s->rate / (double)s->held;
+    real h = (real)(mean * s->inverse);
+    if (s->sparse) {
+        const int32_t *list = CP_AT(s, const int32_t, list);
+        for (int64_t i = 0; i < s->touched; i++)
+            for (int64_t k = 0, at = list[i] * s->padded; k < s->padded; k++) {
+                v[at + k] -= h * grad[at + k];
+                grad[at + k] = 0;
+            }
+    } else {
+        for (int64_t i = 0; i < s->outputs * s->padded; i++) {
+            v[i] -= h * grad[i];
+            grad[i] = 0;
+        }
+    }
+    for (int64_t k = 0; k < s->outputs; k++) {
+        bias[k] -= s->intercept ? (real)mean * grad_bias[k] : 0;
+        grad_bias[k] = 0;
+    }
+    s->held = s->touched = 0;
+    s->epoch++;
+}
+
+/* Turn the margins of up to CP_GROUP rows into slopes, four or two at a time, and count the rows. */
+CP_INLINE void CP(slopes)(cp_sgd *s, int loss, const real *margin, const double *label, int64_t rows, real *slope)
+{
+    for (int64_t r = 0; r < rows; r += CP_QUAD) {
+        quad m, y = CP(all)(1);
+        memcpy(&m, margin + r, sizeof m);
+        for (int64_t i = 0; i < CP_QUAD && r + i < rows; i++)
+            y[i] = (real)label[r + i];
+        point at = CP(point)(loss, m, y, CP(all)(1));
+        memcpy(slope + r, &at.slope, sizeof m);
+        for (int i = 0; i < CP_QUAD && r + i < rows; i++)
+            CP(count)(&s->totals, loss, &at, i, label[r + i]);
+    }
+}
+
+CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const int loss)
+{
+    const int64_t packs = s->padded / CP_LANES;
+    real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *grad_bias = CP_AT(s, real, grad_bias);
+    CP(bits_type) keep[CP_LANES];
+    int64_t i = 0, wanted = 1, rows = 1;
+    CP(tail_mask)(keep, s->features);
+    while (i < c->n && rows == wanted) {
+        real margin[CP_GROUP] = {0}, slope[CP_GROUP];
+        wanted = c->n - i < CP_GROUP ? c->n - i : CP_GROUP;
+        wanted = wanted < s->batch - s->held ? wanted : s->batch - s->held;
+        for (rows = 0; rows < wanted; rows++) {
+            cp_prefetch(c, i + rows, c->lines);
+            margin[rows] = (real)s->scale * CP(dot)(v, (const real *)c->row[i + rows], packs, keep) + *bias;
+            if (!CP(is_finite)(margin[rows]))
+                break;
+        }
+        CP(slopes)(s, loss, margin, c->label + i, rows, slope);
+        CP(gather_gradient)(CP_AT(s, real, grad), c->row + i, slope, 1, rows, packs, keep);
+        for (int64_t r = 0; r < rows; r++)
+            *grad_bias += slope[r];
+        s->held += rows;
+        i += rows;
+        if (s->held == s->batch)
+            CP(close_batch)(s);
+    }
+    return i;
+}
+
+static CP_NOINLINE int64_t CP(logistic_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_LOGISTIC); }
+static CP_NOINLINE int64_t CP(hinge_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_HINGE); }
+static CP_NOINLINE int64_t CP(squared_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_SQUARED); }

@@ -1,0 +1,180 @@
+/* Template: one update a row, dense, the latency-bound inner loop.
+ *
+ * The textbook chain  dot -> slope -> update -> next dot  is cut short. With v the weights before the pending
+ * update h * p (p the last row, g = scale * h),
+ *     w . x = scale * (v - h p) . x = scale * (v . x) - g * (p . x),
+ * and neither product waits for g: between two rows only one multiplication and one subtraction do, and the sums
+ * over lanes and the update run beside the loss of the row before. */
+
+/* Take the decay of one update into the scale, and renormalise the weights before it gets small. */
+CP_INLINE int CP(decay)(cp_sgd *s)
+{
+    s->scale *= s->decay;
+    s->inverse *= s->undecay;
+    return s->scale < 1.0 / (1 << 20);
+}
+
+static CP_NOINLINE void CP(renormalise)(cp_sgd *s, real *v, int64_t count)
+{
+    real scale = (real)s->scale;
+    for (int64_t i = 0; i < count; i++)
+        v[i] *= scale;
+    s->scale = s->inverse = 1;
+}
+
+typedef struct { quad g, bias; real h, scale, inverse; } CP(pending_type);
+#define pending CP(pending_type)
+
+CP_INLINE pending CP(get_pending)(const cp_sgd *s)
+{
+    return (pending){CP(all)(*CP_AT(s, const real, g)), CP(all)(*CP_AT(s, const real, bias)),
+                     *CP_AT(s, const real, h), (real)s->scale, (real)s->inverse};
+}
+
+CP_INLINE void CP(put_pending)(cp_sgd *s, const pending *q)
+{
+    *CP_AT(s, real, g) = q->g[0];
+    *CP_AT(s, real, bias) = q->bias[0];
+    *CP_AT(s, real, h) = q->h;
+}
+
+/* Rows of at most 4 packs: weights and the last row stay in registers. Returns the rows done: fewer than there are
+ * where a margin is not finite. */
+CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const int loss, const int packs)
+{
+    pack v[4], p[4], x[4];
+    real *weights = CP_AT(s, real, w), *prev = CP_AT(s, real, prev);
+    CP(bits_type) keep[CP_LANES];
+    pending q = CP(get_pending)(s);
+    cp_sgd_totals totals = s->totals;
+    const quad unit = CP(all)((real)s->intercept), step = CP(all)((real)s->rate);
+    const int decaying = s->decay != 1;
+    int64_t i;
+    CP(tail_mask)(keep, s->features);
+    for (int j = 0; j < packs; j++) {
+        v[j] = CP(load)(weights + j * CP_LANES);
+        p[j] = CP(load)(prev + j * CP_LANES);
+    }
+    for (i = 0; i < c->n; i++) {
+        const real *row = (const real *)c->row[i];
+        cp_prefetch(c, i, packs);
+        for (int j = 0; j < packs; j++)
+            x[j] = CP(load)(row + j * CP_LANES);
+        x[packs - 1] = CP(first)(x[packs - 1], keep);
+        pack a = CP(multiply)(v[0], x[0]), b = CP(multiply)(p[0], x[0]);
+        for (int j = 1; j < packs; j++) {
+            a = CP(add_product)(a, v[j], x[j]);
+            b = CP(add_product)(b, p[j], x[j]);
+        }
+        quad m = (q.scale * CP(sum)(a) + q.bias) - q.g * (CP(sum)(b) + unit);
+        if (!CP(is_finite)(m[0]))
+            break;
+        for (int j = 0; j < packs; j++) {
+            v[j] = CP(subtract_scaled)(v[j], q.h, p[j]);
+            p[j] = x[j];
+        }
+        q.bias -= q.g * unit;
+        if (decaying) {
+            if (CP(decay)(s)) {
+                for (int j = 0; j < packs; j++)
+                    v[j] = CP(scale)(v[j], (real)s->scale);
+                s->scale = s->inverse = 1;
+            }
+            q.scale = (real)s->scale;
+            q.inverse = (real)s->inverse;
+        }
+        point at = CP(point)(loss, m, CP(all)((real)c->label[i]), step);
+        q.g = at.slope;
+        q.h = at.slope[0] * q.inverse;
+        CP(count)(&totals, loss, &at, 0, c->label[i]);
+    }
+    for (int j = 0; j < packs; j++) {
+        CP(store)(weights + j * CP_LANES, v[j]);
+        CP(store)(prev + j * CP_LANES, p[j]);
+    }
+    CP(put_pending)(s, &q);
+    s->totals = totals;
+    return i;
+}
+
+/* Sum v . x and p . x and apply the pending update, in one walk through the weights. */
+CP_INLINE void CP(walk)(real *v, const real *p, const real *x, int64_t packs, const CP(bits_type) *keep, real h,
+                        pack *vx, pack *px)
+{
+    pack a[2] = {CP(zero)(), CP(zero)()}, b[2] = {CP(zero)(), CP(zero)()};
+    int64_t j;
+    for (j = 0; j + 1 < packs; j++) {
+        pack vj = CP(load)(v + j * CP_LANES), pj = CP(load)(p + j * CP_LANES), xj = CP(load)(x + j * CP_LANES);
+        a[j & 1] = CP(add_product)(a[j & 1], vj, xj);
+        b[j & 1] = CP(add_product)(b[j & 1], pj, xj);
+        CP(store)(v + j * CP_LANES, CP(subtract_scaled)(vj, h, pj));
+    }
+    pack vj = CP(load)(v + j * CP_LANES), pj = CP(first)(CP(load)(p + j * CP_LANES), keep);
+    pack xj = CP(first)(CP(load)(x + j * CP_LANES), keep);
+    *vx = CP(add_product)(CP(add)(a[0], a[1]), vj, xj);
+    *px = CP(add_product)(CP(add)(b[0], b[1]), pj, xj);
+    CP(store)(v + j * CP_LANES, CP(subtract_scaled)(vj, h, pj));
+}
+
+/* Keep a row for later: its own place in the buffer may be overwritten before the next call. */
+CP_INLINE void CP(keep_row)(cp_sgd *s, const real *row)
+{
+    real *prev = CP_AT(s, real, prev);
+    if (row != prev)
+        memcpy(prev, row, (size_t)s->features * sizeof(real));
+}
+
+CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const int loss)
+{
+    real *v = CP_AT(s, real, w);
+    const real *prev = CP_AT(s, real, prev);
+    const int64_t packs = s->padded / CP_LANES;
+    CP(bits_type) keep[CP_LANES];
+    pending q = CP(get_pending)(s);
+    cp_sgd_totals totals = s->totals;
+    const quad unit = CP(all)((real)s->intercept), step = CP(all)((real)s->rate);
+    int64_t i;
+    CP(tail_mask)(keep, s->features);
+    for (i = 0; i < c->n; i++) {
+        const real *row = (const real *)c->row[i];
+        pack a, b;
+        cp_prefetch(c, i, c->lines);
+        CP(walk)(v, prev, row, packs, keep, q.h, &a, &b);
+        quad m = (q.scale * CP(sum)(a) + q.bias) - q.g * (CP(sum)(b) + unit);
+        q.bias -= q.g * unit;
+        if (!CP(is_finite)(m[0])) {
+            q.g = CP(all)(q.h = 0);
+            break;
+        }
+        prev = row;
+        if (s->decay != 1) {
+            if (CP(decay)(s))
+                CP(renormalise)(s, v, s->padded);
+            q.scale = (real)s->scale;
+            q.inverse = (real)s->inverse;
+        }
+        point at = CP(point)(loss, m, CP(all)((real)c->label[i]), step);
+        q.g = at.slope;
+        q.h = at.slope[0] * q.inverse;
+        CP(count)(&totals, loss, &at, 0, c->label[i]);
+    }
+    CP(keep_row)(s, prev);
+    CP(put_pending)(s, &q);
+    s->totals = totals;
+    return i;
+}
+
+#define CP_WIDTHS(loss) \
+    switch (s->padded / CP_LANES) { \
+    case 1: return CP(few)(s, c, loss, 1); \
+    case 2: return CP(few)(s, c, loss, 2); \
+    case 3: return CP(few)(s, c, loss, 3); \
+    case 4: return CP(few)(s, c, loss, 4); \
+    default: return CP(many)(s, c, loss); \
+    }
+
+static CP_NOINLINE int64_t CP(logistic)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_LOGISTIC) }
+static CP_NOINLINE int64_t CP(hinge)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_HINGE) }
+static CP_NOINLINE int64_t CP(squared)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_SQUARED) }
+
+#undef CP_WIDTHS

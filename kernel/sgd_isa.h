@@ -1,0 +1,114 @@
+/* Compiles the templates for every vector width the compiler offers, and chooses by the CPU at run time.
+ *
+ * Unlike `target_clones` this needs no ifunc support of the linker or C library, and gives each width its own
+ * native vectors; -DCP_NO_CLONES leaves the width of the compiler's flags alone. */
+#ifndef CP_SGD_ISA_H
+#define CP_SGD_ISA_H
+
+#include "sgd_rows.h"
+#include "sgd_totals.h"
+
+#if defined __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+#define CP_INLINE static inline __attribute__((always_inline))
+#define CP_NOINLINE __attribute__((noinline, unused))
+#define CP_PASTE2(name, kind, isa) cp_##name##_##kind##_##isa
+#define CP_PASTE(name, kind, isa) CP_PASTE2(name, kind, isa)
+
+#if defined __clang__
+#define CP_SHUFFLE(mask, a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)
+#else
+#define CP_SHUFFLE(mask, a, ...) __builtin_shuffle(a, (mask){__VA_ARGS__})
+#endif
+#define CP_LOW(type, a) (((union { __typeof__(a) whole; type half[2]; }){.whole = (a)}).half[0])
+#define CP_HIGH(type, a) (((union { __typeof__(a) whole; type half[2]; }){.whole = (a)}).half[1])
+
+/* Check that sparse indices increase and lie inside the features, before any of them is used. */
+static inline int cp_check_indices(const int32_t *index, int64_t n, int64_t features)
+{
+    int falls = 0;
+    if (n <= 0)
+        return n < 0 ? CP_SGD_BAD_LENGTH : CP_SGD_OK;
+    for (int64_t j = 1; j < n; j++)
+        falls |= index[j] <= index[j - 1];
+    if (falls)
+        return CP_SGD_BAD_ORDER;
+    return index[0] < 0 || index[n - 1] >= features ? CP_SGD_BAD_INDEX : CP_SGD_OK;
+}
+
+typedef struct {
+    int64_t (*learn)(cp_sgd *, const cp_chunk *, int *);
+    void (*flush)(cp_sgd *);
+    int (*decide)(cp_sgd *, const cp_chunk *, void *);
+    void (*weights)(cp_sgd *, void *, void *, int);
+    int (*row_is_finite)(const cp_sgd *, const cp_chunk *, int64_t);
+} cp_sgd_code;
+
+#if defined __AVX512F__
+#define CP_VECTOR 64
+#elif defined __AVX__
+#define CP_VECTOR 32
+#else
+#define CP_VECTOR 16
+#endif
+#define CP_ISA base
+#include "sgd_template.h"
+
+#if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX512F__
+#define CP_CLONES 1
+#define CP_AVX512 "avx512f,avx512vl,avx512dq,avx512bw"
+#if defined __clang__
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+#define CP_VECTOR 32
+#define CP_ISA avx2
+#include "sgd_template.h"
+#if defined __clang__
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw")
+#endif
+#define CP_VECTOR 64
+#define CP_ISA avx512
+#include "sgd_template.h"
+#if defined __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+/* Return the best level of this CPU: 0 the compiler's own, 1 AVX2, 2 AVX-512. */
+static inline int cp_sgd_isa(void)
+{
+#ifdef CP_CLONES
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
+        && __builtin_cpu_supports("avx512bw"))
+        return 2;
+    if (__builtin_cpu_supports("avx2"))
+        return 1;
+#endif
+    return 0;
+}
+
+static inline const cp_sgd_code *cp_sgd_code_of(const cp_sgd *s)
+{
+#ifdef CP_CLONES
+    if (s->isa == 2)
+        return s->bytes == 4 ? &cp_code_f32_avx512 : &cp_code_f64_avx512;
+    if (s->isa == 1)
+        return s->bytes == 4 ? &cp_code_f32_avx2 : &cp_code_f64_avx2;
+#endif
+    return s->bytes == 4 ? &cp_code_f32_base : &cp_code_f64_base;
+}
+
+#endif

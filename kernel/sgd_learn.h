@@ -1,0 +1,85 @@
+/* Template: what sgd.h calls: learn a chunk, settle what is pending, score rows, export weights. */
+
+static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
+{
+    if (s->sparse)
+        return CP(sparse)(s, c, status);
+    if (s->loss == CP_SOFTMAX)
+        return s->batched ? CP(softmax_batches)(s, c) : CP(softmax_rows)(s, c);
+    switch (s->loss) {
+    case CP_LOGISTIC: return s->batched ? CP(logistic_batches)(s, c) : CP(logistic)(s, c);
+    case CP_HINGE: return s->batched ? CP(hinge_batches)(s, c) : CP(hinge)(s, c);
+    default: return s->batched ? CP(squared_batches)(s, c) : CP(squared)(s, c);
+    }
+}
+
+/* Apply the update that is held back, and the open batch. */
+static CP_NOINLINE void CP(flush)(cp_sgd *s)
+{
+    real *g = CP_AT(s, real, g), *h = CP_AT(s, real, h), *bias = CP_AT(s, real, bias);
+    const real *prev = CP_AT(s, const real, prev);
+    if (s->batched)
+        CP(close_batch)(s);
+    else if (!s->sparse)
+        for (int64_t k = 0; k < s->outputs; k++) {
+            real *v = CP_AT(s, real, w) + k * s->padded;
+            for (int64_t j = 0; j < s->features; j++)
+                v[j] -= h[k] * prev[j];
+            bias[k] -= s->intercept ? g[k] : 0;
+            g[k] = h[k] = 0;
+        }
+}
+
+/* Score the rows of a chunk into out[row][output]. */
+static CP_NOINLINE int CP(decide)(cp_sgd *s, const cp_chunk *c, void *to)
+{
+    real *out = (real *)to, *score = CP_AT(s, real, work);
+    const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias);
+    CP(bits_type) keep[CP_LANES];
+    CP(tail_mask)(keep, s->features);
+    for (int64_t i = 0; i < c->n; i++) {
+        if (s->sparse) {
+            int status = cp_check_indices(c->index[i], c->length[i], s->features);
+            if (status)
+                return status;
+            CP(sparse_scores)(s, c->index[i], (const real *)c->row[i], c->length[i], score);
+        } else {
+            cp_prefetch(c, i, c->lines);
+            for (int64_t k = 0; k < s->outputs; k++)
+                score[k] = (real)s->scale * CP(dot)(v + k * s->padded, (const real *)c->row[i],
+                                                    s->padded / CP_LANES, keep) + bias[k];
+        }
+        memcpy(out + i * s->outputs, score, (size_t)s->outputs * sizeof(real));
+    }
+    return CP_SGD_OK;
+}
+
+/* Copy weights [output][feature] and biases out of a settled state, or into it. */
+static CP_NOINLINE void CP(weights)(cp_sgd *s, void *weights, void *biases, int into)
+{
+    real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *coef = (real *)weights;
+    if (into)
+        s->scale = s->inverse = 1;
+    for (int64_t k = 0; k < s->outputs; k++)
+        for (int64_t j = 0; j < s->features; j++) {
+            real *at = s->sparse ? v + j * s->padded + k : v + k * s->padded + j;
+            if (into)
+                *at = coef[k * s->features + j];
+            else
+                coef[k * s->features + j] = (real)s->scale * *at;
+        }
+    memcpy(into ? bias : (real *)biases, into ? (real *)biases : bias, (size_t)s->outputs * sizeof(real));
+}
+
+/* Return whether a row's features are all finite. */
+static CP_NOINLINE int CP(row_is_finite)(const cp_sgd *s, const cp_chunk *c, int64_t i)
+{
+    const real *x = (const real *)c->row[i];
+    int64_t n = s->sparse ? c->length[i] : s->features;
+    for (int64_t j = 0; j < n; j++)
+        if (!CP(is_finite)(x[j]))
+            return 0;
+    return 1;
+}
+
+static const cp_sgd_code CP(code) = {CP(learn), CP(flush), CP(decide), CP(weights), CP(row_is_finite)};

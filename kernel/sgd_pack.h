@@ -1,0 +1,164 @@
+/* Template: a pack is 64 bytes of reals (16 float or 8 double lanes), made of as many native vectors as that takes.
+ * Every ISA does the same operations on the same lanes, so every ISA gets the same bits.
+ *
+ * Wants CP_REAL, CP_BYTES (4 or 8) and CP_VECTOR (bytes of a native vector: 16, 32 or 64). */
+
+#define pack CP(pack_type)
+#define lane CP(lane_type)
+#define quad CP(quad_type)
+#define mask CP(mask_type)
+#define real CP_REAL
+#define CP_PARTS (64 / CP_VECTOR)
+#define CP_LANES (64 / CP_BYTES)
+#define CP_QUAD (16 / CP_BYTES)
+
+#if CP_BYTES == 4
+typedef uint32_t CP(bits_type);
+#else
+typedef uint64_t CP(bits_type);
+#endif
+typedef CP_REAL CP(lane_type) __attribute__((vector_size(CP_VECTOR)));
+typedef CP(bits_type) CP(lane_bits) __attribute__((vector_size(CP_VECTOR)));
+typedef CP_REAL CP(quad_type) __attribute__((vector_size(16)));
+typedef CP(bits_type) CP(mask_type) __attribute__((vector_size(16)));
+typedef CP_REAL CP(half_type) __attribute__((vector_size(32)));
+typedef struct { CP(lane_type) part[CP_PARTS]; } CP(pack_type);
+
+#define CP_EACH for (int part_ = 0; part_ < CP_PARTS; part_++)
+#define CP_PART(a) (a).part[part_]
+
+CP_INLINE pack CP(load)(const real *from)
+{
+    pack a;
+    CP_EACH memcpy(&CP_PART(a), from + part_ * (CP_VECTOR / CP_BYTES), CP_VECTOR);
+    return a;
+}
+
+CP_INLINE void CP(store)(real *to, pack a)
+{
+    CP_EACH memcpy(to + part_ * (CP_VECTOR / CP_BYTES), &CP_PART(a), CP_VECTOR);
+}
+
+CP_INLINE pack CP(zero)(void)
+{
+    pack a;
+    CP_EACH CP_PART(a) = (lane){0};
+    return a;
+}
+
+/* Keep the first `count` lanes; whatever lies in the others, NaN included, becomes 0. */
+CP_INLINE pack CP(first)(pack a, const CP(bits_type) *keep)
+{
+    CP_EACH {
+        CP(lane_bits) bits;
+        memcpy(&bits, keep + part_ * (CP_VECTOR / CP_BYTES), CP_VECTOR);
+        CP_PART(a) = (lane)((CP(lane_bits))CP_PART(a) & bits);
+    }
+    return a;
+}
+
+CP_INLINE void CP(tail_mask)(CP(bits_type) *keep, int64_t count)
+{
+    for (int64_t i = 0; i < CP_LANES; i++)
+        keep[i] = (CP(bits_type))((count - 1) % CP_LANES >= i ? -1 : 0);
+}
+
+CP_INLINE pack CP(multiply)(pack a, pack b)
+{
+    CP_EACH CP_PART(a) = CP_PART(a) * CP_PART(b);
+    return a;
+}
+
+/* Return a + b * c, and a - b * c, never fused. */
+CP_INLINE pack CP(add_product)(pack a, pack b, pack c)
+{
+    CP_EACH CP_PART(a) = CP_PART(a) + CP_PART(b) * CP_PART(c);
+    return a;
+}
+
+CP_INLINE pack CP(add_scaled)(pack a, real b, pack c)
+{
+    CP_EACH CP_PART(a) = CP_PART(a) + b * CP_PART(c);
+    return a;
+}
+
+CP_INLINE pack CP(subtract_scaled)(pack a, real b, pack c)
+{
+    CP_EACH CP_PART(a) = CP_PART(a) - b * CP_PART(c);
+    return a;
+}
+
+CP_INLINE pack CP(scale)(pack a, real b)
+{
+    CP_EACH CP_PART(a) = CP_PART(a) * b;
+    return a;
+}
+
+CP_INLINE pack CP(add)(pack a, pack b)
+{
+    CP_EACH CP_PART(a) = CP_PART(a) + CP_PART(b);
+    return a;
+}
+
+CP_INLINE quad CP(all)(real a) { return a - (quad){0}; }
+
+CP_INLINE quad CP(sum_quad)(quad q)
+{
+#if CP_BYTES == 4
+    q += CP_SHUFFLE(mask, q, 2, 3, 0, 1);
+    return q + CP_SHUFFLE(mask, q, 1, 0, 3, 2);
+#else
+    return q + CP_SHUFFLE(mask, q, 1, 0);
+#endif
+}
+
+/* Sum the lanes by halves, lane i with lane i + half, so that the tree is the same for every vector width;
+ * every lane of the answer holds the sum. */
+CP_INLINE quad CP(sum)(pack a)
+{
+#if CP_VECTOR == 16
+    quad q = (a.part[0] + a.part[2]) + (a.part[1] + a.part[3]);
+#else
+#if CP_VECTOR == 64
+    CP(half_type) half = CP_LOW(CP(half_type), a.part[0]) + CP_HIGH(CP(half_type), a.part[0]);
+#else
+    CP(half_type) half = a.part[0] + a.part[1];
+#endif
+    quad q = CP_LOW(quad, half) + CP_HIGH(quad, half);
+#endif
+    return CP(sum_quad)(q);
+}
+
+CP_INLINE quad CP(absolute)(quad a)
+{
+    return (quad)((mask)a & ((CP(bits_type))-1 >> 1));
+}
+
+CP_INLINE quad CP(select)(mask pick, quad yes, quad no)
+{
+    return (quad)((pick & (mask)yes) | (~pick & (mask)no));
+}
+
+/* Return exp(-a) for a >= 0: 2^whole * 2^part by a polynomial. Relative error at most that of rounding a * log2(e)
+ * and 2 ulp; 0 where the result would come near the smallest normal number. */
+CP_INLINE quad CP(exp_minus)(quad a)
+{
+#if CP_BYTES == 4
+    const real magic = 12582912.0f + 127, least = 87;
+    quad t = a * -1.44269504088896341f, n = t + magic, x = t - (n - magic), x2 = x * x, x4 = x2 * x2;
+    quad low = (1 + 0.6931472149680278995f * x) + (0.2402265278288773743f + 0.055503105510137971734f * x) * x2;
+    quad high = (0.0096176929729930623181f + 0.0013406643902351759246f * x) + 0.00015594678161326619324f * x2;
+    quad power = low + high * x4;
+#else
+    const real magic = 6755399441055744.0 + 1023, least = 707;
+    quad t = a * -1.44269504088896340736, n = t + magic, x = t - (n - magic), x2 = x * x, x4 = x2 * x2;
+    quad low = (1 + 0.69314718055994569675 * x) + (0.24022650695910098007 + 0.055504108664790394552 * x) * x2;
+    quad mid = (0.0096181291076070023796 + 0.0013333558153439964747 * x)
+               + (0.0001540353044157213033 + 0.000015252727385193868197 * x) * x2;
+    quad high = (1.3215442675329822143e-6 + 1.0180647659234138888e-7 * x)
+                + (7.0725704128144235096e-9 + 4.078071929588336665e-10 * x) * x2;
+    quad power = low + (mid + high * x4) * x4;
+#endif
+    quad exact = (quad)((mask)n << (CP_BYTES == 4 ? 23 : 52));
+    return (quad)((mask)(power * exact) & (mask)(a < least));
+}

@@ -1,0 +1,179 @@
+/* Turns slot numbers into addresses and stored labels into numbers, one chunk of rows at a time. */
+#ifndef CP_SGD_ROWS_H
+#define CP_SGD_ROWS_H
+
+#include "sgd_state.h"
+
+enum { CP_CHUNK = 128, CP_AHEAD = CP_A, CP_MAX_LINES = 32 };
+
+/* Where rows lie. Dense: x + slot * stride (bytes); sparse: addresses and lengths by slot. */
+typedef struct {
+    const void *x, *y;
+    int64_t slots, stride, safe;  /* safe: slots that can be read past their end, see cp_guard_tail */
+    int y_kind;
+    const uint64_t *indices, *values;
+    const int64_t *lengths;
+    const int32_t *visit;
+    int64_t m;
+} cp_rows;
+
+typedef struct {
+    const char *row[CP_CHUNK + CP_AHEAD];
+    const int32_t *index[CP_CHUNK + CP_AHEAD];
+    int64_t length[CP_CHUNK + CP_AHEAD];
+    double label[CP_CHUNK];
+    const char *y;             /* labels, and the slots whose labels the next chunk needs */
+    const int32_t *next;
+    int64_t n, nexts, lines, ahead, last, y_size;
+    int status;                /* of the row after the last one, where preparing stopped */
+} cp_chunk;
+
+static inline int cp_kind_size(int kind)
+{
+    static const int sizes[] = {4, 8, 1, 1, 2, 2, 4, 4, 8, 8};
+    return sizes[kind];
+}
+
+/* Return whether every slot is in range, without a branch a row. */
+static inline int cp_slots_fit(const int32_t *visit, int64_t m, int64_t slots)
+{
+    uint32_t top = 0;
+    for (int64_t i = 0; i < m; i++)
+        top = (uint32_t)visit[i] > top ? (uint32_t)visit[i] : top;
+    return m == 0 || (int64_t)top < slots;
+}
+
+#define CP_LABELS(kind, type) \
+    case kind: \
+        for (int64_t i = 0; i < n; i++) \
+            out[i] = (double)((const type *)y)[visit[i]]; \
+        break
+
+static inline void cp_read_labels(const void *y, int kind, const int32_t *visit, int64_t n, double *out)
+{
+    switch (kind) {
+        CP_LABELS(CP_F32, float);
+        CP_LABELS(CP_F64, double);
+        CP_LABELS(CP_I8, int8_t);
+        CP_LABELS(CP_U8, uint8_t);
+        CP_LABELS(CP_I16, int16_t);
+        CP_LABELS(CP_U16, uint16_t);
+        CP_LABELS(CP_I32, int32_t);
+        CP_LABELS(CP_U32, uint32_t);
+        CP_LABELS(CP_I64, int64_t);
+        CP_LABELS(CP_U64, uint64_t);
+    }
+}
+
+static inline int64_t cp_find_class(const double *classes, int64_t count, double y)
+{
+    double guess = y - classes[0];
+    if (guess >= 0 && guess < (double)count && classes[(int64_t)guess] == y)
+        return (int64_t)guess;
+    int64_t low = 0, high = count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (classes[middle] < y)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && classes[low] == y ? low : -1;
+}
+
+/* Turn stored labels into -1 and 1, class numbers, or leave them as targets; stop at the first bad one. */
+static inline int64_t cp_encode_labels(const cp_sgd *s, double *label, int64_t n, int *status)
+{
+    const double *classes = CP_AT(s, const double, classes);
+    for (int64_t i = 0; i < n; i++) {
+        double y = label[i], coded = y;
+        if (s->loss == CP_SOFTMAX)
+            coded = (double)cp_find_class(classes, s->outputs, y);
+        else if (s->loss != CP_SQUARED)
+            coded = y == classes[1] ? 1 : y == classes[0] ? -1 : 0;
+        int bad = s->loss == CP_SOFTMAX ? coded < 0 : s->loss != CP_SQUARED && coded == 0;
+        if (y - y != 0 || bad) {
+            *status = y - y != 0 ? CP_SGD_LABEL_VALUE : CP_SGD_BAD_LABEL;
+            return i;
+        }
+        label[i] = coded;
+    }
+    return n;
+}
+
+/* Rows are read in whole packs, up to 63 bytes past their end. The last slots, for which that would leave the
+ * buffer, are copied to where it does not. */
+static inline void cp_guard_tail(cp_sgd *s, cp_rows *r)
+{
+    int64_t row = s->features * s->bytes, whole = s->padded * s->bytes, end = (r->slots - 1) * r->stride + row;
+    r->safe = end < whole ? 0 : r->stride == 0 ? r->slots : (end - whole) / r->stride + 1;
+    if (r->safe < r->slots)
+        memcpy(CP_AT(s, char, tail), (const char *)r->x + r->safe * r->stride, (size_t)(end - r->safe * r->stride));
+}
+
+static inline const char *cp_dense_row(const cp_sgd *s, const cp_rows *r, int64_t slot)
+{
+    if (slot >= r->safe)
+        return CP_AT(s, const char, tail) + (slot - r->safe) * r->stride;
+    return (const char *)r->x + slot * r->stride;
+}
+
+static inline void cp_place_rows(const cp_sgd *s, const cp_rows *r, int64_t from, cp_chunk *c)
+{
+    int64_t many = r->m - from < CP_CHUNK + CP_AHEAD ? r->m - from : CP_CHUNK + CP_AHEAD;
+    const int32_t *visit = r->visit + from;
+    for (int64_t i = 0; i < many; i++) {
+        int32_t slot = visit[i];
+        c->row[i] = s->sparse ? (const char *)(uintptr_t)r->values[slot] : cp_dense_row(s, r, slot);
+        if (s->sparse) {
+            c->index[i] = (const int32_t *)(uintptr_t)r->indices[slot];
+            c->length[i] = r->lengths[slot];
+        }
+    }
+    for (int64_t i = many; i < CP_CHUNK + CP_AHEAD; i++) {
+        c->row[i] = c->row[many - 1];
+        c->index[i] = s->sparse ? c->index[many - 1] : NULL;
+        c->length[i] = s->sparse ? c->length[many - 1] : 0;
+    }
+}
+
+static inline int64_t cp_row_lines(const cp_sgd *s)
+{
+    int64_t lines = (s->features * s->bytes + CP_LINE - 1) / CP_LINE;
+    return lines < CP_MAX_LINES ? lines : CP_MAX_LINES;
+}
+
+static inline int64_t cp_row_ahead(const cp_sgd *s)
+{
+    int64_t lines = cp_row_lines(s);
+    return lines <= 8 ? CP_AHEAD : lines < CP_MAX_LINES ? 6 : 2;
+}
+
+static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, cp_chunk *c)
+{
+    int64_t n = r->m - from < CP_CHUNK ? r->m - from : CP_CHUNK;
+    cp_place_rows(s, r, from, c);
+    cp_read_labels(r->y, r->y_kind, r->visit + from, n, c->label);
+    c->status = CP_SGD_OK;
+    c->n = cp_encode_labels(s, c->label, n, &c->status);
+    c->y = (const char *)r->y;
+    c->y_size = cp_kind_size(r->y_kind);
+    c->next = r->visit + from + n;
+    c->nexts = r->m - from - n;
+    c->lines = cp_row_lines(s);
+    c->ahead = cp_row_ahead(s);
+    c->last = s->features * s->bytes - 1;
+}
+
+/* Ask for the row a few visits ahead, all its cache lines up to a limit, and for a label of the next chunk. */
+static inline void cp_prefetch(const cp_chunk *c, int64_t i, int64_t lines)
+{
+    const char *row = c->row[i + c->ahead];
+    for (int64_t line = 0; line < lines; line++)
+        __builtin_prefetch(row + line * CP_LINE);
+    __builtin_prefetch(row + c->last);
+    if (i < c->nexts)
+        __builtin_prefetch(c->y + c->next[i] * c->y_size);
+}
+
+#endif

@@ -1,0 +1,113 @@
+/* Template: softmax over K outputs, dense: one row a update, and mini-batches.
+ *
+ * The update of one row is applied in the walk that makes the scores of the next, so weights are read once a row. */
+
+/* Turn scores into slopes, step * (probability - [k is the label]), and count the row. Returns 0 where a score is
+ * not finite. Scores have room for whole quads. */
+CP_INLINE int CP(softmax)(cp_sgd *s, real *score, int64_t target, real step, real *slope)
+{
+    const int64_t outputs = s->outputs;
+    int64_t best = 0;
+    quad sum = CP(all)(0);
+    for (int64_t k = 0; k < outputs; k++) {
+        if (!CP(is_finite)(score[k]))
+            return 0;
+        best = score[k] > score[best] ? k : best;
+    }
+    const real top = score[best];
+    s->totals.loss += (double)top - (double)score[target];
+    for (int64_t k = 0; k < outputs; k += CP_QUAD) {
+        quad z, e;
+        memcpy(&z, score + k, sizeof z);
+        e = CP(exp_minus)(top - z);
+        for (int64_t i = outputs - k; i < CP_QUAD; i++)
+            e[i] = 0;
+        memcpy(slope + k, &e, sizeof e);
+        sum += e;
+    }
+    const real total = CP(sum_quad)(sum)[0];
+    cp_add_log(&s->totals, (double)total);
+    s->totals.rows++;
+    s->totals.correct += best == target;
+    for (int64_t k = 0; k < outputs; k++)
+        slope[k] = (slope[k] / total - (k == target ? 1 : 0)) * step;
+    return 1;
+}
+
+/* Apply h * p to the weights of one output and return their product with x, in one walk. */
+CP_INLINE real CP(stride)(real *v, const real *p, const real *x, int64_t packs, const CP(bits_type) *keep, real h)
+{
+    pack a[2] = {CP(zero)(), CP(zero)()}, w;
+    int64_t j;
+    for (j = 0; j + 1 < packs; j++) {
+        w = CP(subtract_scaled)(CP(load)(v + j * CP_LANES), h, CP(load)(p + j * CP_LANES));
+        a[j & 1] = CP(add_product)(a[j & 1], w, CP(load)(x + j * CP_LANES));
+        CP(store)(v + j * CP_LANES, w);
+    }
+    w = CP(subtract_scaled)(CP(load)(v + j * CP_LANES), h, CP(first)(CP(load)(p + j * CP_LANES), keep));
+    CP(store)(v + j * CP_LANES, w);
+    return CP(sum)(CP(add_product)(CP(add)(a[0], a[1]), w, CP(first)(CP(load)(x + j * CP_LANES), keep)))[0];
+}
+
+static CP_NOINLINE int64_t CP(softmax_rows)(cp_sgd *s, const cp_chunk *c)
+{
+    const int64_t packs = s->padded / CP_LANES, outputs = s->outputs;
+    real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *score = CP_AT(s, real, work);
+    real *g = CP_AT(s, real, g), *h = CP_AT(s, real, h);
+    const real *prev = CP_AT(s, real, prev);
+    CP(bits_type) keep[CP_LANES];
+    int64_t i;
+    CP(tail_mask)(keep, s->features);
+    for (i = 0; i < c->n; i++) {
+        const real *row = (const real *)c->row[i];
+        cp_prefetch(c, i, c->lines);
+        for (int64_t k = 0; k < outputs; k++) {
+            bias[k] -= s->intercept ? g[k] : 0;
+            score[k] = (real)s->scale * CP(stride)(v + k * s->padded, prev, row, packs, keep, h[k]) + bias[k];
+        }
+        if (!CP(softmax)(s, score, (int64_t)c->label[i], (real)s->rate, g)) {
+            memset(g, 0, (size_t)outputs * sizeof(real));
+            memset(h, 0, (size_t)outputs * sizeof(real));
+            break;
+        }
+        prev = row;
+        CP(shrink)(s);
+        for (int64_t k = 0; k < outputs; k++)
+            h[k] = g[k] * (real)s->inverse;
+    }
+    CP(keep_row)(s, prev);
+    return i;
+}
+
+static CP_NOINLINE int64_t CP(softmax_batches)(cp_sgd *s, const cp_chunk *c)
+{
+    const int64_t packs = s->padded / CP_LANES, outputs = s->outputs, apart = cp_round_up(outputs, CP_LANES);
+    real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *grad_bias = CP_AT(s, real, grad_bias);
+    real *score = CP_AT(s, real, work), *slope = score + CP_GROUP * apart;
+    CP(bits_type) keep[CP_LANES];
+    int64_t i = 0, wanted = 1, rows = 1;
+    CP(tail_mask)(keep, s->features);
+    while (i < c->n && rows == wanted) {
+        wanted = c->n - i < CP_GROUP ? c->n - i : CP_GROUP;
+        wanted = wanted < s->batch - s->held ? wanted : s->batch - s->held;
+        for (int64_t r = 0; r < wanted; r++)
+            cp_prefetch(c, i + r, c->lines);
+        for (int64_t k = 0; k < outputs; k++)
+            for (int64_t r = 0; r < wanted; r++)
+                score[r * apart + k] = (real)s->scale * CP(dot)(v + k * s->padded, (const real *)c->row[i + r],
+                                                                packs, keep) + bias[k];
+        for (rows = 0; rows < wanted; rows++)
+            if (!CP(softmax)(s, score + rows * apart, (int64_t)c->label[i + rows], 1, slope + rows * apart))
+                break;
+        for (int64_t k = 0; k < outputs; k++) {
+            CP(gather_gradient)(CP_AT(s, real, grad) + k * s->padded, c->row + i, slope + k, apart, rows, packs, keep);
+            for (int64_t r = 0; r < rows; r++)
+                grad_bias[k] += slope[r * apart + k];
+        }
+        s->held += rows;
+        i += rows;
+        if (s->held == s->batch)
+            CP(close_batch)(s);
+    }
+    return i;
+}

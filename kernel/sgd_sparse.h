@@ -1,0 +1,145 @@
+/* Template: sparse rows. Weights lie by feature, all outputs of a feature side by side. */
+
+/* Sum value * weight in four running sums, whatever the vectors of the CPU. */
+CP_INLINE real CP(sparse_dot)(const real *v, const int32_t *index, const real *x, int64_t n)
+{
+    real a[4] = {0, 0, 0, 0};
+    int64_t j = 0;
+    for (; j + 4 <= n; j += 4) {
+        a[0] += x[j] * v[index[j]];
+        a[1] += x[j + 1] * v[index[j + 1]];
+        a[2] += x[j + 2] * v[index[j + 2]];
+        a[3] += x[j + 3] * v[index[j + 3]];
+    }
+    for (int lane_ = 0; j < n; j++, lane_++)
+        a[lane_] += x[j] * v[index[j]];
+    return (a[0] + a[2]) + (a[1] + a[3]);
+}
+
+/* Score every output; `score` has room for whole quads. */
+CP_INLINE void CP(sparse_scores)(const cp_sgd *s, const int32_t *index, const real *x, int64_t n, real *score)
+{
+    const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias), scale = (real)s->scale;
+    if (s->outputs == 1) {
+        *score = scale * CP(sparse_dot)(v, index, x, n) + *bias;
+        return;
+    }
+    for (int64_t k = 0; k < s->padded; k += CP_QUAD) {
+        quad sum = CP(all)(0), part, b;
+        memcpy(&b, bias + k, sizeof b);
+        for (int64_t j = 0; j < n; j++) {
+            memcpy(&part, v + index[j] * s->padded + k, sizeof part);
+            sum += x[j] * part;
+        }
+        sum = scale * sum + b;
+        memcpy(score + k, &sum, sizeof sum);
+    }
+}
+
+/* Subtract h[k] * value from the weights (or the gradient) of every feature of a row. */
+CP_INLINE void CP(sparse_subtract)(real *to, int64_t padded, const int32_t *index, const real *x, int64_t n,
+                                   const real *h)
+{
+    if (padded == 1) {
+        for (int64_t j = 0; j < n; j++)
+            to[index[j]] -= *h * x[j];
+        return;
+    }
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t k = 0; k < padded; k += CP_QUAD) {
+            quad w, step;
+            memcpy(&w, to + index[j] * padded + k, sizeof w);
+            memcpy(&step, h + k, sizeof step);
+            w -= step * x[j];
+            memcpy(to + index[j] * padded + k, &w, sizeof w);
+        }
+}
+
+/* Subtract a row from the open batch's gradient: it holds the negative, so that one function serves. */
+CP_INLINE void CP(sparse_hold)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, const real *slope)
+{
+    int64_t *stamp = CP_AT(s, int64_t, stamp);
+    int32_t *list = CP_AT(s, int32_t, list);
+    real *grad_bias = CP_AT(s, real, grad_bias), *minus = CP_AT(s, real, h);
+    for (int64_t j = 0; j < n; j++)
+        if (stamp[index[j]] != s->epoch + 1) {
+            stamp[index[j]] = s->epoch + 1;
+            list[s->touched++] = index[j];
+        }
+    for (int64_t k = 0; k < s->outputs; k++) {
+        grad_bias[k] += slope[k];
+        minus[k] = -slope[k];
+    }
+    CP(sparse_subtract)(CP_AT(s, real, grad), s->padded, index, x, n, minus);
+    if (++s->held == s->batch)
+        CP(close_batch)(s);
+}
+
+CP_INLINE void CP(sparse_apply)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, const real *slope)
+{
+    real *bias = CP_AT(s, real, bias), *h = CP_AT(s, real, h);
+    CP(shrink)(s);
+    for (int64_t k = 0; k < s->outputs; k++) {
+        bias[k] -= s->intercept ? slope[k] : 0;
+        h[k] = slope[k] * (real)s->inverse;
+    }
+    CP(sparse_subtract)(CP_AT(s, real, w), s->padded, index, x, n, h);
+}
+
+CP_INLINE void CP(sparse_prefetch)(const cp_sgd *s, const cp_chunk *c, int64_t i)
+{
+    int64_t far = i + CP_AHEAD, near = i + 4;
+    int64_t bytes = c->length[far] * (int64_t)sizeof(real) < 512 ? c->length[far] * (int64_t)sizeof(real) : 512;
+    for (int64_t at = 0; at <= bytes; at += CP_LINE) {
+        __builtin_prefetch(c->row[far] + at);
+        __builtin_prefetch((const char *)c->index[far] + at);
+    }
+    if (s->features * s->padded > 4096)
+        for (int64_t j = 0; j < c->length[near] && j < 64; j++)
+            __builtin_prefetch((const char *)CP_AT(s, const real, w)
+                               + (uint32_t)c->index[near][j] * (uint64_t)s->padded * sizeof(real));
+    if (i < c->nexts)
+        __builtin_prefetch(c->y + c->next[i] * c->y_size);
+}
+
+/* Returns the rows done; `status` tells where a row was refused for its indices. */
+CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, const int loss)
+{
+    real *score = CP_AT(s, real, work), *slope = loss == CP_SOFTMAX ? CP_AT(s, real, g) : score + CP_LANES;
+    const real step = (real)(s->batched ? 1 : s->rate);
+    int64_t i;
+    for (i = 0; i < c->n; i++) {
+        const int32_t *index = c->index[i];
+        const real *x = (const real *)c->row[i];
+        const int64_t n = c->length[i];
+        CP(sparse_prefetch)(s, c, i);
+        if ((*status = cp_check_indices(index, n, s->features)))
+            break;
+        CP(sparse_scores)(s, index, x, n, score);
+        if (loss == CP_SOFTMAX) {
+            if (!CP(softmax)(s, score, (int64_t)c->label[i], step, slope))
+                break;
+        } else {
+            if (!CP(is_finite)(*score))
+                break;
+            point at = CP(point)(loss, CP(all)(*score), CP(all)((real)c->label[i]), CP(all)(step));
+            *slope = at.slope[0];
+            CP(count)(&s->totals, loss, &at, 0, c->label[i]);
+        }
+        if (s->batched)
+            CP(sparse_hold)(s, index, x, n, slope);
+        else
+            CP(sparse_apply)(s, index, x, n, slope);
+    }
+    return i;
+}
+
+static CP_NOINLINE int64_t CP(sparse)(cp_sgd *s, const cp_chunk *c, int *status)
+{
+    switch (s->loss) {
+    case CP_LOGISTIC: return CP(sparse_rows)(s, c, status, CP_LOGISTIC);
+    case CP_HINGE: return CP(sparse_rows)(s, c, status, CP_HINGE);
+    case CP_SQUARED: return CP(sparse_rows)(s, c, status, CP_SQUARED);
+    default: return CP(sparse_rows)(s, c, status, CP_SOFTMAX);
+    }
+}

@@ -1,0 +1,109 @@
+/* The state of one linear model in training, in one block of memory that the host allocates.
+ *
+ * The weights are kept as w = scale * v, so that L2 decay costs one multiplication a row, not one an element, and
+ * is exact in float too. The last row's update is held back: its row, coefficient and g stay here until the next
+ * row comes (see sgd_dense.h), so results do not depend on how rows are cut into calls. */
+#ifndef CP_SGD_STATE_H
+#define CP_SGD_STATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __FAST_MATH__
+#error "corgipile's kernel must be compiled without -ffast-math: results would depend on the compiler"
+#endif
+
+enum { CP_LOGISTIC, CP_HINGE, CP_SQUARED, CP_SOFTMAX };
+
+enum {
+    CP_SGD_OK,
+    CP_SGD_BAD_SLOT,      /* a slot number outside the buffer */
+    CP_SGD_BAD_LABEL,     /* a label that is none of the classes */
+    CP_SGD_LABEL_VALUE,   /* a label that is NaN or infinite */
+    CP_SGD_BAD_VALUE,     /* a feature that is NaN or infinite */
+    CP_SGD_BAD_INDEX,     /* a sparse index outside the features */
+    CP_SGD_BAD_ORDER,     /* sparse indices that do not increase */
+    CP_SGD_BAD_LENGTH,    /* a negative length */
+    CP_SGD_DIVERGED       /* a row is fine, but its margin is not: the weights grew without bound */
+};
+
+enum { CP_F32, CP_F64, CP_I8, CP_U8, CP_I16, CP_U16, CP_I32, CP_U32, CP_I64, CP_U64 };
+
+enum { CP_GROUP = 16, CP_LINE = 64 };
+
+/* What a host asks for. `classes`: two values, negative first, for logistic and hinge; `outputs` ascending
+ * values for softmax; unused for squared. */
+typedef struct {
+    int loss, bytes;            /* bytes of a real: 4 or 8 */
+    int sparse, intercept, isa; /* isa: a level of cp_sgd_isa(), or -1 for the best of this CPU */
+    int64_t features, outputs, batch;
+    double l2;
+    const double *classes;
+} cp_sgd_shape;
+
+typedef struct {
+    double loss, ln, squares, sum, square;  /* ln: running product of what a logarithm will be taken of */
+    int64_t rows, correct;
+} cp_sgd_totals;
+
+typedef struct {
+    int32_t loss, bytes, sparse, intercept, isa, batched;
+    int64_t features, outputs, padded, batch;  /* padded: features (dense) or outputs (sparse) in whole packs */
+    double l2, rate, decay, undecay, scale, inverse;
+    int64_t held, touched, epoch;  /* rows in the open batch; sparse: touched features and the batch's number */
+    cp_sgd_totals totals;
+    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, size;  /* offsets in bytes */
+} cp_sgd;
+
+#define CP_AT(s, type, field) ((type *)((char *)(s) + (s)->field))
+
+static inline int64_t cp_round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+static inline size_t cp_sgd_take(cp_sgd *s, int64_t count, size_t bytes)
+{
+    size_t at = s->size;
+    s->size += (size_t)cp_round_up((int64_t)((size_t)count * bytes), CP_LINE);
+    return at;
+}
+
+/* Lay out the state; memory may be NULL to learn its size only. Sizes are the host's to limit: features times
+ * outputs must stay below 2^40. */
+static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
+{
+    cp_sgd s = {.loss = shape->loss, .bytes = shape->bytes, .sparse = shape->sparse, .isa = shape->isa,
+                .intercept = shape->intercept, .features = shape->features, .outputs = shape->outputs,
+                .batch = shape->batch, .batched = shape->batch > 1, .l2 = shape->l2};
+    size_t real = (size_t)s.bytes;
+    int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
+    s.decay = s.undecay = s.scale = s.inverse = s.totals.ln = 1;
+    if (s.sparse)
+        s.padded = s.outputs > 1 ? cp_round_up(s.outputs, CP_GROUP / s.bytes) : 1;
+    else
+        s.padded = cp_round_up(s.features, lanes);
+    row = s.sparse ? 0 : s.padded;
+    all = s.padded * (s.sparse ? s.features : s.outputs);
+    s.size = (size_t)cp_round_up(sizeof(cp_sgd), CP_LINE);
+    s.w = cp_sgd_take(&s, all, real);
+    s.bias = cp_sgd_take(&s, outs, real);
+    s.prev = cp_sgd_take(&s, row, real);
+    s.tail = cp_sgd_take(&s, 2 * row, real);
+    s.g = cp_sgd_take(&s, outs, real);
+    s.h = cp_sgd_take(&s, outs, real);
+    s.work = cp_sgd_take(&s, outs * 2 * CP_GROUP, real);
+    s.grad = cp_sgd_take(&s, s.batched ? all : 0, real);
+    s.grad_bias = cp_sgd_take(&s, outs, real);
+    s.stamp = cp_sgd_take(&s, s.batched && s.sparse ? s.features : 0, sizeof(int64_t));
+    s.list = cp_sgd_take(&s, s.batched && s.sparse ? s.features : 0, sizeof(int32_t));
+    s.classes = cp_sgd_take(&s, s.outputs + 1, sizeof(double));
+    return s;
+}
+
+static inline size_t cp_sgd_size(const cp_sgd_shape *shape) { return cp_sgd_layout(shape).size; }
+
+static inline int64_t cp_sgd_classes(const cp_sgd_shape *shape)
+{
+    return shape->loss == CP_SOFTMAX ? shape->outputs : shape->loss == CP_SQUARED ? 0 : 2;
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* What an epoch adds up: loss, correct rows, and the sums that R^2 needs. */
+#ifndef CP_SGD_TOTALS_H
+#define CP_SGD_TOTALS_H
+
+#include "sgd_state.h"
+
+static inline double cp_bits_double(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Natural logarithm of a finite x >= 1, within 2 ulp, of basic operations only: every host gets the same bits. */
+static inline double cp_log(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int64_t power = (int64_t)(bits >> 52) - 1023;
+    double m = cp_bits_double((bits & 0xFFFFFFFFFFFFFull) | 0x3FF0000000000000ull);
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        power++;
+    }
+    double t = (m - 1) / (m + 1), u = t * t, sum = 0;
+    for (int k = 21; k >= 3; k -= 2)
+        sum = sum * u + 2.0 / k;
+    return ((double)power * 1.90821492927058770002e-10 + t * u * sum) + (2 * t + (double)power * 0.693147180369123816490);
+}
+
+/* Multiply what a row's loss is the logarithm of into the running product: one logarithm serves hundreds of rows. */
+static inline void cp_add_log(cp_sgd_totals *t, double value)
+{
+    t->ln *= value;
+    if (t->ln > 1e270) {
+        t->loss += cp_log(t->ln);
+        t->ln = 1;
+    }
+}
+
+static inline double cp_sgd_loss(const cp_sgd *s) { return s->totals.loss + cp_log(s->totals.ln); }
+
+#endif

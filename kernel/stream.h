@@ -1,0 +1,97 @@
+/* The two streaming baselines: TensorFlow's sliding window and Bismarck's multiplexed reservoir sampling.
+ *
+ * Rows come in storage order, `chunk` of them a step, into free slots. Sliding window: once `window` rows wait, each
+ * new row takes the place of a random waiting one, which is visited; the rest is visited in random order at the end.
+ * Reservoir: a reservoir sample of `window` rows is kept; each row dropped from it (or never taken) is visited, followed
+ * by one visit of the kept rows in a loop; at the end the kept rows are visited once. */
+#ifndef CP_STREAM_H
+#define CP_STREAM_H
+
+#include "permute.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    int reservoir;
+    int64_t first, stop, window, chunk, ahead; /* rows [first, stop) of the table */
+    uint64_t key;
+    int64_t step, filled, cursor, slots;
+    int32_t *waiting;            /* [window] slot of each waiting row */
+    int32_t *free_queue;         /* [slots] ring buffer */
+    int64_t *row_of;             /* [slots] */
+    int64_t free_head, free_tail;
+} cp_stream;
+
+static inline void cp_stream_free(cp_stream *s)
+{
+    free(s->waiting);
+    free(s->free_queue);
+    free(s->row_of);
+    memset(s, 0, sizeof *s);
+}
+
+static inline int cp_stream_init(cp_stream *s)
+{
+    s->slots = s->window + (1 + s->ahead) * s->chunk;
+    s->waiting = malloc(sizeof(int32_t) * (size_t)s->window);
+    s->free_queue = malloc(sizeof(int32_t) * (size_t)s->slots);
+    s->row_of = malloc(sizeof(int64_t) * (size_t)s->slots);
+    if (!s->waiting || !s->free_queue || !s->row_of) {
+        cp_stream_free(s);
+        return -1;
+    }
+    for (int64_t i = 0; i < s->slots; i++)
+        s->free_queue[i] = (int32_t)i;
+    s->free_tail = s->slots;
+    return 0;
+}
+
+static inline int64_t cp_stream_steps(const cp_stream *s)
+{
+    int64_t rows = s->stop - s->first;
+    return rows > 0 ? (rows + s->chunk - 1) / s->chunk + 1 : 0;
+}
+
+/* Take in one row at a full window; writes one or two visits and returns their number. */
+static inline int cp_stream_replace(cp_stream *s, int64_t seen, int32_t slot, int32_t *visit)
+{
+    uint64_t range = s->reservoir ? (uint64_t)seen + 1 : (uint64_t)s->window;
+    int64_t at = (int64_t)cp_below(s->key, (uint64_t)seen, range);
+    int32_t leaves = slot;
+    if (at < s->window) {
+        leaves = s->waiting[at];
+        s->waiting[at] = slot;
+    }
+    visit[0] = leaves;
+    s->free_queue[s->free_tail++ % s->slots] = leaves;
+    if (!s->reservoir)
+        return 1;
+    visit[1] = s->waiting[s->cursor++ % s->window];
+    return 2;
+}
+
+/* Write the next step: into int32[chunk], visit int32[max(2 * chunk, window)]. Returns rows loaded, sets *visits.
+ * Slots come first freed, first used; there are enough that one freed is idle for `ahead` steps before it is reused. */
+static inline int64_t cp_stream_next(cp_stream *s, int32_t *into, int32_t *visit, int64_t *visits)
+{
+    int64_t begin = s->first + s->step * s->chunk, loaded = 0, v = 0;
+    if (begin >= s->stop) {
+        memcpy(visit, s->waiting, sizeof(int32_t) * (size_t)s->filled);
+        cp_shuffle32(visit, (uint64_t)s->filled, cp_derive2(s->key, 1));
+        v = s->filled;
+    }
+    for (int64_t row = begin; row < s->stop && loaded < s->chunk; row++, loaded++) {
+        int32_t slot = s->free_queue[s->free_head++ % s->slots];
+        into[loaded] = slot;
+        s->row_of[slot] = row;
+        if (s->filled < s->window)
+            s->waiting[s->filled++] = slot;
+        else
+            v += cp_stream_replace(s, row - s->first, slot, visit + v);
+    }
+    s->step++;
+    *visits = v;
+    return loaded;
+}
+
+#endif

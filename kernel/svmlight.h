@@ -1,0 +1,307 @@
+/* Parses SVMlight / LIBSVM text: `label [qid:N] index:value index:value ... [# comment]`.
+ * Reads nothing beyond the bytes given, which need no terminator, and does not depend on the locale. */
+#ifndef CP_SVMLIGHT_H
+#define CP_SVMLIGHT_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum cp_svm_code {
+    CP_SVM_OK,         /* all complete lines are parsed */
+    CP_SVM_FULL,       /* no room for the next row */
+    CP_SVM_LABEL,      /* no number begins the line */
+    CP_SVM_MULTILABEL, /* several labels, as in 1,3 */
+    CP_SVM_PAIR,       /* not of the form index:value */
+    CP_SVM_VALUE,      /* no number after the colon */
+    CP_SVM_NOT_FINITE, /* NaN or infinity, also by overflow */
+    CP_SVM_ORDER,      /* an index not greater than the one before */
+    CP_SVM_NEGATIVE,   /* an index below the base */
+    CP_SVM_LARGE,      /* an index beyond 31 bits */
+    CP_SVM_LONG        /* a number of too many characters */
+};
+
+#define CP_SVM_LONGEST 1000 /* characters of a number */
+
+typedef struct {
+    /* in */
+    int64_t rows_max, entries_max;
+    int64_t *starts;  /* [rows_max] byte at which the row's line begins; or NULL */
+    double *labels;   /* [rows_max] */
+    int32_t *ends;    /* [rows_max] entries up to and with this row; or NULL */
+    int32_t *indices; /* [entries_max] less `base`; or NULL: lines are checked only */
+    float *values;    /* [entries_max]; NULL with indices */
+    int64_t base;     /* the first index: 0 or 1 */
+    /* out */
+    int64_t rows, entries, lines, consumed;
+    int64_t largest;                /* largest index, as written; -1 if none occurs */
+    int64_t zero_line, zero_column; /* where an index 0 first occurs; 0 if nowhere */
+    int code;
+    int64_t line, column; /* of the error, from 1 */
+} cp_svm;
+
+static inline int cp_svm_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
+
+static inline int cp_svm_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Convert a checked decimal by strtod, which is right to the last bit; the locale's point is found by printing one. */
+static inline int cp_svm_slow(const char *p, int64_t length, double *out)
+{
+    char point[16], copy[CP_SVM_LONGEST + 16];
+    int64_t n = 0;
+    if (length > CP_SVM_LONGEST)
+        return CP_SVM_LONG;
+    int written = snprintf(point, sizeof point, "%.1f", 0.5);
+    for (int64_t i = 0; i < length; i++) {
+        if (p[i] != '.') {
+            copy[n++] = p[i];
+            continue;
+        }
+        for (int k = 1; k + 1 < written && k < 8; k++)
+            copy[n++] = point[k];
+    }
+    copy[n] = 0;
+    *out = strtod(copy, NULL);
+    return CP_SVM_OK;
+}
+
+static inline int cp_svm_word(const char *p, const char *end, const char *word)
+{
+    for (; *word; p++, word++)
+        if (p == end || (*p | 32) != *word)
+            return 0;
+    return 1;
+}
+
+/* Parse the exponent, if one follows; return 0 if it has no digits. */
+static inline int cp_svm_exponent(const char **at, const char *end, int64_t *scale)
+{
+    const char *p = *at;
+    int64_t exponent = 0;
+    if (p == end || (*p | 32) != 'e')
+        return 1;
+    p++;
+    int negative = p < end && *p == '-';
+    if (p < end && (*p == '-' || *p == '+'))
+        p++;
+    if (p == end || !cp_svm_digit(*p))
+        return 0;
+    for (; p < end && cp_svm_digit(*p); p++)
+        exponent = exponent < 100000 ? exponent * 10 + (*p - '0') : exponent;
+    *scale += negative ? -exponent : exponent;
+    *at = p;
+    return 1;
+}
+
+/* Parse a number; `bad` is the code for what is none. */
+static inline int cp_svm_number(const char **at, const char *end, double *out, int bad)
+{
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    const char *p = *at, *begin = p;
+    uint64_t digits = 0;
+    int64_t scale = 0, kept = 0, seen = 0, point = 0;
+    int negative = p < end && *p == '-';
+    if (p < end && (*p == '-' || *p == '+'))
+        p++;
+    for (; p < end; p++) {
+        if (!cp_svm_digit(*p)) {
+            if (*p != '.' || point)
+                break;
+            point = 1;
+            continue;
+        }
+        seen++;
+        kept += kept || *p != '0';
+        if (kept <= 19)
+            digits = digits * 10 + (uint64_t)(*p - '0');
+        scale -= point;
+    }
+    if (!seen)
+        return cp_svm_word(p, end, "nan") || cp_svm_word(p, end, "inf") ? CP_SVM_NOT_FINITE : bad;
+    if (!cp_svm_exponent(&p, end, &scale))
+        return bad;
+    *at = p;
+    if (kept <= 19 && digits <= (uint64_t)1 << 53 && scale >= -22 && scale <= 22) {
+        /* Both operands are exact, so the one rounding is the right one. */
+        double value = scale < 0 ? (double)digits / powers[-scale] : (double)digits * powers[scale];
+        *out = negative ? -value : value;
+        return CP_SVM_OK;
+    }
+    int code = cp_svm_slow(begin, p - begin, out);
+    return code || isfinite(*out) ? code : CP_SVM_NOT_FINITE;
+}
+
+/* Parse the index of a pair up to and with its colon. */
+static inline int cp_svm_index(const char **at, const char *end, int64_t *out)
+{
+    const char *p = *at;
+    int64_t index = 0;
+    int negative = p < end && *p == '-';
+    if (p < end && (*p == '-' || *p == '+'))
+        p++;
+    const char *digits = p;
+    for (; p < end && cp_svm_digit(*p); p++)
+        index = index <= INT32_MAX ? index * 10 + (*p - '0') : index;
+    if (p == digits || p == end || *p != ':')
+        return CP_SVM_PAIR;
+    if (negative && index)
+        return CP_SVM_NEGATIVE;
+    if (index > INT32_MAX)
+        return CP_SVM_LARGE;
+    *out = index;
+    *at = p + 1;
+    return CP_SVM_OK;
+}
+
+static inline int cp_svm_ended(const char *p, const char *end)
+{
+    return p == end || *p == '#' || cp_svm_space(*p);
+}
+
+/* Parse a label and what follows it up to the first pair. */
+static inline int cp_svm_head(const char **at, const char *end, double *label)
+{
+    int code = cp_svm_number(at, end, label, CP_SVM_LABEL);
+    const char *p = *at;
+    if (code)
+        return code;
+    if (p < end && *p == ',')
+        return CP_SVM_MULTILABEL;
+    if (!cp_svm_ended(p, end))
+        return CP_SVM_LABEL;
+    while (p < end && cp_svm_space(*p))
+        p++;
+    if (cp_svm_word(p, end, "qid:")) {
+        double group;
+        *at = p;
+        p += 4;
+        code = cp_svm_number(&p, end, &group, CP_SVM_PAIR);
+        if (code || !cp_svm_ended(p, end))
+            return CP_SVM_PAIR;
+    }
+    *at = p;
+    return CP_SVM_OK;
+}
+
+/* Parse one pair and store it. */
+static inline int cp_svm_pair(cp_svm *s, const char **at, const char *end, int64_t *last, float *value)
+{
+    double number;
+    int64_t index;
+    const char *p = *at;
+    int code = cp_svm_index(&p, end, &index);
+    if (code)
+        return code;
+    if (index < s->base)
+        return CP_SVM_NEGATIVE;
+    if (index <= *last)
+        return CP_SVM_ORDER;
+    *at = p;
+    code = cp_svm_number(&p, end, &number, CP_SVM_VALUE);
+    if (code)
+        return code;
+    if (!cp_svm_ended(p, end))
+        return CP_SVM_VALUE;
+    /* From here on a double rounds to a float of infinite value. */
+    if (!(fabs(number) < 0x1.ffffffp+127))
+        return CP_SVM_NOT_FINITE;
+    *value = (float)number;
+    *last = index;
+    *at = p;
+    return CP_SVM_OK;
+}
+
+/* Parse the pairs of a row, from `at` to `end`; on an error `at` is its place. */
+static inline int cp_svm_pairs(cp_svm *s, const char *line, const char **at, const char *end)
+{
+    int64_t last = -1;
+    for (;;) {
+        const char *p = *at;
+        float value = 0;
+        while (p < end && cp_svm_space(*p))
+            p++;
+        *at = p;
+        if (p == end || *p == '#')
+            break;
+        int code = cp_svm_pair(s, at, end, &last, &value);
+        if (code)
+            return code;
+        if (last == 0 && !s->zero_line) {
+            s->zero_line = s->lines + 1;
+            s->zero_column = p - line + 1;
+        }
+        if (s->indices) {
+            if (s->entries == s->entries_max)
+                return CP_SVM_FULL;
+            s->indices[s->entries] = (int32_t)(last - s->base);
+            s->values[s->entries] = value;
+        }
+        s->entries++;
+    }
+    if (last > s->largest)
+        s->largest = last;
+    return CP_SVM_OK;
+}
+
+/* Parse one line, which may be blank or a comment. */
+static inline int cp_svm_line(cp_svm *s, const char *text, const char *line, const char *end)
+{
+    const char *p = line;
+    double label;
+    int64_t entries = s->entries;
+    while (p < end && cp_svm_space(*p))
+        p++;
+    if (p == end || *p == '#')
+        return CP_SVM_OK;
+    if (s->rows == s->rows_max)
+        return CP_SVM_FULL;
+    int code = cp_svm_head(&p, end, &label);
+    if (!code)
+        code = cp_svm_pairs(s, line, &p, end);
+    if (code) {
+        s->entries = entries;
+        s->line = s->lines + 1;
+        s->column = p - line + 1;
+        return code;
+    }
+    s->labels[s->rows] = label;
+    if (s->starts)
+        s->starts[s->rows] = line - text;
+    if (s->ends)
+        s->ends[s->rows] = (int32_t)s->entries;
+    s->rows++;
+    return CP_SVM_OK;
+}
+
+/* Parse lines until the text ends, room runs out, or a line is wrong. A line without a newline at the end is left
+ * to the next call (`consumed` tells where it begins) unless this is the `final` text. */
+static inline void cp_svm_parse(cp_svm *s, const char *text, int64_t length, int final)
+{
+    const char *p = text, *end = text + length;
+    s->rows = s->entries = s->lines = s->zero_line = s->zero_column = s->line = s->column = 0;
+    s->largest = -1;
+    s->code = CP_SVM_OK;
+    while (p < end) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        if (!stop && !final)
+            break;
+        const char *line_end = stop ? stop : end;
+        s->code = cp_svm_line(s, text, p, line_end);
+        if (s->code)
+            break;
+        s->lines++;
+        p = stop ? stop + 1 : end;
+    }
+    s->consumed = p - text;
+}
+
+#endif

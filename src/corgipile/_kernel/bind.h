@@ -1,0 +1,19 @@
+/* What the binding files share: each adds its functions to the module `corgipile._kernel`.
+ * Arrays come in through the buffer protocol, are checked here, and the GIL is released around kernel calls. */
+#ifndef CP_BIND_H
+#define CP_BIND_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+extern PyMethodDef cp_plan_methods[];   /* bind_plan.c: hash, permutations, orders */
+extern PyMethodDef cp_rows_methods[];   /* bind_rows.c: gather, scatter, batched pread */
+extern PyMethodDef cp_sgd_methods[];    /* bind_sgd.c: SGD steps */
+extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
+
+/* Get a C-contiguous buffer of `item`-byte elements (item 0: any), writable if asked.
+ * On failure sets TypeError/ValueError naming `what` and returns -1; the caller then must not release it. */
+int cp_buffer(PyObject *object, Py_buffer *view, Py_ssize_t item, int writable, const char *what);
+
+#endif

@@ -1,0 +1,404 @@
+/* Hashes, permutations and the orders of kernel/plan.h and kernel/stream.h. */
+#include "bind.h"
+#include "balance.h"
+#include "plan.h"
+#include "stream.h"
+
+static PyObject *derive(PyObject *self, PyObject *args)
+{
+    uint64_t key = 0, parts[16];
+    Py_ssize_t count = PyTuple_Size(args);
+    (void)self;
+    if (count > 16)
+        return PyErr_Format(PyExc_ValueError, "at most 16 parts make a key, got %zd", count);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        parts[i] = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(args, i));
+        if (PyErr_Occurred())
+            return NULL;
+    }
+    key = cp_derive(parts, (size_t)count);
+    return PyLong_FromUnsignedLongLong(key);
+}
+
+static PyObject *shuffle(PyObject *self, PyObject *args)
+{
+    PyObject *array;
+    unsigned long long key;
+    Py_buffer view;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OK", &array, &key) || cp_buffer(array, &view, 0, 1, "array") < 0)
+        return NULL;
+    if (view.itemsize != 4 && view.itemsize != 8) {
+        PyErr_Format(PyExc_TypeError, "array has elements of %zd bytes; 4 or 8 are needed", view.itemsize);
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    if (view.itemsize == 4)
+        cp_shuffle32(view.buf, (uint64_t)(view.len / 4), key);
+    else
+        cp_shuffle64(view.buf, (uint64_t)(view.len / 8), key);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&view);
+    Py_RETURN_NONE;
+}
+
+static PyObject *permute(PyObject *self, PyObject *args)
+{
+    unsigned long long n, key, start;
+    PyObject *array;
+    Py_buffer out;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KKKO", &n, &key, &start, &array) || cp_buffer(array, &out, 8, 1, "out") < 0)
+        return NULL;
+    uint64_t count = (uint64_t)out.len / 8;
+    if (n > (1ull << 63) || start > n || count > n - start) {
+        PyBuffer_Release(&out);
+        return PyErr_Format(PyExc_ValueError, "positions %llu to %llu lie outside [0, %llu)", start, start + count, n);
+    }
+    Py_BEGIN_ALLOW_THREADS
+    cp_bijection b = cp_bijection_make(n, key);
+    for (uint64_t i = 0; i < count; i++)
+        ((uint64_t *)out.buf)[i] = cp_permute(&b, start + i);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&out);
+    Py_RETURN_NONE;
+}
+
+static PyObject *unpermute(PyObject *self, PyObject *args)
+{
+    unsigned long long n, key;
+    PyObject *array;
+    Py_buffer values;
+    uint64_t outside = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KKO", &n, &key, &array) || cp_buffer(array, &values, 8, 1, "values") < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    cp_bijection b = cp_bijection_make(n, key);
+    uint64_t *at = values.buf;
+    for (Py_ssize_t i = 0; i < values.len / 8; i++)
+        outside |= at[i] >= n;
+    for (Py_ssize_t i = 0; !outside && i < values.len / 8; i++)
+        at[i] = cp_unpermute(&b, at[i]);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&values);
+    if (outside)
+        return PyErr_Format(PyExc_ValueError, "values must lie in [0, %llu)", n);
+    Py_RETURN_NONE;
+}
+
+static PyObject *randoms(PyObject *self, PyObject *args)
+{
+    unsigned long long key, start;
+    PyObject *array;
+    Py_buffer out;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KKO", &key, &start, &array) || cp_buffer(array, &out, 8, 1, "out") < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < out.len / 8; i++)
+        ((uint64_t *)out.buf)[i] = cp_random(key, start + (uint64_t)i);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&out);
+    Py_RETURN_NONE;
+}
+
+static PyObject *balance(PyObject *self, PyObject *args)
+{
+    PyObject *values_array, *out_array;
+    unsigned long long key;
+    Py_buffer values, out;
+    int status = -1;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OKO", &values_array, &key, &out_array) ||
+        cp_buffer(values_array, &values, 8, 0, "values") < 0)
+        return NULL;
+    if (cp_buffer(out_array, &out, 8, 1, "out") < 0) {
+        PyBuffer_Release(&values);
+        return NULL;
+    }
+    if (values.len == out.len) {
+        Py_BEGIN_ALLOW_THREADS
+        status = cp_balance(values.buf, values.len / 8, key, out.buf);
+        Py_END_ALLOW_THREADS
+        if (status < 0)
+            PyErr_NoMemory();
+    } else {
+        PyErr_SetString(PyExc_ValueError, "values and out must be of one length");
+    }
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&out);
+    if (status < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- plans ---- */
+
+typedef struct {
+    cp_plan plan;
+    Py_buffer cuts, order;
+} plan_object;
+
+#define PLAN "corgipile.plan"
+
+static void plan_destroy(PyObject *capsule)
+{
+    plan_object *object = PyCapsule_GetPointer(capsule, PLAN);
+    cp_plan_free(&object->plan);
+    if (object->cuts.obj)
+        PyBuffer_Release(&object->cuts);
+    if (object->order.obj)
+        PyBuffer_Release(&object->order);
+    free(object);
+}
+
+static int plan_arrays(plan_object *object, cp_spec *spec, PyObject *cuts, PyObject *order)
+{
+    if (cuts != Py_None) {
+        if (cp_buffer(cuts, &object->cuts, 8, 0, "cuts") < 0)
+            return -1;
+        spec->cuts = object->cuts.buf;
+        if (object->cuts.len / 8 != spec->blocks + 1) {
+            PyErr_Format(PyExc_ValueError, "cuts has %zd entries; blocks + 1 are needed", object->cuts.len / 8);
+            return -1;
+        }
+    }
+    if (order != Py_None) {
+        if (cp_buffer(order, &object->order, 8, 0, "order") < 0)
+            return -1;
+        spec->order = object->order.buf;
+        if (object->order.len / 8 != spec->blocks) {
+            PyErr_Format(PyExc_ValueError, "order has %zd entries; one a block is needed", object->order.len / 8);
+            return -1;
+        }
+        for (int64_t i = 0; i < spec->blocks; i++)
+            if (spec->order[i] < 0 || spec->order[i] >= spec->blocks) {
+                PyErr_SetString(PyExc_ValueError, "order names a block that is not there");
+                return -1;
+            }
+    }
+    for (int64_t i = 0; spec->cuts && i < spec->blocks; i++)
+        if (spec->cuts[i] > spec->cuts[i + 1] || spec->cuts[i] < 0 || spec->cuts[i + 1] > spec->rows) {
+            PyErr_SetString(PyExc_ValueError, "cuts must ascend from 0 to the number of rows");
+            return -1;
+        }
+    return 0;
+}
+
+static PyObject *plan_new(PyObject *self, PyObject *args)
+{
+    cp_spec spec = {.kind = 0};
+    PyObject *cuts, *order, *capsule;
+    unsigned long long key;
+    long long rows, blocks, even, first, stop, buffer, group, start;
+    plan_object *object;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iLLLOOKLLLLiiL", &spec.kind, &rows, &blocks, &even, &cuts, &order, &key, &first,
+                          &stop, &buffer, &group, &spec.shift, &spec.ahead, &start))
+        return NULL;
+    spec.rows = rows, spec.blocks = blocks, spec.even = even, spec.key = key, spec.first_row = first;
+    spec.stop_row = stop, spec.buffer = buffer, spec.group = group;
+    if (blocks >= CP_MAX_BLOCKS || blocks < 0 || buffer < 1 || group < 1 || first < 0 || stop > rows || start < 0 ||
+        spec.shift < 0 || spec.shift > 20 || spec.ahead < 0 || spec.ahead > 64 || (cuts == Py_None && even < 1))
+        return PyErr_Format(PyExc_ValueError, "a plan needs 0 to %lld blocks, got %lld; buffer and group of at least 1",
+                            (long long)CP_MAX_BLOCKS - 1, blocks);
+    object = calloc(1, sizeof *object);
+    capsule = object ? PyCapsule_New(object, PLAN, plan_destroy) : NULL;
+    if (!capsule) {
+        free(object);
+        return object ? NULL : PyErr_NoMemory();
+    }
+    if (plan_arrays(object, &spec, cuts, order) == 0) {
+        int status;
+        Py_BEGIN_ALLOW_THREADS
+        status = cp_plan_init(&object->plan, &spec, start);
+        Py_END_ALLOW_THREADS
+        if (status == 0)
+            return capsule;
+        PyErr_NoMemory();
+    }
+    Py_DecRef(capsule);
+    return NULL;
+}
+
+static PyObject *plan_steps(PyObject *self, PyObject *capsule)
+{
+    plan_object *object = PyCapsule_GetPointer(capsule, PLAN);
+    (void)self;
+    return object ? PyLong_FromLongLong(object->plan.steps) : NULL;
+}
+
+static PyObject *plan_begin(PyObject *self, PyObject *capsule)
+{
+    plan_object *object = PyCapsule_GetPointer(capsule, PLAN);
+    int status;
+    (void)self;
+    if (!object)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = cp_plan_begin(&object->plan);
+    Py_END_ALLOW_THREADS
+    if (status < 0)
+        return PyErr_NoMemory();
+    if (status == 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(LLL)", (long long)object->plan.extents, (long long)object->plan.reads,
+                         (long long)object->plan.visits);
+}
+
+static PyObject *plan_next(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *arrays[3];
+    Py_buffer views[3];
+    static const char *const names[3] = {"extents", "into", "visit"};
+    static const Py_ssize_t items[3] = {8, 4, 4};
+    int status = 0, got = 0;
+    plan_object *object;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOO", &capsule, &arrays[0], &arrays[1], &arrays[2]) ||
+        !(object = PyCapsule_GetPointer(capsule, PLAN)))
+        return NULL;
+    for (; got < 3; got++)
+        if (cp_buffer(arrays[got], &views[got], items[got], 1, names[got]) < 0)
+            break;
+    if (got == 3) {
+        const cp_plan *p = &object->plan;
+        if (views[0].len / 16 < p->extents || views[1].len / 4 < p->reads || views[2].len / 4 < p->visits)
+            PyErr_SetString(PyExc_ValueError, "extents, into or visit is shorter than plan_begin said");
+        else {
+            Py_BEGIN_ALLOW_THREADS
+            status = cp_plan_next(&object->plan, views[0].buf, views[1].buf, views[2].buf);
+            Py_END_ALLOW_THREADS
+            if (status < 0)
+                PyErr_SetString(PyExc_RuntimeError, "the plan outgrew its buffer bound");
+        }
+    }
+    while (got-- > 0)
+        PyBuffer_Release(&views[got]);
+    if (status <= 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *plan_slots(PyObject *self, PyObject *args)
+{
+    cp_spec spec = {.kind = 0};
+    long long blocks, widest, buffer, group;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iLLLLii", &spec.kind, &blocks, &widest, &buffer, &group, &spec.shift, &spec.ahead))
+        return NULL;
+    spec.buffer = buffer, spec.group = group;
+    return PyLong_FromLongLong(cp_slots(&spec, widest, blocks));
+}
+
+/* ---- streams ---- */
+
+#define STREAM "corgipile.stream"
+
+static void stream_destroy(PyObject *capsule)
+{
+    cp_stream *stream = PyCapsule_GetPointer(capsule, STREAM);
+    cp_stream_free(stream);
+    free(stream);
+}
+
+static PyObject *stream_new(PyObject *self, PyObject *args)
+{
+    long long first, stop, window, chunk, ahead;
+    unsigned long long key;
+    int reservoir;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "pLLLLLK", &reservoir, &first, &stop, &window, &chunk, &ahead, &key))
+        return NULL;
+    if (window < 1 || chunk < 1 || ahead < 0 || window + (1 + ahead) * chunk > INT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "window and chunk must be at least 1, got %lld and %lld", window, chunk);
+    cp_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return PyErr_NoMemory();
+    stream->reservoir = reservoir, stream->first = first, stream->stop = stop, stream->window = window;
+    stream->chunk = chunk, stream->ahead = ahead, stream->key = key;
+    PyObject *capsule = cp_stream_init(stream) == 0 ? PyCapsule_New(stream, STREAM, stream_destroy) : PyErr_NoMemory();
+    if (!capsule) {
+        cp_stream_free(stream);
+        free(stream);
+    }
+    return capsule;
+}
+
+/* stream_next(stream, into, visit) -> (loaded, visited), or None at the end. */
+static PyObject *stream_next(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *into_array, *visit_array;
+    Py_buffer into, visit;
+    cp_stream *s;
+    int64_t loaded = -1, visits = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &into_array, &visit_array) ||
+        !(s = PyCapsule_GetPointer(capsule, STREAM)))
+        return NULL;
+    if (s->step >= cp_stream_steps(s))
+        Py_RETURN_NONE;
+    if (cp_buffer(into_array, &into, 4, 1, "into") < 0)
+        return NULL;
+    if (cp_buffer(visit_array, &visit, 4, 1, "visit") < 0) {
+        PyBuffer_Release(&into);
+        return NULL;
+    }
+    if (into.len / 4 < s->chunk || visit.len / 4 < 2 * s->chunk || visit.len / 4 < s->window)
+        PyErr_SetString(PyExc_ValueError, "into needs chunk, visit max(2 * chunk, window) entries");
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        loaded = cp_stream_next(s, into.buf, visit.buf, &visits);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&into);
+    PyBuffer_Release(&visit);
+    return loaded < 0 ? NULL : Py_BuildValue("(LL)", (long long)loaded, (long long)visits);
+}
+
+/* stream_waiting(stream, rows int64[window], slots int32[window]) -> count: the rows that wait in the buffer. */
+static PyObject *stream_waiting(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *row_array, *slot_array;
+    Py_buffer rows, slots;
+    cp_stream *s;
+    int64_t count = -1;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &row_array, &slot_array) ||
+        !(s = PyCapsule_GetPointer(capsule, STREAM)) || cp_buffer(row_array, &rows, 8, 1, "rows") < 0)
+        return NULL;
+    if (cp_buffer(slot_array, &slots, 4, 1, "slots") < 0) {
+        PyBuffer_Release(&rows);
+        return NULL;
+    }
+    if (rows.len / 8 < s->filled || slots.len / 4 < s->filled)
+        PyErr_SetString(PyExc_ValueError, "rows and slots need `window` entries");
+    else
+        for (count = 0; count < s->filled; count++) {
+            ((int32_t *)slots.buf)[count] = s->waiting[count];
+            ((int64_t *)rows.buf)[count] = s->row_of[s->waiting[count]];
+        }
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&slots);
+    return count < 0 ? NULL : PyLong_FromLongLong(count);
+}
+
+PyMethodDef cp_plan_methods[] = {
+    {"balance", balance, METH_VARARGS, "Order blocks so that every stretch samples all values."},
+    {"derive", derive, METH_VARARGS, "Hash integers into a key."},
+    {"permute", permute, METH_VARARGS, "Write a stretch of a keyed permutation."},
+    {"plan_begin", plan_begin, METH_O, "Size up the next step."},
+    {"plan_new", plan_new, METH_VARARGS, "Prepare a plan."},
+    {"plan_next", plan_next, METH_VARARGS, "Write the step sized up."},
+    {"plan_slots", plan_slots, METH_VARARGS, "Return the buffer slots a plan needs."},
+    {"plan_steps", plan_steps, METH_O, "Return the number of steps of an epoch."},
+    {"randoms", randoms, METH_VARARGS, "Write a stretch of a keyed random stream."},
+    {"shuffle", shuffle, METH_VARARGS, "Shuffle an array in place."},
+    {"stream_new", stream_new, METH_VARARGS, "Prepare a sliding window or reservoir."},
+    {"stream_next", stream_next, METH_VARARGS, "Write the next step of a stream."},
+    {"stream_waiting", stream_waiting, METH_VARARGS, "Write the rows waiting in a stream's buffer."},
+    {"unpermute", unpermute, METH_VARARGS, "Invert a keyed permutation."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,301 @@
+/* Rows between files, slots and batches: kernel/gather.h and kernel/pread.h. */
+#define _GNU_SOURCE
+#include "bind.h"
+#include "pread.h"
+
+#define READER "corgipile.reader"
+#define MAX_COLUMNS 65536
+
+typedef struct {
+    cp_pool pool;
+    cp_read read;
+    cp_column *columns;
+    Py_buffer *held; /* four a column: starts, offsets, fds, target */
+    int64_t count, room, slots, rows;
+} reader_object;
+
+static void reader_destroy(PyObject *capsule)
+{
+    reader_object *r = PyCapsule_GetPointer(capsule, READER);
+    Py_BEGIN_ALLOW_THREADS
+    cp_pool_stop(&r->pool);
+    Py_END_ALLOW_THREADS
+    for (int i = 0; r->read.stages && i <= r->pool.count; i++)
+        free(r->read.stages[i]);
+    for (int64_t i = 0; i < 4 * r->count; i++)
+        PyBuffer_Release(&r->held[i]);
+    free(r->read.stages);
+    free(r->read.parts);
+    free(r->read.requests);
+    free(r->columns);
+    free(r->held);
+    free(r);
+}
+
+/* reader_new(threads, slots, rows) */
+static PyObject *reader_new(PyObject *self, PyObject *args)
+{
+    int threads;
+    long long slots, rows;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iLL", &threads, &slots, &rows))
+        return NULL;
+    if (threads < 1 || threads > 256 || slots < 1 || slots > INT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "1 to 256 threads and 1 to 2^31 slots, got %d and %lld", threads, slots);
+    reader_object *r = calloc(1, sizeof *r);
+    if (!r)
+        return PyErr_NoMemory();
+    r->slots = slots;
+    r->rows = rows;
+    r->read.stage_bytes = CP_STAGE;
+    r->read.stages = calloc((size_t)threads, sizeof(char *));
+    if (!r->read.stages || cp_pool_start(&r->pool, threads - 1) < 0) {
+        free(r->read.stages);
+        free(r);
+        return PyErr_NoMemory();
+    }
+    PyObject *capsule = PyCapsule_New(r, READER, reader_destroy);
+    if (!capsule) {
+        cp_pool_stop(&r->pool);
+        free(r->read.stages);
+        free(r);
+    }
+    return capsule;
+}
+
+static int column_check(const reader_object *r, const cp_column *c, const Py_buffer *v, long long at)
+{
+    const cp_target *t = &c->target;
+    if (v[0].len / 8 != c->pieces + 1 || v[2].len / 4 != c->pieces || c->pieces < 1)
+        return PyErr_SetString(PyExc_ValueError, "starts needs one entry more than offsets and fds"), -1;
+    if (t->from < 0 || t->from >= CP_TYPES || t->to < 0 || t->to >= CP_TYPES ||
+        (t->from != t->to && t->to != CP_F32 && t->to != CP_F64) || t->items < 1)
+        return PyErr_SetString(PyExc_ValueError, "numbers can be cast to float32 and float64 only"), -1;
+    if (at < 0 || t->stride < t->items * cp_type_bytes[t->to] || at + t->items * cp_type_bytes[t->to] > t->stride ||
+        r->slots * t->stride > v[3].len)
+        return PyErr_SetString(PyExc_ValueError, "the target array is smaller than its slots"), -1;
+    if (c->starts[0] != 0 || c->starts[c->pieces] < r->rows)
+        return PyErr_SetString(PyExc_ValueError, "the pieces of a column must cover all rows"), -1;
+    return 0;
+}
+
+/* reader_column(reader, starts, offsets, fds, target, at, stride, items, from, to): add a column; `at` and `stride` are
+ * bytes within and between the rows of target. */
+static PyObject *reader_column(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *arrays[4];
+    long long at, stride, items;
+    int from, to, got = 0;
+    static const char *const names[4] = {"starts", "offsets", "fds", "target"};
+    static const Py_ssize_t sizes[4] = {8, 8, 4, 0};
+    reader_object *r;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOOLLLii", &capsule, &arrays[0], &arrays[1], &arrays[2], &arrays[3], &at, &stride,
+                          &items, &from, &to) ||
+        !(r = PyCapsule_GetPointer(capsule, READER)))
+        return NULL;
+    if (r->count == r->room) {
+        int64_t room = r->room ? 2 * r->room : 4;
+        cp_column *columns = realloc(r->columns, sizeof *columns * (size_t)room);
+        r->columns = columns ? columns : r->columns;
+        Py_buffer *held = realloc(r->held, sizeof *held * 4 * (size_t)room);
+        r->held = held ? held : r->held;
+        if (!columns || !held)
+            return PyErr_NoMemory();
+        r->room = room;
+    }
+    Py_buffer *v = &r->held[4 * r->count];
+    for (; got < 4; got++)
+        if (cp_buffer(arrays[got], &v[got], sizes[got], got == 3, names[got]) < 0)
+            break;
+    if (got == 4) {
+        cp_column *c = &r->columns[r->count];
+        *c = (cp_column){v[1].len / 8, v[0].buf, v[1].buf, v[2].buf,
+                         {(char *)v[3].buf + at, stride, items, (enum cp_type)from, (enum cp_type)to}};
+        if (column_check(r, c, v, at) == 0) {
+            int64_t width = items * cp_type_bytes[from];
+            r->read.stage_bytes = width > r->read.stage_bytes ? width : r->read.stage_bytes;
+            r->count++;
+            Py_RETURN_NONE;
+        }
+    }
+    while (got-- > 0)
+        PyBuffer_Release(&v[got]);
+    return NULL;
+}
+
+static int slots_ok(const int32_t *slots, int64_t count, int64_t limit, int32_t least)
+{
+    int bad = 0;
+    for (int64_t i = 0; i < count; i++)
+        bad |= slots[i] < least || slots[i] >= limit;
+    return !bad;
+}
+
+/* reader_read(reader, extents, into) -> None, or (errno, fd, row) of the first request that failed. */
+static PyObject *reader_read(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *extent_array, *into_array;
+    Py_buffer extents, into;
+    reader_object *r;
+    int status = -2;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &extent_array, &into_array) ||
+        !(r = PyCapsule_GetPointer(capsule, READER)) || cp_buffer(extent_array, &extents, 8, 0, "extents") < 0)
+        return NULL;
+    if (cp_buffer(into_array, &into, 4, 0, "into") < 0) {
+        PyBuffer_Release(&extents);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    const int64_t *e = extents.buf;
+    int64_t count = extents.len / 16, rows = 0, bad = 0;
+    for (int64_t i = 0; i < count; i++) {
+        bad |= e[2 * i] < 0 || e[2 * i] > e[2 * i + 1] || e[2 * i + 1] > r->rows;
+        rows += e[2 * i + 1] - e[2 * i];
+    }
+    if (!bad && rows == into.len / 4 && slots_ok(into.buf, rows, r->slots, INT32_MIN))
+        status = cp_read_rows(&r->read, &r->pool, r->columns, r->count, e, count, into.buf);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&extents);
+    PyBuffer_Release(&into);
+    if (status == -2)
+        PyErr_SetString(PyExc_ValueError, "extents or slots lie outside the table or the buffer");
+    if (status == -1)
+        PyErr_NoMemory();
+    if (status < 0)
+        return NULL;
+    if (status == 1)
+        return Py_BuildValue("(iiL)", r->read.error, (int)r->read.error_fd, (long long)r->read.error_row);
+    Py_RETURN_NONE;
+}
+
+static PyObject *reader_bytes(PyObject *self, PyObject *capsule)
+{
+    reader_object *r = PyCapsule_GetPointer(capsule, READER);
+    (void)self;
+    return r ? PyLong_FromLongLong(atomic_load(&r->read.bytes)) : NULL;
+}
+
+/* gather(to, from, row_bytes, index): to[i] = from[index[i]]. */
+static PyObject *gather(PyObject *self, PyObject *args)
+{
+    PyObject *to_array, *from_array, *index_array;
+    Py_buffer to, from, index;
+    long long bytes;
+    int fits = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOLO", &to_array, &from_array, &bytes, &index_array) ||
+        cp_buffer(to_array, &to, 0, 1, "to") < 0)
+        return NULL;
+    if (cp_buffer(from_array, &from, 0, 0, "from") < 0)
+        goto release_to;
+    if (cp_buffer(index_array, &index, 4, 0, "index") < 0)
+        goto release_from;
+    Py_BEGIN_ALLOW_THREADS
+    fits = bytes > 0 && index.len / 4 * bytes <= to.len && slots_ok(index.buf, index.len / 4, from.len / bytes, 0);
+    if (fits)
+        cp_gather(to.buf, from.buf, bytes, index.buf, index.len / 4);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&index);
+release_from:
+    PyBuffer_Release(&from);
+release_to:
+    PyBuffer_Release(&to);
+    if (!fits && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "an index lies outside `from`, or `to` is too small");
+    if (!fits)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* scatter(to, stride, at, to_type, from, items, from_type, into): to[into[i]] = from[i], cast if asked; -1 skips. */
+static PyObject *scatter(PyObject *self, PyObject *args)
+{
+    PyObject *to_array, *from_array, *into_array;
+    Py_buffer to, from, into;
+    long long stride, at, items;
+    int to_type, from_type, fits = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OLLiOLiO", &to_array, &stride, &at, &to_type, &from_array, &items, &from_type,
+                          &into_array) ||
+        cp_buffer(to_array, &to, 0, 1, "to") < 0)
+        return NULL;
+    if (cp_buffer(from_array, &from, 0, 0, "from") < 0)
+        goto release_to;
+    if (cp_buffer(into_array, &into, 4, 0, "into") < 0)
+        goto release_from;
+    if (to_type >= 0 && to_type < CP_TYPES && from_type >= 0 && from_type < CP_TYPES && items > 0 && stride > 0 &&
+        at >= 0 && at + items * cp_type_bytes[to_type] <= stride &&
+        (from_type == to_type || to_type == CP_F32 || to_type == CP_F64)) {
+        int64_t count = into.len / 4;
+        cp_target t = {(char *)to.buf + at, stride, items, (enum cp_type)from_type, (enum cp_type)to_type};
+        Py_BEGIN_ALLOW_THREADS
+        fits = count * items * cp_type_bytes[from_type] <= from.len &&
+               slots_ok(into.buf, count, to.len / stride, INT32_MIN);
+        if (fits)
+            cp_scatter(&t, from.buf, into.buf, count);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&into);
+release_from:
+    PyBuffer_Release(&from);
+release_to:
+    PyBuffer_Release(&to);
+    if (!fits && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "a slot lies outside `to`, or the types do not fit");
+    if (!fits)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* gather_ragged(out, address, length, item, index): concatenate rows of varying length. The caller vouches for the
+ * addresses; the total length is checked. */
+static PyObject *gather_ragged(PyObject *self, PyObject *args)
+{
+    PyObject *arrays[4];
+    Py_buffer v[4];
+    static const char *const names[4] = {"out", "address", "length", "index"};
+    static const Py_ssize_t sizes[4] = {0, 8, 8, 4};
+    long long item;
+    int got = 0, fits = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOLO", &arrays[0], &arrays[1], &arrays[2], &item, &arrays[3]))
+        return NULL;
+    for (; got < 4; got++)
+        if (cp_buffer(arrays[got], &v[got], sizes[got], got == 0, names[got]) < 0)
+            break;
+    if (got == 4 && item > 0) {
+        Py_BEGIN_ALLOW_THREADS
+        int64_t total = 0, count = v[3].len / 4;
+        const int64_t *length = v[2].buf;
+        const int32_t *index = v[3].buf;
+        fits = slots_ok(index, count, v[1].len / 8, 0) && v[1].len == v[2].len;
+        for (int64_t i = 0; fits && i < count; i++) {
+            fits = length[index[i]] >= 0;
+            total += length[index[i]];
+        }
+        fits = fits && total * item <= v[0].len;
+        if (fits)
+            cp_gather_ragged(v[0].buf, v[1].buf, length, item, index, count);
+        Py_END_ALLOW_THREADS
+        if (!fits)
+            PyErr_SetString(PyExc_ValueError, "an index lies outside the rows, or `out` is too small");
+    }
+    while (got-- > 0)
+        PyBuffer_Release(&v[got]);
+    if (!fits)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef cp_rows_methods[] = {
+    {"gather", gather, METH_VARARGS, "Collect fixed-width rows by index."},
+    {"gather_ragged", gather_ragged, METH_VARARGS, "Concatenate rows of varying length by index."},
+    {"reader_bytes", reader_bytes, METH_O, "Return the bytes requested so far."},
+    {"reader_column", reader_column, METH_VARARGS, "Add a column to a reader."},
+    {"reader_new", reader_new, METH_VARARGS, "Start a reader with its threads."},
+    {"reader_read", reader_read, METH_VARARGS, "Read runs of rows into slots."},
+    {"scatter", scatter, METH_VARARGS, "Put rows into slots."},
+    {NULL, NULL, 0, NULL},
+};

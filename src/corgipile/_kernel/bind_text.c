@@ -1,0 +1,69 @@
+/* Binds the SVMlight parser. */
+#include "bind.h"
+#include "svmlight.h"
+
+enum { STARTS, LABELS, ENDS, INDICES, VALUES, ARRAYS };
+
+static const char *const names[ARRAYS] = {"starts", "labels", "ends", "indices", "values"};
+static const Py_ssize_t sizes[ARRAYS] = {8, 8, 4, 4, 4};
+
+/* Get the arrays that are not None; `room` is the least number of elements of rows (0) and of entries (1). */
+static int get_arrays(PyObject **objects, Py_buffer *views, int64_t *room)
+{
+    room[0] = room[1] = INT32_MAX;
+    for (int i = 0; i < ARRAYS; i++) {
+        if (objects[i] == Py_None)
+            continue;
+        if (cp_buffer(objects[i], &views[i], sizes[i], 1, names[i]) < 0)
+            return -1;
+        int64_t elements = views[i].len / sizes[i];
+        int64_t *least = &room[i >= INDICES];
+        *least = elements < *least ? elements : *least;
+    }
+    if (objects[LABELS] == Py_None || (objects[INDICES] == Py_None) != (objects[VALUES] == Py_None)) {
+        PyErr_SetString(PyExc_TypeError, "labels are needed, and indices and values only together");
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *svmlight_parse(PyObject *self, PyObject *args)
+{
+    PyObject *source, *objects[ARRAYS], *result = NULL;
+    Py_buffer text = {0}, views[ARRAYS] = {{0}};
+    int64_t room[2];
+    int final, base;
+    cp_svm s = {0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OpiOOOOO", &source, &final, &base, &objects[STARTS], &objects[LABELS], &objects[ENDS],
+                          &objects[INDICES], &objects[VALUES]))
+        return NULL;
+    if (cp_buffer(source, &text, 1, 0, "text") < 0)
+        return NULL;
+    if (get_arrays(objects, views, room) == 0) {
+        s.rows_max = room[0];
+        s.entries_max = room[1];
+        s.starts = views[STARTS].buf;
+        s.labels = views[LABELS].buf;
+        s.ends = views[ENDS].buf;
+        s.indices = views[INDICES].buf;
+        s.values = views[VALUES].buf;
+        s.base = base;
+        Py_BEGIN_ALLOW_THREADS
+        cp_svm_parse(&s, text.buf, text.len, final);
+        Py_END_ALLOW_THREADS
+        result = Py_BuildValue("LLLLLLLiLL", (long long)s.consumed, (long long)s.rows, (long long)s.entries,
+                               (long long)s.lines, (long long)s.largest, (long long)s.zero_line,
+                               (long long)s.zero_column, s.code, (long long)s.line, (long long)s.column);
+    }
+    for (int i = 0; i < ARRAYS; i++)
+        if (views[i].obj)
+            PyBuffer_Release(&views[i]);
+    PyBuffer_Release(&text);
+    return result;
+}
+
+PyMethodDef cp_text_methods[] = {
+    {"svmlight_parse", svmlight_parse, METH_VARARGS, "Parses SVMlight text into arrays."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,29 @@
+/* The module `corgipile._kernel`: nothing but the tables of functions of the binding files. */
+#include "bind.h"
+
+int cp_buffer(PyObject *object, Py_buffer *view, Py_ssize_t item, int writable, const char *what)
+{
+    int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(object, view, flags) < 0)
+        return -1;
+    if (item && view->itemsize != item) {
+        PyErr_Format(PyExc_TypeError, "%s has elements of %zd bytes; %zd are needed", what, view->itemsize, item);
+        PyBuffer_Release(view);
+        return -1;
+    }
+    return 0;
+}
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "corgipile._kernel", "Runs the C kernel; see kernel/*.h.", -1, NULL, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__kernel(void)
+{
+    PyMethodDef *tables[] = {cp_plan_methods, cp_rows_methods, cp_sgd_methods, cp_text_methods};
+    PyObject *module = PyModule_Create(&definition);
+    for (size_t i = 0; module && i < sizeof tables / sizeof *tables; i++)
+        if (PyModule_AddFunctions(module, tables[i]) < 0)
+            Py_CLEAR(module);
+    return module;
+}

@@ -1,0 +1,90 @@
+"""Chooses columns, names the label, and packs scalar columns into one list of features."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.convert.stream import Stream
+from corgipile.errors import BadSchema, BadValue, MissingColumn
+from corgipile.tables.base import check_columns
+
+LABEL = "label"
+FEATURES = "features"
+
+
+def shape(found: Stream, label: str | int | None, columns: Sequence[str] | None, pack: bool) -> Stream:
+    """Return the stream with its columns chosen, its label named and its scalars packed."""
+    schema = found.schema
+    target = label_name(schema.names, label) if found.labelled else None
+    if columns is not None:
+        kept = check_columns(schema, columns)
+        schema = pa.schema(
+            [field for field in schema if field.name in kept or field.name == target], schema.metadata
+        )
+    if target is not None and target != LABEL and LABEL in schema.names:
+        raise BadSchema(f"column {target!r} is to be called 'label', but another column has that name")
+    names = list(schema.names)
+    named = [LABEL if name == target else name for name in names]
+    batches: Iterable[pa.RecordBatch] = (batch.select(names).rename_columns(named) for batch in found.batches)
+    fields = [field.with_name(name) for field, name in zip(schema, named, strict=True)]
+    schema = pa.schema(fields, schema.metadata)
+    if not pack:
+        return found._replace(schema=schema, batches=iter(batches))
+    scalars = [field.name for field in schema if field.name != LABEL and _number(field.type)]
+    schema = _packed_schema(schema, scalars)
+    return found._replace(schema=schema, batches=_pack(batches, schema, scalars))
+
+
+def label_name(names: Sequence[str], label: str | int | None) -> str | None:
+    """Return the name of the label column: given by name or position, else ``label`` if there is one.
+
+    Example:
+        >>> label_name(["x", "y"], -1)
+        'y'
+    """
+    if label is None:
+        return LABEL if LABEL in names else None
+    if isinstance(label, int):
+        if not -len(names) <= label < len(names):
+            raise MissingColumn(f"label is column {label}; there are {len(names)}")
+        return names[label]
+    if label not in names:
+        raise MissingColumn(f"no column {label!r}; the source has {', '.join(map(repr, names))}")
+    return label
+
+
+def _number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _packed_schema(schema: pa.Schema, scalars: Sequence[str]) -> pa.Schema:
+    if not scalars:
+        raise BadSchema(f"nothing to pack: no column but the label is a number ({schema.to_string()})")
+    others = [field for field in schema if field.name not in scalars]
+    if any(field.name == FEATURES for field in others):
+        raise BadSchema("the source has a column 'features' that is not a number; packing needs that name")
+    features = pa.field(
+        FEATURES, pa.list_(pa.field("item", pa.float32(), nullable=False), len(scalars)), nullable=False
+    )
+    return pa.schema([features, *others], schema.metadata)
+
+
+def _pack(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, scalars: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    done = 0
+    for batch in batches:
+        matrix = np.empty((batch.num_rows, len(scalars)), np.float32)
+        for at, name in enumerate(scalars):
+            column = batch.column(name)
+            if column.null_count:
+                row = done + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+                raise BadValue(f"column {name!r}, row {row} is missing; features must be numbers")
+            matrix[:, at] = column.to_numpy(zero_copy_only=False)
+        features = pa.FixedSizeListArray.from_arrays(
+            pa.array(matrix.reshape(-1)), type=schema.field(FEATURES).type
+        )
+        rest = [batch.column(name) for name in schema.names[1:]]
+        yield pa.RecordBatch.from_arrays([features, *rest], schema=schema)
+        done += batch.num_rows

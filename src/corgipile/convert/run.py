@@ -1,0 +1,80 @@
+"""The conversion itself: open, shape, write."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from corgipile.convert.pack import shape
+from corgipile.convert.sources import Options, stream
+from corgipile.errors import BadArgument
+from corgipile.tables.files import PathLike
+from corgipile.writer import Writer
+
+Progress = Callable[[int, int | None], None]
+
+
+def convert(
+    source: Any,
+    out: PathLike,
+    *,
+    record_batch: int | str = "1MB",
+    compression: str | None = None,
+    label: str | int | None = None,
+    columns: Sequence[str] | None = None,
+    pack: bool = False,
+    header: bool | Literal["auto"] = "auto",
+    progress: Progress | None = None,
+) -> int:
+    """Write a table as Arrow IPC file, streaming; the file appears when it is complete.
+
+    Reads Arrow files and streams, Parquet, NumPy, SVMlight and CSV or TSV text (plain, gzip, bzip2 or xz),
+    IDX images, open tables and ``pyarrow.Table``; the kind is found from the bytes. Several files are written
+    as one.
+
+    Args:
+        source: Table, ``pyarrow.Table``, path, glob, or list of paths.
+        out: Path of the file to write; it is replaced, but never a file of the source.
+        record_batch: Size of a record batch: bytes ("1MB") or rows.
+        compression: None, "lz4" or "zstd". Only an uncompressed file can be read in place.
+        label: Column to be called ``label`` in the file: name, or position (-1: the last). For IDX images and
+            ``.npy`` features: the path of the labels.
+        columns: Columns of the source to keep, the label aside; all by default.
+        pack: Put all numeric scalar columns but the label into one float32 list column ``features``.
+        header: Whether the first line of CSV text names columns; "auto": unless all its fields are numbers.
+        progress: Called with rows written and rows in all (None if unknown).
+
+    Returns:
+        The number of rows written.
+
+    Raises:
+        BadArgument: ``out`` is one of the source's files.
+        ParseError: A line of text does not parse.
+        BadValue: A value to be packed is missing.
+
+    Example:
+        >>> import pyarrow as pa, tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "out.arrow"
+        >>> convert(pa.table({"x": [1.0, 2.0], "y": [3, 4], "class": [0, 1]}), path, label="class", pack=True)
+        2
+        >>> pa.ipc.open_file(path).read_all().to_pylist()[1]
+        {'features': [2.0, 4.0], 'label': 1}
+    """
+    found = stream(source, Options(label=label, header=header, pack=pack))
+    refuse_source(out, found.paths)
+    shaped = shape(found, label=label, columns=columns, pack=pack)
+    with Writer(out, shaped.schema, record_batch, compression) as writer:
+        done = 0
+        for batch in shaped.batches:
+            writer.write(batch)
+            done += batch.num_rows
+            if progress is not None:
+                progress(done, shaped.rows)
+    return writer.rows
+
+
+def refuse_source(out: PathLike, paths: Iterable[str]) -> None:
+    """Raise BadArgument if writing ``out`` would replace one of the files read."""
+    goal = Path(out).expanduser()
+    for path in paths:
+        if goal.exists() and Path(path).exists() and goal.samefile(path):
+            raise BadArgument(f"{goal} is a file of the source; another name is wanted")

@@ -1,0 +1,157 @@
+"""Opens anything that holds rows as a stream of record batches."""
+
+import glob
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+from corgipile import tables
+from corgipile.convert.idx import idx_stream
+from corgipile.convert.stream import Stream
+from corgipile.convert.text import csv_stream, decompressed, text_kind
+from corgipile.errors import BadArgument, MissingFile
+from corgipile.tables import Table, svmlight
+from corgipile.tables.base import even_cuts
+from corgipile.tables.files import decoding, readable
+from corgipile.writer import conform, plain
+
+_READ = 1 << 20
+_HEAD = 1 << 12
+_CSV = (".csv", ".tsv")
+
+
+class Options(NamedTuple):
+    """What the caller says about the source."""
+
+    label: str | int | None = None
+    header: bool | Literal["auto"] = "auto"
+    pack: bool = False
+
+
+def stream(source: Any, options: Options) -> Stream:
+    """Open a table, a ``pyarrow.Table``, a path, a glob, or a list of these as one stream."""
+    if isinstance(source, str | os.PathLike):
+        paths = _expand(os.fspath(source))
+        return _chain([_open_path(path, options) for path in paths])
+    if isinstance(source, Sequence):
+        if not source:
+            raise BadArgument("the list of sources is empty; at least one is wanted")
+        return _chain([stream(part, options) for part in source])
+    if isinstance(source, pa.Table | pa.RecordBatch) or hasattr(source, "cuts"):
+        return table_stream(tables.open(source))
+    raise BadArgument(
+        f"the source is a {type(source).__name__}; a table, a path or a list of these is wanted"
+    )
+
+
+def table_stream(table: Table, run: int | None = None) -> Stream:
+    """Read a table from first row to last, ``run`` rows at a time, by default about 1 MB."""
+    rows = len(table)
+    cuts = even_cuts(rows, run or max(1, _READ * rows // max(1, table.nbytes))).tolist()
+    runs = itertools.pairwise(cuts)
+    return Stream(table.schema, (table.read(start, stop) for start, stop in runs), rows)
+
+
+def _expand(path: str) -> list[str]:
+    plain_path = Path(path).expanduser()
+    if plain_path.exists() or not glob.has_magic(path):
+        return [str(plain_path)]
+    found = sorted(glob.glob(str(plain_path), recursive=True))  # noqa: PTH207 - takes absolute patterns
+    if not found:
+        raise MissingFile(f"no file matches {path!r}")
+    return found
+
+
+def _open_path(path: str, options: Options) -> Stream:
+    if Path(path).is_dir():
+        return table_stream(tables.open(path))
+    with readable(path), Path(path).open("rb") as file:
+        magic = file.read(8)
+    if magic[:4] == b"\xff\xff\xff\xff":
+        return _arrow_stream(path)
+    if magic[:4] == b"PAR1":
+        return _parquet_stream(path)
+    if magic[:6] in (b"ARROW1", b"\x93NUMPY"):
+        return _opened(path, options)
+    return _open_bytes(path, options)
+
+
+def _open_bytes(path: str, options: Options) -> Stream:
+    """Open text or images, compressed or not."""
+    with decompressed(path) as file:
+        head = file.read(_HEAD)
+    if head[:2] == b"\0\0":
+        return idx_stream(path, options.label)
+    suffixes = Path(path).suffixes[-2:]
+    kind = "csv" if any(suffix in _CSV for suffix in suffixes) else text_kind(head)
+    if kind == "csv":
+        return csv_stream(path, options.label, options.header, pack=options.pack)
+    if kind == "svmlight":
+        schema, batches = svmlight.stream_batches(path)
+        return Stream(schema, iter(batches), paths=(path,))
+    return _opened(path, options)
+
+
+def _opened(path: str, options: Options) -> Stream:
+    """Open a file by the tables' own readers; a ``.npy`` file may have its labels in another."""
+    apart = options.label if isinstance(options.label, str) and options.label.endswith(".npy") else None
+    found = table_stream(tables.open(path, label=apart))
+    paths = (path,) if apart is None else (path, apart)
+    return found._replace(paths=paths, labelled=apart is None)
+
+
+def _arrow_stream(path: str) -> Stream:
+    with decoding(path), pa.OSFile(path) as file:
+        schema = plain(pa.ipc.open_stream(file).schema)
+    return Stream(schema, _guarded(path, _ipc_batches(path)), paths=(path,))
+
+
+def _ipc_batches(path: str) -> Iterator[pa.RecordBatch]:
+    with pa.OSFile(path) as file:
+        yield from pa.ipc.open_stream(file)
+
+
+def _parquet_stream(path: str) -> Stream:
+    # By pages rather than whole row groups, which can be larger than memory.
+    rows, schema = _parquet_facts(path)
+    return Stream(schema, _guarded(path, _parquet_batches(path)), rows, (path,))
+
+
+def _parquet_facts(path: str) -> tuple[int, pa.Schema]:
+    table = tables.open(path)
+    return len(table), plain(table.schema)
+
+
+def _parquet_batches(path: str) -> Iterator[pa.RecordBatch]:
+    from pyarrow import parquet  # noqa: PLC0415 - keeps the import of corgipile light
+
+    with parquet.ParquetFile(path, buffer_size=_READ, pre_buffer=False) as file:
+        width = max(
+            1, file.metadata.row_group(0).total_byte_size // max(1, file.metadata.row_group(0).num_rows)
+        )
+        yield from file.iter_batches(batch_size=max(1, _READ // width), use_threads=False)
+
+
+def _guarded(path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with decoding(path):
+        for batch in batches:
+            batch.validate(full=True)
+            yield batch
+
+
+def _chain(streams: Sequence[Stream]) -> Stream:
+    first = streams[0]
+    if len(streams) == 1:
+        return first
+    counts = [one.rows for one in streams]
+    return Stream(
+        first.schema,
+        (conform(batch, first.schema) for one in streams for batch in one.batches),
+        None if None in counts else sum(count for count in counts if count is not None),
+        tuple(path for one in streams for path in one.paths),
+        first.labelled,
+    )

@@ -1,0 +1,101 @@
+"""Text on its way to a table: what kind it is, and rows of CSV."""
+
+import bz2
+import gzip
+import lzma
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Literal, cast
+
+import pyarrow as pa
+from pyarrow import csv
+
+from corgipile.convert.pack import label_name
+from corgipile.convert.stream import Stream
+from corgipile.errors import CorruptFile, ParseError
+from corgipile.tables.files import readable
+
+_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_PAIR = re.compile(rb"^(\d+|qid):\S+$")
+_BLOCK = 1 << 20
+
+
+@contextmanager
+def decompressed(path: str) -> Iterator[IO[bytes]]:
+    """Open a file for reading, through gzip, bzip2 or xz if its first bytes say so."""
+    with readable(path), open(path, "rb") as raw:  # noqa: PTH123 - gzip and friends take the same call
+        start = raw.read(6)
+        raw.seek(0)
+        opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), None)
+        try:
+            if opener is None:
+                yield raw
+            else:
+                with cast("IO[bytes]", opener(raw, "rb")) as file:
+                    yield file
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+            raise CorruptFile(f"{path}: does not decompress: {error}") from None
+
+
+def text_kind(lines: bytes) -> Literal["svmlight", "csv"] | None:
+    """Tell SVMlight text from columns by the first bytes of a file; None if it is no text.
+
+    Example:
+        >>> text_kind(b"+1 3:0.5 7:1"), text_kind(b"1,2,3"), text_kind(bytes(8))
+        ('svmlight', 'csv', None)
+    """
+    if not lines.strip() or any(byte < 9 or 13 < byte < 32 for byte in lines):
+        return None
+    for line in lines.splitlines():
+        tokens = line.split(b"#")[0].split()
+        if len(tokens) > 1:
+            return "svmlight" if all(map(_PAIR.match, tokens[1:2])) else "csv"
+    return "csv"
+
+
+def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"], pack: bool) -> Stream:
+    """Open CSV text: the delimiter is the first of tab, comma, semicolon and space that line 1 has."""
+    with decompressed(path) as file:
+        first = file.readline(_BLOCK)
+    mark = next((mark for mark in "\t,; " if mark.encode() in first.strip(b" \r\n")), ",")
+    if header == "auto":
+        header = not all(map(_is_number, first.decode("utf-8", "replace").strip().split(mark)))
+    settings = {
+        "read_options": csv.ReadOptions(
+            use_threads=False, block_size=_BLOCK, autogenerate_column_names=not header
+        ),
+        "parse_options": csv.ParseOptions(delimiter=mark),
+    }
+    with decompressed(path) as file, _parsing(path):
+        schema = csv.open_csv(file, **settings).schema
+    if pack:
+        # A column that starts with whole numbers may go on with fractions.
+        target = label_name(schema.names, label)
+        floats = {f.name: pa.float64() for f in schema if pa.types.is_integer(f.type) and f.name != target}
+        settings["convert_options"] = csv.ConvertOptions(column_types=floats)
+        for name, kind in floats.items():
+            schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
+    return Stream(schema, _csv_batches(path, settings), paths=(path,))
+
+
+def _csv_batches(path: str, settings: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    with decompressed(path) as file, _parsing(path):
+        yield from csv.open_csv(file, **settings)
+
+
+@contextmanager
+def _parsing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise ParseError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,134 @@
+"""Every error corgipile raises, one tree; each class is also the builtin a caller expects.
+
+::
+
+    CorgiPileError
+    ├── BadArgument (ValueError)          a parameter is out of range
+    │   ├── BadSize                       a block, buffer or memory size does not parse
+    │   └── BudgetTooSmall                the memory budget holds not even the smallest working buffer
+    ├── TableError                        something is wrong with stored data
+    │   ├── MissingFile (FileNotFoundError)
+    │   ├── UnknownFormat (ValueError)    wrong magic, or no reader for this kind of file
+    │   ├── CorruptFile (ValueError)      truncated, or contradicts its own metadata
+    │   ├── ReadFailed (OSError)          the device or file system failed while reading
+    │   ├── MissingColumn (KeyError)
+    │   ├── BadSchema (TypeError)         a column has a type that does not serve
+    │   ├── ParseError (ValueError)       a text line does not parse: file, line, column
+    │   ├── RaggedRows (ValueError)       feature lists of different lengths
+    │   ├── BadSparseRow (ValueError)     indices negative, out of order or repeated
+    │   └── BadValue (ValueError)         NaN or infinity, or null, where a number must be
+    ├── BadLabel (ValueError)             a label outside the model's range
+    ├── StateMismatch (ValueError)        a saved state belongs to another table, order or seed
+    ├── BadModelFile (ValueError)         a model file that is none of ours
+    ├── MissingExtra (ImportError)        an optional dependency is not installed
+    └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
+
+Messages say what was wrong, the value got, and what would be right.
+"""
+
+__all__ = [
+    "BadArgument",
+    "BadLabel",
+    "BadModelFile",
+    "BadSchema",
+    "BadSize",
+    "BadSparseRow",
+    "BadValue",
+    "BudgetTooSmall",
+    "CorgiPileError",
+    "CorruptFile",
+    "Diverged",
+    "MissingColumn",
+    "MissingExtra",
+    "MissingFile",
+    "ParseError",
+    "RaggedRows",
+    "ReadFailed",
+    "StateMismatch",
+    "TableError",
+    "UnknownFormat",
+]
+
+
+class CorgiPileError(Exception):
+    """Everything that corgipile raises on purpose."""
+
+
+class BadArgument(CorgiPileError, ValueError):
+    """A parameter is out of range."""
+
+
+class BadSize(BadArgument):
+    """A block, buffer or memory size does not parse."""
+
+
+class BudgetTooSmall(BadArgument):
+    """The memory budget does not hold the smallest buffer that works."""
+
+
+class TableError(CorgiPileError):
+    """Something is wrong with stored data."""
+
+
+class MissingFile(TableError, FileNotFoundError):
+    """No file lies at the path."""
+
+
+class UnknownFormat(TableError, ValueError):
+    """No reader knows this kind of file."""
+
+
+class CorruptFile(TableError, ValueError):
+    """A file is truncated or contradicts its own metadata."""
+
+
+class ReadFailed(TableError, OSError):
+    """The device or the file system failed while reading."""
+
+
+class MissingColumn(TableError, KeyError):
+    """The schema has no column of this name."""
+
+    def __str__(self) -> str:
+        """Show the message as it is: KeyError would quote it."""
+        return str(self.args[0]) if self.args else ""
+
+
+class BadSchema(TableError, TypeError):
+    """A column has a type that does not serve."""
+
+
+class ParseError(TableError, ValueError):
+    """A line of a text file does not parse."""
+
+
+class RaggedRows(TableError, ValueError):
+    """Feature lists have different lengths."""
+
+
+class BadSparseRow(TableError, ValueError):
+    """Sparse indices are negative, out of order or repeated."""
+
+
+class BadValue(TableError, ValueError):
+    """A feature or label is NaN, infinite or null."""
+
+
+class BadLabel(CorgiPileError, ValueError):
+    """A label lies outside the model's range."""
+
+
+class StateMismatch(CorgiPileError, ValueError):
+    """A saved state belongs to another table, order or seed."""
+
+
+class BadModelFile(CorgiPileError, ValueError):
+    """A file is not a model saved by corgipile."""
+
+
+class MissingExtra(CorgiPileError, ImportError):
+    """An optional dependency is not installed."""
+
+
+class Diverged(CorgiPileError, ArithmeticError):
+    """Training diverged: the loss is NaN, infinite, or grows without bound."""

@@ -1,0 +1,88 @@
+"""Randomness for all of corgipile: pure functions of a key, from ``kernel/permute.h``.
+
+A key is a hash of numbers, never a sum of them: seed 7 epoch 1 and seed 8 epoch 0 have nothing in common.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument
+
+__all__ = ["derive", "permute", "randoms", "shuffle", "unpermute"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def derive(*parts: int) -> int:
+    """Hash up to 16 integers into a 64-bit key; order and count matter.
+
+    Example:
+        >>> derive(7, 1) == derive(7, 1), derive(7, 1) == derive(8, 0), derive(7, 1) == derive(1, 7)
+        (True, False, False)
+    """
+    return _kernel.derive(*parts)
+
+
+def shuffle(array: npt.NDArray[np.int32] | IntArray, key: int) -> None:
+    """Shuffle a contiguous int32 or int64 array in place, Fisher-Yates with the numbers of ``key``.
+
+    Example:
+        >>> a = np.arange(5)
+        >>> shuffle(a, derive(0))
+        >>> sorted(a.tolist())
+        [0, 1, 2, 3, 4]
+    """
+    _kernel.shuffle(array, key)
+
+
+def permute(n: int, key: int, start: int, stop: int) -> IntArray:
+    """Return positions ``start`` to ``stop`` of a keyed permutation of ``range(n)``, in O(1) memory beside the result.
+
+    Args:
+        n: Length of the permutation, at most 2^63.
+        key: From `derive`.
+        start: First position.
+        stop: Position after the last.
+
+    Returns:
+        int64[stop - start].
+
+    Raises:
+        BadArgument: The positions lie outside the permutation.
+
+    Example:
+        >>> sorted(permute(6, derive(3), 0, 6).tolist())
+        [0, 1, 2, 3, 4, 5]
+    """
+    if not 0 <= start <= stop <= n:
+        raise BadArgument(f"positions {start} to {stop} asked for; the permutation has 0 to {n}")
+    out = np.empty(stop - start, np.int64)
+    _kernel.permute(n, key, start, out)
+    return out
+
+
+def unpermute(n: int, key: int, values: IntArray) -> IntArray:
+    """Return the positions at which a keyed permutation of ``range(n)`` has these values.
+
+    Example:
+        >>> unpermute(100, derive(3), permute(100, derive(3), 40, 43)).tolist()
+        [40, 41, 42]
+    """
+    out = np.array(values, np.int64)
+    if out.size and not 0 <= out.min() <= out.max() < n:
+        raise BadArgument(f"values must lie in 0 to {n - 1}, got {out.min()} to {out.max()}")
+    _kernel.unpermute(n, key, out)
+    return out
+
+
+def randoms(key: int, start: int, count: int) -> npt.NDArray[np.uint64]:
+    """Return numbers ``start`` to ``start + count`` of the stream of ``key``, uint64[count].
+
+    Example:
+        >>> bool((randoms(derive(1), 10, 5) == randoms(derive(1), 0, 15)[10:]).all())
+        True
+    """
+    out = np.empty(count, np.uint64)
+    _kernel.randoms(key, start, out)
+    return out

@@ -1,0 +1,201 @@
+"""Runs an order over a table: reads the rows of each step into slots ahead of their visit."""
+
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.loader.fill import Filler, filler
+from corgipile.loader.store import SlotArray, Store, fields_of
+from corgipile.orders import Blocks, Key, Order, Riffle, Step, named
+from corgipile.sizes import Size, format_bytes, parse_bytes
+from corgipile.tables.base import Table, check_columns
+from corgipile.tables.sketch import Sketch, row_bytes, sketch
+
+__all__ = ["DEFAULT_MEMORY", "Feeder"]
+
+DEFAULT_MEMORY = 64 << 20
+
+
+class Feeder:
+    """Joins one table and one order; the buffer is allocated once and serves every epoch.
+
+    Args:
+        table: What to read.
+        order: An order or its name.
+        memory: Bytes for rows in memory, read-ahead included; None: what the order's buffer needs, or 64 MB.
+        columns: Columns to read; None for all.
+        casts: Number types to convert columns to, float32 or float64, by name.
+        pack: Columns made of several scalar columns side by side, by name.
+        widths: List columns that are dense, with their row length, by name.
+        seed: Seed of all epochs.
+        prefetch: Steps read ahead; 0 reads in the consumer's thread.
+        rank: This process of ``world``.
+        world: Number of processes that share the table.
+
+    Raises:
+        BudgetTooSmall: The memory does not hold the smallest buffer that works; says what would.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from corgipile.tables import MemoryTable
+        >>> table = MemoryTable(pa.table({"x": pa.array(range(10), pa.int32())}))
+        >>> with Feeder(table, order="riffle", memory=None) as feeder:
+        ...     seen = [feeder.store.dense("x")[visit].tolist() for visit in feeder.epoch(0)]
+        >>> sorted(sum(seen, []))
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        order: Order | str = "riffle",
+        memory: Size | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        casts: Mapping[str, npt.DTypeLike] | None = None,
+        pack: Mapping[str, Sequence[str]] | None = None,
+        widths: Mapping[str, int] | None = None,
+        seed: int = 0,
+        prefetch: int = 1,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if not 0 <= rank < world:
+            raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
+        pack = pack or {}
+        names = list(columns) if columns is not None else list(table.schema.names)
+        sources = [source for name in names for source in pack.get(name, (name,))]
+        check_columns(table.schema, sources)
+        fields, held = fields_of(table.schema, names, casts or {}, pack, widths or {})
+        self.table, self.seed, self.rank, self.world = table, seed, rank, world
+        fixed = {source for field in fields for source in field.sources}
+        loose = [source for source in sources if source not in fixed]
+        self.row_bytes = sum(f.row_bytes for f in fields) + (row_bytes(table, loose) if loose else 0.0) or 1.0
+        wanted = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
+        self.order, self.blocks = _fit(table, wanted, memory, self.row_bytes, whole=bool(held))
+        self.slots = max(1, self.order.slots(self.blocks))
+        self.store = Store(self.slots, fields, held)
+        self._filler: Filler = filler(table, self.store, sources, sequential=self.order.name == "no_shuffle")
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Return the bytes of rows in memory at most, read-ahead included."""
+        return int(self.order.resident(self.blocks) * self.row_bytes)
+
+    @property
+    def bytes_read(self) -> int:
+        """Return the bytes read so far."""
+        return self._filler.bytes_read
+
+    def key(self, epoch: int) -> Key:
+        """Return the key of an epoch."""
+        return Key(self.seed, epoch, self.rank, self.world)
+
+    def visits(self, epoch: int) -> int:
+        """Return the rows that an epoch visits."""
+        return self.order.visits(self.blocks, self.key(epoch))
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[SlotArray]:
+        """Yield the slots each step visits; a yielded step's rows may be gone once the next is asked for."""
+        steps = self.order.steps(self.blocks, self.key(epoch), start)
+        if not self.order.ahead:
+            return self._in_turn(steps)
+        return _Ahead(steps, self._filler, self.order.ahead).visits()
+
+    def _in_turn(self, steps: Iterator[Step]) -> Iterator[SlotArray]:
+        for step in steps:
+            self._filler.fill(step.extents, step.into)
+            yield step.visit
+
+    def close(self) -> None:
+        """Close files and reading threads."""
+        self._filler.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Ahead:
+    """Reads steps ahead in one thread.
+
+    Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over, which credits count.
+    """
+
+    def __init__(self, steps: Iterator[Step], reader: Filler, ahead: int) -> None:
+        self._steps, self._reader = steps, reader
+        self._credits = threading.Semaphore(ahead + 1)
+        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._stop = False
+        self._thread = threading.Thread(target=self._run, name="corgipile-reader", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            for step in self._steps:
+                self._credits.acquire()
+                if self._stop:
+                    return
+                self._reader.fill(step.extents, step.into)
+                self._ready.put(step.visit)
+            self._ready.put(None)
+        except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
+            self._ready.put(error)
+
+    def visits(self) -> Iterator[SlotArray]:
+        self._thread.start()
+        try:
+            while (item := self._ready.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+                self._credits.release()
+        finally:
+            self._stop = True
+            self._credits.release()
+            self._thread.join()
+
+
+def _fit(table: Table, order: Order, memory: Size | None, row_bytes: float, *, whole: bool) -> tuple[Order, Blocks]:
+    """Turn sizes into rows and cut the table; where its natural blocks are wider than asked for, fit again."""
+    sized = getattr(order, "buffer", None) is not None
+    limit = parse_bytes(memory) if memory is not None else None if sized else DEFAULT_MEMORY
+    budget = int(limit / row_bytes) if limit is not None else None
+    fitted = order.fit(len(table), row_bytes, budget, whole=whole)
+    blocks = Blocks.of(table.cuts(fitted.block_rows))
+    if blocks.widest > fitted.block_rows:
+        fitted = replace(order, block=blocks.widest).fit(len(table), row_bytes, budget, whole=whole)  # type: ignore[type-var]
+    resident = fitted.resident(blocks)
+    if budget is not None and resident > max(budget, 1):
+        raise BudgetTooSmall(
+            f"memory={memory!r} holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs {resident} "
+            f"({format_bytes(resident * row_bytes)})"
+        )
+    if isinstance(fitted, Riffle) and fitted.balance is not None:
+        blocks = replace(blocks, sketch=seriate(sketch(table, table.cuts(fitted.block_rows), fitted.balance)))
+    return fitted, blocks
+
+
+def seriate(blocks: Sketch) -> npt.NDArray[np.float64]:
+    """Return one number a block by which alike blocks become neighbours (RIFFLE, balanced blocks, step 1).
+
+    Means and shares of one of two classes are such numbers; of more classes, the dominant one and its share.
+
+    Example:
+        >>> seriate(Sketch(np.array([[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]]), np.arange(3.0))).tolist()
+        [0.45, 2.3]
+    """
+    if blocks.classes is None or blocks.values.shape[1] <= 2:
+        return np.ascontiguousarray(blocks.values[:, -1])
+    dominant = blocks.values.argmax(axis=1)
+    return np.asarray(dominant + blocks.values.max(axis=1) / 2, np.float64)

@@ -1,0 +1,155 @@
+"""Two ways to get rows into slots: by the kernel from where they lie in files, or through the table's own reads."""
+
+import errno
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile import _kernel
+from corgipile.errors import CorruptFile, ReadFailed
+from corgipile.loader.store import SlotArray, Store, type_code
+from corgipile.orders.base import rows_of
+from corgipile.tables.base import Layout, Table
+
+__all__ = ["Filler", "filler"]
+
+BLOCK_THREADS = 4
+ROW_THREADS = 32
+SHORT_RUNS = 8  # rows; runs this short are asked for together
+
+
+class Filler(Protocol):
+    """Reads runs of rows into slots."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Return the bytes read so far."""
+
+    def fill(self, extents: npt.NDArray[np.int64], into: SlotArray) -> None:
+        """Read runs of rows into slots; returns when they are there."""
+
+    def close(self) -> None:
+        """Close files and threads."""
+
+
+def filler(table: Table, store: Store, sources: Sequence[str], *, sequential: bool) -> Filler:
+    """Choose the fast way where every column lies at a fixed place in files, the general one elsewhere."""
+    layout = None if store.held or not sources else table.layout(sources)
+    if layout is not None and len(table) and all(_movable(layout, store)):
+        return PlacedFiller(layout, store, len(table), sequential=sequential)
+    return TableFiller(table, store, sources)
+
+
+def _movable(layout: Layout, store: Store) -> list[bool]:
+    """Say for each column whether the kernel can move its numbers and cast them as asked."""
+    return [
+        type_code(layout.columns[source].dtype) is not None
+        and (layout.columns[source].dtype == field.dtype or field.dtype in (np.float32, np.float64))
+        and not (layout.columns[source].dtype == np.float16 != field.dtype)
+        for field in store.fields.values()
+        for source in field.sources
+    ]
+
+
+class PlacedFiller:
+    """Reads bytes from their place in files straight into slots, several requests at a time."""
+
+    def __init__(self, layout: Layout, store: Store, rows: int, *, sequential: bool) -> None:
+        self._paths = layout.paths
+        self._threads, self._store, self._rows = 0, store, rows
+        self._layout = layout
+        self._fds: list[int] = []
+        self._readers: dict[int, object] = {}
+        try:
+            for path in layout.paths:
+                self._fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                if not sequential and hasattr(os, "posix_fadvise"):
+                    os.posix_fadvise(self._fds[-1], 0, 0, os.POSIX_FADV_RANDOM)
+        except OSError as error:
+            self.close()
+            raise ReadFailed(error.errno, f"cannot open {path}: {error.strerror}") from None
+
+    def _reader(self, threads: int) -> object:
+        """Return the reader with this many threads, started when first needed."""
+        if threads in self._readers:
+            return self._readers[threads]
+        reader = _kernel.reader_new(threads, self._store.slots, self._rows)
+        fds = np.array(self._fds, np.int32)
+        for field in self._store.fields.values():
+            to = type_code(field.dtype)
+            items = field.items // len(field.sources)
+            for index, source in enumerate(field.sources):
+                column = self._layout.columns[source]
+                _kernel.reader_column(
+                    reader, column.starts, column.offsets, fds[column.files], self._store.dense(field.name),
+                    index * items * field.dtype.itemsize, field.row_bytes, items, type_code(column.dtype), to,
+                )  # fmt: skip
+        self._readers[threads] = reader
+        return reader
+
+    @property
+    def bytes_read(self) -> int:
+        """Return the bytes requested so far."""
+        return sum(_kernel.reader_bytes(reader) for reader in self._readers.values())
+
+    def fill(self, extents: npt.NDArray[np.int64], into: SlotArray) -> None:
+        """Read runs of rows into slots."""
+        if not len(extents):
+            return
+        short = len(into) < SHORT_RUNS * len(extents)
+        failure = _kernel.reader_read(self._reader(ROW_THREADS if short else BLOCK_THREADS), extents, into)
+        if failure is not None:
+            code, fd, row = failure
+            path = self._paths[self._fds.index(fd)]
+            if code:
+                raise ReadFailed(code, f"reading {path} failed at row {row}: {os.strerror(code)} ({errno.errorcode.get(code)})")
+            raise CorruptFile(f"{path} ended while row {row} was read; the file was cut short since it was opened")
+
+    def close(self) -> None:
+        """Stop threads and close files."""
+        self._readers.clear()
+        while self._fds:
+            os.close(self._fds.pop())
+
+
+class TableFiller:
+    """Reads record batches from the table and puts their rows into slots."""
+
+    def __init__(self, table: Table, store: Store, sources: Sequence[str]) -> None:
+        self._table, self._store, self._sources = table, store, list(sources)
+        self._pool: ThreadPoolExecutor | None = None
+        self.bytes_read = 0
+
+    def fill(self, extents: npt.NDArray[np.int64], into: SlotArray) -> None:
+        """Read runs of rows into slots, a few at a time."""
+        if not len(extents):
+            return
+        if len(extents) > 1 and len(into) < SHORT_RUNS * len(extents):
+            rows = rows_of(extents)
+            batch = self._table.take(rows, self._sources)
+            self.bytes_read += batch.nbytes
+            self._store.put(batch, into, int(rows[0]))
+            return
+        runs = [(int(start), int(stop)) for start, stop in extents]
+        at = 0
+        for (start, stop), batch in zip(runs, self._read(runs), strict=True):
+            self.bytes_read += batch.nbytes
+            self._store.put(batch, into[at : at + stop - start], start)
+            at += stop - start
+
+    def _read(self, runs: list[tuple[int, int]]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        if len(runs) == 1:
+            return [self._table.read(*runs[0], self._sources)]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(BLOCK_THREADS, "corgipile-reader")
+        return self._pool.map(lambda run: self._table.read(*run, self._sources), runs)
+
+    def close(self) -> None:
+        """Stop threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None

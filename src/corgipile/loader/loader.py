@@ -1,0 +1,189 @@
+"""The loader: batches of a table in any order, at the speed of a sequential read, resumable anywhere."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Self
+
+from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader.batches import Format, Gatherer
+from corgipile.loader.feeder import Feeder
+from corgipile.orders import Order
+from corgipile.sizes import Size
+from corgipile.tables.base import Table
+
+__all__ = ["Loader"]
+
+STATE_VERSION = 1
+
+
+class Loader:
+    """Iterates over batches of a table: one pass is one epoch, each row once.
+
+    Args:
+        table: From `corgipile.open`, or any object that satisfies the Table protocol.
+        batch_size: Rows of a batch.
+        order: An order of `corgipile.orders`, or its name.
+        memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: what ``order.buffer`` needs, or
+            64 MB.
+        seed: Seed of all epochs.
+        columns: Columns to read; None for all.
+        format: ``"numpy"`` (dictionary of arrays), ``"torch"`` (of tensors) or ``"arrow"`` (record batch).
+        prefetch: Steps read ahead in the background; 0 reads when asked.
+        drop_last: Drop the last batch if it is short; with several ranks nothing is then repeated.
+        rank: This process of ``world``.
+        world: Number of processes that share each epoch. All take the same number of batches; where rows do not divide,
+            fewer than ``world`` rows are visited twice (`repeated`), unless ``drop_last``.
+
+    Attributes:
+        epoch: The epoch the next iteration runs, set by `set_epoch`; it advances by itself after a whole pass.
+
+    Raises:
+        BudgetTooSmall: The memory does not hold the smallest buffer that works.
+        MissingColumn: The table has no such column.
+
+    Example:
+        >>> import corgipile as cp, pyarrow as pa
+        >>> table = cp.open(pa.table({"x": pa.array(range(10), pa.int32())}))
+        >>> loader = cp.Loader(table, batch_size=4, order="corgipile", seed=1)
+        >>> [len(batch["x"]) for batch in loader], loader.epoch
+        ([4, 4, 2], 1)
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        batch_size: int = 256,
+        order: Order | str = "riffle",
+        memory: Size | None = None,
+        seed: int = 0,
+        columns: Sequence[str] | None = None,
+        format: Format = "numpy",  # noqa: A002  # the word users know
+        prefetch: int = 1,
+        drop_last: bool = False,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if batch_size < 1:
+            raise BadArgument(f"batch_size must be at least 1, got {batch_size}")
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.feeder = Feeder(
+            table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world
+        )
+        self._gatherer = Gatherer(self.feeder.store, batch_size, format)
+        self.epoch = 0
+        self._step = self._offset = self._batches = 0
+        self._position: list[tuple[int, int, int]] = []
+
+    def __len__(self) -> int:
+        """Return the number of batches of the epoch; the same on every rank."""
+        if self.drop_last and self.feeder.world > 1:
+            return len(self.feeder.table) // self.feeder.world // self.batch_size
+        rows = self.feeder.visits(self.epoch)
+        return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
+
+    @property
+    def repeated(self) -> int:
+        """Return how many rows all ranks together visit a second time per epoch so that their batch counts agree."""
+        rows, world = len(self.feeder.table), self.feeder.world
+        return 0 if self.drop_last else -(-rows // world) * world - rows
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration run this epoch from its beginning."""
+        if epoch < 0:
+            raise BadArgument(f"epoch must be at least 0, got {epoch}")
+        self.epoch = epoch
+        self._step = self._offset = self._batches = 0
+        self._position = []
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of the epoch, from the restored position where a state was loaded."""
+        total, gatherer = len(self), self._gatherer
+        gatherer.next()
+        skip, first = self._offset, self._step
+        self._position = []
+        visits = self.feeder.epoch(self.epoch, first)
+        try:
+            for step, visit in enumerate(visits, first):
+                at = skip if step == first else 0
+                while at < len(visit) and self._batches < total:
+                    take = min(len(visit) - at, gatherer.capacity - gatherer.filled)
+                    self._position.append((step, at, take))
+                    gatherer.add(visit[at : at + take])
+                    at += take
+                    if gatherer.filled == gatherer.capacity:
+                        yield from self._drain(total)
+            yield from self._drain(total)
+        finally:
+            visits.close()  # type: ignore[attr-defined]  # a generator: ends its reading thread
+        self.set_epoch(self.epoch + 1)
+
+    def _drain(self, total: int) -> Iterator[Any]:
+        """Cut what was gathered into batches; the state is kept after each."""
+        gatherer = self._gatherer
+        for start in range(0, gatherer.filled, self.batch_size):
+            if self._batches == total:
+                break
+            stop = min(start + self.batch_size, gatherer.filled)
+            self._batches += 1
+            self._step, self._offset = self._after(stop)
+            yield gatherer.cut(start, stop)
+        self._position = []
+        gatherer.next()
+
+    def _after(self, rows: int) -> tuple[int, int]:
+        """Return step and offset of the first row behind ``rows`` gathered ones."""
+        for step, at, take in self._position:
+            if rows < take:
+                return step, at + rows
+            rows -= take
+        step, at, take = self._position[-1]
+        return step, at + take
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loader stands: a small dictionary for JSON; restoring it costs no reading of past rows."""
+        return {
+            "version": STATE_VERSION,
+            **self._identity(),
+            "epoch": self.epoch,
+            "batches": self._batches,
+            "step": self._step,
+            "offset": self._offset,
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        order = {key: value for key, value in asdict(self.feeder.order).items() if key != "row_bytes"}  # type: ignore[call-overload]
+        return {
+            "table": self.feeder.table.fingerprint,
+            "order": {"name": self.feeder.order.name, **order},
+            "seed": self.feeder.seed,
+            "batch_size": self.batch_size,
+            "rank": self.feeder.rank,
+            "world": self.feeder.world,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state: the next iteration yields the batches that were still to come.
+
+        Raises:
+            StateMismatch: The state belongs to another table, order, seed, batch size or rank.
+        """
+        if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
+            found = state.get("version") if isinstance(state, dict) else state
+            raise StateMismatch(f"state has version {found!r}; version {STATE_VERSION} is needed")
+        for name, mine in self._identity().items():
+            if state.get(name) != mine:
+                raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the loader has {mine!r}")
+        position = [state.get(name) for name in ("epoch", "batches", "step", "offset")]
+        if not all(isinstance(value, int) and value >= 0 for value in position):
+            raise StateMismatch(f"state has no valid position: got epoch, batches, step, offset = {position}")
+        self.epoch, self._batches, self._step, self._offset = position
+
+    def close(self) -> None:
+        """Close files and threads; iterating again is then an error."""
+        self.feeder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,213 @@
+"""The buffer: rows in slots. Fixed-width columns lie in arrays, other columns in the Arrow batches they came in."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile import _kernel
+from corgipile.errors import BadSchema, BadValue, RaggedRows
+from corgipile.tables.base import fixed_field
+
+__all__ = ["Field", "Store", "type_code"]
+
+SlotArray = npt.NDArray[np.int32]
+SLACK = 64  # bytes readable after the last row, so that kernels may load whole vectors
+_CODES = {np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))}
+
+
+def type_code(dtype: np.dtype[np.generic]) -> int | None:
+    """Return the kernel's number for a dtype, None where it has none; half floats move as 16-bit integers."""
+    return _CODES.get(np.dtype("u2") if dtype == np.float16 else dtype)
+
+
+class Field:
+    """One column of the buffer that has a fixed width: its number type, row shape and source columns."""
+
+    def __init__(self, name: str, sources: Sequence[str], dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
+        self.name, self.sources, self.dtype, self.shape = name, tuple(sources), dtype, shape
+
+    @property
+    def items(self) -> int:
+        """Return the numbers in a row."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def row_bytes(self) -> int:
+        """Return the bytes of a row."""
+        return self.items * self.dtype.itemsize
+
+
+class Store:
+    """Holds the rows that wait, by slot.
+
+    Args:
+        slots: Number of slots.
+        fields: The fixed-width columns.
+        held: Names of the other columns, kept in the record batches they were read in.
+    """
+
+    def __init__(self, slots: int, fields: Sequence[Field], held: Sequence[str]) -> None:
+        self.slots = slots
+        self.fields = {field.name: field for field in fields}
+        self.held = tuple(held)
+        self._arrays = {field.name: _aligned(slots, field) for field in fields}
+        self._owner = np.full(slots if held else 0, -1, np.int64)
+        self._row = np.zeros(slots if held else 0, np.int64)
+        self._batches: dict[int, pa.RecordBatch] = {}
+        self._alive: dict[int, int] = {}
+        self._next = 0
+        self._spans: dict[str, tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes held: arrays, and record batches not yet let go."""
+        return sum(a.nbytes for a in self._arrays.values()) + sum(b.nbytes for b in list(self._batches.values()))
+
+    def dense(self, name: str) -> npt.NDArray[np.generic]:
+        """Return the array of a fixed-width column, [slots, *row shape]; rows are visited in place."""
+        return self._arrays[name]
+
+    def ragged(self, name: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """Return memory address and length of each slot's row of a list column of numbers.
+
+        Returns:
+            uint64[slots], address of the first element; int64[slots], elements. Valid while the slot's row waits.
+        """
+        if name not in self._spans:
+            self._spans[name] = (np.zeros(self.slots, np.uint64), np.zeros(self.slots, np.int64))
+            for number, batch in self._batches.items():
+                mine = np.flatnonzero(self._owner == number)
+                self._point(name, batch, mine, self._row[mine])
+        return self._spans[name]
+
+    def put(self, batch: pa.RecordBatch, into: SlotArray, first_row: int) -> None:
+        """Put the rows of a batch into slots; -1 drops a row."""
+        for field in self.fields.values():
+            for index, source in enumerate(field.sources):
+                self._put_dense(field, index, batch.column(source), into, first_row)
+        if self.held:
+            self._hold(batch.select(list(self.held)), into)
+
+    def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, first_row: int) -> None:
+        values = numbers(column, field, first_row)
+        if values.dtype != field.dtype and (type_code(values.dtype) is None or field.dtype.kind != "f"):
+            values = values.astype(field.dtype)
+        code, target = type_code(values.dtype), self._arrays[field.name]
+        if code is None or (to := type_code(field.dtype)) is None:
+            kept = into >= 0
+            target.reshape(self.slots, -1)[into[kept], index : index + values.shape[1]] = values[kept]
+            return
+        items = values.shape[1]
+        at = index * items * field.dtype.itemsize
+        _kernel.scatter(target, field.row_bytes, at, to, np.ascontiguousarray(values), items, code, into)
+
+    def _hold(self, batch: pa.RecordBatch, into: SlotArray) -> None:
+        kept = np.flatnonzero(into >= 0)
+        slots = into[kept]
+        left, counts = np.unique(self._owner[slots], return_counts=True)
+        for number, count in zip(left.tolist(), counts.tolist(), strict=True):
+            if number >= 0:
+                self._alive[number] -= count
+                if not self._alive[number]:
+                    del self._alive[number], self._batches[number]
+        if not len(kept):
+            return
+        self._owner[slots], self._row[slots] = self._next, kept
+        self._batches[self._next], self._alive[self._next] = batch, len(kept)
+        self._next += 1
+        for name in self._spans:
+            self._point(name, batch, slots, kept)
+
+    def _point(self, name: str, batch: pa.RecordBatch, slots: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> None:
+        column = batch.column(name)
+        offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+        values = column.values
+        item = values.type.bit_width // 8
+        buffer = values.buffers()[1]
+        base = (buffer.address if buffer is not None else 0) + values.offset * item
+        self._spans[name][0][slots] = (base + offsets[rows] * item).astype(np.uint64)
+        self._spans[name][1][slots] = offsets[rows + 1] - offsets[rows]
+
+    def gather(self, name: str, visit: SlotArray, out: npt.NDArray[np.generic]) -> None:
+        """Copy the rows of a fixed-width column into ``out``, in visiting order."""
+        _kernel.gather(out, self._arrays[name], self.fields[name].row_bytes, visit)
+
+    def gather_held(self, visit: SlotArray) -> pa.RecordBatch:
+        """Return the rows of the other columns as one record batch, in visiting order."""
+        order = np.argsort(self._owner[visit], kind="stable")
+        owners, rows = self._owner[visit][order], self._row[visit][order]
+        starts = np.flatnonzero(np.diff(owners, prepend=-2))
+        parts = [
+            self._batches[int(owners[a])].take(pa.array(rows[a:b]))
+            for a, b in zip(starts, np.append(starts[1:], len(rows)), strict=True)
+        ]
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_batches(parts).take(pa.array(back))
+
+
+def _aligned(slots: int, field: Field) -> npt.NDArray[np.generic]:
+    size = slots * field.row_bytes
+    raw = np.empty(size + SLACK + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    raw[start + size :] = 0
+    flat: npt.NDArray[np.generic] = raw[start : start + size].view(field.dtype)
+    return flat.reshape((slots, *field.shape))
+
+
+def numbers(column: pa.Array, field: Field, first_row: int) -> npt.NDArray[np.generic]:
+    """Return a column as a [rows, items] array.
+
+    Raises:
+        BadValue: A null.
+        RaggedRows: A list column whose rows have not ``field.items`` numbers.
+        BadSchema: Not a column of numbers.
+    """
+    if column.null_count:
+        row = first_row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise BadValue(f"row {row} of column {field.sources[0]!r} is null; fill or drop such rows first")
+    rows = len(column)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
+        uneven = np.flatnonzero(lengths != field.items)
+        if uneven.size:
+            raise RaggedRows(
+                f"row {first_row + int(uneven[0])} of column {field.sources[0]!r} has {int(lengths[uneven[0]])} numbers, "
+                f"row 0 has {field.items}: dense features need rows of one length"
+            )
+        column = column.flatten()
+    while pa.types.is_fixed_size_list(column.type):
+        column = column.flatten()
+    if column.null_count:
+        raise BadValue(f"column {field.sources[0]!r} holds a null in rows {first_row} to {first_row + rows}")
+    if not (pa.types.is_boolean(column.type) or fixed_field(column.type) or pa.types.is_decimal(column.type)):
+        raise BadSchema(f"column {field.sources[0]!r} has type {column.type}; numbers are needed")
+    return np.asarray(column.to_numpy(zero_copy_only=False)).reshape(rows, -1)
+
+
+def fields_of(
+    schema: pa.Schema,
+    columns: Sequence[str],
+    casts: Mapping[str, npt.DTypeLike],
+    pack: Mapping[str, Sequence[str]],
+    widths: Mapping[str, int],
+) -> tuple[list[Field], list[str]]:
+    """Sort columns into those of fixed width and the rest."""
+    fields, held = [], []
+    for name in columns:
+        sources = pack.get(name, (name,))
+        kind = schema.field(sources[0]).type
+        fixed = fixed_field(kind)
+        if fixed is None and pa.types.is_boolean(kind):
+            fixed = (np.dtype(np.bool_), ())
+        if fixed is None and name in widths:
+            fixed = (np.dtype(kind.value_type.to_pandas_dtype()), (widths[name],))
+        if fixed is None:
+            held.append(name)
+            continue
+        dtype = np.dtype(casts.get(name, fixed[0]))
+        shape = fixed[1] if name not in pack else (len(sources), *fixed[1])
+        fields.append(Field(name, sources, dtype, shape))
+    return fields, held

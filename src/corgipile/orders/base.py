@@ -1,0 +1,221 @@
+"""The contract of an order, and what all orders share: keys, blocks, steps, sizes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile import kernel
+from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.sizes import Size, format_bytes, to_rows
+
+IntArray = npt.NDArray[np.int64]
+SlotArray = npt.NDArray[np.int32]
+
+DEFAULT_BLOCK_BYTES = 256 << 10
+DEFAULT_BLOCKS = 64
+
+
+class Key(NamedTuple):
+    """Names one pass over a table: whose it is and which."""
+
+    seed: int
+    epoch: int = 0
+    rank: int = 0
+    world: int = 1
+
+    def hash(self, purpose: int = 0) -> int:
+        """Return the 64-bit key of this pass; all ranks share it."""
+        return kernel.derive(self.seed, self.epoch, purpose)
+
+    def share(self, rows: int) -> tuple[int, int]:
+        """Return the positions of this rank, first and after the last.
+
+        Every rank gets ``ceil(rows / world)`` positions; where that does not divide, neighbours overlap by one, so
+        fewer than ``world`` rows are repeated.
+
+        Example:
+            >>> [Key(0, 0, rank, 3).share(10) for rank in range(3)]
+            [(0, 4), (3, 7), (6, 10)]
+        """
+        each = -(-rows // self.world)
+        stop = min(rows, self.rank * rows // self.world + each)
+        return max(0, stop - each), stop
+
+
+class Step(NamedTuple):
+    """One instruction: load these rows into these slots, then visit these slots.
+
+    Attributes:
+        extents: int64[k, 2], runs of rows to read.
+        into: int32[rows], buffer slot of each row read; -1 where the row is not wanted.
+        visit: int32[m], buffer slots in the order in which they are visited.
+    """
+
+    extents: IntArray
+    into: SlotArray
+    visit: SlotArray
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How a table is cut into blocks.
+
+    Attributes:
+        rows: Rows of the table.
+        cuts: int64[blocks + 1], or None where every block but the last has ``even`` rows.
+        even: Rows of a block where ``cuts`` is None.
+        sketch: One number a block, alike for blocks that hold alike rows, or None.
+
+    Example:
+        >>> Blocks(10, even=4).count, Blocks.of([0, 4, 10]).widest
+        (3, 6)
+    """
+
+    rows: int
+    cuts: IntArray | None = None
+    even: int = 0
+    sketch: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.cuts is None and self.even < 1:
+            raise BadArgument(f"blocks need cuts or an even size of at least 1 row, got {self.even}")
+        if self.rows >= 1 << 62:
+            raise BadArgument(f"a table has at most 2^62 rows, got {self.rows}")
+
+    @classmethod
+    def of(cls, cuts: Any) -> "Blocks":
+        """Make blocks from boundaries."""
+        array = np.ascontiguousarray(cuts, np.int64)
+        if array.ndim != 1 or array.size < 1 or array[0] != 0 or (np.diff(array) < 0).any():
+            raise BadArgument(f"cuts must ascend from 0, got {array[:8].tolist()}...")
+        return cls(int(array[-1]), array)
+
+    @property
+    def count(self) -> int:
+        """Return the number of blocks."""
+        return len(self.cuts) - 1 if self.cuts is not None else -(-self.rows // self.even)
+
+    @cached_property
+    def widest(self) -> int:
+        """Return the rows of the largest block."""
+        if self.cuts is None:
+            return min(self.even, self.rows)
+        return int(np.diff(self.cuts).max(initial=0))
+
+
+class Order(Protocol):
+    """A strategy that decides what is read when and visited when; it knows row numbers only."""
+
+    name: ClassVar[str]
+    ahead: int
+
+    @property
+    def block_rows(self) -> int:
+        """Return the rows of a block once sizes are known."""
+
+    def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
+        """Return this order with all sizes in rows, within a budget of rows in memory (None: as its sizes say)."""
+
+    def slots(self, blocks: Blocks) -> int:
+        """Return the number of buffer slots that steps name."""
+
+    def resident(self, blocks: Blocks) -> int:
+        """Return the rows in memory at most, read-ahead included: memory is explicit."""
+
+    def visits(self, blocks: Blocks, key: Key) -> int:
+        """Return the rows visited in one pass of this rank."""
+
+    def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
+        """Make the steps of one pass from step ``start`` on; the first then loads the rows that wait at that point."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    """The sizes that block orders share.
+
+    Attributes:
+        block: Rows (int), bytes (``"256KB"``) or share (``"1%"``) of a block; None: 256 KB or less, so that 64 fit.
+        buffer: Rows that wait to be visited, in the same units; None: as the memory budget allows.
+        ahead: Steps loaded while an earlier one is visited; 1 is double buffering.
+    """
+
+    block: Size | None = None
+    buffer: Size | None = None
+    ahead: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ahead <= 64:
+            raise BadArgument(f"ahead must be 0 to 64 steps, got {self.ahead}")
+        for what in ("block", "buffer"):
+            size = getattr(self, what)
+            if size is not None:
+                to_rows(size, 1, 1.0, what)
+
+    @property
+    def block_rows(self) -> int:
+        """Return the rows of a block once `fit` was called."""
+        if not isinstance(self.block, int):
+            raise BadArgument(f"block {self.block!r} is not in rows yet; call fit() first")
+        return self.block
+
+    def visits(self, blocks: Blocks, key: Key) -> int:
+        """Return the rows visited in one pass of this rank: each of its rows once."""
+        first, stop = key.share(blocks.rows)
+        return stop - first
+
+    def resident(self, blocks: Blocks) -> int:
+        """Return the rows in memory at most, read-ahead included: one a slot."""
+        return int(self.slots(blocks))  # type: ignore[attr-defined]
+
+    def fit_block(self, rows: int, row_bytes: float, budget: int | None) -> int:
+        """Choose the rows of a block."""
+        if self.block is not None:
+            return min(to_rows(self.block, rows, row_bytes, "block"), max(rows, 1))
+        room = to_rows(self.buffer, rows, row_bytes, "buffer") if self.buffer is not None else budget
+        block = max(1, int(DEFAULT_BLOCK_BYTES / row_bytes))
+        return max(1, min(block, rows, block if room is None else room // DEFAULT_BLOCKS))
+
+
+def too_small(name: str, needed: int, budget: int, row_bytes: float) -> BudgetTooSmall:
+    """Make the error that says which memory would do."""
+    return BudgetTooSmall(
+        f"memory holds {budget} rows ({format_bytes(budget * row_bytes)}), but {name} needs at least {needed}: "
+        f"give memory={format_bytes(np.ceil(needed * row_bytes * 1.01)).replace(' ', '')!r} or a smaller block"
+    )
+
+
+def with_sizes(order: Any, **sizes: Any) -> Any:
+    """Return a copy of an order with other sizes."""
+    return replace(order, **sizes)
+
+
+def visited_rows(order: Order, blocks: Blocks, key: Key, start: int = 0) -> Iterator[IntArray]:
+    """Follow an order without data: yield the row numbers each step visits, int64[m].
+
+    Example:
+        >>> from corgipile.orders import NoShuffle
+        >>> order = NoShuffle(block=3).fit(7, 8, None)
+        >>> np.concatenate(list(visited_rows(order, Blocks(7, even=3), Key(0)))).tolist()
+        [0, 1, 2, 3, 4, 5, 6]
+    """
+    row_of = np.full(order.slots(blocks), -1, np.int64)
+    for step in order.steps(blocks, key, start):
+        kept = step.into >= 0
+        row_of[step.into[kept]] = rows_of(step.extents)[kept]
+        yield row_of[step.visit]
+
+
+def rows_of(extents: IntArray) -> IntArray:
+    """Return the row numbers of runs, one after the other.
+
+    Example:
+        >>> rows_of(np.array([[4, 7], [1, 3]])).tolist()
+        [4, 5, 6, 1, 2]
+    """
+    lengths = extents[:, 1] - extents[:, 0]
+    starts = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum(), dtype=np.int64) + np.repeat(extents[:, 0] - starts, lengths)

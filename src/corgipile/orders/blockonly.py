@@ -1,0 +1,22 @@
+"""Block only: blocks in random order, their rows as they lie (CorgiPile, section 7.3)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from corgipile.orders.planned import BLOCK_ONLY, Sequential
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockOnly(Sequential):
+    """Visit blocks in random order, the rows inside as they lie.
+
+    Example:
+        >>> from corgipile.orders import Blocks, Key, visited_rows
+        >>> order = BlockOnly(block=2).fit(6, 8, None)
+        >>> visits = [rows.tolist() for rows in visited_rows(order, Blocks(6, even=2), Key(seed=0))]
+        >>> sorted(visits)
+        [[0, 1], [2, 3], [4, 5]]
+    """
+
+    name: ClassVar[str] = "block_only"
+    kind: ClassVar[int] = BLOCK_ONLY

@@ -1,0 +1,21 @@
+"""No shuffle: rows in storage order, the baseline every order is measured against."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from corgipile.orders.planned import NO_SHUFFLE, Sequential
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoShuffle(Sequential):
+    """Visit rows as they lie.
+
+    Example:
+        >>> from corgipile.orders import Blocks, Key, visited_rows
+        >>> order = NoShuffle(block=2).fit(5, 8, None)
+        >>> [rows.tolist() for rows in visited_rows(order, Blocks(5, even=2), Key(seed=0))]
+        [[0, 1], [2, 3], [4]]
+    """
+
+    name: ClassVar[str] = "no_shuffle"
+    kind: ClassVar[int] = NO_SHUFFLE

@@ -1,0 +1,101 @@
+"""The orders whose steps come from ``kernel/plan.h``, which PostgreSQL shares."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from corgipile import _kernel
+from corgipile.orders.base import Blocks, IntArray, Key, Sized, Step, to_rows, too_small, with_sizes
+
+NO_SHUFFLE, BLOCK_ONLY, CORGIPILE, RIFFLE = range(4)
+STEP_ROWS = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(Sized):
+    """Runs one kind of kernel plan; subclasses say which and how the buffer is cut into blocks."""
+
+    name: ClassVar[str]
+    kind: ClassVar[int]
+
+    def shape(self, blocks: Blocks) -> tuple[int, int, int]:
+        """Return the plan's (buffer blocks, group blocks, log2 of rows per chunk)."""
+        return self.buffer_blocks(), 1, 0
+
+    def buffer_blocks(self) -> int:
+        """Return the blocks mixed at a time."""
+        return max(1, to_rows(self.buffer or 1, 1, 1.0, "buffer") // self.block_rows)
+
+    def slots(self, blocks: Blocks) -> int:
+        """Return the buffer size in rows: (ahead + 1) times the blocks of one step."""
+        buffer, group, shift = self.shape(blocks)
+        return _kernel.plan_slots(self.kind, blocks.count, max(1, blocks.widest), buffer, group, shift, self.ahead)
+
+    def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
+        """Turn all sizes into rows, at most ``budget`` rows in memory.
+
+        Raises:
+            BudgetTooSmall: The budget does not hold the smallest buffer that works.
+        """
+        block = self.fit_block(rows, row_bytes, budget)
+        blocks = Blocks(rows, even=block)
+        if self.buffer is not None:
+            fitted = with_sizes(self, block=block, buffer=self.wanted_buffer(rows, row_bytes, block))
+        else:
+            most = max(1, budget // block) if budget is not None else blocks.count
+            fitted = with_sizes(self, block=block, buffer=self.largest(blocks, most, budget) * block)
+        if budget is not None and fitted.resident(blocks) > budget:
+            raise too_small(self.name, fitted.resident(blocks), budget, row_bytes)
+        return fitted
+
+    def wanted_buffer(self, rows: int, row_bytes: float, block: int) -> int:
+        """Return the rows of the buffer asked for, at least one block."""
+        return max(block, to_rows(self.buffer or 1, rows, row_bytes, "buffer"))
+
+    def largest(self, blocks: Blocks, most: int, budget: int | None) -> int:
+        """Find the largest number of buffered blocks, at most ``most``, that fits the budget."""
+        low, high = 1, max(1, min(most, blocks.count))
+        while low < high:
+            middle = (low + high + 1) // 2
+            rows = with_sizes(self, block=blocks.even, buffer=middle * blocks.even).resident(blocks)
+            low, high = (middle, high) if budget is None or rows <= budget else (low, middle - 1)
+        return low
+
+    def block_order(self, blocks: Blocks, key: Key) -> IntArray | None:
+        """Return the block at each position, or None for the kernel's own order."""
+        return None
+
+    def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
+        """Make the steps of one pass from step ``start`` on."""
+        buffer, group, shift = self.shape(blocks)
+        first, stop = key.share(blocks.rows)
+        order = self.block_order(blocks, key)
+        plan = _kernel.plan_new(
+            self.kind, blocks.rows, blocks.count, blocks.even, blocks.cuts, order, key.hash(), first, stop,
+            buffer, group, shift, self.ahead, start,
+        )  # fmt: skip
+        while (sizes := _kernel.plan_begin(plan)) is not None:
+            step = Step(
+                np.empty((sizes[0], 2), np.int64), np.empty(sizes[1], np.int32), np.empty(sizes[2], np.int32)
+            )
+            _kernel.plan_next(plan, *step)
+            yield step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequential(Planned):
+    """Loads a few blocks a step and visits their rows as they lie: nothing is mixed, so the buffer is small."""
+
+    def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
+        """Turn all sizes into rows: as many blocks a step as make it worth while, within the budget."""
+        block = self.fit_block(rows, row_bytes, budget)
+        wanted = -(-STEP_ROWS // block) * block if self.buffer is None else None
+        room = block if budget is None else max(block, budget // (1 + self.ahead))
+        buffer = min(wanted, room) if wanted else self.wanted_buffer(rows, row_bytes, block)
+        fitted = with_sizes(self, block=block, buffer=buffer)
+        needed = fitted.slots(Blocks(rows, even=block))
+        if budget is not None and needed > budget:
+            raise too_small(self.name, needed, budget, row_bytes)
+        return fitted

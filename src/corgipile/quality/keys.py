@@ -1,0 +1,84 @@
+"""What is measured of a row: its class, or one or more numbers."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument
+
+Floats = npt.NDArray[np.float64]
+
+MOST_CLASSES = 1024
+CHUNK = 1 << 16
+
+
+class Keys:
+    """Give the measured values of rows in pieces, so that a one-hot matrix never fills memory.
+
+    Integers, booleans and strings are classes, measured one-hot; floats are numbers, one column or more.
+    Integers of more than 1024 distinct values are taken as numbers.
+
+    Args:
+        values: One value a row, in any order; or ``[rows, columns]`` numbers.
+
+    Example:
+        >>> Keys(["cat", "dog", "cat"]).rows([0, 2]).tolist()
+        [[1.0, 0.0], [1.0, 0.0]]
+    """
+
+    def __init__(self, values: npt.ArrayLike) -> None:
+        array = np.asarray(values)
+        if array.ndim not in (1, 2) or array.size == 0:
+            raise BadArgument(
+                f"values of shape {array.shape}: one value a row, or rows by columns, is wanted"
+            )
+        self._codes: npt.NDArray[np.int64] | None = None
+        if array.dtype.kind in "biuSUO" and array.ndim == 1:
+            names, codes = _classes(array)
+            if array.dtype.kind not in "iu" or len(names) <= MOST_CLASSES:
+                self._codes = codes.astype(np.int64)
+        if self._codes is not None:
+            share = np.bincount(self._codes) / len(array)
+            self.mean: Floats = share
+            self.variance: Floats = share * (1 - share)
+        else:
+            self._numbers = _numbers(array)
+            self.mean = self._numbers.mean(axis=0)
+            self.variance = self._numbers.var(axis=0)
+
+    @property
+    def kinds(self) -> int:
+        """Return the columns measured: classes, or columns of numbers."""
+        return len(self.mean)
+
+    def rows(self, which: Any) -> Floats:
+        """Return float64[rows, kinds] of these rows: a slice or row numbers."""
+        if self._codes is None:
+            numbers: Floats = self._numbers[which]
+            return numbers
+        codes = self._codes[which]
+        hot: Floats = np.zeros((len(codes), self.kinds))
+        hot[np.arange(len(codes)), codes] = 1.0
+        return hot
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._numbers) if self._codes is None else len(self._codes)
+
+
+def _classes(array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+    try:
+        return np.unique(array, return_inverse=True)
+    except TypeError:
+        raise BadArgument(f"values of dtype {array.dtype} don't compare, so they are no classes") from None
+
+
+def _numbers(array: npt.NDArray[Any]) -> Floats:
+    try:
+        numbers = array.astype(np.float64).reshape(len(array), -1)
+    except (TypeError, ValueError):
+        raise BadArgument(f"values of dtype {array.dtype} are neither numbers nor classes") from None
+    if not np.isfinite(numbers).all():
+        raise BadArgument("values hold NaN or infinity; finite numbers are wanted")
+    return numbers

@@ -1,0 +1,65 @@
+"""Rows dealt to piles in temporary files."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+class Piles:
+    """Deal rows to piles, one Arrow stream file each; the files go when the ``with`` block ends.
+
+    Args:
+        folder: Where the files lie.
+        count: Number of piles.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.rows = [0] * count
+        self._paths = [folder / f"pile-{number}" for number in range(count)]
+        self._open: dict[int, Any] = {}
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._paths[0].parent.mkdir()
+        return self
+
+    def deal(self, batch: pa.RecordBatch, piles: npt.NDArray[np.int64]) -> None:
+        """Append each row to its pile, keeping the order of rows within a pile."""
+        # Small integers sort by radix.
+        order = np.argsort(piles.astype(np.uint16), kind="stable")
+        dealt = batch.take(pa.array(order))
+        counts = np.bincount(piles, minlength=len(self.rows))
+        starts = np.cumsum(counts) - counts
+        for pile in np.flatnonzero(counts).tolist():
+            many = int(counts[pile])
+            self._writer(pile, batch.schema).write_batch(dealt.slice(int(starts[pile]), many))
+            self.rows[pile] += many
+
+    def finish(self) -> None:
+        """Close all files: nothing more will be dealt."""
+        self._files.close()
+        self._open.clear()
+
+    def take_up(self, pile: int) -> Iterator[pa.RecordBatch]:
+        """Read the rows of one pile and remove it."""
+        if self.rows[pile]:
+            with pa.OSFile(str(self._paths[pile])) as file:
+                yield from pa.ipc.open_stream(file)
+            self._paths[pile].unlink()
+
+    def _writer(self, pile: int, schema: pa.Schema) -> Any:
+        if pile not in self._open:
+            file = self._files.enter_context(pa.OSFile(str(self._paths[pile]), "wb"))
+            self._open[pile] = self._files.enter_context(pa.ipc.new_stream(file, schema))
+        return self._open[pile]
+
+    def __exit__(self, *failure: object) -> None:
+        self.finish()
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+        self._paths[0].parent.rmdir()

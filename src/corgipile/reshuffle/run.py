@@ -1,0 +1,219 @@
+"""The re-layouts by name."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile import kernel, tables
+from corgipile.convert.run import Progress, refuse_source
+from corgipile.convert.sources import table_stream
+from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.reshuffle.external import External, write_in_order
+from corgipile.reshuffle.plans import BLOCK_COLUMN, Shuffle, Split
+from corgipile.sizes import Size, format_bytes, parse_bytes, to_rows
+from corgipile.tables import Table
+from corgipile.tables.base import even_cuts
+from corgipile.tables.files import PathLike
+from corgipile.tables.pieces import join
+from corgipile.writer import Writer, conform, plain
+
+_SAMPLE = 128
+_TWO_PASS, _CORGI2, _BMF = 101, 102, 103
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a re-layout works with.
+
+    Attributes:
+        table: The rows.
+        memory: Bytes to stay below.
+        width: Bytes of a row in memory, on average.
+        block: Rows of a block.
+        seed: Seed of all draws.
+        folder: Where temporary files go.
+        write: Takes ordered rows.
+        dealt: Told of rows put on a first pile.
+    """
+
+    table: Table
+    memory: int
+    width: int
+    block: int
+    seed: int
+    folder: Path
+    write: Callable[[pa.RecordBatch], None]
+    dealt: Callable[[int], None]
+
+    def external(self) -> External:
+        """Return what orders more rows than memory holds."""
+        return External(self.folder, self.memory, self.width, self.write, self.dealt)
+
+
+def reshuffle(
+    table: Any,
+    out: PathLike,
+    method: str = "two-pass",
+    *,
+    memory: int | str = "64MB",
+    seed: int = 0,
+    block: Size | None = None,
+    record_batch: int | str | None = None,
+    compression: str | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Write the rows of a table in a better order, as Arrow IPC file, within a memory budget.
+
+    - ``"two-pass"``: an exactly uniform shuffle of all rows. Rows are dealt to random piles on disk, and each
+      pile is shuffled in memory (Rao 1961); piles too large for it are dealt again. Reading the result
+      in storage order is the papers' *Shuffle Once*.
+    - ``"corgi2"``: one pass of CorgiPile written out, so that blocks of the result are nearly random samples:
+      ``h_D' <= 1 + (1/n - 1/(nb)) h_D`` for a buffer of n blocks (arXiv 2309.01640). One read, one write.
+    - ``"bmf"``: rows split at random into blocks of equal length, in storage order within a block (KDD'10).
+
+    Temporary files lie beside ``out``, take as much room as the rows, and go away whatever happens.
+
+    Args:
+        table: Table, or what ``corgipile.open`` takes.
+        out: Path of the file to write; it is replaced, but never a file of the table.
+        method: "two-pass", "corgi2" or "bmf".
+        memory: Bytes that may be held at any time.
+        seed: The same seed gives the same file.
+        block: Size of a block: 1/64 of the memory but at most 256 KB for "corgi2", 1/8 of it for "bmf".
+        record_batch: Size of a record batch, in rows or bytes; by default 1 MB, less if memory is small, and
+            one block for "bmf".
+        compression: None, "lz4" or "zstd".
+        progress: Called with rows moved and rows to move, which count twice if they pass through piles.
+
+    Returns:
+        The number of rows written.
+
+    Raises:
+        BadArgument: An unknown method, or ``out`` is a file of the table.
+        BudgetTooSmall: Memory holds less than two blocks, or no sensible number of rows.
+
+    Example:
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> reshuffle(pa.table({"label": range(100)}), folder / "shuffled.arrow", seed=7)
+        100
+        >>> labels = tables.open(folder / "shuffled.arrow").read(0, 100)["label"].to_pylist()
+        >>> labels == list(range(100)), sorted(labels) == list(range(100))
+        (False, True)
+    """
+    if method not in METHODS:
+        raise BadArgument(f"method is {method!r}; one of {', '.join(map(repr, METHODS))} is right")
+    opened, budget = tables.open(table), parse_bytes(memory)
+    goal = Path(out).expanduser().absolute()
+    refuse_source(goal, _paths(table, opened))
+    width = _width(opened)
+    if budget < (least := 64 * max(1024, width)):
+        raise BudgetTooSmall(
+            f"memory is {format_bytes(budget)}; rows of {width} bytes take {format_bytes(least)}"
+        )
+    rows, default = len(opened), {"bmf": budget // 8}.get(method, min(budget // 64, 1 << 18))
+    length = to_rows(f"{default}B" if block is None else block, rows, width, "block")
+    if record_batch is None:
+        record_batch = length if method == "bmf" else f"{min(1 << 20, budget // 16)}B"
+    schema = plain(opened.schema)
+    report = _Report(progress, rows)
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{goal.name}.", suffix=".piles", dir=goal.parent) as folder,
+        Writer(goal, schema, record_batch, compression) as writer,
+    ):
+        job = Job(opened, budget, width, length, seed, Path(folder), report.writing(writer), report.dealt)
+        METHODS[method](job)
+    return writer.rows
+
+
+def _two_pass(job: Job) -> None:
+    plan = Shuffle(kernel.derive(job.seed, _TWO_PASS))
+    job.external().run(_rows(job), len(job.table), plan)
+
+
+def _bmf(job: Job) -> None:
+    rows = len(job.table)
+    key = kernel.derive(job.seed, _BMF)
+
+    def marked() -> Iterator[pa.RecordBatch]:
+        start = 0
+        for batch in _rows(job):
+            places = kernel.permute(rows, key, start, start + batch.num_rows)
+            start += batch.num_rows
+            yield batch.append_column(BLOCK_COLUMN, pa.array(places // job.block))
+
+    external = job.external()
+    external.write = lambda batch: job.write(batch.drop_columns([BLOCK_COLUMN]))
+    external.run(marked(), rows, Split(0, -(-rows // job.block)))
+
+
+def _corgi2(job: Job) -> None:
+    cuts = even_cuts(len(job.table), job.block)
+    buffer = job.memory // (3 * job.block * (job.width + 8))
+    if buffer < 2 and len(cuts) > 2:
+        least = 6 * job.block * (job.width + 8)
+        raise BudgetTooSmall(
+            f"memory is {format_bytes(job.memory)}; two blocks of {job.block} rows take {format_bytes(least)}"
+        )
+    schema, key = plain(job.table.schema), kernel.derive(job.seed, _CORGI2)
+    blocks = np.arange(len(cuts) - 1, dtype=np.int64)
+    kernel.shuffle(blocks, key)
+    for start in range(0, len(blocks), buffer):
+        runs = [(int(cuts[k]), int(cuts[k + 1])) for k in blocks[start : start + buffer]]
+        whole = join([conform(job.table.read(*run), schema) for run in runs])
+        order = np.arange(whole.num_rows, dtype=np.int64)
+        kernel.shuffle(order, kernel.derive(key, start))
+        write_in_order(whole, order, max(1, job.memory // (16 * job.width)), job.write)
+
+
+METHODS: dict[str, Callable[[Job], None]] = {"two-pass": _two_pass, "corgi2": _corgi2, "bmf": _bmf}
+
+
+def _rows(job: Job) -> Iterator[pa.RecordBatch]:
+    schema = plain(job.table.schema)
+    run = max(1, min(1 << 20, job.memory // 16) // job.width)
+    return (conform(batch, schema) for batch in table_stream(job.table, run).batches)
+
+
+def _width(table: Table) -> int:
+    """Return the bytes of a row in memory, from rows of the start, the middle and the end."""
+    rows = len(table)
+    starts = sorted({0, max(0, rows // 2 - _SAMPLE), max(0, rows - _SAMPLE)})
+    samples = [table.read(start, min(start + _SAMPLE, rows)) for start in starts]
+    many = sum(int(sample.num_rows) for sample in samples)
+    return max(1, -(-sum(int(sample.nbytes) for sample in samples) // max(1, many)))
+
+
+def _paths(source: Any, table: Table) -> list[str]:
+    given = source if isinstance(source, list | tuple) else [source]
+    found = [str(part) for part in given if isinstance(part, str | Path)]
+    layout = table.layout(table.schema.names[:1])
+    return found + list(layout.paths if layout is not None else ())
+
+
+class _Report:
+    """Counts rows moved, through piles or straight to the file."""
+
+    def __init__(self, progress: Progress | None, rows: int) -> None:
+        self._progress = progress
+        self._done, self._all, self._rows = 0, rows, rows
+
+    def dealt(self, rows: int) -> None:
+        self._all = 2 * self._rows
+        self._move(rows)
+
+    def writing(self, writer: Writer) -> Callable[[pa.RecordBatch], None]:
+        def write(batch: pa.RecordBatch) -> None:
+            writer.write(batch)
+            self._move(batch.num_rows)
+
+        return write
+
+    def _move(self, rows: int) -> None:
+        self._done += rows
+        if self._progress is not None:
+            self._progress(self._done, self._all)

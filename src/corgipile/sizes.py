@@ -1,0 +1,79 @@
+"""Sizes as people write them: rows, bytes, or a share of the table."""
+
+import math
+import re
+
+from corgipile.errors import BadSize
+
+__all__ = ["Size", "format_bytes", "parse_bytes", "to_rows"]
+
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+Size = int | str
+_BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]?)I?B\s*", re.IGNORECASE)
+_SHARE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
+
+
+def parse_bytes(size: Size, what: str = "memory") -> int:
+    """Return bytes of a size such as ``"64MB"`` or an int of bytes; 1 KB is 1024 bytes.
+
+    Raises:
+        BadSize: The text does not parse, or the size is not positive.
+
+    Example:
+        >>> parse_bytes("256KB"), parse_bytes("1.5 MiB"), parse_bytes(4096)
+        (262144, 1572864, 4096)
+    """
+    found = _BYTES.fullmatch(size) if isinstance(size, str) else None
+    if found:
+        value = math.floor(float(found[1]) * 1024 ** _POWERS[found[2].upper()])
+    elif isinstance(size, int) and not isinstance(size, bool):
+        value = size
+    else:
+        raise BadSize(f'{what} {size!r} is no size; give bytes such as "64MB"')
+    if value < 1:
+        raise BadSize(f'{what} must be positive, got {size!r}; give bytes such as "64MB"')
+    return value
+
+
+def to_rows(size: Size, rows: int, row_bytes: float, what: str) -> int:
+    """Return rows, at least 1, of a size in rows (int), bytes (``"256KB"``) or a share of the table (``"2%"``).
+
+    Args:
+        size: What the caller wrote.
+        rows: Rows of the table.
+        row_bytes: Bytes of one row.
+        what: Name of the parameter, for the message.
+
+    Raises:
+        BadSize: The text does not parse, or the size is not positive.
+
+    Example:
+        >>> to_rows(100, 5000, 40, "block"), to_rows("4KB", 5000, 40, "block"), to_rows("2%", 5000, 40, "buffer")
+        (100, 102, 100)
+    """
+    if isinstance(size, int) and not isinstance(size, bool):
+        if size < 1:
+            raise BadSize(f"{what} must be at least 1 row, got {size}")
+        return size
+    share = _SHARE.fullmatch(size) if isinstance(size, str) else None
+    if share:
+        if not 0 < float(share[1]) <= 100:
+            raise BadSize(f"{what} must be above 0% and at most 100%, got {size!r}")
+        return max(1, math.floor(rows * float(share[1]) / 100))
+    if not isinstance(size, str) or not _BYTES.fullmatch(size):
+        raise BadSize(f'{what} {size!r} is no size; give rows (1000), bytes ("256KB") or a share of the table ("2%")')
+    return max(1, math.floor(parse_bytes(size, what) / row_bytes))
+
+
+def format_bytes(count: float) -> str:
+    """Return bytes as people read them.
+
+    Example:
+        >>> format_bytes(262144), format_bytes(1536), format_bytes(12)
+        ('256 KB', '1.5 KB', '12 B')
+    """
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.3g} TB"

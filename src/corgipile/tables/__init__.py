@@ -1,0 +1,21 @@
+"""Where rows lie: one file a format, one contract (``Table``)."""
+
+from corgipile.tables.arrow import ArrowFile
+from corgipile.tables.base import ColumnLayout, Layout, Table
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.memory import MemoryTable
+from corgipile.tables.numpy import NumpyTable
+from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.open
+from corgipile.tables.parquet import ParquetTable
+
+__all__ = [
+    "ArrowFile",
+    "ColumnLayout",
+    "ConcatTable",
+    "Layout",
+    "MemoryTable",
+    "NumpyTable",
+    "ParquetTable",
+    "Table",
+    "open",
+]

@@ -1,0 +1,222 @@
+"""Arrow IPC files: rows in record batches, found by the footer and read by pread."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile
+from corgipile.tables.base import (
+    ColumnLayout,
+    IntArray,
+    Layout,
+    check_columns,
+    check_run,
+    even_cuts,
+    fixed_field,
+)
+from corgipile.tables.bodies import Body, places, sliceable
+from corgipile.tables.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.flatbuf import Batch, read_batch
+from corgipile.tables.footer import read_footer
+from corgipile.tables.pieces import (
+    Recent,
+    check_names,
+    check_rows,
+    empty,
+    merge_cuts,
+    pick,
+    read_pieces,
+    take_pieces,
+    take_runs,
+)
+
+SUFFIXES = (".arrow", ".feather", ".ipc")
+ROWS_KEY = b"corgipile.rows"
+BRIDGE = 1 << 15  # bytes read over, rather than seeking, between two rows that are taken
+
+
+class ArrowFile:
+    """Reads an Arrow IPC file, plain or with LZ4 or ZSTD compressed record batches.
+
+    Plain record batches are read by the rows asked for; compressed ones are decoded whole.
+
+    Args:
+        path: The file.
+
+    Example:
+        >>> import tempfile, pyarrow as pa
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = pa.table({"label": [0, 1, 1]})
+        ...     with pa.ipc.new_file(f"{folder}/a.arrow", rows.schema) as writer:
+        ...         writer.write_table(rows)
+        ...     ArrowFile(f"{folder}/a.arrow").read(1, 3).to_pydict()
+        {'label': [1, 1]}
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self._file = File(path)
+        self._blocks, native = read_footer(self._file)
+        self._batches: Recent[Batch] = Recent(1024)
+        self._readers: Recent[Any] = Recent(4)
+        self._decoded: Recent[pa.RecordBatch] = Recent(2)
+        with decoding(self._file.path):
+            stored = pa.ipc.open_file(pa.OSFile(self._file.path)).schema
+            self._names = list(stored.names)
+            metadata = dict(stored.metadata or {})
+        check_names(stored, self._file.path)
+        self._starts = self._find_starts(metadata.pop(ROWS_KEY, None))
+        self.schema: pa.Schema = stored.with_metadata(metadata or None)
+        self._places = places(stored) if native else None
+        # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
+        whole = len(self._blocks) > 0 and self._batch(0).compressed
+        self._whole = whole or self._places is None or not all(sliceable(field.type) for field in stored)
+
+    def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str]]:
+        return ArrowFile, (self._file.path,)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __repr__(self) -> str:
+        return f"ArrowFile({self._file.path!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of all rows."""
+        return int(self._blocks["body"].sum())
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: name, size, time of change, schema and rows."""
+        return digest(self._file.identity, describe(self.schema), str(len(self)))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows, or at record batches where these must be decoded whole."""
+        return merge_cuts(self._starts, rows) if self._whole else even_cuts(len(self), rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        if start == stop:
+            return empty(self.schema, names)
+        return read_pieces(self._starts, start, stop, lambda i, a, b: self._read(i, a, b, names))
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        if not len(rows):
+            return empty(self.schema, names)
+        return take_pieces(self._starts, rows, lambda i, local: self._take(i, local, names))
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
+        names = check_columns(self.schema, columns)
+        if self._places is None or any(fixed_field(self.schema.field(name).type) is None for name in names):
+            return None
+        filled = np.flatnonzero(np.diff(self._starts))
+        offsets = np.empty((len(names), len(filled)), np.int64)
+        for k, i in enumerate(filled.tolist()):
+            batch = self._batch(i)
+            if batch.compressed:
+                return None
+            body = self._body(i, batch)
+            for c, name in enumerate(names):
+                offset = body.data_offset(self._places[name])
+                if offset is None:
+                    return None
+                offsets[c, k] = offset
+        starts = np.append(self._starts[filled], self._starts[-1])
+        return Layout(
+            (self._file.path,), {name: self._merged(name, starts, offsets[c]) for c, name in enumerate(names)}
+        )
+
+    def _merged(self, name: str, starts: IntArray, offsets: IntArray) -> ColumnLayout:
+        dtype, shape = fixed_field(self.schema.field(name).type) or (np.dtype("u1"), ())
+        width = int(dtype.itemsize * np.prod(shape, dtype=np.int64))
+        fresh = np.flatnonzero(
+            np.append(True, offsets[:-1] + np.diff(starts[:-1]) * width != offsets[1:])[: len(offsets)]
+        )
+        return ColumnLayout(
+            dtype, shape, np.append(starts[fresh], starts[-1]), np.zeros(len(fresh), np.int32), offsets[fresh]
+        )
+
+    def _find_starts(self, stated: bytes | None) -> IntArray:
+        counts = None if stated is None else _stated_rows(stated, len(self._blocks))
+        if counts is None:
+            counts = np.array([self._batch(i).rows for i in range(len(self._blocks))], np.int64)
+        if counts.sum(dtype=np.float64) >= 2.0**62:
+            raise CorruptFile(
+                f"{self._file.path}: the record batches claim {counts.sum(dtype=np.float64):.3g} rows"
+            )
+        return np.append(np.int64(0), np.cumsum(counts))
+
+    def _batch(self, i: int) -> Batch:
+        return self._batches.get(i, lambda: self._read_metadata(i))
+
+    def _read_metadata(self, i: int) -> Batch:
+        block = self._blocks[i]
+        data = self._file.read(int(block["offset"]), int(block["metadata"]))
+        try:
+            return read_batch(data, int(block["body"]))
+        except CorruptFile as error:
+            raise CorruptFile(f"{self._file.path}: record batch {i}: {error}") from None
+
+    def _body(self, i: int, batch: Batch) -> Body:
+        rows = int(self._starts[i + 1] - self._starts[i])
+        if batch.rows != rows:
+            raise CorruptFile(f"{self._file.path}: record batch {i} has {batch.rows} rows; {rows} are stated")
+        return Body(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), batch)
+
+    def _read(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        batch = self._batch(i)
+        if (
+            batch.compressed
+            or self._places is None
+            or not all(sliceable(self._places[name].kind) for name in names)
+        ):
+            return self._decode(i, names).slice(start, stop - start)
+        body = self._body(i, batch)
+        arrays = [body.column(self._places[name], start, stop) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
+
+    def _take(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        width = int(self._blocks[i]["body"]) // max(self._batch(i).rows, 1)
+        return take_runs(rows, BRIDGE // max(width, 1), lambda start, stop: self._read(i, start, stop, names))
+
+    def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
+        return self._decoded.get((i, *names), lambda: self._decode_now(i, names))
+
+    def _decode_now(self, i: int, names: list[str]) -> pa.RecordBatch:
+        batch = self._batch(i)
+        self._body(i, batch)
+        with decoding(self._file.path):
+            decoded = self._readers.get(tuple(names), lambda: self._open_reader(names)).get_batch(i)
+            decoded.validate(full=True)
+            if decoded.num_rows != batch.rows:
+                raise CorruptFile(f"{self._file.path}: record batch {i} decodes to {decoded.num_rows} rows")
+            return pa.RecordBatch.from_arrays(
+                [decoded.column(name) for name in names], schema=pick(self.schema, names)
+            )
+
+    def _open_reader(self, names: list[str]) -> Any:
+        options = pa.ipc.IpcReadOptions(included_fields=sorted(self._names.index(name) for name in names))
+        reader = pa.ipc.open_file(pa.OSFile(self._file.path), options=options)
+        # Dictionaries are loaded by the first read, which must not happen in two threads at once.
+        reader.get_batch(0)
+        return reader
+
+
+def _stated_rows(stated: bytes, batches: int) -> IntArray | None:
+    """Read run-length encoded row counts; None if they contradict the number of batches."""
+    try:
+        pairs = np.array(json.loads(stated), np.int64).reshape(-1, 2)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    if (pairs < 0).any() or (pairs > 2**62).any() or pairs[:, 0].sum(dtype=np.float64) != batches:
+        return None
+    return np.repeat(pairs[:, 1], pairs[:, 0])

@@ -1,0 +1,123 @@
+"""The contract of a table, and where fixed-width columns lie in files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, MissingColumn
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ColumnLayout:
+    """Where the rows of one fixed-width column lie.
+
+    Rows ``starts[i]`` up to ``starts[i + 1]`` lie back to back in file ``files[i]`` from byte ``offsets[i]``.
+
+    Attributes:
+        dtype: NumPy dtype of one element, native byte order.
+        shape: Shape of one row; ``()`` for a scalar column.
+        starts: int64[pieces + 1], first row of each piece, then the number of rows.
+        files: int32[pieces], index into ``Layout.paths``.
+        offsets: int64[pieces], bytes.
+    """
+
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    starts: IntArray
+    files: npt.NDArray[np.int32]
+    offsets: IntArray
+
+    @property
+    def width(self) -> int:
+        """Return the bytes of one row."""
+        return int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where several fixed-width columns lie, so that the kernel can read them without any Arrow object."""
+
+    paths: tuple[str, ...]
+    columns: Mapping[str, ColumnLayout]
+
+
+class Table(Protocol):
+    """Rows in storage, addressable by row number; read-only, thread-safe and picklable."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema of a row."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of all rows."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity that a saved state is checked against."""
+
+    def __len__(self) -> int: ...
+
+    def cuts(self, rows: int) -> IntArray:
+        """Return block boundaries, int64[blocks + 1], about ``rows`` apart, on the format's natural units."""
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one contiguous run of rows."""
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows, in the order asked for."""
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Say where these columns lie, or None where rows have no fixed place (compressed, text, nulls)."""
+
+
+def even_cuts(rows: int, step: int) -> IntArray:
+    """Cut ``rows`` rows every ``step`` rows.
+
+    Example:
+        >>> even_cuts(10, 4).tolist()
+        [0, 4, 8, 10]
+    """
+    if step < 1:
+        raise BadArgument(f"block rows must be at least 1, got {step}")
+    return np.append(np.arange(0, max(rows, 0), step, dtype=np.int64), np.int64(max(rows, 0)))
+
+
+def fixed_field(kind: pa.DataType) -> tuple[np.dtype[np.generic], tuple[int, ...]] | None:
+    """Return dtype and row shape of a column type whose rows are of fixed width, else None.
+
+    Booleans are bit-packed in Arrow, so they have no bytes of their own and count as None.
+    """
+    shape: list[int] = []
+    while pa.types.is_fixed_size_list(kind):
+        shape.append(kind.list_size)
+        kind = kind.value_type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return None
+    return np.dtype(kind.to_pandas_dtype()), tuple(shape)
+
+
+def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
+    """Return the columns asked for, all of them for None.
+
+    Raises:
+        MissingColumn: The schema has no column of that name.
+    """
+    if columns is None:
+        return list(schema.names)
+    for name in columns:
+        if name not in schema.names:
+            raise MissingColumn(f"no column {name!r}; the table has {', '.join(map(repr, schema.names))}")
+    return list(columns)
+
+
+def check_run(start: int, stop: int, rows: int) -> None:
+    """Raise BadArgument unless ``0 <= start <= stop <= rows``."""
+    if not 0 <= start <= stop <= rows:
+        raise BadArgument(f"rows {start} to {stop} asked for; the table has rows 0 to {rows}")

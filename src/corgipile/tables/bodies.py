@@ -1,0 +1,195 @@
+"""Reads some rows of an uncompressed record batch: only the bytes that hold them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile
+from corgipile.tables.base import fixed_field
+from corgipile.tables.files import File, decoding
+from corgipile.tables.flatbuf import Batch
+
+types = pa.types
+
+
+class Place(NamedTuple):
+    """Where a column's parts are listed in the metadata: its first field node and first buffer."""
+
+    kind: pa.DataType
+    node: int
+    buffer: int
+
+
+def spans(kind: pa.DataType) -> tuple[int, int] | None:
+    """Count field nodes and buffers of a type; None if the count varies or the type is not known here."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return spans(kind.storage_type)
+    nodes, buffers = 1, 2
+    if types.is_null(kind):
+        buffers = 0
+    elif types.is_struct(kind) or types.is_fixed_size_list(kind):
+        buffers = 1
+    elif (
+        types.is_binary(kind)
+        or types.is_string(kind)
+        or types.is_large_binary(kind)
+        or types.is_large_string(kind)
+    ):
+        buffers = 3
+    elif not (_is_list(kind) or types.is_primitive(kind) or types.is_decimal(kind) or _is_indexed(kind)):
+        return None
+    children = [] if types.is_dictionary(kind) else [kind.field(i).type for i in range(kind.num_fields)]
+    for child in children:
+        inner = spans(child)
+        if inner is None:
+            return None
+        nodes, buffers = nodes + inner[0], buffers + inner[1]
+    return nodes, buffers
+
+
+def places(schema: pa.Schema) -> dict[str, Place] | None:
+    """Find every column's parts; None if a column of unknown extent stands in the way."""
+    node = buffer = 0
+    found = {}
+    for field in schema:
+        span = spans(field.type)
+        if span is None:
+            return None
+        found[field.name] = Place(field.type, node, buffer)
+        node, buffer = node + span[0], buffer + span[1]
+    return found
+
+
+def sliceable(kind: pa.DataType) -> bool:
+    """Say whether rows of this type can be read without decoding their whole record batch."""
+    if isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind) or spans(kind) is None:
+        return False
+    return all(sliceable(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind))
+
+
+def _is_indexed(kind: pa.DataType) -> bool:
+    return bool(types.is_dictionary(kind) or types.is_fixed_size_binary(kind))
+
+
+class Body:
+    """Reads columns of one uncompressed record batch.
+
+    Args:
+        file: The file.
+        at: Where the body begins.
+        batch: The batch's metadata.
+    """
+
+    def __init__(self, file: File, at: int, batch: Batch) -> None:
+        self._file = file
+        self._at = at
+        self._batch = batch
+
+    def column(self, place: Place, start: int, stop: int) -> pa.Array:
+        """Read rows ``start`` to ``stop`` of one column."""
+        with decoding(self._file.path):
+            array = self._array(place, start, stop)
+            if fixed_field(place.kind) is None:
+                array.validate(full=True)
+        return array
+
+    def data_offset(self, place: Place) -> int | None:
+        """Return where the numbers of a fixed-width column begin in the file, None if it has nulls."""
+        kind, node, buffer = place
+        rows = self._batch.rows
+        while True:
+            length, nulls = self._node(node)
+            if length < rows:
+                raise CorruptFile(
+                    f"{self._file.path}: a column has {length} rows; its record batch has {rows}"
+                )
+            if nulls:
+                return None
+            if not types.is_fixed_size_list(kind):
+                break
+            rows *= kind.list_size
+            kind, node, buffer = kind.value_type, node + 1, buffer + 1
+        offset, length = self._buffer(buffer + 1)
+        if length < rows * kind.bit_width // 8:
+            raise CorruptFile(f"{self._file.path}: {rows} numbers do not fit a buffer of {length} bytes")
+        return self._at + offset
+
+    def _node(self, index: int) -> tuple[int, int]:
+        if index >= len(self._batch.nodes):
+            raise CorruptFile(f"{self._file.path}: a record batch has fewer columns than the schema")
+        return self._batch.nodes[index]
+
+    def _buffer(self, index: int) -> tuple[int, int]:
+        if index >= len(self._batch.buffers):
+            raise CorruptFile(f"{self._file.path}: a record batch has fewer buffers than the schema needs")
+        return self._batch.buffers[index]
+
+    def _bytes(self, index: int, start: int, stop: int) -> bytes:
+        offset, length = self._buffer(index)
+        if not 0 <= start <= stop <= length:
+            raise CorruptFile(
+                f"{self._file.path}: bytes {start} to {stop} of a buffer of {length} are needed"
+            )
+        return self._file.read(self._at + offset + start, stop - start)
+
+    def _array(self, place: Place, start: int, stop: int) -> pa.Array:
+        kind, node, buffer = place
+        length, nulls = self._node(node)
+        if not 0 <= start <= stop <= length:
+            raise CorruptFile(f"{self._file.path}: rows {start} to {stop} of a column of {length} are needed")
+        if start == stop or types.is_null(kind):
+            return pa.nulls(stop - start, kind)
+        # Bitmaps are read from a whole byte on; the rows before `start` are skipped by the array's offset.
+        first = start - start % 8 if nulls or types.is_boolean(kind) else start
+        validity = pa.py_buffer(self._bytes(buffer, first // 8, (stop + 7) // 8)) if nulls else None
+        buffers: list[pa.Buffer | None] = [validity]
+        children: Sequence[pa.Array] = ()
+        if types.is_struct(kind):
+            children = self._fields(place, first, stop)
+        elif types.is_fixed_size_list(kind):
+            inner = Place(kind.value_type, node + 1, buffer + 1)
+            children = [self._array(inner, first * kind.list_size, stop * kind.list_size)]
+        elif types.is_primitive(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind):
+            begin, end = first * kind.bit_width // 8, (stop * kind.bit_width + 7) // 8
+            buffers.append(pa.py_buffer(self._bytes(buffer + 1, begin, end)))
+        else:
+            offsets = self._offsets(place, first, stop)
+            low, high = int(offsets[0]), int(offsets[-1])
+            buffers.append(pa.py_buffer(offsets - offsets[0]))
+            if _is_list(kind):
+                children = [self._array(Place(kind.field(0).type, node + 1, buffer + 2), low, high)]
+            else:
+                buffers.append(pa.py_buffer(self._bytes(buffer + 2, low, high)))
+        return pa.Array.from_buffers(
+            kind, stop - start, buffers, -1 if nulls else 0, start - first, list(children)
+        )
+
+    def _fields(self, place: Place, start: int, stop: int) -> Sequence[pa.Array]:
+        node, buffer = place.node + 1, place.buffer + 1
+        arrays = []
+        for i in range(place.kind.num_fields):
+            kind = place.kind.field(i).type
+            arrays.append(self._array(Place(kind, node, buffer), start, stop))
+            inner = spans(kind) or (0, 0)
+            node, buffer = node + inner[0], buffer + inner[1]
+        return arrays
+
+    def _offsets(self, place: Place, start: int, stop: int) -> npt.NDArray[np.signedinteger]:
+        wide = (
+            types.is_large_list(place.kind)
+            or types.is_large_binary(place.kind)
+            or types.is_large_string(place.kind)
+        )
+        dtype = np.dtype("<i8" if wide else "<i4")
+        data = self._bytes(place.buffer + 1, start * dtype.itemsize, (stop + 1) * dtype.itemsize)
+        offsets: npt.NDArray[np.signedinteger] = np.frombuffer(data, dtype)
+        if offsets[0] < 0 or bool(np.any(offsets[1:] < offsets[:-1])):
+            raise CorruptFile(f"{self._file.path}: offsets of a column of type {place.kind} run backwards")
+        return offsets

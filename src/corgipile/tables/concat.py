@@ -1,0 +1,139 @@
+"""Many files as one table."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BadSchema
+from corgipile.tables.base import ColumnLayout, IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.files import digest
+from corgipile.tables.pieces import check_rows, empty, pick, read_pieces, take_pieces
+
+DIMS_KEY = b"corgipile.dims"
+
+
+class ConcatTable:
+    """Joins tables of equal schema end to end.
+
+    Args:
+        tables: At least one table.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from corgipile.tables.memory import MemoryTable
+        >>> parts = [MemoryTable(pa.table({"label": [0, 1]})), MemoryTable(pa.table({"label": [2]}))]
+        >>> ConcatTable(parts).read(1, 3).to_pydict()
+        {'label': [1, 2]}
+    """
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        if not tables:
+            raise BadArgument("no tables given to join; at least one is needed")
+        for table in tables[1:]:
+            _check_equal(tables[0], table)
+        self._tables = list(tables)
+        self._starts = np.cumsum([0, *map(len, tables)], dtype=np.int64)
+        self.schema: pa.Schema = _joined_schema([table.schema for table in tables])
+
+    def __reduce__(self) -> tuple[type["ConcatTable"], tuple[list[Table]]]:
+        return ConcatTable, (self._tables,)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __repr__(self) -> str:
+        return f"ConcatTable({len(self._tables)} tables from {self._tables[0]!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of all rows."""
+        return sum(table.nbytes for table in self._tables)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: those of all tables, in order."""
+        return digest(*(table.fingerprint for table in self._tables))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut each table by itself: no block crosses from one file into the next."""
+        parts = [
+            table.cuts(rows) + start for table, start in zip(self._tables, self._starts[:-1], strict=True)
+        ]
+        return np.unique(np.concatenate(parts))
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        if start == stop:
+            return empty(self.schema, names)
+        return self._own(
+            read_pieces(self._starts, start, stop, lambda i, a, b: self._tables[i].read(a, b, names))
+        )
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        if not len(rows):
+            return empty(self.schema, names)
+        return self._own(take_pieces(self._starts, rows, lambda i, local: self._tables[i].take(local, names)))
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Join the layouts of all tables; None if one has none."""
+        names = check_columns(self.schema, columns)
+        layouts = [table.layout(names) for table in self._tables]
+        found = [layout for layout in layouts if layout is not None]
+        if len(found) < len(layouts):
+            return None
+        firsts = np.cumsum([0, *(len(layout.paths) for layout in found)])
+        paths = tuple(path for layout in found for path in layout.paths)
+        return Layout(
+            paths, {name: self._column([layout.columns[name] for layout in found], firsts) for name in names}
+        )
+
+    def _column(self, parts: list[ColumnLayout], firsts: IntArray) -> ColumnLayout:
+        begins = zip(parts, self._starts, strict=False)
+        files = zip(parts, firsts, strict=False)
+        return ColumnLayout(
+            parts[0].dtype,
+            parts[0].shape,
+            np.concatenate([*(part.starts[:-1] + begin for part, begin in begins), self._starts[-1:]]),
+            np.concatenate([part.files + np.int32(first) for part, first in files]),
+            np.concatenate([part.offsets for part in parts]),
+        )
+
+    def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(batch.columns, schema=pick(self.schema, batch.schema.names))
+
+
+def _check_equal(first: Table, other: Table) -> None:
+    here, there = other.schema, first.schema
+    for name in there.names:
+        if name not in here.names:
+            raise BadSchema(f"{other!r} has no column {name!r}, which {first!r} has")
+        if here.field(name).type != there.field(name).type:
+            raise BadSchema(
+                f"{other!r}: column {name!r} is {here.field(name).type}; "
+                f"in {first!r} it is {there.field(name).type}"
+            )
+    for name in here.names:
+        if name not in there.names:
+            raise BadSchema(f"{other!r} has a column {name!r}, which {first!r} lacks")
+    for mine, theirs in zip(here.names, there.names, strict=True):
+        if mine != theirs:
+            raise BadSchema(f"{other!r} has column {mine!r} where {first!r} has {theirs!r}")
+
+
+def _joined_schema(schemas: list[pa.Schema]) -> pa.Schema:
+    metadata = dict(schemas[0].metadata or {})
+    if DIMS_KEY in metadata:
+        metadata[DIMS_KEY] = str(
+            max(int((schema.metadata or {}).get(DIMS_KEY, 0)) for schema in schemas)
+        ).encode()
+    fields = [
+        field.with_nullable(any(schema.field(field.name).nullable for schema in schemas))
+        for field in schemas[0]
+    ]
+    return pa.schema(fields, metadata=metadata or None)

@@ -1,0 +1,119 @@
+"""Files read by pread from any thread, and the translation of low-level errors."""
+
+import contextlib
+import hashlib
+import os
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile, MissingFile, ReadFailed, TableError, UnknownFormat
+
+PathLike = str | os.PathLike[str]
+
+
+class File:
+    """Reads byte ranges of one file; thread-safe, and opened again when unpickled.
+
+    Example:
+        >>> file = File(__file__)
+        >>> file.read(0, 8)
+        b'\"\"\"Files'
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = str(Path(path).expanduser().absolute())
+        with readable(self.path):
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, descriptor)
+        status = os.fstat(descriptor)
+        if Path(self.path).is_dir():
+            raise UnknownFormat(f"{self.path} is a directory; a file is needed here")
+        self._descriptor = descriptor
+        self.size = status.st_size
+        self.mtime_ns = status.st_mtime_ns
+
+    def __reduce__(self) -> tuple[type["File"], tuple[str]]:
+        return File, (self.path,)
+
+    @property
+    def identity(self) -> str:
+        """Return name, size and time of change, for a fingerprint."""
+        return f"{Path(self.path).resolve().name} {self.size} {self.mtime_ns}"
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read exactly ``length`` bytes.
+
+        Raises:
+            CorruptFile: The file ends before.
+        """
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise CorruptFile(
+                f"{self.path}: bytes {offset} to {offset + length} are needed; the file has {self.size}"
+            )
+        with readable(self.path):
+            data = os.pread(self._descriptor, length, offset)
+            if len(data) == length:
+                return data
+            parts = [data]
+            while data and (done := sum(map(len, parts))) < length:
+                # One call returns at most 2 GiB.
+                data = os.pread(self._descriptor, length - done, offset + done)
+                parts.append(data)
+        whole = b"".join(parts)
+        if len(whole) < length:
+            raise CorruptFile(
+                f"{self.path}: ends at byte {offset + len(whole)}; it had {self.size} when opened"
+            )
+        return whole
+
+
+@contextlib.contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Turn errors of the operating system into ours."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise MissingFile(f"no file at {path}") from None
+    except OSError as error:
+        raise ReadFailed(f"{path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def decoding(path: str) -> Iterator[None]:
+    """Turn whatever a decoder says of bad bytes into CorruptFile, and failed reads into ReadFailed."""
+    try:
+        yield
+    except TableError:
+        raise
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        OverflowError,
+        MemoryError,
+    ) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise ReadFailed(f"{path}: {error.strerror or error}") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CorruptFile(f"{path}: does not decode: {reason[:300]}") from None
+
+
+def digest(*parts: str) -> str:
+    """Return a short hash of several strings.
+
+    Example:
+        >>> digest("a", "b") == digest("ab")
+        False
+    """
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def describe(schema: pa.Schema) -> str:
+    """Write a schema as text for a fingerprint: names and types, no metadata."""
+    return ";".join(f"{field.name!r}:{field.type}" for field in schema)

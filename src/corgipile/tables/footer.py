@@ -1,0 +1,71 @@
+"""The footer of an Arrow IPC file: where its record batches lie."""
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables.files import File
+from corgipile.tables.flatbuf import Flat
+
+MAGIC = b"ARROW1"
+BLOCK = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("pad", "<i4"), ("body", "<i8")])
+
+
+class Footer(NamedTuple):
+    """Where record batches lie.
+
+    Attributes:
+        blocks: Structured array: offset, bytes of metadata, bytes of body.
+        native: Whether numbers are little-endian, as this machine's are.
+    """
+
+    blocks: npt.NDArray[np.void]
+    native: bool
+
+
+def read_footer(file: File) -> Footer:
+    """Read the footer and check every place it names.
+
+    Raises:
+        UnknownFormat: The file is no Arrow IPC file, or an Arrow stream.
+        CorruptFile: It is truncated, or names bytes that it does not have.
+    """
+    head = file.read(0, min(8, file.size))
+    if head[:4] == b"\xff\xff\xff\xff":
+        raise UnknownFormat(
+            f"{file.path} is an Arrow IPC stream, which has no footer to find rows by; "
+            "write it as an Arrow IPC file with `corgipile convert`"
+        )
+    if head[:6] != MAGIC:
+        raise UnknownFormat(f"{file.path} begins with {head[:6]!r}; an Arrow IPC file begins with {MAGIC!r}")
+    tail = file.read(max(file.size - 10, 0), min(10, file.size))
+    if len(tail) < 10 or tail[4:] != MAGIC:
+        raise CorruptFile(
+            f"{file.path} is truncated: it ends with {tail[-6:]!r}, an Arrow IPC file with {MAGIC!r}"
+        )
+    (length,) = struct.unpack("<i", tail[:4])
+    if not 8 <= length <= file.size - 18:
+        raise CorruptFile(f"{file.path}: the footer claims {length} bytes; the file has {file.size}")
+    try:
+        return _parse(file.read(file.size - 10 - length, length), file.size - 10 - length)
+    except CorruptFile as error:
+        raise CorruptFile(f"{file.path}: {error}") from None
+
+
+def _parse(data: bytes, end: int) -> Footer:
+    root = Flat(data)
+    schema = root.table(1)
+    if schema is None:
+        raise CorruptFile("the footer has no schema")
+    blocks = np.frombuffer(root.vector(3, BLOCK.itemsize), BLOCK)
+    offset, metadata, body = (blocks[name].astype(np.int64) for name in ("offset", "metadata", "body"))
+    # Each term is compared with the file's end by itself, so their sum cannot overflow.
+    inside = (offset >= 8) & (offset <= end) & (metadata >= 8) & (body >= 0) & (body <= end)
+    inside &= offset + metadata + np.where(inside, body, 0) <= end
+    if not inside.all():
+        bad = int(np.argmin(inside))
+        raise CorruptFile(f"record batch {bad} claims bytes outside the file ({blocks[bad]} of {end})")
+    return Footer(blocks, schema.scalar(0, "<h") == 0)

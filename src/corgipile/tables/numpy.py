@@ -1,0 +1,175 @@
+"""NumPy ``.npy`` files: one of features, and optionally one of labels."""
+
+import tokenize
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BadSchema, CorruptFile, UnknownFormat
+from corgipile.tables.base import ColumnLayout, IntArray, Layout, check_columns, check_run, even_cuts
+from corgipile.tables.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.pieces import check_rows, empty, pick, take_runs
+
+MAGIC = b"\x93NUMPY"
+SUFFIXES = (".npy",)
+BRIDGE = 1 << 15
+
+
+class NumpyTable:
+    """Reads arrays stored as ``.npy``: their first axis counts rows.
+
+    Args:
+        path: Features, of any shape: column ``features``.
+        label: Labels, of one axis: column ``label``.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/x.npy", np.arange(6.0).reshape(3, 2))
+        ...     NumpyTable(f"{folder}/x.npy").read(1, 2).to_pydict()
+        {'features': [[2.0, 3.0]]}
+    """
+
+    def __init__(self, path: PathLike, label: PathLike | None = None) -> None:
+        self._arrays = {"features": _Stored(path)}
+        if label is not None:
+            self._arrays["label"] = labels = _Stored(label)
+            if len(labels.shape) != 1:
+                raise BadSchema(
+                    f"{labels.file.path}: labels have shape {labels.shape}; they must have one axis"
+                )
+            if labels.shape[0] != len(self):
+                raise BadArgument(
+                    f"{labels.file.path} has {labels.shape[0]} labels; {self._arrays['features'].file.path} "
+                    f"has {len(self)} rows"
+                )
+        self.schema: pa.Schema = pa.schema([(name, array.kind) for name, array in self._arrays.items()])
+
+    def __reduce__(self) -> tuple[type["NumpyTable"], tuple[str, ...]]:
+        return NumpyTable, tuple(array.file.path for array in self._arrays.values())
+
+    def __len__(self) -> int:
+        return int(self._arrays["features"].shape[0])
+
+    def __repr__(self) -> str:
+        return f"NumpyTable({', '.join(repr(array.file.path) for array in self._arrays.values())})"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of all rows."""
+        return sum(array.width for array in self._arrays.values()) * len(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: names, sizes, times of change, schema and rows."""
+        files = [array.file.identity for array in self._arrays.values()]
+        return digest(*files, describe(self.schema), str(len(self)))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        arrays = [self._arrays[name].read(start, stop) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        if not len(rows):
+            return empty(self.schema, names)
+        gap = BRIDGE // max(sum(self._arrays[name].width for name in names), 1)
+        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names))
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Say where the rows lie; None for booleans and foreign byte order."""
+        arrays = [self._arrays[name] for name in check_columns(self.schema, columns)]
+        if any(array.dtype.kind == "b" or not array.dtype.isnative for array in arrays):
+            return None
+        starts = np.array([0, len(self)] if len(self) else [0], np.int64)
+        pieces = len(starts) - 1
+        places = {
+            name: ColumnLayout(
+                array.dtype,
+                array.shape[1:],
+                starts,
+                np.full(pieces, i, np.int32),
+                np.full(pieces, array.at, np.int64),
+            )
+            for i, (name, array) in enumerate(zip(columns, arrays, strict=True))
+        }
+        return Layout(tuple(array.file.path for array in arrays), places)
+
+
+class _Stored:
+    """One ``.npy`` file."""
+
+    def __init__(self, path: PathLike) -> None:
+        self.file = File(path)
+        if self.file.read(0, min(6, self.file.size)) != MAGIC:
+            raise UnknownFormat(f"{self.file.path} is no .npy file: it does not begin with {MAGIC!r}")
+        with decoding(self.file.path):
+            self.shape, fortran, self.dtype, self.at = _header(self.file.path)
+        self.width = int(self.dtype.itemsize) * int(np.prod(self.shape[1:], dtype=object))
+        if fortran and len(self.shape) > 1:
+            raise BadSchema(f"{self.file.path} is in Fortran order; save it with np.ascontiguousarray(array)")
+        if not self.shape or self.dtype.kind not in "biuf" or self.dtype.itemsize > 8:
+            raise BadSchema(
+                f"{self.file.path} holds {self.dtype} of shape {self.shape}; "
+                "rows of bool, integers or floats up to 64 bits are needed"
+            )
+        if not self.width:
+            raise BadSchema(f"{self.file.path} has rows of shape {self.shape[1:]}, which hold nothing")
+        if self.at + self.shape[0] * self.width > self.file.size:
+            raise CorruptFile(
+                f"{self.file.path} is truncated: {self.shape[0]} rows of {self.width} bytes "
+                f"from byte {self.at} on do not fit its {self.file.size} bytes"
+            )
+        self.kind: pa.DataType = pa.from_numpy_dtype(self.dtype.newbyteorder("="))
+        for size in reversed(self.shape[1:]):
+            self.kind = pa.list_(self.kind, size)
+
+    def read(self, start: int, stop: int) -> pa.Array:
+        data = self.file.read(self.at + start * self.width, (stop - start) * self.width)
+        values = np.frombuffer(data, self.dtype)
+        return nested(values.astype(self.dtype.newbyteorder("="), copy=False), self.shape[1:])
+
+
+def _header(path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    with warnings.catch_warnings(), Path(path).open("rb") as stream:
+        # NumPy warns of headers written by Python 2, and Python of odd text in damaged ones.
+        warnings.simplefilter("ignore")
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            read = np.lib.format.read_array_header_1_0
+        else:
+            read = np.lib.format.read_array_header_2_0
+        try:
+            shape, fortran, dtype = read(stream)
+        except (SyntaxError, RecursionError, EOFError, tokenize.TokenError) as error:
+            raise ValueError(f"header: {error}") from None
+        if any(size < 0 or size >= 2**62 for size in shape):
+            raise ValueError(f"shape {shape}")
+        return shape, fortran, dtype, stream.tell()
+
+
+def nested(values: npt.NDArray[Any], shape: tuple[int, ...]) -> pa.Array:
+    """Turn flat values into rows of a shape, as fixed-size lists.
+
+    Example:
+        >>> nested(np.arange(4), (2,)).to_pylist()
+        [[0, 1], [2, 3]]
+    """
+    array = pa.array(values)
+    for size in reversed(shape):
+        array = pa.FixedSizeListArray.from_arrays(array, size)
+    return array

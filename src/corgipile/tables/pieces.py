@@ -1,0 +1,192 @@
+"""Reads of a table that lies in several pieces: record batches, row groups or files."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BadSchema
+from corgipile.tables.base import IntArray
+from corgipile.tables.files import decoding
+
+ReadPiece = Callable[[int, int, int], pa.RecordBatch]
+TakePiece = Callable[[int, IntArray], pa.RecordBatch]
+Value = TypeVar("Value")
+
+
+def read_pieces(starts: IntArray, start: int, stop: int, read: ReadPiece) -> pa.RecordBatch:
+    """Read rows ``start`` to ``stop``, piece by piece, and join them.
+
+    Args:
+        starts: int64[pieces + 1], first row of each piece, then the number of rows.
+        start: First row.
+        stop: Row after the last; more than ``start``.
+        read: Reads rows ``a`` to ``b`` of piece ``i``, counted from the piece's own first row.
+    """
+    first = int(np.searchsorted(starts, start, side="right")) - 1
+    last = int(np.searchsorted(starts, stop, side="left"))
+    batches = []
+    for piece in range(first, last):
+        low = int(starts[piece])
+        begin, end = max(start - low, 0), min(stop, int(starts[piece + 1])) - low
+        if begin < end:
+            batches.append(read(piece, begin, end))
+    return join(batches)
+
+
+def take_pieces(starts: IntArray, rows: IntArray, take: TakePiece) -> pa.RecordBatch:
+    """Take scattered rows, at least one, in the order asked for."""
+    pieces = np.searchsorted(starts, rows, side="right") - 1
+    order = np.argsort(pieces, kind="stable")
+    found, firsts = np.unique(pieces[order], return_index=True)
+    groups = np.split(order, firsts[1:])
+    batch = join(
+        [take(int(piece), rows[group] - starts[piece]) for piece, group in zip(found, groups, strict=True)]
+    )
+    if len(groups) == 1:
+        return batch
+    back = np.empty(len(rows), np.int64)
+    back[order] = np.arange(len(rows))
+    return batch.take(pa.array(back))
+
+
+def merge_cuts(starts: IntArray, rows: int) -> IntArray:
+    """Merge whole pieces into blocks of about ``rows`` rows.
+
+    Example:
+        >>> merge_cuts(np.array([0, 4, 8, 12, 13]), 9).tolist()
+        [0, 8, 13]
+    """
+    if rows < 1:
+        raise BadArgument(f"block rows must be at least 1, got {rows}")
+    edges = np.unique(starts)
+    cuts, at = [0], 0
+    while at < len(edges) - 1:
+        goal = edges[at] + rows
+        above = min(int(np.searchsorted(edges, goal)), len(edges) - 1)
+        nearer_below = above - 1 > at and goal - edges[above - 1] < edges[above] - goal
+        at = above - 1 if nearer_below else max(above, at + 1)
+        cuts.append(int(edges[at]))
+    return np.array(cuts, np.int64)
+
+
+def runs_of(rows: IntArray, gap: int) -> tuple[IntArray, IntArray]:
+    """Cover sorted distinct rows by runs, bridging holes of up to ``gap`` rows.
+
+    Returns:
+        First row, and row after the last, of each run.
+
+    Example:
+        >>> runs_of(np.array([1, 2, 5, 9]), 2)
+        (array([1, 9]), array([ 6, 10]))
+    """
+    breaks = np.flatnonzero(np.diff(rows) > gap + 1)
+    return rows[np.append(0, breaks + 1)], rows[np.append(breaks, len(rows) - 1)] + 1
+
+
+def take_runs(rows: IntArray, gap: int, read: Callable[[int, int], pa.RecordBatch]) -> pa.RecordBatch:
+    """Take scattered rows by reading the runs they lie in."""
+    wanted, back = np.unique(rows, return_inverse=True)
+    firsts, stops = runs_of(wanted, gap)
+    batches = []
+    edges = np.searchsorted(wanted, stops)
+    low = 0
+    for first, stop, high in zip(firsts.tolist(), stops.tolist(), edges.tolist(), strict=True):
+        batch = read(first, stop)
+        if high - low < stop - first:
+            batch = batch.take(pa.array(wanted[low:high] - first))
+        batches.append(batch)
+        low = high
+    batch = join(batches)
+    if len(back) == len(wanted) and bool(np.all(back[:-1] < back[1:])):
+        return batch
+    return batch.take(pa.array(back))
+
+
+def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Join record batches into one; the schema is that of the first."""
+    if len(batches) == 1:
+        return batches[0]
+    schema = batches[0].schema
+    try:
+        arrays = [pa.concat_arrays([batch.column(i) for batch in batches]) for i in range(len(schema))]
+    except pa.ArrowInvalid as error:
+        raise BadArgument(f"rows do not fit one record batch ({error}); read fewer at a time") from None
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def pick(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of some columns."""
+    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+def empty(schema: pa.Schema, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return a record batch without rows."""
+    fields = pick(schema, columns)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in fields], schema=fields)
+
+
+def check_rows(rows: IntArray, count: int) -> IntArray:
+    """Return row numbers as int64.
+
+    Raises:
+        BadArgument: A row number is negative or not less than ``count``.
+    """
+    rows = np.asarray(rows)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise BadArgument(f"row numbers must be a list of integers, got {rows.dtype} of shape {rows.shape}")
+    rows = rows.astype(np.int64, copy=False)
+    if rows.size and (int(rows.min()) < 0 or int(rows.max()) >= count):
+        raise BadArgument(
+            f"row {rows[(rows < 0) | (rows >= count)][0]} asked for; the table has rows 0 to {count}"
+        )
+    return rows
+
+
+def check_names(schema: pa.Schema, path: str) -> None:
+    """Raise BadSchema if two columns share a name, CorruptFile if a name is no text."""
+    with decoding(path):
+        _check_text(schema)
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise BadSchema(
+                f"{path}: {schema.names.count(name)} columns are named {name!r}; names must differ"
+            )
+
+
+def _check_text(fields: Iterable[pa.Field]) -> None:
+    """Decode the names of all fields, inner ones too: pyarrow would do it only when rows are looked at."""
+    for field in fields:
+        str(field.name)
+        _check_text(field.type.field(i) for i in range(field.type.num_fields))
+
+
+class Recent(Generic[Value]):
+    """Keeps the last few values made; thread-safe.
+
+    Example:
+        >>> squares = Recent(2)
+        >>> squares.get(3, lambda: 9)
+        9
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the value of ``key``, made now if it is not kept."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = make()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > self._room:
+                self._values.popitem(last=False)
+        return value

@@ -1,0 +1,153 @@
+"""SVMlight / LIBSVM text files, read through an index of byte offsets."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from corgipile.errors import BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
+from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.files import File, PathLike, describe, digest
+from corgipile.tables.pieces import check_rows, empty, pick, take_runs
+from corgipile.tables.svmindex import INDEX_SUFFIX, open_index, row_bytes_of
+from corgipile.tables.svmtext import Summary, ZeroBased, parse_rows, schema, stream_batches
+
+__all__ = [
+    "INDEX_SUFFIX",
+    "SUFFIXES",
+    "SvmlightTable",
+    "check_looks_like_text",
+    "same_base",
+    "stream_batches",
+]
+
+SUFFIXES = (".svm", ".libsvm", ".svmlight")
+BRIDGE = 1 << 15
+HEAD = 1 << 16
+
+
+class SvmlightTable:
+    r"""Reads SVMlight text: columns ``label``, ``features_k`` (indices from 0), ``features_v``.
+
+    The first opening parses the whole file, to find wrong lines and where rows begin; it keeps this in a file
+    beside the text, named ``NAME.corgipile-index.arrow``.
+
+    Args:
+        path: The file.
+        zero_based: Whether indices begin at 0; ``"auto"`` takes 1 unless an index 0 occurs.
+
+    Attributes:
+        base: The first index, 0 or 1.
+        dims: The number of features.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(f"{folder}/a.svm").write_text("+1 1:0.5 3:2 # a comment\n-1 2:1\n")
+        ...     SvmlightTable(f"{folder}/a.svm").read(0, 1).to_pylist()
+        [{'label': 1.0, 'features_k': [0, 2], 'features_v': [0.5, 2.0]}]
+    """
+
+    def __init__(self, path: PathLike, zero_based: ZeroBased = "auto") -> None:
+        self._file = File(path)
+        self.zero_based = zero_based
+        self._index, summary = open_index(self._file)
+        self.base = summary.base(self._file.path, zero_based)
+        self.schema: pa.Schema = schema(summary, self.base)
+        self.dims = max(summary.largest + 1 - self.base, 0)
+
+    def __reduce__(self) -> tuple[type["SvmlightTable"], tuple[str, ZeroBased]]:
+        return SvmlightTable, (self._file.path, self.zero_based)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __repr__(self) -> str:
+        return f"SvmlightTable({self._file.path!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the text."""
+        return self._file.size
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: name, size, time of change, schema, rows and base."""
+        return digest(self._file.identity, describe(self.schema), str(len(self)), str(self.base))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows; the column ``label`` alone comes from the index."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        if start == stop:
+            return empty(self.schema, names)
+        if names == ["label"]:
+            return self._own(self._index.read(start, stop, names))
+        places = row_bytes_of(self._index, start, stop, self._file.size)
+        if (places[1:] <= places[:-1]).any():
+            raise self._changed()
+        text = memoryview(self._file.read(int(places[0]), int(places[-1] - places[0])))
+        parsed, batch = parse_rows(text, stop - start, self.base, self.schema)
+        if parsed.code or parsed.rows != stop - start:
+            raise self._changed()
+        return batch if names == self.schema.names else self._own(batch.select(names))
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        if not len(rows):
+            return empty(self.schema, names)
+        gap = BRIDGE * len(self) // max(self._file.size, 1)
+        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names))
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return None: rows are text."""
+        check_columns(self.schema, columns)
+        return None
+
+    def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(batch.columns, schema=pick(self.schema, batch.schema.names))
+
+    def _changed(self) -> CorruptFile:
+        return CorruptFile(f"{self._file.path} or its index changed after it was opened; open it again")
+
+
+def same_base(tables: Sequence[Table]) -> list[Table]:
+    """Let texts that are one table count from the same index: from 0 if an index 0 occurs in one of them."""
+    texts = [table for table in tables if isinstance(table, SvmlightTable)]
+    if len({table.base for table in texts}) < 2:
+        return list(tables)
+    return [
+        SvmlightTable(*table.__reduce__()[1][:1], zero_based=True)
+        if isinstance(table, SvmlightTable) and table.zero_based == "auto"
+        else table
+        for table in tables
+    ]
+
+
+def check_looks_like_text(file: File) -> None:
+    """Raise UnknownFormat unless the first line of a file parses.
+
+    Bad values and indices are left to the opening, which tells them with their line.
+    """
+    head = file.read(0, min(HEAD, file.size))
+    whole = len(head) == file.size
+    if not head:
+        raise UnknownFormat(f"{file.path} is empty; its format cannot be told (give format=)")
+    try:
+        parsed, _ = parse_rows(memoryview(head), 1, 0, schema(Summary(), 0))
+        cut_off = not whole and parsed.code > 1 and b"\n" not in head[parsed.consumed :]
+        if not cut_off:
+            parsed.check(memoryview(head), file.path, 0, 0)
+    except (BadValue, BadSparseRow):
+        return
+    except ParseError as error:
+        raise UnknownFormat(
+            f"{file.path} is of no known format (Arrow, Parquet, .npy or SVMlight text); "
+            f"it begins with {head[:8]!r}, and as text: {error}"
+        ) from None

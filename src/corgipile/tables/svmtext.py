@@ -1,0 +1,231 @@
+"""SVMlight text: streamed, parsed by the kernel, and its errors told with line and column."""
+
+import contextlib
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, ParseError, TableError
+from corgipile.tables.base import IntArray
+from corgipile.tables.concat import DIMS_KEY
+from corgipile.tables.files import PathLike, decoding, readable
+from corgipile.tables.pieces import join
+
+ZeroBased = bool | Literal["auto"]
+CHUNK = 1 << 20
+FULL = 1
+
+_ERRORS: dict[int, tuple[type[TableError], str]] = {
+    2: (ParseError, "a line must begin with a number, its label; got {token}"),
+    3: (ParseError, "several labels, as in {token}, are not supported; one number is needed"),
+    4: (ParseError, "index:value is needed, got {token}"),
+    5: (ParseError, "a number must follow the colon, got {token}"),
+    6: (BadValue, "{token} is not finite (features: in 32 bits); labels and features must be finite numbers"),
+    7: (BadSparseRow, "the index of {token} is not greater than the one before it; indices must ascend"),
+    8: (BadSparseRow, "the index of {token} is below the first index, {base}"),
+    9: (BadSparseRow, "the index of {token} is too large; 2147483647 is the largest possible"),
+    10: (ParseError, "a number has more than 1000 characters: {token}"),
+}
+
+
+@dataclass
+class Summary:
+    """Tells what a whole text holds.
+
+    Attributes:
+        rows: Rows.
+        largest: The largest index as written, -1 if there is none.
+        zero: Line and column where an index 0 first occurs, or None.
+    """
+
+    rows: int = 0
+    largest: int = -1
+    zero: tuple[int, int] | None = None
+
+    def base(self, path: str, zero_based: ZeroBased) -> int:
+        """Return the first index, 0 or 1.
+
+        Raises:
+            BadSparseRow: An index 0 occurs although ``zero_based`` is False.
+        """
+        if zero_based == "auto":
+            return 1 if self.zero is None else 0
+        if self.zero is not None and not zero_based:
+            raise BadSparseRow(
+                f"{path}, line {self.zero[0]}, column {self.zero[1]}: index 0 occurs; "
+                "with zero_based=False the first index is 1"
+            )
+        return 0 if zero_based else 1
+
+
+class Parsed(NamedTuple):
+    """What the kernel says of a piece of text; see ``cp_svm`` in kernel/svmlight.h."""
+
+    consumed: int
+    rows: int
+    entries: int
+    lines: int
+    largest: int
+    zero_line: int
+    zero_column: int
+    code: int
+    line: int
+    column: int
+
+    def check(self, text: memoryview, path: str, lines: int, base: int) -> None:
+        """Raise the error that was found, if any; ``lines`` lines lie before this text."""
+        if self.code <= FULL:
+            return
+        at = self.consumed + self.column - 1
+        words = bytes(text[at : at + 40]).split(maxsplit=1)
+        token = repr(words[0].decode("utf-8", "replace") if words else "")
+        kind, message = _ERRORS[self.code]
+        place = f"{path}, line {lines + self.line}, column {self.column}"
+        raise kind(f"{place}: {message.format(token=token, base=base)}")
+
+
+def schema(summary: Summary, base: int) -> pa.Schema:
+    """Return the schema of rows: ``label``, ``features_k``, ``features_v``, and the dimension as metadata."""
+    fields = [
+        ("label", pa.float64()),
+        ("features_k", pa.list_(pa.int32())),
+        ("features_v", pa.list_(pa.float32())),
+    ]
+    dims = max(summary.largest + 1 - base, 0)
+    return pa.schema(fields, metadata={DIMS_KEY: str(dims).encode(), b"corgipile.base": str(base).encode()})
+
+
+def parse_rows(text: memoryview, rows: int, base: int, fields: pa.Schema) -> tuple[Parsed, pa.RecordBatch]:
+    """Parse up to ``rows`` rows of text that ends with a line."""
+    labels = np.empty(rows, np.float64)
+    ends = np.zeros(rows + 1, np.int32)
+    # The shortest pair, with the space before it, takes four bytes.
+    indices = np.empty(min(len(text) // 4 + 1, 2**31 - 1), np.int32)
+    values = np.empty(len(indices), np.float32)
+    parsed = Parsed(*_kernel.svmlight_parse(text, 1, base, None, labels, ends[1:], indices, values))
+    offsets = pa.py_buffer(ends[: parsed.rows + 1])
+    arrays = [pa.array(labels[: parsed.rows])]
+    for name, entries in (("features_k", indices), ("features_v", values)):
+        child = pa.array(entries[: parsed.entries].copy())
+        arrays.append(
+            pa.Array.from_buffers(fields.field(name).type, parsed.rows, [None, offsets], 0, 0, [child])
+        )
+    return parsed, pa.RecordBatch.from_arrays(arrays, schema=fields)
+
+
+def scan(path: str, summary: Summary) -> Iterator[tuple[IntArray, npt.NDArray[np.float64]]]:
+    """Parse a whole text to check it, yielding where rows begin and their labels, and filling the summary."""
+    starts, labels = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.float64)
+    at = lines = 0
+    for piece in pieces(path):
+        text = memoryview(piece)
+        while text.nbytes:
+            parsed = Parsed(*_kernel.svmlight_parse(text, 1, 0, starts, labels, None, None, None))
+            parsed.check(text, path, lines, 0)
+            if parsed.zero_line and summary.zero is None:
+                summary.zero = (lines + parsed.zero_line, parsed.zero_column)
+            summary.largest = max(summary.largest, parsed.largest)
+            summary.rows += parsed.rows
+            yield starts[: parsed.rows] + at, labels[: parsed.rows].copy()
+            at, lines, text = at + parsed.consumed, lines + parsed.lines, text[parsed.consumed :]
+
+
+def stream_batches(
+    path: PathLike, rows: int = 8192, zero_based: ZeroBased = "auto"
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    r"""Stream a text, also compressed by gzip, bzip2 or xz, in batches of ``rows`` rows, the last excepted.
+
+    The text is read twice: the first time at once, to check it and to learn its base and dimension.
+
+    Returns:
+        The schema, and the batches.
+
+    Example:
+        >>> import gzip, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(f"{folder}/a.svm.gz").write_bytes(gzip.compress(b"1 3:0.5\n-1 1:2 4:1\n"))
+        ...     schema, batches = stream_batches(f"{folder}/a.svm.gz", 1)
+        ...     next(batches).to_pylist()
+        [{'label': 1.0, 'features_k': [2], 'features_v': [0.5]}]
+    """
+    if rows < 1:
+        raise BadArgument(f"batch rows must be at least 1, got {rows}")
+    name, summary = str(Path(path).expanduser().absolute()), Summary()
+    for _ in scan(name, summary):
+        pass
+    base = summary.base(name, zero_based)
+    fields = schema(summary, base)
+    return fields, _even(_batches(name, rows, base, fields), rows)
+
+
+def _even(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Let all batches but the last have ``rows`` rows; none that comes in has more."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= rows:
+            whole = join(waiting)
+            yield whole.slice(0, rows)
+            waiting = [whole.slice(rows)]
+    if sum(part.num_rows for part in waiting):
+        yield join(waiting)
+
+
+def _batches(path: str, rows: int, base: int, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for piece in pieces(path):
+        text = memoryview(piece)
+        while text.nbytes:
+            parsed, batch = parse_rows(text, min(rows, len(text) // 2 + 1), base, fields)
+            if parsed.code > FULL:
+                raise CorruptFile(f"{path} changed while it was read")
+            yield batch
+            text = text[parsed.consumed :]
+
+
+def pieces(path: str, chunk: int = CHUNK) -> Iterator[bytes]:
+    """Read a text, decompressed, in pieces of whole lines."""
+    rest = b""
+    with _decompressing(path), _stream(path) as stream:
+        while data := stream.read(chunk):
+            cut = data.rfind(b"\n") + 1
+            if cut:
+                yield rest + data[:cut]
+                rest = data[cut:]
+            else:
+                # A line longer than a chunk: reading ever more keeps the cost of joining linear.
+                rest += data
+                chunk *= 2
+    if rest:
+        yield rest
+
+
+def _stream(path: str) -> IO[bytes]:
+    import bz2  # noqa: PLC0415 - needed for compressed text only
+    import gzip  # noqa: PLC0415 - needed for compressed text only
+
+    with readable(path), Path(path).open("rb") as file:
+        head = file.read(6)
+    if head.startswith(b"\x1f\x8b"):
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    if head.startswith(b"BZh"):
+        return bz2.open(path, "rb")
+    if head.startswith(b"\xfd7zXZ"):
+        return lzma.open(path, "rb")
+    return Path(path).open("rb")
+
+
+@contextlib.contextmanager
+def _decompressing(path: str) -> Iterator[None]:
+    try:
+        with decoding(path):
+            yield
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise CorruptFile(f"{path} does not decompress: {error}") from None

@@ -1,0 +1,147 @@
+"""Tables that wrap a table: they count reads, slow them down, or let them fail."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.errors import ReadFailed
+from corgipile.tables.base import IntArray, Layout, Table, check_columns
+
+
+class _Wrapper:
+    """Delegates to a table; it gives no layout, so that every read goes through it."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.table!r})"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the table."""
+        return self.table.schema
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of the table."""
+        return self.table.nbytes
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity of the table: a wrapper changes no row."""
+        return self.table.fingerprint
+
+    def cuts(self, rows: int) -> IntArray:
+        """Return the cuts of the table."""
+        return self.table.cuts(rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        self._before([(start, stop)])
+        return self.table.read(start, stop, columns)
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows."""
+        self._before([(int(row), int(row) + 1) for row in rows])
+        return self.table.take(rows, columns)
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return None, so that no read passes by."""
+        check_columns(self.schema, columns)
+        return None
+
+    def _before(self, runs: list[tuple[int, int]]) -> None:
+        """Act before a read of these runs."""
+
+
+class Counting(_Wrapper):
+    """Counts reads.
+
+    Attributes:
+        calls: Calls of ``read`` and ``take``.
+        rows: Rows they asked for.
+        runs: The runs of rows, in the order asked for; each row of ``take`` is one.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> table = Counting(open(pa.table({"label": [0, 1, 1]})))
+        >>> _ = table.read(0, 2)
+        >>> table.calls, table.rows, table.runs
+        (1, 2, [(0, 2)])
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self.calls = 0
+        self.rows = 0
+        self.runs: list[tuple[int, int]] = []
+
+    def _before(self, runs: list[tuple[int, int]]) -> None:
+        with self._lock:
+            self.calls += 1
+            self.rows += sum(stop - start for start, stop in runs)
+            self.runs += runs
+
+
+class Slow(_Wrapper):
+    """Waits before each read, like a far device.
+
+    Args:
+        table: The table.
+        seconds_per_read: Latency.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> len(Slow(open(pa.table({"label": [0, 1, 1]})), 0.001).read(0, 2))
+        2
+    """
+
+    def __init__(self, table: Table, seconds_per_read: float) -> None:
+        super().__init__(table)
+        self.seconds_per_read = seconds_per_read
+
+    def _before(self, runs: list[tuple[int, int]]) -> None:  # noqa: ARG002 - all reads wait alike
+        time.sleep(self.seconds_per_read)
+
+
+class Failing(_Wrapper):
+    """Fails every read after the first few, like a device that breaks.
+
+    Args:
+        table: The table.
+        after: Reads that succeed.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> Failing(open(pa.table({"label": [0, 1, 1]})), after=0).read(0, 2)
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.ReadFailed: read 1 of rows 0 to 2 failed on purpose
+    """
+
+    def __init__(self, table: Table, after: int) -> None:
+        super().__init__(table)
+        self.after = after
+        self.calls = 0
+
+    def _before(self, runs: list[tuple[int, int]]) -> None:
+        with self._lock:
+            self.calls += 1
+            call = self.calls
+        if call > self.after:
+            start, stop = min(runs, default=(0, 0))[0], max(runs, default=(0, 0))[1]
+            raise ReadFailed(f"read {call} of rows {start} to {stop} failed on purpose")

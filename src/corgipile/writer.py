@@ -1,0 +1,206 @@
+"""Writes an Arrow IPC file of equal record batches under a temporary name, complete or not at all."""
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BadSchema
+from corgipile.sizes import parse_bytes
+from corgipile.tables.files import PathLike
+from corgipile.tables.pieces import join
+
+ROWS_KEY = b"corgipile.rows"
+COMPRESSIONS = (None, "lz4", "zstd")
+
+# The count of rows is known last but stands first in the file: this mark keeps its place.
+_UNSET = json.dumps("corgipile.rows is not yet known").ljust(64).encode()
+_MAGIC = b"ARROW1"
+
+
+@contextlib.contextmanager
+def replacing(path: PathLike) -> Iterator[Path]:
+    """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with replacing(folder / "a.txt") as temporary:
+        ...     _ = temporary.write_text("whole")
+        >>> [entry.name for entry in folder.iterdir()]
+        ['a.txt']
+    """
+    goal = Path(path).expanduser().absolute()
+    if goal.is_dir() or not goal.parent.is_dir():
+        raise BadArgument(f"cannot write {goal}: a file name in an existing folder is wanted")
+    temporary = goal.parent / f".{goal.name}.{secrets.token_hex(6)}.part"
+    try:
+        yield temporary
+        _flush(temporary)
+        temporary.replace(goal)
+        _flush(goal.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class Writer:
+    """Write rows to an Arrow IPC file as record batches of equal length, the last one excepted.
+
+    The lengths are noted in the schema's metadata (``corgipile.rows``: ``[[batches, rows], ...]``), so that a
+    reader finds any row without reading the head of every batch. Use it in a ``with`` statement: the file
+    appears under its name when the block ends well, and not at all otherwise.
+
+    Args:
+        out: Path of the file; an existing file is replaced.
+        schema: Schema of the rows; dictionary columns are written as plain values.
+        record_batch: Rows of a record batch (int), or bytes ("1MB").
+        compression: None, "lz4" or "zstd".
+
+    Example:
+        >>> import tempfile
+        >>> rows = pa.record_batch({"label": pa.array([1, 2, 3])})
+        >>> path = Path(tempfile.mkdtemp()) / "rows.arrow"
+        >>> with Writer(path, rows.schema, record_batch=2) as writer:
+        ...     writer.write(rows)
+        >>> pa.ipc.open_file(path).schema.metadata[ROWS_KEY].strip()
+        b'[[1, 2], [1, 1]]'
+    """
+
+    def __init__(
+        self,
+        out: PathLike,
+        schema: pa.Schema,
+        record_batch: int | str = "1MB",
+        compression: str | None = None,
+    ) -> None:
+        if compression not in COMPRESSIONS:
+            raise BadArgument(f"compression is {compression!r}; None, 'lz4' or 'zstd' is right")
+        self.schema = plain(schema).with_metadata({**(schema.metadata or {}), ROWS_KEY: _UNSET})
+        self.rows = 0
+        self._out = out
+        self._compression = compression
+        self._length = _length(record_batch, self.schema)
+        self._bytes = 0 if isinstance(record_batch, int) else parse_bytes(record_batch)
+        self._pending: list[pa.RecordBatch] = []
+        self._waiting = 0
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._temporary = stack.enter_context(replacing(self._out))
+            options = pa.ipc.IpcWriteOptions(compression=self._compression)
+            sink = stack.enter_context(pa.OSFile(str(self._temporary), "wb"))
+            self._file = pa.ipc.new_file(sink, self.schema, options=options)
+            self._stack = stack.pop_all()
+        return self
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; their columns must be those of the schema."""
+        batch = conform(batch, self.schema)
+        if not batch.num_rows:
+            return
+        if not self._length:
+            self._length = max(1, self._bytes * batch.num_rows // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, self._length):
+            self._pending.append(batch.slice(start, self._length))
+            self._waiting += self._pending[-1].num_rows
+            if self._waiting >= self._length:
+                self._drain()
+
+    def _drain(self) -> None:
+        whole = join(self._pending)
+        self._file.write_batch(whole.slice(0, self._length))
+        self.rows += min(self._length, whole.num_rows)
+        self._pending = [whole.slice(self._length)]
+        self._waiting = self._pending[0].num_rows
+
+    def __exit__(self, *failure: object) -> None:
+        with self._stack:
+            if failure[0] is not None:
+                # Raised again inside the stack, so that the temporary file goes away.
+                raise failure[1]  # type: ignore[misc]
+            if self._waiting:
+                self._drain()
+            self._file.close()
+            _note_rows(self._temporary, self.rows, self._length)
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """Replace dictionary types by the types of their values."""
+    for at, field in enumerate(schema):
+        if pa.types.is_dictionary(field.type):
+            schema = schema.set(at, field.with_type(field.type.value_type))
+    return schema
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Bring rows to a schema of the same names and, dictionaries aside, types.
+
+    Raises:
+        BadSchema: Names or types differ.
+    """
+    if batch.schema.names != schema.names:
+        raise BadSchema(f"rows have columns {batch.schema.names}; {schema.names} is right")
+    columns = []
+    for field, column in zip(schema, batch.columns, strict=True):
+        values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        if values.type != field.type:
+            raise BadSchema(f"column {field.name!r} has type {values.type}; {field.type} is right")
+        columns.append(values)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def row_bytes(schema: pa.Schema) -> int:
+    """Return the bytes of one row in memory, 0 if rows differ in length."""
+    bits = 0
+    for field in schema:
+        kind, times = field.type, 1
+        while pa.types.is_fixed_size_list(kind):
+            kind, times = kind.value_type, times * kind.list_size
+        try:
+            bits += kind.bit_width * times
+        except ValueError:
+            return 0
+    return max(1, bits // 8)
+
+
+def _length(record_batch: int | str, schema: pa.Schema) -> int:
+    """Return rows of a record batch, 0 if they depend on the first rows written."""
+    if isinstance(record_batch, int):
+        if record_batch < 1:
+            raise BadArgument(f"record_batch is {record_batch} rows; at least 1 is right")
+        return record_batch
+    wanted = parse_bytes(record_batch)
+    if wanted < 1:
+        raise BadArgument(f"record_batch is {record_batch!r}; at least 1 byte is right")
+    width = row_bytes(schema)
+    return max(1, wanted // width) if width else 0
+
+
+def _note_rows(path: Path, rows: int, length: int) -> None:
+    """Write the counts of rows over their marks in the first message and in the footer."""
+    whole, rest = divmod(rows, length) if length else (0, 0)
+    runs = [[count, many] for count, many in ((whole, length), (1, rest)) if count and many]
+    text = json.dumps(runs).encode().ljust(len(_UNSET))
+    with path.open("r+b") as file:
+        file.seek(12)
+        head = 16 + int.from_bytes(file.read(4), "little")
+        size = file.seek(-10, os.SEEK_END) + 10
+        foot = int.from_bytes(file.read(4), "little")
+        for start, stop in ((0, head), (size - 10 - foot, size - 10)):
+            file.seek(start)
+            at = file.read(stop - start).index(_UNSET)
+            file.seek(start + at)
+            file.write(text)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
