@@ -50,7 +50,6 @@ typedef struct {
     int64_t *freed_at;         /* [ahead + 1] free_tail at the end of recent steps */
     cp_share *shares;
     int64_t share_count;
-    int32_t *scratch;          /* row permutation of one block */
     int32_t *slots;            /* [visits] and buckets, grown as needed */
     uint32_t *buckets, *counts;
     int64_t capacity;

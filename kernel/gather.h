@@ -4,14 +4,20 @@
 
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
-#define CP_GATHER_AHEAD 12 /* rows between a prefetch and its use */
+#define CP_GATHER_AHEAD 12      /* rows between a prefetch and its use */
+#define CP_RUN 4096             /* bytes put together before they are written */
+#define CP_CACHE (8ll << 20)    /* buffers larger than this are written past the cache */
 
 /* Fetch the cache lines of a row of `bytes` bytes; past 1 KB the hardware follows by itself. */
 static inline void cp_prefetch(const char *row, int64_t bytes)
 {
     for (int64_t at = 0; at < bytes && at < 1024; at += 64)
         __builtin_prefetch(row + at, 0, 3);
+    __builtin_prefetch(row + bytes - 1, 0, 3);
 }
 
 /* Copy a row without a call: 64, 16, then the rest in one overlapping piece. */
@@ -102,21 +108,70 @@ typedef struct {
     int64_t stride;
     int64_t items;             /* numbers in a row */
     enum cp_type from, to;     /* alike, or `to` is CP_F32 or CP_F64 */
+    int past_cache;            /* write around the cache: the buffer is larger than it */
 } cp_target;
+
+static inline void cp_put_row(const cp_target *t, char *to, const char *row)
+{
+    if (t->from == t->to)
+        cp_copy_row(to, row, t->items * cp_type_bytes[t->from]);
+    else
+        cp_cast(to, t->to == CP_F64, row, t->from, t->items);
+}
 
 /* Put rows lying back to back into their slots; a negative slot drops the row. */
 static inline void cp_scatter(const cp_target *t, const char *rows, const int32_t *into, int64_t count)
 {
     int64_t width = t->items * cp_type_bytes[t->from];
-    for (int64_t i = 0; i < count; i++, rows += width) {
-        if (into[i] < 0)
-            continue;
-        char *to = t->base + into[i] * t->stride;
-        if (t->from == t->to)
-            cp_copy_row(to, rows, width);
-        else
-            cp_cast(to, t->to == CP_F64, rows, t->from, t->items);
+    for (int64_t i = 0; i < count; i++)
+        if (into[i] >= 0)
+            cp_put_row(t, t->base + into[i] * t->stride, rows + i * width);
+}
+
+/* Copy to memory that will not be read soon: whole lines go out without being fetched first. */
+static inline void cp_copy_past_cache(char *to, const char *from, int64_t bytes)
+{
+#ifdef __SSE2__
+    int64_t head = -(int64_t)(uintptr_t)to & 15;
+    if (head < bytes) {
+        memcpy(to, from, (size_t)head);
+        to += head, from += head, bytes -= head;
+        for (; bytes >= 16; to += 16, from += 16, bytes -= 16)
+            _mm_stream_si128((__m128i *)(void *)to, _mm_loadu_si128((const __m128i *)(const void *)from));
     }
+#endif
+    memcpy(to, from, (size_t)bytes);
+}
+
+static inline void cp_fence(void)
+{
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+/* The same in the order of `sweep`, in which slots ascend in runs: each run is put together in the first-level cache
+ * and written as one piece, past the cache if the buffer is larger than that. */
+static inline void cp_scatter_sweep(const cp_target *t, const char *rows, const int32_t *into, const int32_t *sweep,
+                                    int64_t count)
+{
+    int64_t width = t->items * cp_type_bytes[t->from], wide = t->items * cp_type_bytes[t->to];
+    char run[CP_RUN];
+    int64_t most = t->stride == wide && t->past_cache ? CP_RUN / wide : 0;
+    for (int64_t j = 0; j < count;) {
+        int32_t slot = into[sweep[j]];
+        int64_t length = 0;
+        if (slot < 0 || most < 2) {
+            if (slot >= 0)
+                cp_put_row(t, t->base + slot * t->stride, rows + sweep[j] * width);
+            j++;
+            continue;
+        }
+        for (; j < count && length < most && into[sweep[j]] == slot + length; j++, length++)
+            cp_put_row(t, run + length * wide, rows + sweep[j] * width);
+        cp_copy_past_cache(t->base + slot * t->stride, run, length * wide);
+    }
+    cp_fence();
 }
 
 #endif

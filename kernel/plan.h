@@ -27,7 +27,6 @@ static inline void cp_plan_free(cp_plan *plan)
     free(plan->free_queue);
     free(plan->freed_at);
     free(plan->shares);
-    free(plan->scratch);
     free(plan->slots);
     free(plan->buckets);
     free(plan->counts);
@@ -53,8 +52,7 @@ static inline int cp_plan_init(cp_plan *plan, const cp_spec *spec, int64_t start
     }
     plan->spec.buffer = cp_max64(1, cp_min64(spec->buffer, plan->count));
     plan->steps = cp_step_count(plan);
-    plan->scratch = malloc(sizeof(int32_t) * (size_t)plan->widest);
-    if (!plan->scratch || (spec->kind == CP_RIFFLE && cp_riffle_alloc(plan) < 0)) {
+    if (spec->kind == CP_RIFFLE && cp_riffle_alloc(plan) < 0) {
         cp_plan_free(plan);
         return -1;
     }
@@ -98,13 +96,14 @@ static inline void cp_drain(cp_plan *plan, int32_t *into, int32_t *visit)
 }
 
 /* Write the step begun: extents int64[extents][2], into int32[reads] (-1: not kept), visit int32[visits]; advance.
+ * Riffle also writes sweep int32[reads], the rows of each extent in the order in which their slots ascend.
  * Returns -1 if the buffer bound was broken. */
-static inline int cp_plan_next(cp_plan *plan, int64_t *extents, int32_t *into, int32_t *visit)
+static inline int cp_plan_next(cp_plan *plan, int64_t *extents, int32_t *into, int32_t *sweep, int32_t *visit)
 {
     for (int64_t k = plan->load_from; k < plan->load_to; k++, extents += 2)
         cp_run_at(plan, k, &extents[0], &extents[1]);
     if (plan->spec.kind == CP_RIFFLE) {
-        if (cp_riffle_step(plan, into, visit) < 0)
+        if (cp_riffle_step(plan, into, sweep, visit) < 0)
             return -1;
     } else {
         cp_drain(plan, into, visit);

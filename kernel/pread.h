@@ -31,8 +31,10 @@ typedef struct {
     const int32_t *into;
 } cp_part;
 
+/* Parts read by one task: one call where they lie close together, else one a part, staged back to back and swept. */
 typedef struct {
-    int64_t from, to; /* parts read by one request */
+    int64_t from, to;
+    const int32_t *sweep;
 } cp_request;
 
 typedef struct {
@@ -105,19 +107,18 @@ static inline int cp_parts_of_run(cp_read *r, const cp_column *c, int64_t start,
     return 0;
 }
 
-/* Join parts that follow each other closely in one file into one request. */
-static inline void cp_coalesce(cp_read *r)
+/* Join the parts from `from` on that follow each other closely in one file into one request. */
+static inline void cp_coalesce(cp_read *r, int64_t from)
 {
-    r->request_count = 0;
-    for (int64_t i = 0; i < r->part_count; i++) {
-        const cp_part *p = &r->parts[i], *q = i ? p - 1 : p;
-        cp_request *last = r->requests + (i ? r->request_count - 1 : 0);
+    for (int64_t i = from; i < r->part_count; i++) {
+        const cp_part *p = &r->parts[i], *q = i > from ? p - 1 : p;
+        cp_request *last = r->requests + (i > from ? r->request_count - 1 : 0);
         int64_t end = q->offset + cp_part_bytes(q);
-        if (i && q->column == p->column && q->fd == p->fd && p->offset >= end && p->offset - end <= CP_GAP &&
+        if (i > from && q->column == p->column && q->fd == p->fd && p->offset >= end && p->offset - end <= CP_GAP &&
             p->offset + cp_part_bytes(p) - r->parts[last->from].offset <= CP_STAGE)
             last->to = i + 1;
         else
-            r->requests[r->request_count++] = (cp_request){i, i + 1};
+            r->requests[r->request_count++] = (cp_request){i, i + 1, NULL};
     }
 }
 
@@ -161,48 +162,88 @@ static inline int cp_in_place(const cp_part *p)
     return apart == 0;
 }
 
+static inline char *cp_stage_of(cp_read *r, int worker)
+{
+    if (!r->stages[worker])
+        r->stages[worker] = malloc((size_t)r->stage_bytes);
+    return r->stages[worker];
+}
+
+/* Stage the parts of one run back to back, then put its rows into slots in sweep order. */
+static inline void cp_read_sweep(cp_read *r, const cp_request *request, char *stage)
+{
+    const cp_part *first = &r->parts[request->from];
+    int64_t bytes = 0, rows = 0;
+    for (int64_t i = request->from; i < request->to; i++) {
+        const cp_part *p = &r->parts[i];
+        if (cp_pread_all(p->fd, stage + bytes, cp_part_bytes(p), p->offset) < 0) {
+            cp_read_fail(r, p, errno);
+            return;
+        }
+        bytes += cp_part_bytes(p);
+        rows += p->rows;
+    }
+    atomic_fetch_add(&r->bytes, bytes);
+    cp_scatter_sweep(&first->column->target, stage, first->into, request->sweep, rows);
+}
+
 static inline void cp_read_request(void *context, int64_t task, int worker)
 {
     cp_read *r = context;
-    const cp_part *first = &r->parts[r->requests[task].from], *last = &r->parts[r->requests[task].to - 1];
+    const cp_request *request = &r->requests[task];
+    const cp_part *first = &r->parts[request->from], *last = &r->parts[request->to - 1];
     int64_t bytes = last->offset + cp_part_bytes(last) - first->offset;
+    int in_place = !request->sweep && first == last && cp_in_place(first);
+    char *to = in_place ? first->column->target.base + first->into[0] * first->column->target.stride : cp_stage_of(r, worker);
     if (atomic_load(&r->failed))
         return;
-    atomic_fetch_add(&r->bytes, bytes);
-    if (first == last && cp_in_place(first)) {
-        const cp_target *t = &first->column->target;
-        if (cp_pread_all(first->fd, t->base + first->into[0] * t->stride, bytes, first->offset) < 0)
-            cp_read_fail(r, first, errno);
-        return;
-    }
-    if (!r->stages[worker] && !(r->stages[worker] = malloc((size_t)r->stage_bytes))) {
+    if (!to) {
         cp_read_fail(r, first, ENOMEM);
         return;
     }
-    if (cp_pread_all(first->fd, r->stages[worker], bytes, first->offset) < 0) {
+    if (request->sweep) {
+        cp_read_sweep(r, request, to);
+        return;
+    }
+    atomic_fetch_add(&r->bytes, bytes);
+    if (cp_pread_all(first->fd, to, bytes, first->offset) < 0) {
         cp_read_fail(r, first, errno);
         return;
     }
-    for (const cp_part *p = first; p <= last; p++)
-        cp_scatter(&p->column->target, r->stages[worker] + (p->offset - first->offset), p->into, p->rows);
+    for (const cp_part *p = first; !in_place && p <= last; p++)
+        cp_scatter(&p->column->target, to + (p->offset - first->offset), p->into, p->rows);
 }
 
-/* Read the runs extents[k][2] of every column into the slots into[0 .. rows). Returns 0, or -1 without memory, or 1
- * after a failed read (error, error_fd, error_row say which). */
-static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count,
-                               const int64_t *extents, int64_t extent_count, const int32_t *into)
+/* Make the requests of one column: a run that is swept and fits a stage is one, other runs are coalesced. */
+static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *extents, int64_t extent_count,
+                                const int32_t *into, const int32_t *sweep)
 {
-    r->part_count = 0;
-    atomic_store(&r->failed, 0);
-    for (int64_t c = 0; c < column_count; c++) {
-        const int32_t *at = into;
-        for (int64_t e = 0; e < extent_count; e++) {
-            if (cp_parts_of_run(r, &columns[c], extents[2 * e], extents[2 * e + 1], at) < 0)
-                return -1;
-            at += extents[2 * e + 1] - extents[2 * e];
+    int64_t from = r->part_count, width = c->target.items * cp_type_bytes[c->target.from];
+    for (int64_t e = 0; e < extent_count; e++) {
+        int64_t start = extents[2 * e], stop = extents[2 * e + 1];
+        if (cp_parts_of_run(r, c, start, stop, into) < 0)
+            return -1;
+        if (sweep && start < stop && (stop - start) * width <= r->stage_bytes) {
+            r->requests[r->request_count++] = (cp_request){from, r->part_count, sweep};
+            from = r->part_count;
         }
+        into += stop - start;
+        sweep += sweep ? stop - start : 0;
     }
-    cp_coalesce(r);
+    cp_coalesce(r, from);
+    return 0;
+}
+
+/* Read the runs extents[k][2] of every column into the slots into[0 .. rows); sweep may be NULL. Returns 0, or -1
+ * without memory, or 1 after a failed read (error, error_fd, error_row say which). */
+static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count,
+                               const int64_t *extents, int64_t extent_count, const int32_t *into, const int32_t *sweep)
+{
+    r->part_count = r->request_count = 0;
+    atomic_store(&r->failed, 0);
+    for (int64_t c = 0; c < column_count; c++)
+        if (cp_plan_reads(r, &columns[c], extents, extent_count, into, sweep) < 0)
+            return -1;
     cp_pool_run(pool, cp_read_request, r, r->request_count);
     return atomic_load(&r->failed);
 }

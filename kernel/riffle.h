@@ -162,10 +162,10 @@ static inline int64_t cp_visit_time(const cp_clock *c, int64_t p, int64_t end)
     return t < 0 ? -t : t >= end ? 2 * end - t : t;
 }
 
-/* Give the rows of one block their slots: dealt row p is the perm[p]-th of the block. */
-static inline int cp_riffle_place(cp_plan *plan, int64_t k, int64_t from, int32_t *into)
+/* Give the rows of one block their slots: dealt row p is the perm[p]-th of the block, and slots ascend with p. */
+static inline int cp_riffle_place(cp_plan *plan, int64_t k, int64_t from, int32_t *into, int32_t *perm)
 {
-    int32_t rows = plan->rows_of[k % plan->ring], shift = plan->spec.shift, *table = cp_chunk_row(plan, k), *perm = plan->scratch;
+    int32_t rows = plan->rows_of[k % plan->ring], shift = plan->spec.shift, *table = cp_chunk_row(plan, k);
     cp_clock c = cp_clock_of(plan, k);
     int resumed = plan->step == plan->start && plan->start > 0;
     for (int32_t i = 0; i < rows; i++)
@@ -238,14 +238,15 @@ static inline void cp_riffle_visit(cp_plan *plan, int64_t from, int64_t to, int3
 }
 
 /* Write one step: first give the rows just read their slots, then visit what falls into the step's window. */
-static inline int cp_riffle_step(cp_plan *plan, int32_t *into, int32_t *visit)
+static inline int cp_riffle_step(cp_plan *plan, int32_t *into, int32_t *sweep, int32_t *visit)
 {
     int64_t from, to;
     cp_window(plan, plan->step, &from, &to);
     for (int64_t k = plan->load_from; k < plan->load_to; k++) {
-        if (cp_riffle_place(plan, k, from, into) < 0)
+        if (cp_riffle_place(plan, k, from, into, sweep) < 0)
             return -1;
         into += plan->rows_of[k % plan->ring];
+        sweep += plan->rows_of[k % plan->ring];
     }
     cp_riffle_visit(plan, from, to, visit);
     plan->freed_at[plan->step % (plan->spec.ahead + 1)] = plan->free_tail;

@@ -170,8 +170,8 @@ static inline void cp_prefetch(const cp_chunk *c, int64_t i, int64_t lines)
 {
     const char *row = c->row[i + c->ahead];
     for (int64_t line = 0; line < lines; line++)
-        __builtin_prefetch(row + line * CP_LINE);
-    __builtin_prefetch(row + c->last);
+        __builtin_prefetch(row + line * CP_LINE, 0, 2);
+    __builtin_prefetch(row + c->last,0,2);
     if (i < c->nexts)
         __builtin_prefetch(c->y + c->next[i] * c->y_size);
 }

@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -118,11 +119,17 @@ class Writer:
         self._pending = [whole.slice(self._length)]
         self._waiting = self._pending[0].num_rows
 
-    def __exit__(self, *failure: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if failure is not None:
+            # The stack sees the failure too, and removes the temporary file.
+            self._stack.__exit__(kind, failure, trace)
+            return
         with self._stack:
-            if failure[0] is not None:
-                # Raised again inside the stack, so that the temporary file goes away.
-                raise failure[1]  # type: ignore[misc]
             if self._waiting:
                 self._drain()
             self._file.close()

@@ -250,26 +250,27 @@ static PyObject *plan_begin(PyObject *self, PyObject *capsule)
 
 static PyObject *plan_next(PyObject *self, PyObject *args)
 {
-    PyObject *capsule, *arrays[3];
-    Py_buffer views[3];
-    static const char *const names[3] = {"extents", "into", "visit"};
-    static const Py_ssize_t items[3] = {8, 4, 4};
+    PyObject *capsule, *arrays[4];
+    Py_buffer views[4];
+    static const char *const names[4] = {"extents", "into", "visit", "sweep"};
+    static const Py_ssize_t items[4] = {8, 4, 4, 4};
     int status = 0, got = 0;
     plan_object *object;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOO", &capsule, &arrays[0], &arrays[1], &arrays[2]) ||
+    if (!PyArg_ParseTuple(args, "OOOOO", &capsule, &arrays[0], &arrays[1], &arrays[2], &arrays[3]) ||
         !(object = PyCapsule_GetPointer(capsule, PLAN)))
         return NULL;
-    for (; got < 3; got++)
+    for (; got < 4; got++)
         if (cp_buffer(arrays[got], &views[got], items[got], 1, names[got]) < 0)
             break;
-    if (got == 3) {
+    if (got == 4) {
         const cp_plan *p = &object->plan;
-        if (views[0].len / 16 < p->extents || views[1].len / 4 < p->reads || views[2].len / 4 < p->visits)
-            PyErr_SetString(PyExc_ValueError, "extents, into or visit is shorter than plan_begin said");
+        if (views[0].len / 16 < p->extents || views[1].len / 4 < p->reads || views[2].len / 4 < p->visits ||
+            (p->spec.kind == CP_RIFFLE && views[3].len / 4 < p->reads))
+            PyErr_SetString(PyExc_ValueError, "extents, into, visit or sweep is shorter than plan_begin said");
         else {
             Py_BEGIN_ALLOW_THREADS
-            status = cp_plan_next(&object->plan, views[0].buf, views[1].buf, views[2].buf);
+            status = cp_plan_next(&object->plan, views[0].buf, views[1].buf, views[3].buf, views[2].buf);
             Py_END_ALLOW_THREADS
             if (status < 0)
                 PyErr_SetString(PyExc_RuntimeError, "the plan outgrew its buffer bound");

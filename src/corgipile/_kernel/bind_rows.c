@@ -111,7 +111,8 @@ static PyObject *reader_column(PyObject *self, PyObject *args)
     if (got == 4) {
         cp_column *c = &r->columns[r->count];
         *c = (cp_column){v[1].len / 8, v[0].buf, v[1].buf, v[2].buf,
-                         {(char *)v[3].buf + at, stride, items, (enum cp_type)from, (enum cp_type)to}};
+                         {(char *)v[3].buf + at, stride, items, (enum cp_type)from, (enum cp_type)to,
+                          r->slots * stride > CP_CACHE}};
         if (column_check(r, c, v, at) == 0) {
             int64_t width = items * cp_type_bytes[from];
             r->read.stage_bytes = width > r->read.stage_bytes ? width : r->read.stage_bytes;
@@ -132,19 +133,37 @@ static int slots_ok(const int32_t *slots, int64_t count, int64_t limit, int32_t 
     return !bad;
 }
 
-/* reader_read(reader, extents, into) -> None, or (errno, fd, row) of the first request that failed. */
+/* Whether each run's part of sweep names rows of that run only. */
+static int sweep_ok(const int64_t *extents, int64_t count, const int32_t *sweep)
+{
+    int bad = 0;
+    for (int64_t e = 0; e < count; e++) {
+        int64_t rows = extents[2 * e + 1] - extents[2 * e];
+        for (int64_t i = 0; i < rows; i++)
+            bad |= sweep[i] < 0 || sweep[i] >= rows;
+        sweep += rows;
+    }
+    return !bad;
+}
+
+/* reader_read(reader, extents, into, sweep) -> None, or (errno, fd, row) of the first request that failed. */
 static PyObject *reader_read(PyObject *self, PyObject *args)
 {
-    PyObject *capsule, *extent_array, *into_array;
-    Py_buffer extents, into;
+    PyObject *capsule, *extent_array, *into_array, *sweep_array;
+    Py_buffer extents, into, sweep = {.buf = NULL};
     reader_object *r;
     int status = -2;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &extent_array, &into_array) ||
+    if (!PyArg_ParseTuple(args, "OOOO", &capsule, &extent_array, &into_array, &sweep_array) ||
         !(r = PyCapsule_GetPointer(capsule, READER)) || cp_buffer(extent_array, &extents, 8, 0, "extents") < 0)
         return NULL;
     if (cp_buffer(into_array, &into, 4, 0, "into") < 0) {
         PyBuffer_Release(&extents);
+        return NULL;
+    }
+    if (sweep_array != Py_None && cp_buffer(sweep_array, &sweep, 4, 0, "sweep") < 0) {
+        PyBuffer_Release(&extents);
+        PyBuffer_Release(&into);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
@@ -154,11 +173,14 @@ static PyObject *reader_read(PyObject *self, PyObject *args)
         bad |= e[2 * i] < 0 || e[2 * i] > e[2 * i + 1] || e[2 * i + 1] > r->rows;
         rows += e[2 * i + 1] - e[2 * i];
     }
-    if (!bad && rows == into.len / 4 && slots_ok(into.buf, rows, r->slots, INT32_MIN))
-        status = cp_read_rows(&r->read, &r->pool, r->columns, r->count, e, count, into.buf);
+    if (!bad && rows == into.len / 4 && slots_ok(into.buf, rows, r->slots, INT32_MIN) &&
+        (!sweep.buf || (sweep.len == into.len && sweep_ok(e, count, sweep.buf))))
+        status = cp_read_rows(&r->read, &r->pool, r->columns, r->count, e, count, into.buf, sweep.buf);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&extents);
     PyBuffer_Release(&into);
+    if (sweep.buf)
+        PyBuffer_Release(&sweep);
     if (status == -2)
         PyErr_SetString(PyExc_ValueError, "extents or slots lie outside the table or the buffer");
     if (status == -1)
@@ -229,7 +251,7 @@ static PyObject *scatter(PyObject *self, PyObject *args)
         at >= 0 && at + items * cp_type_bytes[to_type] <= stride &&
         (from_type == to_type || to_type == CP_F32 || to_type == CP_F64)) {
         int64_t count = into.len / 4;
-        cp_target t = {(char *)to.buf + at, stride, items, (enum cp_type)from_type, (enum cp_type)to_type};
+        cp_target t = {(char *)to.buf + at, stride, items, (enum cp_type)from_type, (enum cp_type)to_type, 0};
         Py_BEGIN_ALLOW_THREADS
         fits = count * items * cp_type_bytes[from_type] <= from.len &&
                slots_ok(into.buf, count, to.len / stride, INT32_MIN);

@@ -23,6 +23,7 @@ def convert(
     columns: Sequence[str] | None = None,
     pack: bool = False,
     header: bool | Literal["auto"] = "auto",
+    zero_based: bool | Literal["auto"] = "auto",
     progress: Progress | None = None,
 ) -> int:
     """Write a table as Arrow IPC file, streaming; the file appears when it is complete.
@@ -41,6 +42,7 @@ def convert(
         columns: Columns of the source to keep, the label aside; all by default.
         pack: Put all numeric scalar columns but the label into one float32 list column ``features``.
         header: Whether the first line of CSV text names columns; "auto": unless all its fields are numbers.
+        zero_based: For SVMlight text: whether indices begin at 0; "auto": if an index 0 occurs.
         progress: Called with rows written and rows in all (None if unknown).
 
     Returns:
@@ -59,7 +61,7 @@ def convert(
         >>> pa.ipc.open_file(path).read_all().to_pylist()[1]
         {'features': [2.0, 4.0], 'label': 1}
     """
-    found = stream(source, Options(label=label, header=header, pack=pack))
+    found = stream(source, Options(label, header, pack, zero_based))
     refuse_source(out, found.paths)
     shaped = shape(found, label=label, columns=columns, pack=pack)
     with Writer(out, shaped.schema, record_batch, compression) as writer:

@@ -14,14 +14,17 @@ from corgipile.convert.idx import idx_stream
 from corgipile.convert.stream import Stream
 from corgipile.convert.text import csv_stream, decompressed, text_kind
 from corgipile.errors import BadArgument, MissingFile
-from corgipile.tables import Table, svmlight
+from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
+from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.files import decoding, readable
+from corgipile.tables.svmtext import stream_batches
 from corgipile.writer import conform, plain
 
 _READ = 1 << 20
 _HEAD = 1 << 12
 _CSV = (".csv", ".tsv")
+_BASE_KEY = b"corgipile.base"
 
 
 class Options(NamedTuple):
@@ -30,6 +33,7 @@ class Options(NamedTuple):
     label: str | int | None = None
     header: bool | Literal["auto"] = "auto"
     pack: bool = False
+    zero_based: bool | Literal["auto"] = "auto"
 
 
 def stream(source: Any, options: Options) -> Stream:
@@ -91,8 +95,8 @@ def _open_bytes(path: str, options: Options) -> Stream:
     if kind == "csv":
         return csv_stream(path, options.label, options.header, pack=options.pack)
     if kind == "svmlight":
-        schema, batches = svmlight.stream_batches(path)
-        return Stream(schema, iter(batches), paths=(path,))
+        schema, batches = stream_batches(path, zero_based=options.zero_based)
+        return Stream(schema, batches, paths=(path,))
     return _opened(path, options)
 
 
@@ -147,11 +151,23 @@ def _chain(streams: Sequence[Stream]) -> Stream:
     first = streams[0]
     if len(streams) == 1:
         return first
+    schema = first.schema.with_metadata(_metadata([one.schema.metadata or {} for one in streams]))
     counts = [one.rows for one in streams]
     return Stream(
-        first.schema,
-        (conform(batch, first.schema) for one in streams for batch in one.batches),
+        schema,
+        (conform(batch, schema) for one in streams for batch in one.batches),
         None if None in counts else sum(count for count in counts if count is not None),
         tuple(path for one in streams for path in one.paths),
         first.labelled,
     )
+
+
+def _metadata(parts: Sequence[dict[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Join what schemas say of sparse rows: the largest dimension, and the one base of their indices."""
+    bases = {part[_BASE_KEY] for part in parts if _BASE_KEY in part}
+    if len(bases) > 1:
+        raise BadArgument(
+            "indices begin at 0 in one file and at 1 in another; zero_based=True or False settles it"
+        )
+    dims = max((int(part[DIMS_KEY]) for part in parts if DIMS_KEY in part), default=None)
+    return parts[0] | ({} if dims is None else {DIMS_KEY: str(dims).encode()})

@@ -111,7 +111,7 @@ class Feeder:
 
     def _in_turn(self, steps: Iterator[Step]) -> Iterator[SlotArray]:
         for step in steps:
-            self._filler.fill(step.extents, step.into)
+            self._filler.fill(step)
             yield step.visit
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class _Ahead:
                 self._credits.acquire()
                 if self._stop:
                     return
-                self._reader.fill(step.extents, step.into)
+                self._reader.fill(step)
                 self._ready.put(step.visit)
             self._ready.put(None)
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer

@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import CorruptFile, ReadFailed
 from corgipile.loader.store import SlotArray, Store, type_code
-from corgipile.orders.base import rows_of
+from corgipile.orders.base import Step, rows_of
 from corgipile.tables.base import Layout, Table
 
 __all__ = ["Filler", "filler"]
@@ -29,7 +28,7 @@ class Filler(Protocol):
     def bytes_read(self) -> int:
         """Return the bytes read so far."""
 
-    def fill(self, extents: npt.NDArray[np.int64], into: SlotArray) -> None:
+    def fill(self, step: Step) -> None:
         """Read runs of rows into slots; returns when they are there."""
 
     def close(self) -> None:
@@ -96,12 +95,13 @@ class PlacedFiller:
         """Return the bytes requested so far."""
         return sum(_kernel.reader_bytes(reader) for reader in self._readers.values())
 
-    def fill(self, extents: npt.NDArray[np.int64], into: SlotArray) -> None:
+    def fill(self, step: Step) -> None:
         """Read runs of rows into slots."""
+        extents, into = step.extents, step.into
         if not len(extents):
             return
         short = len(into) < SHORT_RUNS * len(extents)
-        failure = _kernel.reader_read(self._reader(ROW_THREADS if short else BLOCK_THREADS), extents, into)
+        failure = _kernel.reader_read(self._reader(ROW_THREADS if short else BLOCK_THREADS), extents, into, step.sweep)
         if failure is not None:
             code, fd, row = failure
             path = self._paths[self._fds.index(fd)]
@@ -124,8 +124,9 @@ class TableFiller:
         self._pool: ThreadPoolExecutor | None = None
         self.bytes_read = 0
 
-    def fill(self, extents: npt.NDArray[np.int64], into: SlotArray) -> None:
+    def fill(self, step: Step) -> None:
         """Read runs of rows into slots, a few at a time."""
+        extents, into = step.extents, step.into
         if not len(extents):
             return
         if len(extents) > 1 and len(into) < SHORT_RUNS * len(extents):

@@ -53,11 +53,14 @@ class Step(NamedTuple):
         extents: int64[k, 2], runs of rows to read.
         into: int32[rows], buffer slot of each row read; -1 where the row is not wanted.
         visit: int32[m], buffer slots in the order in which they are visited.
+        sweep: int32[rows] or None: the rows of each extent, counted from its start, in the order in which their slots
+            ascend: the order in which they are written fastest.
     """
 
     extents: IntArray
     into: SlotArray
     visit: SlotArray
+    sweep: SlotArray | None = None
 
 
 @dataclass(frozen=True)

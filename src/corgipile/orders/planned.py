@@ -7,10 +7,14 @@ from typing import ClassVar, Self
 import numpy as np
 
 from corgipile import _kernel
-from corgipile.orders.base import Blocks, IntArray, Key, Sized, Step, to_rows, too_small, with_sizes
+from corgipile.orders.base import Blocks, IntArray, Key, Sized, SlotArray, Step, to_rows, too_small, with_sizes
 
 NO_SHUFFLE, BLOCK_ONLY, CORGIPILE, RIFFLE = range(4)
 STEP_ROWS = 8192
+
+
+def _slots(count: int) -> SlotArray:
+    return np.empty(count, np.int32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +81,10 @@ class Planned(Sized):
             buffer, group, shift, self.ahead, start,
         )  # fmt: skip
         while (sizes := _kernel.plan_begin(plan)) is not None:
-            step = Step(
-                np.empty((sizes[0], 2), np.int64), np.empty(sizes[1], np.int32), np.empty(sizes[2], np.int32)
-            )
-            _kernel.plan_next(plan, *step)
-            yield step
+            extents, into, visit = np.empty((sizes[0], 2), np.int64), _slots(sizes[1]), _slots(sizes[2])
+            sweep = _slots(sizes[1] if self.kind == RIFFLE else 0)
+            _kernel.plan_next(plan, extents, into, visit, sweep)
+            yield Step(extents, into, visit, sweep if self.kind == RIFFLE else None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,8 @@ from corgipile.tables.pieces import (
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
 ROWS_KEY = b"corgipile.rows"
+MOST_COMPRESSION = 1 << 16
+FREE_ROWS = 1 << 20
 BRIDGE = 1 << 15  # bytes read over, rather than seeking, between two rows that are taken
 
 
@@ -67,12 +69,12 @@ class ArrowFile:
             self._names = list(stored.names)
             metadata = dict(stored.metadata or {})
         check_names(stored, self._file.path)
-        self._starts = self._find_starts(metadata.pop(ROWS_KEY, None))
+        # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
+        packed = len(self._blocks) > 0 and self._batch(0).compressed
+        self._starts = self._find_starts(metadata.pop(ROWS_KEY, None), packed)
         self.schema: pa.Schema = stored.with_metadata(metadata or None)
         self._places = places(stored) if native else None
-        # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
-        whole = len(self._blocks) > 0 and self._batch(0).compressed
-        self._whole = whole or self._places is None or not all(sliceable(field.type) for field in stored)
+        self._whole = packed or self._places is None or not all(sliceable(field.type) for field in stored)
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str]]:
         return ArrowFile, (self._file.path,)
@@ -145,13 +147,17 @@ class ArrowFile:
             dtype, shape, np.append(starts[fresh], starts[-1]), np.zeros(len(fresh), np.int32), offsets[fresh]
         )
 
-    def _find_starts(self, stated: bytes | None) -> IntArray:
+    def _find_starts(self, stated: bytes | None, packed: bool) -> IntArray:
         counts = None if stated is None else _stated_rows(stated, len(self._blocks))
         if counts is None:
             counts = np.array([self._batch(i).rows for i in range(len(self._blocks))], np.int64)
-        if counts.sum(dtype=np.float64) >= 2.0**62:
+        # A row takes at least a bit, before compression; columns of nulls take nothing, hence the free rows.
+        most = self._blocks["body"].astype(np.float64) * (8 * MOST_COMPRESSION if packed else 8)
+        if (counts > np.maximum(most, FREE_ROWS)).any():
+            bad = int(np.argmax(counts > np.maximum(most, FREE_ROWS)))
             raise CorruptFile(
-                f"{self._file.path}: the record batches claim {counts.sum(dtype=np.float64):.3g} rows"
+                f"{self._file.path}: record batch {bad} claims {counts[bad]} rows "
+                f"in {self._blocks['body'][bad]} bytes"
             )
         return np.append(np.int64(0), np.cumsum(counts))
 

@@ -65,7 +65,7 @@ class File:
         whole = b"".join(parts)
         if len(whole) < length:
             raise CorruptFile(
-                f"{self.path}: ends at byte {offset + len(whole)}; it had {self.size} when opened"
+                f"{self.path}: ends at byte {os.fstat(self._descriptor).st_size}; it had {self.size} when opened"
             )
         return whole
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from corgipile.tables.base import IntArray, Layout, check_columns, check_run, even_cuts
 from corgipile.tables.files import describe, digest
-from corgipile.tables.pieces import check_names, check_rows, empty, read_pieces, take_pieces
+from corgipile.tables.pieces import check_names, check_rows, empty, pick_rows, read_pieces, take_pieces
 
 SAMPLES = 64
 
@@ -74,7 +74,7 @@ class MemoryTable:
         if not len(rows):
             return empty(self.schema, names)
         return take_pieces(
-            self._starts, rows, lambda i, local: self._batches[i].select(names).take(pa.array(local))
+            self._starts, rows, lambda i, local: pick_rows(self._batches[i].select(names), local)
         )
 
     def layout(self, columns: Sequence[str]) -> Layout | None:

@@ -17,6 +17,7 @@ from corgipile.tables.pieces import (
     empty,
     merge_cuts,
     pick,
+    pick_rows,
     read_pieces,
     take_pieces,
 )
@@ -99,7 +100,7 @@ class ParquetTable:
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        return take_pieces(self._starts, rows, lambda i, local: self._group(i, names).take(pa.array(local)))
+        return take_pieces(self._starts, rows, lambda i, local: pick_rows(self._group(i, names), local))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None: rows are encoded."""

@@ -50,7 +50,7 @@ def take_pieces(starts: IntArray, rows: IntArray, take: TakePiece) -> pa.RecordB
         return batch
     back = np.empty(len(rows), np.int64)
     back[order] = np.arange(len(rows))
-    return batch.take(pa.array(back))
+    return pick_rows(batch, back)
 
 
 def merge_cuts(starts: IntArray, rows: int) -> IntArray:
@@ -97,13 +97,22 @@ def take_runs(rows: IntArray, gap: int, read: Callable[[int, int], pa.RecordBatc
     for first, stop, high in zip(firsts.tolist(), stops.tolist(), edges.tolist(), strict=True):
         batch = read(first, stop)
         if high - low < stop - first:
-            batch = batch.take(pa.array(wanted[low:high] - first))
+            batch = pick_rows(batch, wanted[low:high] - first)
         batches.append(batch)
         low = high
     batch = join(batches)
     if len(back) == len(wanted) and bool(np.all(back[:-1] < back[1:])):
         return batch
-    return batch.take(pa.array(back))
+    return pick_rows(batch, back)
+
+
+def pick_rows(batch: pa.RecordBatch, rows: IntArray) -> pa.RecordBatch:
+    """Return some rows of a record batch, in the order asked for."""
+    try:
+        return batch.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:
+        # Views, for one, can be joined but not taken.
+        return join([batch.slice(row, 1) for row in rows.tolist()])
 
 
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

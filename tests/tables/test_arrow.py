@@ -1,0 +1,211 @@
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corgipile.errors import BadSchema, CorruptFile, MissingFile, UnknownFormat
+from corgipile.tables import ArrowFile
+from corgipile.tables.files import File
+
+CODECS = [None, "lz4", "zstd"]
+
+
+def write(path, rows, codec=None, batch=100, metadata=None):
+    schema = rows.schema.with_metadata(metadata)
+    with pa.ipc.new_file(path, schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(rows.cast(schema), max_chunksize=batch)
+    return path
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(0, 70),
+    batch=st.integers(1, 40),
+    codec=st.sampled_from(CODECS),
+    nulls=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_agrees_with_rows_written(folder, laws, rows_of, seed, count, batch, codec, nulls):
+    rows = rows_of(count, seed, nulls)
+    laws(ArrowFile(write(folder / "law.arrow", rows, codec, batch)), rows, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_manners(tmp_path, manners, rows_of, codec):
+    manners(ArrowFile(write(tmp_path / "a.arrow", rows_of(250, nulls=True), codec)))
+
+
+def test_dictionary_columns(tmp_path, laws, manners):
+    words = pa.array(["a", "b", None] * 30).dictionary_encode()
+    rows = pa.table(
+        {
+            "word": words,
+            "label": range(90),
+        }
+    )
+    table = ArrowFile(write(tmp_path / "d.arrow", rows, batch=25))
+    for seed in range(10):
+        laws(table, rows, np.random.default_rng(seed))
+    manners(table)
+
+
+def test_view_columns(tmp_path, rows_of):
+    views = pa.array(["x" * (i % 20) for i in range(90)], pa.string_view())
+    table = ArrowFile(write(tmp_path / "v.arrow", pa.table({"view": views, "label": range(90)}), batch=25))
+    assert table.read(20, 60, ["view"]).column(0).to_pylist() == views.to_pylist()[20:60]
+    assert table.take(np.array([70, 3, 3])).to_pydict() == {
+        "view": ["x" * 10, "x" * 3, "x" * 3],
+        "label": [70, 3, 3],
+    }
+    assert table.layout(["label"]) is None
+
+
+def test_cuts_are_even_where_rows_can_be_read_apart(tmp_path, rows_of):
+    rows = rows_of(250)
+    assert ArrowFile(write(tmp_path / "a.arrow", rows)).cuts(60).tolist() == [0, 60, 120, 180, 240, 250]
+    assert ArrowFile(write(tmp_path / "b.arrow", rows, "zstd")).cuts(60).tolist() == [0, 100, 200, 250]
+    assert ArrowFile(write(tmp_path / "b.arrow", rows, "zstd")).cuts(190).tolist() == [0, 200, 250]
+
+
+@given(count=st.integers(1, 80), batch=st.integers(1, 40))
+@settings(max_examples=20, deadline=None)
+def test_layout_names_the_bytes(folder, layout_law, rows_of, count, batch):
+    table = ArrowFile(write(folder / "layout.arrow", rows_of(count, nulls=True), batch=batch))
+    layout_law(table, ["label", "features", "half"])
+
+
+def test_layout_of_nested_fixed_lists(tmp_path, layout_law):
+    values = pa.array(np.arange(240, dtype=np.int16))
+    images = pa.FixedSizeListArray.from_arrays(pa.FixedSizeListArray.from_arrays(values, 4), 3)
+    table = ArrowFile(write(tmp_path / "n.arrow", pa.table({"image": images}), batch=7))
+    layout_law(table, ["image"])
+    assert table.layout(["image"]).columns["image"].shape == (3, 4)
+
+
+def test_layout_absent_where_rows_have_no_place(tmp_path, rows_of):
+    plain = ArrowFile(write(tmp_path / "a.arrow", rows_of(50, nulls=True)))
+    assert plain.layout(["label", "small"]) is None
+    assert plain.layout(["flag"]) is None
+    assert plain.layout(["text"]) is None
+    assert ArrowFile(write(tmp_path / "b.arrow", rows_of(50), "lz4")).layout(["label"]) is None
+
+
+def test_reads_only_the_bytes_of_the_rows(tmp_path, monkeypatch, rows_of):
+    table = ArrowFile(write(tmp_path / "a.arrow", rows_of(5000), batch=5000))
+    table.read(0, 1)
+    reads = []
+    read = File.read
+    monkeypatch.setattr(File, "read", lambda file, at, size: reads.append(size) or read(file, at, size))
+    table.read(3001, 3011, ["features"])
+    assert reads == [10 * 3 * 4]
+    reads.clear()
+    table.read(3001, 3011)
+    assert sum(reads) < 2500
+    reads.clear()
+    table.take(np.array([4000, 7]), ["label"])
+    assert reads == [8, 8]
+
+
+def test_compressed_batches_are_kept_a_while(tmp_path, monkeypatch, rows_of):
+    table = ArrowFile(write(tmp_path / "a.arrow", rows_of(300), "zstd"))
+    decoded = []
+    decode = ArrowFile._decode_now
+    monkeypatch.setattr(
+        ArrowFile, "_decode_now", lambda self, i, names: decoded.append(i) or decode(self, i, names)
+    )
+    for start in range(0, 100, 10):
+        table.read(start, start + 10, ["label"])
+    assert decoded == [0]
+
+
+def test_stated_rows_spare_a_scan(tmp_path, monkeypatch, rows_of):
+    metadata = {"corgipile.rows": json.dumps([[2, 100], [1, 50]]), "kept": "yes"}
+    path = write(tmp_path / "a.arrow", rows_of(250), metadata=metadata)
+    seen = []
+    find = ArrowFile._read_metadata
+    monkeypatch.setattr(ArrowFile, "_read_metadata", lambda self, i: seen.append(i) or find(self, i))
+    table = ArrowFile(path)
+    assert len(table) == 250
+    assert seen == [0]
+    assert table.schema.metadata == {b"kept": b"yes"}
+    assert table.read(120, 240).num_rows == 120
+
+
+@pytest.mark.parametrize(
+    "stated", ["[[3, 100]]", "[[1, 100]]", "[[2, 100], [1, -50]]", "nonsense", "[1, 2, 3]", "[[9e99, 1]]"]
+)
+def test_wrong_stated_rows_never_give_wrong_rows(tmp_path, rows_of, stated):
+    rows = rows_of(250)
+    path = write(tmp_path / "a.arrow", rows, metadata={"corgipile.rows": stated})
+    if stated == "[[3, 100]]":
+        with pytest.raises(CorruptFile, match="record batch 2 has 50 rows; 100 are stated"):
+            ArrowFile(path).read(200, 250)
+    else:
+        assert ArrowFile(path).read(0, 250).to_pylist() == rows.to_pylist()
+
+
+def test_fingerprint_follows_the_file(tmp_path, rows_of):
+    first = ArrowFile(write(tmp_path / "a.arrow", rows_of(30))).fingerprint
+    assert ArrowFile(tmp_path / "a.arrow").fingerprint == first
+    assert ArrowFile(write(tmp_path / "a.arrow", rows_of(31))).fingerprint != first
+
+
+def test_stream_is_told_apart(tmp_path):
+    path = tmp_path / "s.arrow"
+    rows = pa.table({"label": [1]})
+    with pa.ipc.new_stream(path, rows.schema) as writer:
+        writer.write_table(rows)
+    with pytest.raises(UnknownFormat, match=r"Arrow IPC stream.*`corgipile convert`"):
+        ArrowFile(path)
+
+
+def test_bad_files(tmp_path, rows_of):
+    path = write(tmp_path / "a.arrow", rows_of(30))
+    data = path.read_bytes()
+    with pytest.raises(MissingFile, match="no file at .*nowhere"):
+        ArrowFile(tmp_path / "nowhere")
+    with pytest.raises(UnknownFormat, match="is a directory"):
+        ArrowFile(tmp_path)
+    for broken, error, message in [
+        (b"", UnknownFormat, r"begins with b''; an Arrow IPC file begins with b'ARROW1'"),
+        (b"hello" * 9, UnknownFormat, "begins with b'helloh'"),
+        (data[:-20], CorruptFile, "is truncated: it ends with"),
+        (data[:100], CorruptFile, "is truncated: it ends with"),
+        (data[:-10] + b"\xff\xff\xff\x7fARROW1", CorruptFile, "the footer claims 2147483647 bytes"),
+        (data[:1000] + data[2000:], CorruptFile, "a.arrow"),
+    ]:
+        path.write_bytes(broken)
+        with pytest.raises(error, match=message):
+            ArrowFile(path).read(0, 30)
+
+
+def test_truncation_after_opening(tmp_path, rows_of):
+    path = write(tmp_path / "a.arrow", rows_of(3000), batch=1000)
+    table = ArrowFile(path)
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(CorruptFile, match="ends at byte 5000; it had"):
+        table.read(2000, 3000)
+
+
+def test_equal_names(tmp_path):
+    rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    with pytest.raises(BadSchema, match="2 columns are named 'x'"):
+        ArrowFile(write(tmp_path / "a.arrow", rows))
+
+
+@pytest.mark.parametrize(("codec", "coded"), [(None, False), ("lz4", False), ("zstd", False), (None, True)])
+def test_damaged_files_never_crash(folder, damage, survives, rows_of, codec, coded):
+    rows = rows_of(40, nulls=True)
+    if coded:
+        rows = rows.append_column("word", pa.array(["a", "b"] * 20).dictionary_encode())
+    data = write(folder / "whole.arrow", rows, codec, batch=15).read_bytes()
+
+    @given(broken=damage(data))
+    @settings(max_examples=200, deadline=None, derandomize=True)
+    def check(broken):
+        survives(folder / "broken.arrow", broken, "arrow")
+
+    check()

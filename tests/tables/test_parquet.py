@@ -1,0 +1,83 @@
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables import ParquetTable
+
+
+def write(path, rows, group=100, codec="snappy"):
+    pq.write_table(rows, path, row_group_size=group, compression=codec)
+    return path
+
+
+def storable(rows):
+    return rows.drop_columns(["nothing here"])
+
+
+@given(seed=st.integers(0, 2**32), count=st.integers(0, 70), group=st.integers(1, 40), nulls=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_agrees_with_rows_written(folder, laws, rows_of, seed, count, group, nulls):
+    rows = storable(rows_of(count, seed, nulls))
+    laws(ParquetTable(write(folder / "law.parquet", rows, group)), rows, np.random.default_rng(seed))
+
+
+def test_manners(tmp_path, manners, rows_of):
+    manners(ParquetTable(write(tmp_path / "a.parquet", storable(rows_of(250, nulls=True)))))
+
+
+def test_cuts_are_row_groups_merged(tmp_path, rows_of):
+    table = ParquetTable(write(tmp_path / "a.parquet", storable(rows_of(250)), 20))
+    assert table.cuts(1).tolist() == [*range(0, 250, 20), 250]
+    assert table.cuts(60).tolist() == [0, 60, 120, 180, 240, 250]
+    assert table.cuts(10**9).tolist() == [0, 250]
+    assert table.layout(["label"]) is None
+
+
+def test_row_groups_are_kept_a_while(tmp_path, monkeypatch, rows_of):
+    table = ParquetTable(write(tmp_path / "a.parquet", storable(rows_of(300))))
+    decoded = []
+    decode = ParquetTable._decode
+    monkeypatch.setattr(
+        ParquetTable, "_decode", lambda self, i, names: decoded.append(i) or decode(self, i, names)
+    )
+    for start in range(0, 120, 10):
+        table.read(start, start + 10, ["label"])
+    table.take(np.array([5, 105, 7]), ["label"])
+    assert decoded == [0, 1]
+
+
+def test_dotted_and_nested_names(tmp_path, rows_of):
+    rows = storable(rows_of(10)).rename_columns(
+        names := [f"{i}.{n}" for i, n in enumerate(storable(rows_of(1)).schema.names)]
+    )
+    table = ParquetTable(write(tmp_path / "a.parquet", rows))
+    assert table.read(2, 5, names[7:9]).to_pylist() == rows.select(names[7:9]).slice(2, 3).to_pylist()
+
+
+def test_bad_files(tmp_path, rows_of):
+    path = write(tmp_path / "a.parquet", storable(rows_of(30)))
+    data = path.read_bytes()
+    for broken, error, message in [
+        (b"", UnknownFormat, "is no Parquet file: it does not begin with b'PAR1'"),
+        (data[:-10], CorruptFile, "is truncated: it does not end with b'PAR1'"),
+        (b"PAR1", CorruptFile, "is truncated"),
+        (data[:50] + data[150:], CorruptFile, "does not decode"),
+    ]:
+        path.write_bytes(broken)
+        with pytest.raises(error, match=message):
+            ParquetTable(path).read(0, 30)
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
+def test_damaged_files_never_crash(folder, damage, survives, rows_of, codec):
+    data = write(folder / "whole.parquet", storable(rows_of(40, nulls=True)), 15, codec).read_bytes()
+
+    @given(broken=damage(data))
+    @settings(max_examples=200, deadline=None, derandomize=True)
+    def check(broken):
+        survives(folder / "broken.parquet", broken, "parquet")
+
+    check()
