@@ -13,14 +13,22 @@ setup(
     ext_modules=[
         Extension(
             "corgipile._kernel",
-            sources=sorted(str(path.relative_to(HERE)) for path in (HERE / "src/corgipile/_kernel").glob("*.c")),
+            sources=sorted(
+                str(path.relative_to(HERE)) for path in (HERE / "src/corgipile/_kernel").glob("*.c")
+            ),
             include_dirs=["kernel", "src/corgipile/_kernel"],
             depends=[*HEADERS, "src/corgipile/_kernel/bind.h"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
             # Contraction to fused multiply-add would make results depend on the CPU.
-            extra_compile_args=["-std=c11", "-O3", "-g0", "-ffp-contract=off", "-fvisibility=hidden",
-                                *shlex.split(os.environ.get("CORGIPILE_CFLAGS", ""))],
+            extra_compile_args=[
+                "-std=c11",
+                "-O3",
+                "-g0",
+                "-ffp-contract=off",
+                "-fvisibility=hidden",
+                *shlex.split(os.environ.get("CORGIPILE_CFLAGS", "")),
+            ],
             extra_link_args=["-lpthread", "-lm", *shlex.split(os.environ.get("CORGIPILE_LDFLAGS", ""))],
         )
     ],

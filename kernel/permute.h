@@ -11,6 +11,7 @@
 
 #define CP_GOLDEN 0x9E3779B97F4A7C15u /* 2^64 / golden ratio */
 #define CP_ROUNDS 6                   /* Feistel rounds of the bijection */
+#define CP_SMALL_ROUNDS 24            /* the same below 2^12, where halves of a few bits mix slowly */
 
 /* Mix 64 bits so that each input bit flips each output bit with probability 1/2 (SplitMix64's finaliser). */
 static inline uint64_t cp_mix(uint64_t x)
@@ -68,8 +69,8 @@ CP_DEFINE_SHUFFLE(cp_shuffle64, int64_t)
 /* A permutation of [0, n) in O(1) memory, n up to 2^63: an alternating Feistel network on the smallest power of two
  * that holds n, walked along its cycle until the value falls into [0, n) (fewer than two steps on average). */
 typedef struct {
-    uint64_t n, keys[CP_ROUNDS], low_mask, high_mask;
-    int low_bits;
+    uint64_t n, keys[CP_SMALL_ROUNDS], low_mask, high_mask;
+    int low_bits, rounds;
 } cp_bijection;
 
 static inline cp_bijection cp_bijection_make(uint64_t n, uint64_t key)
@@ -81,7 +82,8 @@ static inline cp_bijection cp_bijection_make(uint64_t n, uint64_t key)
     b.low_bits = bits / 2;
     b.low_mask = (1ull << b.low_bits) - 1;
     b.high_mask = (1ull << (bits - b.low_bits)) - 1;
-    for (int i = 0; i < CP_ROUNDS; i++)
+    b.rounds = bits < 12 ? CP_SMALL_ROUNDS : CP_ROUNDS;
+    for (int i = 0; i < b.rounds; i++)
         b.keys[i] = cp_random(key, (uint64_t)i);
     return b;
 }
@@ -100,7 +102,7 @@ static inline uint64_t cp_permute(const cp_bijection *b, uint64_t i)
         return i;
     do {
         uint64_t low = i & b->low_mask, high = i >> b->low_bits;
-        for (int round = 0; round < CP_ROUNDS; round++)
+        for (int round = 0; round < b->rounds; round++)
             cp_feistel(b, &high, &low, round);
         i = high << b->low_bits | low;
     } while (i >= b->n);
@@ -113,7 +115,7 @@ static inline uint64_t cp_unpermute(const cp_bijection *b, uint64_t i)
         return i;
     do {
         uint64_t low = i & b->low_mask, high = i >> b->low_bits;
-        for (int round = CP_ROUNDS; round-- > 0;)
+        for (int round = b->rounds; round-- > 0;)
             cp_feistel(b, &high, &low, round);
         i = high << b->low_bits | low;
     } while (i >= b->n);

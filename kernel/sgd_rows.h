@@ -4,7 +4,7 @@
 
 #include "sgd_state.h"
 
-enum { CP_CHUNK = 128, CP_AHEAD = CP_A, CP_MAX_LINES = 32 };
+enum { CP_CHUNK = 128, CP_AHEAD = 20, CP_MAX_LINES = 32 };
 
 /* Where rows lie. Dense: x + slot * stride (bytes); sparse: addresses and lengths by slot. */
 typedef struct {
@@ -146,7 +146,7 @@ static inline int64_t cp_row_lines(const cp_sgd *s)
 static inline int64_t cp_row_ahead(const cp_sgd *s)
 {
     int64_t lines = cp_row_lines(s);
-    return lines <= 8 ? CP_AHEAD : lines < CP_MAX_LINES ? 6 : 2;
+    return lines <= 8 ? 10 : lines < CP_MAX_LINES ? 6 : 2;
 }
 
 static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, cp_chunk *c)
@@ -165,13 +165,17 @@ static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, c
     c->last = s->features * s->bytes - 1;
 }
 
-/* Ask for the row a few visits ahead, all its cache lines up to a limit, and for a label of the next chunk. */
+/* Ask for a row CP_AHEAD visits ahead into the second-level cache, for a nearer one into the first, and for a label
+ * of the next chunk. One stage alone runs out of the few lines a core can wait for at a time. */
 static inline void cp_prefetch(const cp_chunk *c, int64_t i, int64_t lines)
 {
-    const char *row = c->row[i + c->ahead];
+    const char *near = c->row[i + c->ahead], *far = c->row[i + CP_AHEAD];
     for (int64_t line = 0; line < lines; line++)
-        __builtin_prefetch(row + line * CP_LINE, 0, 2);
-    __builtin_prefetch(row + c->last,0,2);
+        __builtin_prefetch(near + line * CP_LINE);
+    __builtin_prefetch(near + c->last);
+    for (int64_t line = 0; line < lines; line++)
+        __builtin_prefetch(far + line * CP_LINE, 0, 1);
+    __builtin_prefetch(far + c->last, 0, 1);
     if (i < c->nexts)
         __builtin_prefetch(c->y + c->next[i] * c->y_size);
 }

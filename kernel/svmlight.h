@@ -101,7 +101,7 @@ static inline int cp_svm_exponent(const char **at, const char *end, int64_t *sca
     return 1;
 }
 
-/* Parse a number; `bad` is the code for what is none. */
+/* Parse a number; `bad` is the code for what is none. `at` moves on only if there is one. */
 static inline int cp_svm_number(const char **at, const char *end, double *out, int bad)
 {
     static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
@@ -129,15 +129,18 @@ static inline int cp_svm_number(const char **at, const char *end, double *out, i
         return cp_svm_word(p, end, "nan") || cp_svm_word(p, end, "inf") ? CP_SVM_NOT_FINITE : bad;
     if (!cp_svm_exponent(&p, end, &scale))
         return bad;
-    *at = p;
     if (kept <= 19 && digits <= (uint64_t)1 << 53 && scale >= -22 && scale <= 22) {
         /* Both operands are exact, so the one rounding is the right one. */
         double value = scale < 0 ? (double)digits / powers[-scale] : (double)digits * powers[scale];
         *out = negative ? -value : value;
+        *at = p;
         return CP_SVM_OK;
     }
     int code = cp_svm_slow(begin, p - begin, out);
-    return code || isfinite(*out) ? code : CP_SVM_NOT_FINITE;
+    if (code || !isfinite(*out))
+        return code ? code : CP_SVM_NOT_FINITE;
+    *at = p;
+    return CP_SVM_OK;
 }
 
 /* Parse the index of a pair up to and with its colon. */
@@ -170,8 +173,8 @@ static inline int cp_svm_ended(const char *p, const char *end)
 /* Parse a label and what follows it up to the first pair. */
 static inline int cp_svm_head(const char **at, const char *end, double *label)
 {
-    int code = cp_svm_number(at, end, label, CP_SVM_LABEL);
     const char *p = *at;
+    int code = cp_svm_number(&p, end, label, CP_SVM_LABEL);
     if (code)
         return code;
     if (p < end && *p == ',')

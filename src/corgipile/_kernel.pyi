@@ -6,6 +6,77 @@ import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
 
+# bind_plan.c
+def balance(values: _Array, key: int, out: _Array, /) -> None: ...
+def derive(*parts: int) -> int: ...
+def permute(n: int, key: int, start: int, out: _Array, /) -> None: ...
+def plan_begin(plan: object, /) -> tuple[int, int, int] | None: ...
+def plan_new(
+    kind: int,
+    rows: int,
+    blocks: int,
+    even: int,
+    cuts: _Array | None,
+    order: _Array | None,
+    key: int,
+    first: int,
+    stop: int,
+    buffer: int,
+    group: int,
+    shift: int,
+    ahead: int,
+    start: int,
+    /,
+) -> object: ...
+def plan_next(plan: object, extents: _Array, into: _Array, visit: _Array, sweep: _Array, /) -> None: ...
+def plan_slots(
+    kind: int, blocks: int, widest: int, buffer: int, group: int, shift: int, ahead: int, /
+) -> int: ...
+def plan_steps(plan: object, /) -> int: ...
+def randoms(key: int, start: int, out: _Array, /) -> None: ...
+def shuffle(array: _Array, key: int, /) -> None: ...
+def stream_new(
+    reservoir: bool, first: int, stop: int, window: int, chunk: int, ahead: int, key: int, /
+) -> object: ...
+def stream_next(stream: object, into: _Array, visit: _Array, /) -> tuple[int, int] | None: ...
+def stream_waiting(stream: object, rows: _Array, slots: _Array, /) -> int: ...
+def unpermute(n: int, key: int, values: _Array, /) -> None: ...
+
+# bind_rows.c
+def gather(to: _Array, rows: _Array, row_bytes: int, index: _Array, /) -> None: ...
+def gather_ragged(
+    out: _Array, address: _Array, length: _Array, item: int, index: _Array, /
+) -> None: ...
+def reader_bytes(reader: object, /) -> int: ...
+def reader_column(
+    reader: object,
+    starts: _Array,
+    offsets: _Array,
+    fds: _Array,
+    target: _Array,
+    at: int,
+    stride: int,
+    items: int,
+    from_type: int,
+    to_type: int,
+    /,
+) -> None: ...
+def reader_new(threads: int, slots: int, rows: int, /) -> object: ...
+def reader_read(
+    reader: object, extents: _Array, into: _Array, sweep: _Array | None, /
+) -> tuple[int, int, int] | None: ...
+def scatter(
+    to: _Array,
+    stride: int,
+    at: int,
+    to_type: int,
+    rows: _Array,
+    items: int,
+    from_type: int,
+    into: _Array,
+    /,
+) -> None: ...
+
 # bind_text.c
 def svmlight_parse(
     text: bytes | memoryview,

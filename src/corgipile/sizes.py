@@ -25,7 +25,7 @@ def parse_bytes(size: Size, what: str = "memory") -> int:
     """
     found = _BYTES.fullmatch(size) if isinstance(size, str) else None
     if found:
-        value = math.floor(float(found[1]) * 1024 ** _POWERS[found[2].upper()])
+        value = math.floor(float(found[1]) * float(1 << 10 * _POWERS[found[2].upper()]))
     elif isinstance(size, int) and not isinstance(size, bool):
         value = size
     else:

@@ -40,9 +40,7 @@ def test_row_groups_are_kept_a_while(tmp_path, monkeypatch, rows_of):
     table = ParquetTable(write(tmp_path / "a.parquet", storable(rows_of(300))))
     decoded = []
     decode = ParquetTable._decode
-    monkeypatch.setattr(
-        ParquetTable, "_decode", lambda self, i, names: decoded.append(i) or decode(self, i, names)
-    )
+    monkeypatch.setattr(ParquetTable, "_decode", lambda self, i, names: decoded.append(i) or decode(self, i, names))
     for start in range(0, 120, 10):
         table.read(start, start + 10, ["label"])
     table.take(np.array([5, 105, 7]), ["label"])

@@ -2,15 +2,16 @@
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.loader.store import SlotArray, Store, type_code
+from corgipile.loader.store import Store, type_code
 from corgipile.orders.base import Step, rows_of
 from corgipile.tables.base import Layout, Table
 
@@ -46,7 +47,7 @@ def filler(table: Table, store: Store, sources: Sequence[str], *, sequential: bo
 def _movable(layout: Layout, store: Store) -> list[bool]:
     """Say for each column whether the kernel can move its numbers and cast them as asked."""
     return [
-        type_code(layout.columns[source].dtype) is not None
+        type_code(layout.columns[source].dtype) >= 0
         and (layout.columns[source].dtype == field.dtype or field.dtype in (np.float32, np.float64))
         and not (layout.columns[source].dtype == np.float16 != field.dtype)
         for field in store.fields.values()
@@ -106,7 +107,10 @@ class PlacedFiller:
             code, fd, row = failure
             path = self._paths[self._fds.index(fd)]
             if code:
-                raise ReadFailed(code, f"reading {path} failed at row {row}: {os.strerror(code)} ({errno.errorcode.get(code)})")
+                raise ReadFailed(
+                    code,
+                    f"reading {path} failed at row {row}: {os.strerror(code)} ({errno.errorcode.get(code)})",
+                )
             raise CorruptFile(f"{path} ended while row {row} was read; the file was cut short since it was opened")
 
     def close(self) -> None:
@@ -142,12 +146,12 @@ class TableFiller:
             self._store.put(batch, into[at : at + stop - start], start)
             at += stop - start
 
-    def _read(self, runs: list[tuple[int, int]]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _read(self, runs: list[tuple[int, int]]) -> Iterable[pa.RecordBatch]:
         if len(runs) == 1:
-            return [self._table.read(*runs[0], self._sources)]
+            return [self._table.read(runs[0][0], runs[0][1], self._sources)]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(BLOCK_THREADS, "corgipile-reader")
-        return self._pool.map(lambda run: self._table.read(*run, self._sources), runs)
+        return self._pool.map(lambda run: self._table.read(run[0], run[1], self._sources), runs)
 
     def close(self) -> None:
         """Stop threads."""

@@ -66,9 +66,7 @@ class Loader:
         if batch_size < 1:
             raise BadArgument(f"batch_size must be at least 1, got {batch_size}")
         self.batch_size, self.drop_last = batch_size, drop_last
-        self.feeder = Feeder(
-            table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world
-        )
+        self.feeder = Feeder(table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world)
         self._gatherer = Gatherer(self.feeder.store, batch_size, format)
         self.epoch = 0
         self._step = self._offset = self._batches = 0
@@ -173,7 +171,7 @@ class Loader:
         for name, mine in self._identity().items():
             if state.get(name) != mine:
                 raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the loader has {mine!r}")
-        position = [state.get(name) for name in ("epoch", "batches", "step", "offset")]
+        position: list[Any] = [state.get(name) for name in ("epoch", "batches", "step", "offset")]
         if not all(isinstance(value, int) and value >= 0 for value in position):
             raise StateMismatch(f"state has no valid position: got epoch, batches, step, offset = {position}")
         self.epoch, self._batches, self._step, self._offset = position

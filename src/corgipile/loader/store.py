@@ -1,6 +1,7 @@
 """The buffer: rows in slots. Fixed-width columns lie in arrays, other columns in the Arrow batches they came in."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,14 @@ __all__ = ["Field", "Store", "type_code"]
 
 SlotArray = npt.NDArray[np.int32]
 SLACK = 64  # bytes readable after the last row, so that kernels may load whole vectors
-_CODES = {np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))}
+_CODES = {
+    np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
+}
 
 
-def type_code(dtype: np.dtype[np.generic]) -> int | None:
-    """Return the kernel's number for a dtype, None where it has none; half floats move as 16-bit integers."""
-    return _CODES.get(np.dtype("u2") if dtype == np.float16 else dtype)
+def type_code(dtype: np.dtype[np.generic]) -> int:
+    """Return the kernel's number for a dtype, -1 where it has none; half floats move as 16-bit integers."""
+    return _CODES.get(np.dtype("u2") if dtype == np.float16 else dtype, -1)
 
 
 class Field:
@@ -36,7 +39,7 @@ class Field:
     @property
     def row_bytes(self) -> int:
         """Return the bytes of a row."""
-        return self.items * self.dtype.itemsize
+        return self.items * int(self.dtype.itemsize)
 
 
 class Store:
@@ -92,10 +95,10 @@ class Store:
 
     def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, first_row: int) -> None:
         values = numbers(column, field, first_row)
-        if values.dtype != field.dtype and (type_code(values.dtype) is None or field.dtype.kind != "f"):
+        if values.dtype != field.dtype and (type_code(values.dtype) < 0 or field.dtype.kind != "f"):
             values = values.astype(field.dtype)
-        code, target = type_code(values.dtype), self._arrays[field.name]
-        if code is None or (to := type_code(field.dtype)) is None:
+        code, to, target = type_code(values.dtype), type_code(field.dtype), self._arrays[field.name]
+        if code < 0 or to < 0:
             kept = into >= 0
             target.reshape(self.slots, -1)[into[kept], index : index + values.shape[1]] = values[kept]
             return
@@ -120,7 +123,9 @@ class Store:
         for name in self._spans:
             self._point(name, batch, slots, kept)
 
-    def _point(self, name: str, batch: pa.RecordBatch, slots: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> None:
+    def _point(
+        self, name: str, batch: pa.RecordBatch, slots: npt.NDArray[np.int64], rows: npt.NDArray[np.integer[Any]]
+    ) -> None:
         column = batch.column(name)
         offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
         values = column.values
@@ -207,7 +212,7 @@ def fields_of(
         if fixed is None:
             held.append(name)
             continue
-        dtype = np.dtype(casts.get(name, fixed[0]))
+        dtype: np.dtype[np.generic] = np.dtype(casts.get(name, fixed[0]))
         shape = fixed[1] if name not in pack else (len(sources), *fixed[1])
         fields.append(Field(name, sources, dtype, shape))
     return fields, held

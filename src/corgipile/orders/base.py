@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -114,7 +114,10 @@ class Order(Protocol):
     """A strategy that decides what is read when and visited when; it knows row numbers only."""
 
     name: ClassVar[str]
-    ahead: int
+
+    @property
+    def ahead(self) -> int:
+        """Return the steps loaded while an earlier one is visited."""
 
     @property
     def block_rows(self) -> int:
@@ -191,7 +194,10 @@ def too_small(name: str, needed: int, budget: int, row_bytes: float) -> BudgetTo
     )
 
 
-def with_sizes(order: Any, **sizes: Any) -> Any:
+T = TypeVar("T", bound="Sized")
+
+
+def with_sizes(order: T, **sizes: Any) -> T:
     """Return a copy of an order with other sizes."""
     return replace(order, **sizes)
 
@@ -221,4 +227,4 @@ def rows_of(extents: IntArray) -> IntArray:
     """
     lengths = extents[:, 1] - extents[:, 0]
     starts = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum(), dtype=np.int64) + np.repeat(extents[:, 0] - starts, lengths)
+    return np.asarray(np.arange(lengths.sum(), dtype=np.int64) + np.repeat(extents[:, 0] - starts, lengths))

@@ -8,7 +8,8 @@ import numpy as np
 
 from corgipile import kernel
 from corgipile.errors import BadArgument
-from corgipile.orders.base import Blocks, Key, Sized, Step, rows_of, to_rows, too_small, with_sizes
+from corgipile.orders.base import Blocks, Key, Sized, Step, rows_of, too_small, with_sizes
+from corgipile.sizes import to_rows
 
 FULL = 6
 PAGES = 16
@@ -56,7 +57,7 @@ class FullShuffle(Sized):
         if budget is not None and (wanted > room or room < unit):
             raise too_small(self.name, max(wanted, unit) * (1 + self.ahead), budget, row_bytes)
         units = max(1, min(wanted, rows) // unit)
-        return with_sizes(self, block=unit, buffer=units * unit, row_bytes=row_bytes)  # type: ignore[no-any-return]
+        return with_sizes(self, block=unit, buffer=units * unit, row_bytes=row_bytes)
 
     @property
     def visits_per_step(self) -> int:

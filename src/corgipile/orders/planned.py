@@ -7,7 +7,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from corgipile import _kernel
-from corgipile.orders.base import Blocks, IntArray, Key, Sized, SlotArray, Step, to_rows, too_small, with_sizes
+from corgipile.orders.base import Blocks, IntArray, Key, Sized, SlotArray, Step, too_small, with_sizes
+from corgipile.sizes import to_rows
 
 NO_SHUFFLE, BLOCK_ONLY, CORGIPILE, RIFFLE = range(4)
 STEP_ROWS = 8192

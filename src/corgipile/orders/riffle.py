@@ -7,8 +7,8 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
-from corgipile.orders.base import Blocks, IntArray, Key
-from corgipile.orders.planned import RIFFLE, STEP_ROWS, Planned, with_sizes
+from corgipile.orders.base import Blocks, IntArray, Key, with_sizes
+from corgipile.orders.planned import RIFFLE, STEP_ROWS, Planned
 
 BALANCE = 4
 CHUNKS = 128

@@ -7,8 +7,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from corgipile import _kernel
-from corgipile.orders.base import Blocks, IntArray, Key, Sized, Step, to_rows, too_small, with_sizes
+from corgipile.orders.base import Blocks, IntArray, Key, Sized, Step, too_small, with_sizes
 from corgipile.orders.planned import STEP_ROWS
+from corgipile.sizes import to_rows
 
 STREAM = 5
 
@@ -34,7 +35,7 @@ class Streaming(Sized):
         wanted = room if self.buffer is None else to_rows(self.buffer, rows, row_bytes, "buffer")
         if budget is not None and (wanted > room or room < 1):
             raise too_small(self.name, max(wanted, 1) + (1 + self.ahead) * chunk, budget, row_bytes)
-        return with_sizes(self, block=chunk, buffer=max(1, min(wanted, rows)))  # type: ignore[no-any-return]
+        return with_sizes(self, block=chunk, buffer=max(1, min(wanted, rows)))
 
     @property
     def window(self) -> int:

@@ -10,14 +10,15 @@ from corgipile.errors import BadArgument
 Floats = npt.NDArray[np.float64]
 
 MOST_CLASSES = 1024
+MOST_FLOAT_CLASSES = 64
 CHUNK = 1 << 16
 
 
 class Keys:
     """Give the measured values of rows in pieces, so that a one-hot matrix never fills memory.
 
-    Integers, booleans and strings are classes, measured one-hot; floats are numbers, one column or more.
-    Integers of more than 1024 distinct values are taken as numbers.
+    Classes are measured one-hot: booleans, words, integers of at most 1024 values, floats of at most 64 whole
+    values. All else is numbers, one column or more.
 
     Args:
         values: One value a row, in any order; or ``[rows, columns]`` numbers.
@@ -33,11 +34,7 @@ class Keys:
             raise BadArgument(
                 f"values of shape {array.shape}: one value a row, or rows by columns, is wanted"
             )
-        self._codes: npt.NDArray[np.int64] | None = None
-        if array.dtype.kind in "biuSUO" and array.ndim == 1:
-            names, codes = _classes(array)
-            if array.dtype.kind not in "iu" or len(names) <= MOST_CLASSES:
-                self._codes = codes.astype(np.int64)
+        self._codes = _codes(array) if array.ndim == 1 else None
         if self._codes is not None:
             share = np.bincount(self._codes) / len(array)
             self.mean: Floats = share
@@ -67,11 +64,19 @@ class Keys:
         return len(self._numbers) if self._codes is None else len(self._codes)
 
 
-def _classes(array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+def _codes(array: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
+    """Return the class of each row, None if rows are numbers."""
+    kind = array.dtype.kind
+    if kind == "f" and not (np.isfinite(array).all() and (array == np.floor(array)).all()):
+        return None
+    most = {"i": MOST_CLASSES, "u": MOST_CLASSES, "f": MOST_FLOAT_CLASSES}.get(kind, len(array))
+    if kind not in "biufSUO":
+        return None
     try:
-        return np.unique(array, return_inverse=True)
+        names, codes = np.unique(array, return_inverse=True)
     except TypeError:
         raise BadArgument(f"values of dtype {array.dtype} don't compare, so they are no classes") from None
+    return codes.astype(np.int64) if len(names) <= most else None
 
 
 def _numbers(array: npt.NDArray[Any]) -> Floats:

@@ -156,8 +156,7 @@ class ArrowFile:
         if (counts > np.maximum(most, FREE_ROWS)).any():
             bad = int(np.argmax(counts > np.maximum(most, FREE_ROWS)))
             raise CorruptFile(
-                f"{self._file.path}: record batch {bad} claims {counts[bad]} rows "
-                f"in {self._blocks['body'][bad]} bytes"
+                f"{self._file.path}: record batch {bad} claims {counts[bad]} rows in {self._blocks['body'][bad]} bytes"
             )
         return np.append(np.int64(0), np.cumsum(counts))
 
@@ -180,11 +179,7 @@ class ArrowFile:
 
     def _read(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         batch = self._batch(i)
-        if (
-            batch.compressed
-            or self._places is None
-            or not all(sliceable(self._places[name].kind) for name in names)
-        ):
+        if batch.compressed or self._places is None or not all(sliceable(self._places[name].kind) for name in names):
             return self._decode(i, names).slice(start, stop - start)
         body = self._body(i, batch)
         arrays = [body.column(self._places[name], start, stop) for name in names]
@@ -205,9 +200,7 @@ class ArrowFile:
             decoded.validate(full=True)
             if decoded.num_rows != batch.rows:
                 raise CorruptFile(f"{self._file.path}: record batch {i} decodes to {decoded.num_rows} rows")
-            return pa.RecordBatch.from_arrays(
-                [decoded.column(name) for name in names], schema=pick(self.schema, names)
-            )
+            return pa.RecordBatch.from_arrays([decoded.column(name) for name in names], schema=pick(self.schema, names))
 
     def _open_reader(self, names: list[str]) -> Any:
         options = pa.ipc.IpcReadOptions(included_fields=sorted(self._names.index(name) for name in names))

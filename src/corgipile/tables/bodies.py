@@ -32,12 +32,7 @@ def spans(kind: pa.DataType) -> tuple[int, int] | None:
         buffers = 0
     elif types.is_struct(kind) or types.is_fixed_size_list(kind):
         buffers = 1
-    elif (
-        types.is_binary(kind)
-        or types.is_string(kind)
-        or types.is_large_binary(kind)
-        or types.is_large_string(kind)
-    ):
+    elif types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind):
         buffers = 3
     elif not (_is_list(kind) or types.is_primitive(kind) or types.is_decimal(kind) or _is_indexed(kind)):
         return None
@@ -107,9 +102,7 @@ class Body:
         while True:
             length, nulls = self._node(node)
             if length < rows:
-                raise CorruptFile(
-                    f"{self._file.path}: a column has {length} rows; its record batch has {rows}"
-                )
+                raise CorruptFile(f"{self._file.path}: a column has {length} rows; its record batch has {rows}")
             if nulls:
                 return None
             if not types.is_fixed_size_list(kind):
@@ -134,9 +127,7 @@ class Body:
     def _bytes(self, index: int, start: int, stop: int) -> bytes:
         offset, length = self._buffer(index)
         if not 0 <= start <= stop <= length:
-            raise CorruptFile(
-                f"{self._file.path}: bytes {start} to {stop} of a buffer of {length} are needed"
-            )
+            raise CorruptFile(f"{self._file.path}: bytes {start} to {stop} of a buffer of {length} are needed")
         return self._file.read(self._at + offset + start, stop - start)
 
     def _array(self, place: Place, start: int, stop: int) -> pa.Array:
@@ -167,9 +158,7 @@ class Body:
                 children = [self._array(Place(kind.field(0).type, node + 1, buffer + 2), low, high)]
             else:
                 buffers.append(pa.py_buffer(self._bytes(buffer + 2, low, high)))
-        return pa.Array.from_buffers(
-            kind, stop - start, buffers, -1 if nulls else 0, start - first, list(children)
-        )
+        return pa.Array.from_buffers(kind, stop - start, buffers, -1 if nulls else 0, start - first, list(children))
 
     def _fields(self, place: Place, start: int, stop: int) -> Sequence[pa.Array]:
         node, buffer = place.node + 1, place.buffer + 1
@@ -182,11 +171,7 @@ class Body:
         return arrays
 
     def _offsets(self, place: Place, start: int, stop: int) -> npt.NDArray[np.signedinteger]:
-        wide = (
-            types.is_large_list(place.kind)
-            or types.is_large_binary(place.kind)
-            or types.is_large_string(place.kind)
-        )
+        wide = types.is_large_list(place.kind) or types.is_large_binary(place.kind) or types.is_large_string(place.kind)
         dtype = np.dtype("<i8" if wide else "<i4")
         data = self._bytes(place.buffer + 1, start * dtype.itemsize, (stop + 1) * dtype.itemsize)
         offsets: npt.NDArray[np.signedinteger] = np.frombuffer(data, dtype)

@@ -57,9 +57,7 @@ class ConcatTable:
 
     def cuts(self, rows: int) -> IntArray:
         """Cut each table by itself: no block crosses from one file into the next."""
-        parts = [
-            table.cuts(rows) + start for table, start in zip(self._tables, self._starts[:-1], strict=True)
-        ]
+        parts = [table.cuts(rows) + start for table, start in zip(self._tables, self._starts[:-1], strict=True)]
         return np.unique(np.concatenate(parts))
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
@@ -68,9 +66,7 @@ class ConcatTable:
         names = check_columns(self.schema, columns)
         if start == stop:
             return empty(self.schema, names)
-        return self._own(
-            read_pieces(self._starts, start, stop, lambda i, a, b: self._tables[i].read(a, b, names))
-        )
+        return self._own(read_pieces(self._starts, start, stop, lambda i, a, b: self._tables[i].read(a, b, names)))
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the order asked for."""
@@ -89,9 +85,7 @@ class ConcatTable:
             return None
         firsts = np.cumsum([0, *(len(layout.paths) for layout in found)])
         paths = tuple(path for layout in found for path in layout.paths)
-        return Layout(
-            paths, {name: self._column([layout.columns[name] for layout in found], firsts) for name in names}
-        )
+        return Layout(paths, {name: self._column([layout.columns[name] for layout in found], firsts) for name in names})
 
     def _column(self, parts: list[ColumnLayout], firsts: IntArray) -> ColumnLayout:
         begins = zip(parts, self._starts, strict=False)
@@ -115,8 +109,7 @@ def _check_equal(first: Table, other: Table) -> None:
             raise BadSchema(f"{other!r} has no column {name!r}, which {first!r} has")
         if here.field(name).type != there.field(name).type:
             raise BadSchema(
-                f"{other!r}: column {name!r} is {here.field(name).type}; "
-                f"in {first!r} it is {there.field(name).type}"
+                f"{other!r}: column {name!r} is {here.field(name).type}; in {first!r} it is {there.field(name).type}"
             )
     for name in here.names:
         if name not in there.names:
@@ -129,11 +122,6 @@ def _check_equal(first: Table, other: Table) -> None:
 def _joined_schema(schemas: list[pa.Schema]) -> pa.Schema:
     metadata = dict(schemas[0].metadata or {})
     if DIMS_KEY in metadata:
-        metadata[DIMS_KEY] = str(
-            max(int((schema.metadata or {}).get(DIMS_KEY, 0)) for schema in schemas)
-        ).encode()
-    fields = [
-        field.with_nullable(any(schema.field(field.name).nullable for schema in schemas))
-        for field in schemas[0]
-    ]
+        metadata[DIMS_KEY] = str(max(int((schema.metadata or {}).get(DIMS_KEY, 0)) for schema in schemas)).encode()
+    fields = [field.with_nullable(any(schema.field(field.name).nullable for schema in schemas)) for field in schemas[0]]
     return pa.schema(fields, metadata=metadata or None)

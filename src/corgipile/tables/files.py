@@ -50,9 +50,7 @@ class File:
             CorruptFile: The file ends before.
         """
         if offset < 0 or length < 0 or offset + length > self.size:
-            raise CorruptFile(
-                f"{self.path}: bytes {offset} to {offset + length} are needed; the file has {self.size}"
-            )
+            raise CorruptFile(f"{self.path}: bytes {offset} to {offset + length} are needed; the file has {self.size}")
         with readable(self.path):
             data = os.pread(self._descriptor, length, offset)
             if len(data) == length:
@@ -65,7 +63,7 @@ class File:
         whole = b"".join(parts)
         if len(whole) < length:
             raise CorruptFile(
-                f"{self.path}: ends at byte {os.fstat(self._descriptor).st_size}; it had {self.size} when opened"
+                f"{self.path} has {os.fstat(self._descriptor).st_size} bytes now; it had {self.size} when opened"
             )
         return whole
 

@@ -52,9 +52,7 @@ class Flat:
         start = at + self._get("<I", at)
         count = self._get("<I", start)
         if start + 4 + count * item > len(self.data):
-            raise CorruptFile(
-                f"metadata has a list of {count} entries that ends beyond its {len(self.data)} bytes"
-            )
+            raise CorruptFile(f"metadata has a list of {count} entries that ends beyond its {len(self.data)} bytes")
         return memoryview(self.data)[start + 4 : start + 4 + count * item]
 
 

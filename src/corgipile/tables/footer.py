@@ -43,9 +43,7 @@ def read_footer(file: File) -> Footer:
         raise UnknownFormat(f"{file.path} begins with {head[:6]!r}; an Arrow IPC file begins with {MAGIC!r}")
     tail = file.read(max(file.size - 10, 0), min(10, file.size))
     if len(tail) < 10 or tail[4:] != MAGIC:
-        raise CorruptFile(
-            f"{file.path} is truncated: it ends with {tail[-6:]!r}, an Arrow IPC file with {MAGIC!r}"
-        )
+        raise CorruptFile(f"{file.path} is truncated: it ends with {tail[-6:]!r}, an Arrow IPC file with {MAGIC!r}")
     (length,) = struct.unpack("<i", tail[:4])
     if not 8 <= length <= file.size - 18:
         raise CorruptFile(f"{file.path}: the footer claims {length} bytes; the file has {file.size}")

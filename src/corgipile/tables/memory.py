@@ -63,9 +63,7 @@ class MemoryTable:
         names = check_columns(self.schema, columns)
         if start == stop:
             return empty(self.schema, names)
-        return read_pieces(
-            self._starts, start, stop, lambda i, a, b: self._batches[i].slice(a, b - a).select(names)
-        )
+        return read_pieces(self._starts, start, stop, lambda i, a, b: self._batches[i].slice(a, b - a).select(names))
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Return scattered rows in the order asked for."""
@@ -73,9 +71,7 @@ class MemoryTable:
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        return take_pieces(
-            self._starts, rows, lambda i, local: pick_rows(self._batches[i].select(names), local)
-        )
+        return take_pieces(self._starts, rows, lambda i, local: pick_rows(self._batches[i].select(names), local))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None: the rows lie in no file."""

@@ -40,9 +40,7 @@ class NumpyTable:
         if label is not None:
             self._arrays["label"] = labels = _Stored(label)
             if len(labels.shape) != 1:
-                raise BadSchema(
-                    f"{labels.file.path}: labels have shape {labels.shape}; they must have one axis"
-                )
+                raise BadSchema(f"{labels.file.path}: labels have shape {labels.shape}; they must have one axis")
             if labels.shape[0] != len(self):
                 raise BadArgument(
                     f"{labels.file.path} has {labels.shape[0]} labels; {self._arrays['features'].file.path} "
@@ -148,11 +146,9 @@ def _header(path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     with warnings.catch_warnings(), Path(path).open("rb") as stream:
         # NumPy warns of headers written by Python 2, and Python of odd text in damaged ones.
         warnings.simplefilter("ignore")
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            read = np.lib.format.read_array_header_1_0
-        else:
-            read = np.lib.format.read_array_header_2_0
+        form = np.lib.format
+        first = form.read_magic(stream) == (1, 0)
+        read = form.read_array_header_1_0 if first else form.read_array_header_2_0
         try:
             shape, fortran, dtype = read(stream)
         except (SyntaxError, RecursionError, EOFError, tokenize.TokenError) as error:

@@ -103,9 +103,7 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> T
             return MemoryTable(part)
         if callable(getattr(part, "read", None)) and callable(getattr(part, "cuts", None)):
             return cast("Table", part)
-        raise BadArgument(
-            f"cannot open {type(part).__name__}; a path, a pyarrow.Table or a list of these is needed"
-        )
+        raise BadArgument(f"cannot open {type(part).__name__}; a path, a pyarrow.Table or a list of these is needed")
     name = format_name or find_format(part)
     for option in options.keys() - FORMATS[name].options:
         raise BadArgument(f"{option} does not apply to {part}, whose format is {name}")
@@ -125,12 +123,10 @@ def find_format(path: str) -> str:
             return name
     for magic, name in COMPRESSED.items():
         if first.startswith(magic):
-            raise UnknownFormat(
-                f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first"
-            )
+            raise UnknownFormat(f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first")
     for name, kind in FORMATS.items():
         if kind.magic and path.endswith(kind.suffixes):
-            raise UnknownFormat(f"{path} begins with {first[:8]!r}; a {name} file begins with {kind.magic!r}")
+            raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {kind.magic!r}")
     if not path.endswith(FORMATS["svmlight"].suffixes):
         svmlight.check_looks_like_text(head)
     return "svmlight"

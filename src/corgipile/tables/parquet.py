@@ -116,9 +116,7 @@ class ParquetTable:
             table.validate(full=True)
             rows = int(self._starts[i + 1] - self._starts[i])
             if table.num_rows != rows:
-                raise CorruptFile(
-                    f"{self._file.path}: row group {i} decodes to {table.num_rows} rows, not {rows}"
-                )
+                raise CorruptFile(f"{self._file.path}: row group {i} decodes to {table.num_rows} rows, not {rows}")
             arrays = [pa.concat_arrays(table.column(name).chunks) for name in names]
             return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 

@@ -43,9 +43,7 @@ def take_pieces(starts: IntArray, rows: IntArray, take: TakePiece) -> pa.RecordB
     order = np.argsort(pieces, kind="stable")
     found, firsts = np.unique(pieces[order], return_index=True)
     groups = np.split(order, firsts[1:])
-    batch = join(
-        [take(int(piece), rows[group] - starts[piece]) for piece, group in zip(found, groups, strict=True)]
-    )
+    batch = join([take(int(piece), rows[group] - starts[piece]) for piece, group in zip(found, groups, strict=True)])
     if len(groups) == 1:
         return batch
     back = np.empty(len(rows), np.int64)
@@ -149,9 +147,7 @@ def check_rows(rows: IntArray, count: int) -> IntArray:
         raise BadArgument(f"row numbers must be a list of integers, got {rows.dtype} of shape {rows.shape}")
     rows = rows.astype(np.int64, copy=False)
     if rows.size and (int(rows.min()) < 0 or int(rows.max()) >= count):
-        raise BadArgument(
-            f"row {rows[(rows < 0) | (rows >= count)][0]} asked for; the table has rows 0 to {count}"
-        )
+        raise BadArgument(f"row {rows[(rows < 0) | (rows >= count)][0]} asked for; the table has rows 0 to {count}")
     return rows
 
 
@@ -161,9 +157,7 @@ def check_names(schema: pa.Schema, path: str) -> None:
         _check_text(schema)
     for name in schema.names:
         if schema.names.count(name) > 1:
-            raise BadSchema(
-                f"{path}: {schema.names.count(name)} columns are named {name!r}; names must differ"
-            )
+            raise BadSchema(f"{path}: {schema.names.count(name)} columns are named {name!r}; names must differ")
 
 
 def _check_text(fields: Iterable[pa.Field]) -> None:

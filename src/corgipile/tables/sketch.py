@@ -56,9 +56,7 @@ def sketch(table: Table, cuts: IntArray, column: str) -> Sketch:
         raise BadSchema(f"column {column!r} is {kind}; a column of numbers is needed, one a row")
     cuts = np.asarray(cuts, np.int64)
     if not len(cuts) or cuts[0] != 0 or cuts[-1] != len(table) or (np.diff(cuts) < 0).any():
-        raise BadArgument(
-            f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}"
-        )
+        raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
     tally = _Tally(len(cuts) - 1, MOST_CLASSES if pa.types.is_floating(kind) else MOST_INTEGER_CLASSES)
     step = RUN_BYTES // 8
     for start in range(0, len(table), step):
@@ -128,9 +126,7 @@ class _Tally:
             self._counts = None
             return
         codes = encoded.indices.to_numpy().astype(np.int64)
-        table = np.bincount(blocks * len(found) + codes, minlength=span * len(found)).reshape(
-            span, len(found)
-        )
+        table = np.bincount(blocks * len(found) + codes, minlength=span * len(found)).reshape(span, len(found))
         for code, value in enumerate(found.tolist()):
             counts = self._counts.setdefault(value, np.zeros(len(self._sums)))
             counts[first : first + span] += table[:, code]

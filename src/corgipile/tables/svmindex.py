@@ -95,17 +95,13 @@ def _load(path: str, file: File) -> tuple[Table, Summary] | None:
             numbers = [int(stated[name]) for name in ("rows", "largest", "zero_line", "zero_column")]
     except TableError:
         return None
-    same = table.schema.equals(SCHEMA) and all(
-        stated.get(key) == value for key, value in _identity(file).items()
-    )
+    same = table.schema.equals(SCHEMA) and all(stated.get(key) == value for key, value in _identity(file).items())
     if not same or numbers[0] != len(table):
         return None
     return table, Summary(numbers[0], numbers[1], (numbers[2], numbers[3]) if numbers[2] else None)
 
 
-def row_bytes_of(
-    index: Table, start: int, stop: int, size: int
-) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def row_bytes_of(index: Table, start: int, stop: int, size: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """Return where rows begin in the text, and where the last one ends."""
     ends_text = stop == len(index)
     starts = index.read(start, stop if ends_text else stop + 1, ["start"]).column(0).to_numpy()

@@ -2,6 +2,7 @@
 
 import contextlib
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -85,8 +86,7 @@ class Parsed(NamedTuple):
         if self.code <= FULL:
             return
         at = self.consumed + self.column - 1
-        words = bytes(text[at : at + 40]).split(maxsplit=1)
-        token = repr(words[0].decode("utf-8", "replace") if words else "")
+        token = repr(re.split(rb"\s", bytes(text[at : at + 40]), maxsplit=1)[0].decode("utf-8", "replace"))
         kind, message = _ERRORS[self.code]
         place = f"{path}, line {lines + self.line}, column {self.column}"
         raise kind(f"{place}: {message.format(token=token, base=base)}")
@@ -115,9 +115,7 @@ def parse_rows(text: memoryview, rows: int, base: int, fields: pa.Schema) -> tup
     arrays = [pa.array(labels[: parsed.rows])]
     for name, entries in (("features_k", indices), ("features_v", values)):
         child = pa.array(entries[: parsed.entries].copy())
-        arrays.append(
-            pa.Array.from_buffers(fields.field(name).type, parsed.rows, [None, offsets], 0, 0, [child])
-        )
+        arrays.append(pa.Array.from_buffers(fields.field(name).type, parsed.rows, [None, offsets], 0, 0, [child]))
     return parsed, pa.RecordBatch.from_arrays(arrays, schema=fields)
 
 

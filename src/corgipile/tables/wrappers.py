@@ -114,7 +114,7 @@ class Slow(_Wrapper):
         super().__init__(table)
         self.seconds_per_read = seconds_per_read
 
-    def _before(self, runs: list[tuple[int, int]]) -> None:  # noqa: ARG002 - all reads wait alike
+    def _before(self, runs: list[tuple[int, int]]) -> None:
         time.sleep(self.seconds_per_read)
 
 

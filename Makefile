@@ -1,0 +1,47 @@
+# Two commands do all their own set-up on a machine with Python >= 3.11 and a C compiler: `make demo`, `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+CLANG ?= $(shell command -v clang || command -v cc)
+# A release that is known to work; machines with another kind of accelerator may set TORCH to their own build.
+TORCH ?= torch==2.13.0
+KERNEL := $(wildcard kernel/*.h src/corgipile/_kernel/*.[ch])
+
+.PHONY: setup demo test check bench clean
+
+setup: $(VENV)/.done
+
+$(VENV)/.installed: pyproject.toml setup.py
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade "pip>=24" "setuptools>=77" wheel
+	$(PY) -m pip install --quiet "numpy>=1.26" "pyarrow>=15" typer rich safetensors scikit-learn scipy \
+	    hypothesis pytest mypy ruff
+	$(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet "$(TORCH)" || \
+	    echo "PyTorch is not to be had here; what needs it is skipped"
+	touch $@
+
+$(VENV)/.done: $(VENV)/.installed $(KERNEL)
+	$(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
+	$(PY) setup.py --quiet build_ext --inplace
+	touch $@
+
+demo: setup
+	$(PY) examples/demo.py
+
+test: setup
+	$(PY) -m pytest --doctest-modules
+
+check: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	for file in src/corgipile/_kernel/*.c; do \
+	    $(CLANG) -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror -DPy_LIMITED_API=0x030B0000 \
+	        -Ikernel -Isrc/corgipile/_kernel -I$$($(PY) -c "import sysconfig; print(sysconfig.get_path('include'))") $$file || exit 1; \
+	done
+
+bench: setup
+	$(PY) bench/run.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info src/corgipile/*.so

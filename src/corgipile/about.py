@@ -1,0 +1,103 @@
+"""Says what a table is and how its labels lie."""
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile import tables
+from corgipile.quality import h_d
+from corgipile.sizes import Size, to_rows
+from corgipile.tables import Table
+from corgipile.tables.base import even_cuts
+
+_READ = 1 << 20
+_MOST_CLASSES = 1024
+
+
+@dataclass(frozen=True)
+class About:
+    """Facts about a table.
+
+    Attributes:
+        rows: Rows.
+        nbytes: Stored bytes of all rows.
+        columns: Names and Arrow types.
+        unit: Least rows of a block: those that must be read together.
+        block_rows: Rows of the blocks described.
+        blocks: Number of such blocks.
+        h_d: Block-wise variance factor of the label for these blocks; None without labels.
+        classes: Rows of each label, most frequent first; empty for labels that are numbers.
+        label_range: Least, mean and greatest label if labels are numbers.
+    """
+
+    rows: int
+    nbytes: int
+    columns: dict[str, str]
+    unit: int
+    block_rows: int
+    blocks: int
+    h_d: float | None = None
+    classes: dict[str, int] = field(default_factory=dict)
+    label_range: tuple[float, float, float] | None = None
+
+
+def about(source: Any, *, label: str = "label", block: Size = "256KB") -> About:
+    """Describe a table; only its label column is read.
+
+    Args:
+        source: Table, or what ``corgipile.open`` takes.
+        label: Column of labels; it need not exist.
+        block: Size of the blocks that h_D is measured for.
+
+    Example:
+        >>> from corgipile.datasets import clustered
+        >>> facts = about(clustered(1000, classes=2), block=100)
+        >>> facts.classes, facts.h_d
+        ({'0': 500, '1': 500}, 100.0)
+    """
+    table = tables.open(source)
+    rows = len(table)
+    wanted = to_rows(block, rows, max(1.0, table.nbytes / max(1, rows)), "block")
+    cuts = table.cuts(wanted)
+    facts = About(
+        rows=rows,
+        nbytes=table.nbytes,
+        columns={one.name: str(one.type) for one in table.schema},
+        unit=int(np.diff(table.cuts(1)).max(initial=0)) if _coarse(table, rows) else min(1, rows),
+        block_rows=int(np.diff(cuts).max(initial=0)),
+        blocks=len(cuts) - 1,
+    )
+    if label not in table.schema.names or not rows:
+        return facts
+    labels = column(table, label)
+    values, counts = np.unique(labels, return_counts=True)
+    spread = h_d(labels, cuts)
+    if labels.dtype.kind in "fiu" and (len(values) > _MOST_CLASSES or (values != np.floor(values)).any()):
+        found = (float(labels.min()), float(labels.mean()), float(labels.max()))
+        return replace(facts, h_d=spread, label_range=found)
+    names = [f"{value:g}" if labels.dtype.kind == "f" else str(value) for value in values]
+    order = np.argsort(-counts, kind="stable").tolist()
+    return replace(facts, h_d=spread, classes={names[at]: int(counts[at]) for at in order})
+
+
+def column(table: Table, name: str) -> npt.NDArray[Any]:
+    """Read one scalar column of all rows into an array, a part at a time.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> column(tables.open(pa.table({"label": [3, 1]})), "label").tolist()
+        [3, 1]
+    """
+    rows = len(table)
+    cuts = even_cuts(rows, max(1, _READ * rows // max(1, table.nbytes))).tolist()
+    parts = [table.read(start, stop, [name]).column(0).to_numpy(zero_copy_only=False) for start, stop in pairwise(cuts)]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _coarse(table: Table, rows: int) -> bool:
+    """Say whether rows of this table must be read several at a time."""
+    probe = min(rows, 1000)
+    return rows > 0 and len(table.cuts(probe)) != len(even_cuts(rows, probe))

@@ -1,0 +1,49 @@
+"""``corgipile convert``."""
+
+from typing import Annotated
+
+import typer
+
+from corgipile.cli.console import command as guarded
+from corgipile.cli.console import progress
+from corgipile.cli.options import Compression, Json, RecordBatch, number_or_text
+
+
+@guarded
+def command(
+    source: Annotated[list[str], typer.Argument(help="Files, globs or folders, then the file to write.")],
+    *,
+    label: Annotated[str | None, typer.Option(help="Column to call 'label': name, or position (-1: last).")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns to keep, with commas between.")] = None,
+    pack: Annotated[bool, typer.Option("--pack", help="Put all numeric columns in one list 'features'.")] = False,
+    header: Annotated[bool | None, typer.Option(help="Whether line 1 of CSV text has names.")] = None,
+    zero_based: Annotated[bool | None, typer.Option(help="Whether SVMlight indices begin at 0.")] = None,
+    record_batch: RecordBatch = "1MB",
+    compression: Compression = None,
+    json: Json = False,
+) -> None:
+    """Convert any table to an Arrow IPC file with small record batches, streaming."""
+    from corgipile.cli.console import show_json  # noqa: PLC0415
+    from corgipile.convert import convert  # noqa: PLC0415
+    from corgipile.errors import BadArgument  # noqa: PLC0415
+
+    *sources, out = source
+    if not sources:
+        raise BadArgument(f"one name given, {out}; a source and a file to write are wanted")
+    with progress(f"convert to {out}", quiet=json) as bar:
+        rows = convert(
+            sources if len(sources) > 1 else sources[0],
+            out,
+            record_batch=number_or_text(record_batch),
+            compression=compression,
+            label=None if label is None else number_or_text(label),
+            columns=None if columns is None else columns.split(","),
+            pack=pack,
+            header="auto" if header is None else header,
+            zero_based="auto" if zero_based is None else zero_based,
+            progress=bar,
+        )
+    if json:
+        show_json({"rows": rows, "path": out})
+    else:
+        typer.echo(f"{out}: {rows:,} rows")

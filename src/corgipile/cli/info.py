@@ -1,0 +1,50 @@
+"""``corgipile info``."""
+
+from typing import Annotated
+
+import typer
+
+from corgipile.cli.console import command as guarded
+from corgipile.cli.console import show_facts, show_json
+from corgipile.cli.options import Json, Tables, source_of
+
+_MOST_SHOWN = 12
+
+
+@guarded
+def command(
+    table: Tables,
+    *,
+    label: Annotated[str, typer.Option(help="Column to describe.")] = "label",
+    block: Annotated[str, typer.Option(help="Block that h_D is measured for: rows, bytes or share.")] = "256KB",
+    json: Json = False,
+) -> None:
+    """Show rows, columns and bytes of a table, and how its labels lie."""
+    from corgipile.about import about  # noqa: PLC0415
+    from corgipile.cli.options import number_or_text  # noqa: PLC0415
+    from corgipile.sizes import format_bytes  # noqa: PLC0415
+
+    facts = about(source_of(table), label=label, block=number_or_text(block))
+    if json:
+        show_json(facts)
+        return
+    lines = [
+        ("rows", f"{facts.rows:,}"),
+        (
+            "bytes",
+            f"{facts.nbytes:,} ({format_bytes(facts.nbytes)}; {facts.nbytes / max(1, facts.rows):.1f} a row)",
+        ),
+        ("natural unit", f"{facts.unit:,} row{'s' * (facts.unit != 1)}"),
+        (f"blocks of {block}", f"{facts.blocks:,} of {facts.block_rows:,} rows"),
+        *((f"column {name}", kind) for name, kind in facts.columns.items()),
+    ]
+    if facts.h_d is not None:
+        lines.append(("h_D of the label", f"{facts.h_d:.4g} (1: random blocks, {facts.block_rows:,}: constant ones)"))
+    if facts.label_range is not None:
+        low, mean, high = facts.label_range
+        lines.append(("labels", f"{low:.4g} to {high:.4g}, mean {mean:.4g}"))
+    for value, count in list(facts.classes.items())[:_MOST_SHOWN]:
+        lines.append((f"label {value}", f"{count:,} rows ({100 * count / facts.rows:.1f} %)"))
+    if len(facts.classes) > _MOST_SHOWN:
+        lines.append(("", f"and {len(facts.classes) - _MOST_SHOWN} other labels"))
+    show_facts(" ".join(table), lines)

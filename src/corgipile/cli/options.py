@@ -1,0 +1,61 @@
+"""Options that several subcommands have."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+Tables = Annotated[list[str], typer.Argument(help="Files, globs or folders; many are one table.")]
+Memory = Annotated[str, typer.Option(help="Memory for rows, read-ahead included, such as 64MB.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+Block = Annotated[str | None, typer.Option(help="Block: rows (1000), bytes (256KB) or share (1%).")]
+Buffer = Annotated[str | None, typer.Option(help="Buffer: rows, bytes or share (2%).")]
+Balance = Annotated[str | None, typer.Option(help="Balance Riffle's blocks by this column.")]
+Model = Annotated[str, typer.Option(help="logistic, svm, linear or softmax.")]
+Features = Annotated[str, typer.Option(help="Column of features, or several with commas between.")]
+Label = Annotated[str, typer.Option(help="Column of labels.")]
+Epochs = Annotated[int, typer.Option(help="Passes over the table.")]
+LearningRate = Annotated[float, typer.Option(help="Step of the first epoch.")]
+Decay = Annotated[float, typer.Option(help="Factor on the step from epoch to epoch.")]
+L2 = Annotated[float, typer.Option(help="Strength of L2 regularisation.")]
+BatchSize = Annotated[int, typer.Option(help="Rows of one update.")]
+Test = Annotated[str | None, typer.Option(help="Table of held-out rows.")]
+RecordBatch = Annotated[str, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
+Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document only.")]
+
+
+def number_or_text(text: str) -> int | str:
+    """Read a size or position: whole numbers are numbers, all else stays text.
+
+    Example:
+        >>> number_or_text("-1"), number_or_text("256KB")
+        (-1, '256KB')
+    """
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def source_of(names: Sequence[str]) -> Any:
+    """Return one name as it is, several as a list."""
+    return names[0] if len(names) == 1 else list(names)
+
+
+def order_of(name: str, block: str | None, buffer: str | None, balance: str | None, label: str) -> Any:
+    """Make an order of these settings."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from corgipile import orders  # noqa: PLC0415
+    from corgipile.errors import BadArgument  # noqa: PLC0415
+
+    order: Any = orders.named(name)
+    if getattr(order, "balance", None) is not None:
+        order = replace(order, balance=label)
+    if balance is not None:
+        if not isinstance(order, orders.Riffle):
+            raise BadArgument(f"balance is for order riffle, not {name}")
+        order = replace(order, balance=balance)
+    sizes = {"block": block, "buffer": buffer}
+    return replace(order, **{what: number_or_text(size) for what, size in sizes.items() if size is not None})

@@ -1,0 +1,51 @@
+"""``corgipile reshuffle``."""
+
+from typing import Annotated
+
+import typer
+
+from corgipile.cli.console import command as guarded
+from corgipile.cli.console import progress
+from corgipile.cli.options import Block, Compression, Json, Memory, Seed, number_or_text, source_of
+
+
+@guarded
+def command(
+    source: Annotated[list[str], typer.Argument(help="Files of the table, then the file to write.")],
+    *,
+    method: Annotated[str, typer.Option(help="two-pass (exact full shuffle), corgi2 or bmf.")] = "two-pass",
+    memory: Memory = "64MB",
+    seed: Seed = 0,
+    block: Block = None,
+    record_batch: Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")] = None,
+    compression: Compression = None,
+    json: Json = False,
+) -> None:
+    """Write the rows of a table once in a better order, within a memory budget."""
+    import time  # noqa: PLC0415
+
+    from corgipile.cli.console import show_json  # noqa: PLC0415
+    from corgipile.errors import BadArgument  # noqa: PLC0415
+    from corgipile.reshuffle import reshuffle  # noqa: PLC0415
+
+    *sources, out = source
+    if not sources:
+        raise BadArgument(f"one name given, {out}; a table and a file to write are wanted")
+    start = time.perf_counter()
+    with progress(f"reshuffle to {out}", quiet=json) as bar:
+        rows = reshuffle(
+            source_of(sources),
+            out,
+            method,
+            memory=memory,
+            seed=seed,
+            block=None if block is None else number_or_text(block),
+            record_batch=None if record_batch is None else number_or_text(record_batch),
+            compression=compression,
+            progress=bar,
+        )
+    seconds = time.perf_counter() - start
+    if json:
+        show_json({"rows": rows, "path": out, "method": method, "seconds": seconds})
+    else:
+        typer.echo(f"{out}: {rows:,} rows, {method}, {seconds:.2f} s")

@@ -1,0 +1,149 @@
+"""convert, reshuffle and info from the command line, and how commands fail."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from corgipile import cli, tables
+from corgipile.cli import console
+from corgipile.datasets import clustered
+
+
+@pytest.fixture
+def csv(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y,kind\n" + "".join(f"{i},{i / 2},{i // 50}\n" for i in range(100)))
+    return str(path)
+
+
+@pytest.fixture
+def arrow(tmp_path):
+    path = str(tmp_path / "a.arrow")
+    table = clustered(1000, classes=4)
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+def test_convert(csv, tmp_path, capsys):
+    out = str(tmp_path / "out.arrow")
+    assert cli.main(["convert", csv, out, "--label", "kind", "--pack", "--record-batch", "10"]) == 0
+    assert capsys.readouterr().out == f"{out}: 100 rows\n"
+    assert tables.open(out).schema.names == ["features", "label"]
+    assert cli.main(["convert", csv, out, "--label", "-1", "--columns", "x", "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out) == {"rows": 100, "path": out}
+    assert told.err == ""
+    assert tables.open(out).schema.names == ["x", "label"]
+
+
+def test_reshuffle(arrow, tmp_path, capsys):
+    out = str(tmp_path / "out.arrow")
+    assert cli.main(["reshuffle", arrow, out, "--method", "bmf", "--block", "100", "--memory", "1MB"]) == 0
+    assert f"{out}: 1,000 rows, bmf" in capsys.readouterr().out
+    assert cli.main(["reshuffle", arrow, out, "--seed", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 1000
+    labels = tables.open(out).read(0, 1000)["label"].to_numpy()
+    assert sorted(labels) == sorted(np.arange(1000) // 250)
+    assert (np.diff(labels) < 0).any()
+
+
+def test_info(arrow, capsys):
+    assert cli.main(["info", arrow, "--block", "100", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["rows"] == 1000
+    assert facts["classes"] == {"0": 250, "1": 250, "2": 250, "3": 250}
+    assert facts["blocks"] == 10
+    assert facts["h_d"] == pytest.approx(100 * 26 / 30)
+    assert facts["columns"]["label"] == "int32"
+    assert cli.main(["info", arrow]) == 0
+    assert "250 rows (25.0 %)" in capsys.readouterr().out
+
+
+def test_info_of_numbers_many_labels_and_none(tmp_path, capsys):
+    for name, values in (("target", np.linspace(0, 1, 50)), ("label", np.arange(50.0) // 2)):
+        with pa.ipc.new_file(str(tmp_path / name), pa.schema([(name, pa.float64())])) as writer:
+            writer.write_table(pa.table({name: values}))
+    assert cli.main(["info", str(tmp_path / "target"), "--label", "target"]) == 0
+    assert "0 to 1, mean 0.5" in capsys.readouterr().out
+    assert cli.main(["info", str(tmp_path / "target")]) == 0
+    assert "h_D" not in capsys.readouterr().out
+    assert cli.main(["info", str(tmp_path / "label")]) == 0
+    assert "and 13 other labels" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "/nowhere/a.arrow"], "no file at /nowhere/a.arrow"),
+        (["convert", "one"], "a source and a file to write are wanted"),
+        (["reshuffle", "one"], "a table and a file to write are wanted"),
+    ],
+)
+def test_our_errors_are_one_line_and_code_2(arguments, message, capsys):
+    assert cli.main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    assert message in told.err
+
+
+def test_wrong_options_are_code_2(capsys):
+    assert cli.main(["info"]) == 2
+    assert cli.main(["dance"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_interruption_is_code_130(arrow, tmp_path, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(console._Log, "__call__", interrupted)
+    assert cli.main(["reshuffle", arrow, str(tmp_path / "out.arrow")]) == 130
+    assert capsys.readouterr().err == "corgipile: interrupted\n"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.arrow"]
+
+
+def test_help_and_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert cli.main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in ("train", "predict", "compare", "convert", "reshuffle", "info"))
+
+
+def test_without_typer_it_says_what_to_install(monkeypatch, capsys):
+    import sys  # noqa: PLC0415
+
+    monkeypatch.setitem(sys.modules, "typer", None)
+    for name in [name for name in sys.modules if name.startswith("corgipile.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert cli.main([]) == 2
+    assert "pip install 'corgipile[cli]'" in capsys.readouterr().err
+
+
+def test_a_terminal_gets_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with console.progress("work") as bar:
+        bar(50, 100)
+        bar(100, 100, "loss 0.5")
+    assert capsys.readouterr().out == ""
+
+
+def test_log_lines_come_with_news(capsys):
+    with console.progress("work") as bar:
+        bar(10, 100)
+        bar(20, 100, "epoch 1")
+        bar(100, 100, "epoch 1")
+        bar(7, None)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("work: 20 of 100 rows, ")
+    assert lines[1].endswith(", epoch 1")
+    assert lines[2].startswith("work: 7 rows")
+
+
+def test_json_has_no_nan(capsys):
+    console.show_json({"a": float("nan"), "b": np.float32(0.5), "c": [np.int64(3)], "d": float("inf")})
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": 0.5, "c": [3], "d": None}

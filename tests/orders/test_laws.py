@@ -1,0 +1,174 @@
+"""The laws of every order: each row exactly once, seeds repeat, epochs differ, any step can be the first."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corgipile.errors import BadArgument, BadSize, BudgetTooSmall
+from corgipile.orders import (
+    BlockOnly,
+    Blocks,
+    CorgiPile,
+    FullShuffle,
+    Key,
+    NoShuffle,
+    Reservoir,
+    Riffle,
+    SlidingWindow,
+    named,
+    visited_rows,
+)
+
+SHUFFLED = [
+    BlockOnly(),
+    CorgiPile(),
+    Riffle(),
+    Riffle(balance="label"),
+    Riffle(whole=True),
+    SlidingWindow(),
+    Reservoir(),
+    FullShuffle(),
+    FullShuffle(unit="page"),
+    FullShuffle(unit="block"),
+]
+ORDERS = [NoShuffle(), *SHUFFLED]
+
+
+def names(order):
+    return f"{order.name}-{getattr(order, 'unit', getattr(order, 'balance', ''))}-{getattr(order, 'whole', '')}"
+
+
+def cut(draw, rows, block):
+    """Even cuts, or uneven ones with blocks of up to ``block`` rows."""
+    if draw(st.booleans()):
+        return Blocks(rows, even=block)
+    lengths = draw(st.lists(st.integers(1, block), min_size=1, max_size=60))
+    cuts = np.minimum(np.cumsum([0, *lengths, *[block] * (rows // block + 1)]), rows)
+    return Blocks.of(np.unique(np.append(cuts, rows)) if rows else [0])
+
+
+@st.composite
+def cases(draw):
+    order = draw(st.sampled_from(ORDERS))
+    rows, block = draw(st.integers(0, 400)), draw(st.integers(1, 40))
+    blocks = cut(draw, rows, block)
+    order = replace(order, block=block, buffer=draw(st.integers(1, 200)), ahead=draw(st.integers(0, 3)))
+    if isinstance(order, Riffle):
+        order = replace(order, group=draw(st.integers(0, 5)))
+    fitted = order.fit(rows, 2000.0, None, whole=getattr(order, "whole", False))
+    if getattr(order, "balance", None):
+        blocks = replace(blocks, sketch=np.arange(blocks.count) % 3 + 0.5)
+    key = Key(draw(st.integers(0, 2**63)), draw(st.integers(0, 99)))
+    return fitted, blocks, key
+
+
+def passes(order, blocks, key, start=0):
+    return list(visited_rows(order, blocks, key, start))
+
+
+def flat(steps):
+    return np.concatenate([np.empty(0, np.int64), *steps])
+
+
+def assert_visits(order, rows, visited):
+    if order.name == "reservoir":
+        counts = np.bincount(visited, minlength=rows)
+        assert (counts >= 1).all()
+        assert len(visited) == rows + max(0, rows - order.window)
+    else:
+        assert np.array_equal(np.sort(visited), np.arange(rows))
+
+
+@settings(max_examples=400)
+@given(cases())
+def test_each_row_once_as_documented(case):
+    order, blocks, key = case
+    visited = flat(passes(order, blocks, key))
+    assert_visits(order, blocks.rows, visited)
+    assert order.visits(blocks, key) == len(visited)
+
+
+@settings(max_examples=200)
+@given(cases(), st.integers(1, 5))
+def test_ranks_share_the_epoch_evenly(case, world):
+    order, blocks, key = case
+    parts = [flat(passes(order, blocks, key._replace(rank=rank, world=world))) for rank in range(world)]
+    if order.name != "reservoir" and order.block_rows == 1 | (order.name != "full"):
+        assert len({len(part) for part in parts}) == 1
+        assert sum(map(len, parts)) - blocks.rows < world
+    assert set(flat(parts)) == set(range(blocks.rows))
+    assert [order.visits(blocks, key._replace(rank=rank, world=world)) for rank in range(world)] == list(map(len, parts))
+
+
+@settings(max_examples=200)
+@given(cases(), st.data())
+def test_any_step_can_be_the_first(case, data):
+    order, blocks, key = case
+    steps = passes(order, blocks, key)
+    start = data.draw(st.integers(0, len(steps)))
+    assert np.array_equal(flat(passes(order, blocks, key, start)), flat(steps[start:]))
+
+
+@settings(max_examples=300)
+@given(cases())
+def test_slots_are_a_bound_and_reused_only_after_their_visit(case):
+    """A slot loaded at step i must not be visited by the ``ahead`` steps before i, which may still be running."""
+    order, blocks, key = case
+    slots, loads = order.slots(blocks), []
+    for step in order.steps(blocks, key):
+        assert step.into.max(initial=-1) < slots
+        assert len(np.unique(step.into)) == len(step.into)
+        loads.append((set(step.into.tolist()), set(step.visit.tolist())))
+    for index, (loaded, _) in enumerate(loads):
+        for before in range(max(0, index - order.ahead), index):
+            assert not loaded & loads[before][1]
+    assert order.resident(blocks) <= slots
+
+
+@pytest.mark.parametrize("order", SHUFFLED, ids=names)
+def test_seeds_repeat_and_epochs_differ(order):
+    fitted = replace(order, block=10, buffer=60).fit(600, 6000.0, None)
+    blocks = Blocks(600, even=10, sketch=np.arange(60) % 5.0)
+    one = flat(passes(fitted, blocks, Key(7, 1)))
+    assert np.array_equal(one, flat(passes(fitted, blocks, Key(7, 1))))
+    for other in (Key(7, 0), Key(7, 2), Key(8, 0), Key(8, 1), Key(1, 7)):
+        assert not np.array_equal(one, flat(passes(fitted, blocks, other)))
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=names)
+@pytest.mark.parametrize("budget", [60, 200, 1000, 10**6])
+def test_fit_keeps_within_its_budget(order, budget):
+    try:
+        fitted = order.fit(10_000, 40.0, budget)
+    except BudgetTooSmall:
+        assert budget < 2000 * (getattr(order, "unit", "") == "page") + 100 * (order.name == "full")
+        return
+    blocks = Blocks(10_000, even=fitted.block_rows)
+    assert fitted.resident(blocks) <= budget
+    assert_visits(fitted, 10_000, flat(passes(fitted, blocks, Key(1))))
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=names)
+def test_a_budget_too_small_says_what_would_do(order):
+    wanted = replace(order, block=100, **({"buffer": 1000} if order.name != "full" else {"buffer": 5000}))
+    with pytest.raises(BudgetTooSmall, match=r"give memory='[\d.]+(K|M)?B'"):
+        wanted.fit(100_000, 400.0, 50)
+
+
+def test_names_and_bad_arguments():
+    assert [named(name).name for name in ("riffle", "balanced", "full")] == ["riffle", "riffle", "full"]
+    with pytest.raises(BadArgument, match="no order is named 'rifle'; the names are"):
+        named("rifle")
+    with pytest.raises(BadSize, match="block '2 apples' is no size"):
+        Riffle(block="2 apples")
+    with pytest.raises(BadArgument, match="ahead must be 0 to 64 steps, got -1"):
+        CorgiPile(ahead=-1)
+    with pytest.raises(BadArgument, match='unit must be "row", "page" or "block"'):
+        FullShuffle(unit="pages")
+    with pytest.raises(BadArgument, match="cuts must ascend"):
+        Blocks.of([0, 5, 3])
+    with pytest.raises(BadArgument, match="at least 1 row"):
+        Blocks(10)

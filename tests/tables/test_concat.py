@@ -1,0 +1,78 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corgipile.errors import BadArgument, BadSchema
+from corgipile.tables import ConcatTable, MemoryTable
+from corgipile.tables import open as open_table
+
+
+def write(path, rows, batch=20):
+    with pa.ipc.new_file(path, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=batch)
+    return path
+
+
+def pieces(folder, rows_of, counts, seed):
+    parts = [rows_of(count, seed + i, nulls=True) for i, count in enumerate(counts)]
+    return [write(folder / f"part-{i}.arrow", part) for i, part in enumerate(parts)], pa.concat_tables(parts)
+
+
+@given(seed=st.integers(0, 2**32), counts=st.lists(st.integers(0, 50), min_size=2, max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_agrees_with_all_files(folder, laws, layout_law, rows_of, seed, counts):
+    paths, rows = pieces(folder, rows_of, counts, seed)
+    table = open_table(paths)
+    laws(table, rows, np.random.default_rng(seed))
+    if len(rows):
+        layout_law(table, ["label", "features"])
+
+
+def test_manners(tmp_path, manners, rows_of):
+    paths, _ = pieces(tmp_path, rows_of, [30, 40, 0, 30], 0)
+    table = open_table(paths)
+    manners(table)
+    assert "ConcatTable(4 tables from ArrowFile(" in repr(table)
+    assert table.cuts(25).tolist() == [0, 25, 30, 55, 70, 95, 100]
+
+
+def test_layout_only_if_all_have_one(tmp_path, rows_of):
+    rows = rows_of(30)
+    assert ConcatTable([open_table(write(tmp_path / "a.arrow", rows)), MemoryTable(rows)]).layout(["label"]) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (pa.table({"x": [1]}), r"b.arrow'\) has no column 'y', which ArrowFile\('.*a.arrow'\) has"),
+        (
+            pa.table({"x": [1.5], "y": [2]}),
+            r"b.arrow'\): column 'x' is double; in ArrowFile\('.*a.arrow'\) it is int64",
+        ),
+        (pa.table({"x": [1], "y": [2], "z": [3]}), r"b.arrow'\) has a column 'z', which .*a.arrow'\) lacks"),
+        (pa.table({"y": [1], "x": [2]}), r"b.arrow'\) has column 'y' where .*a.arrow'\) has 'x'"),
+    ],
+)
+def test_schemas_that_differ(tmp_path, other, message):
+    first = write(tmp_path / "a.arrow", pa.table({"x": [1], "y": [2]}))
+    with pytest.raises(BadSchema, match=message):
+        open_table([first, write(tmp_path / "b.arrow", other)])
+
+
+def test_dims_are_the_largest_and_nullable_is_kept():
+    rows = pa.table({"x": [1]})
+    parts = [
+        rows.cast(pa.schema([pa.field("x", pa.int64(), nullable=False)], metadata={"corgipile.dims": "3"})),
+        rows.cast(pa.schema([pa.field("x", pa.int64())], metadata={"corgipile.dims": "10"})),
+    ]
+    table = ConcatTable([MemoryTable(part) for part in parts])
+    assert table.schema.metadata == {b"corgipile.dims": b"10"}
+    assert table.schema.field("x").nullable
+    assert table.read(0, 2).schema.equals(table.schema, check_metadata=True)
+
+
+def test_no_tables():
+    with pytest.raises(BadArgument, match="no tables given to join"):
+        ConcatTable([])

@@ -1,0 +1,38 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corgipile.errors import BadSchema
+from corgipile.tables import MemoryTable
+
+
+@given(seed=st.integers(0, 2**32), counts=st.lists(st.integers(0, 30), min_size=1, max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_agrees_with_rows_in_chunks(laws, rows_of, seed, counts):
+    rows = pa.concat_tables([rows_of(count, seed + i, nulls=True) for i, count in enumerate(counts)])
+    laws(MemoryTable(rows), rows, np.random.default_rng(seed))
+
+
+def test_manners(manners, rows_of):
+    table = MemoryTable(rows_of(100))
+    manners(table)
+    assert table.layout(["label"]) is None
+    assert "100 rows" in repr(table)
+
+
+def test_fingerprint_follows_content(rows_of):
+    rows = rows_of(100)
+    first = MemoryTable(rows).fingerprint
+    assert MemoryTable(pa.concat_tables([rows.slice(0, 40), rows.slice(40)])).fingerprint == first
+    assert MemoryTable(rows.slice(0, 99)).fingerprint != first
+    assert MemoryTable(rows_of(100, seed=1)).fingerprint != first
+    assert MemoryTable(rows.rename_columns(["x", *rows.schema.names[1:]])).fingerprint != first
+    assert MemoryTable(rows.slice(0, 0)).fingerprint != first
+
+
+def test_equal_names():
+    rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    with pytest.raises(BadSchema, match="the table in memory: 2 columns are named 'x'"):
+        MemoryTable(rows)

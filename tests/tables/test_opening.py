@@ -1,0 +1,157 @@
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from corgipile import tables
+from corgipile.errors import BadArgument, BadSchema, MissingFile, UnknownFormat
+from corgipile.tables import ArrowFile, ConcatTable, MemoryTable, NumpyTable, ParquetTable
+from corgipile.tables import open as open_table
+from corgipile.tables.svmlight import SvmlightTable
+
+ROWS = pa.table({"label": [0, 1, 1]})
+
+
+def arrow(path, rows=ROWS):
+    with pa.ipc.new_file(path, rows.schema) as writer:
+        writer.write_table(rows)
+    return path
+
+
+def test_format_is_told_by_first_bytes_whatever_the_name(tmp_path):
+    arrow(tmp_path / "a.data")
+    pyarrow.feather.write_feather(ROWS, tmp_path / "f.data")
+    pq.write_table(ROWS, tmp_path / "p.data")
+    with (tmp_path / "n.data").open("wb") as stream:
+        np.save(stream, np.ones((3, 2)))
+    (tmp_path / "s.data").write_text("# a comment\n\n1 2:1\n")
+    kinds = {name: type(open_table(tmp_path / f"{name}.data")) for name in "afpns"}
+    assert kinds == {"a": ArrowFile, "f": ArrowFile, "p": ParquetTable, "n": NumpyTable, "s": SvmlightTable}
+
+
+def test_sources_of_all_kinds(tmp_path, monkeypatch):
+    for name in ("b.arrow", "a.arrow", "c.feather"):
+        arrow(tmp_path / name, pa.table({"name": [name]}))
+    (tmp_path / "README.txt").write_text("no table")
+    names = ["a.arrow", "b.arrow", "c.feather"]
+
+    def seen(source):
+        table = open_table(source)
+        return table.read(0, len(table)).column(0).to_pylist()
+
+    assert seen(str(tmp_path / "a.arrow")) == seen(tmp_path / "a.arrow") == names[:1]
+    assert seen(tmp_path) == names
+    assert seen(str(tmp_path / "*.arrow")) == names[:2]
+    assert seen([tmp_path / "c.feather", str(tmp_path / "*.arrow")]) == ["c.feather", *names[:2]]
+    assert seen(pa.table({"name": ["memory"]})) == ["memory"]
+    assert seen(pa.record_batch({"name": ["batch"]})) == ["batch"]
+    assert seen([MemoryTable(pa.table({"name": ["memory"]})), tmp_path / "a.arrow"]) == ["memory", "a.arrow"]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert seen("~/a.arrow") == seen("~/a*.arrow") == names[:1]
+    monkeypatch.chdir(tmp_path)
+    assert seen("a.arrow") == names[:1]
+    (tmp_path / "[a].arrow").write_bytes((tmp_path / "a.arrow").read_bytes())
+    assert seen("[a].arrow") == names[:1]
+
+
+def test_a_table_passes_through():
+    table = MemoryTable(ROWS)
+    assert open_table(table) is table
+
+
+def test_index_files_are_no_tables(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    open_table(tmp_path / "a.svm")
+    assert len(list(tmp_path.iterdir())) == 2
+    assert isinstance(open_table(tmp_path), SvmlightTable)
+    assert isinstance(open_table(f"{tmp_path}/*"), SvmlightTable)
+
+
+def test_labels_go_with_features(tmp_path):
+    for i in range(2):
+        np.save(tmp_path / f"x{i}.npy", np.full((3, 2), i))
+        np.save(tmp_path / f"y{i}.npy", np.full(3, i))
+    one = open_table(tmp_path / "x0.npy", label=tmp_path / "y0.npy")
+    assert one.schema.names == ["features", "label"]
+    labels = [tmp_path / "y0.npy", tmp_path / "y1.npy"]
+    for source in (tmp_path, f"{tmp_path}/*.npy", [tmp_path / "x0.npy", tmp_path / "x1.npy"]):
+        table = open_table(source, label=labels)
+        assert isinstance(table, ConcatTable)
+        assert table.read(0, 6).column("label").to_pylist() == [0, 0, 0, 1, 1, 1]
+    with pytest.raises(BadArgument, match="2 label files given for 1 tables"):
+        open_table(tmp_path / "x0.npy", label=labels)
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(MissingFile, match=r"no file at .*nowhere.arrow"):
+        open_table(tmp_path / "nowhere.arrow")
+    with pytest.raises(MissingFile, match=r"no file matches '.*\*.arrow'"):
+        open_table(f"{tmp_path}/*.arrow")
+    with pytest.raises(MissingFile, match=r"folder .* has no file ending in .arrow, .feather"):
+        open_table(tmp_path)
+
+
+def test_unknown_formats(tmp_path):
+    sink = io.BytesIO()
+    np.savez(sink, np.ones(3))
+    for data, name, message in [
+        (b"\x89PNG\r\n\x1a\n", "a.png", r"a.png is of no known format \(Arrow, Parquet, .npy or SVMlight text\)"),
+        (b"a,b,c\n1,2,3\n", "a.csv", r"as text: .*a.csv, line 1, column 1: a line must begin with a number"),
+        (sink.getvalue(), "a.npz", "of no known format"),
+        (b"", "a", r"a is empty; its format cannot be told \(give format=\)"),
+        (b"hello", "a.arrow", "begins with b'hello'; the arrow format with b'ARROW1'"),
+        (b"hello", "a.parquet", "begins with b'hello'; the parquet format with b'PAR1'"),
+        (b"hello", "a.npy", r"begins with b'hello'; the numpy format with b'\\x93NUMPY'"),
+        (b"\x28\xb5\x2f\xfd123", "a.zst", r"is compressed \(zstd\)"),
+    ]:
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(UnknownFormat, match=message):
+            open_table(tmp_path / name)
+
+
+def test_stream_is_named_by_open_too(tmp_path):
+    with pa.ipc.new_stream(tmp_path / "s", ROWS.schema) as writer:
+        writer.write_table(ROWS)
+    with pytest.raises(UnknownFormat, match=r"`corgipile convert`"):
+        open_table(tmp_path / "s")
+
+
+def test_a_format_given_is_believed(tmp_path):
+    path = arrow(tmp_path / "a.parquet")
+    assert isinstance(open_table(path), ArrowFile)
+    with pytest.raises(UnknownFormat, match="is no Parquet file"):
+        open_table(path, format="parquet")
+    (tmp_path / "empty").touch()
+    assert len(open_table(tmp_path / "empty", format="svmlight")) == 0
+
+
+def test_bad_arguments(tmp_path):
+    path = arrow(tmp_path / "a.arrow")
+    for source, options, message in [
+        (path, {"format": "csv"}, "format 'csv' is not known; it must be one of arrow, numpy, parquet, svmlight"),
+        (path, {"label": path}, "0 tables|label does not apply"),
+        (path, {"label": "y.npy"}, r"label does not apply to .*a.arrow, whose format is arrow"),
+        (path, {"zero_based": True}, r"zero_based does not apply to .*a.arrow"),
+        (path, {"zero_based": "yes"}, "zero_based must be True, False or 'auto', got 'yes'"),
+        (ROWS, {"label": "y.npy"}, "label applies to files only, not to Table"),
+        ([], {}, "an empty list was given to open"),
+        (42, {}, "cannot open int; a path, a pyarrow.Table or a list of these is needed"),
+    ]:
+        with pytest.raises(BadArgument, match=message):
+            open_table(source, **options)
+
+
+def test_mixed_formats_must_agree(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(3))
+    with pytest.raises(BadSchema, match="has no column 'label'"):
+        open_table([arrow(tmp_path / "a.arrow"), tmp_path / "x.npy"])
+
+
+def test_public_names_are_sorted_and_there():
+    assert list(tables.__all__) == sorted(tables.__all__)
+    assert all(hasattr(tables, name) for name in tables.__all__)
+    assert Path(tables.__file__).parent.name == "tables"
