@@ -1,19 +1,17 @@
 /* Template: one update a batch, dense: the mean gradient of `batch` rows. Batches go on across calls. */
 
-CP_INLINE pack CP(row_pack)(const real *row, int64_t j, int64_t packs, const CP(bits_type) *keep)
-{
-    pack x = CP(load)(row + j * CP_LANES);
-    return j + 1 < packs ? x : CP(first)(x, keep);
-}
-
 CP_INLINE real CP(dot)(const real *v, const real *x, int64_t packs, const CP(bits_type) *keep)
 {
-    pack a[2] = {CP(zero)(), CP(zero)()};
-    int64_t j;
-    for (j = 0; j + 1 < packs; j++)
-        a[j & 1] = CP(add_product)(a[j & 1], CP(load)(v + j * CP_LANES), CP(load)(x + j * CP_LANES));
-    pack last = CP(first)(CP(load)(x + j * CP_LANES), keep);
-    return CP(sum)(CP(add_product)(CP(add)(a[0], a[1]), CP(load)(v + j * CP_LANES), last))[0];
+    pack a0 = CP(zero)(), a1 = CP(zero)();
+    int64_t j = 0;
+    for (; j + 2 < packs; j += 2) {
+        int64_t at = j * CP_LANES, next = at + CP_LANES;
+        a0 = CP(add_product)(a0, CP(load)(v + at), CP(load)(x + at));
+        a1 = CP(add_product)(a1, CP(load)(v + next), CP(load)(x + next));
+    }
+    for (; j < packs; j++)
+        a0 = CP(add_product)(a0, CP(load)(v + j * CP_LANES), CP(row_pack)(x, j, packs, keep));
+    return CP(sum)(CP(add)(a0, a1))[0];
 }
 
 /* Add slope[r] * row r to a gradient, rows in their order. `apart`: reals between the slopes of two rows. */

@@ -97,23 +97,36 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const int loss, const in
     return i;
 }
 
+CP_INLINE pack CP(row_pack)(const real *row, int64_t j, int64_t packs, const CP(bits_type) *keep)
+{
+    pack x = CP(load)(row + j * CP_LANES);
+    return j + 1 < packs ? x : CP(first)(x, keep);
+}
+
+/* One pack of the walk below. */
+CP_INLINE void CP(step)(real *v, pack p, pack x, real h, pack *vx, pack *px)
+{
+    pack w = CP(load)(v);
+    *vx = CP(add_product)(*vx, w, x);
+    *px = CP(add_product)(*px, p, x);
+    CP(store)(v, CP(subtract_scaled)(w, h, p));
+}
+
 /* Sum v . x and p . x and apply the pending update, in one walk through the weights. */
 CP_INLINE void CP(walk)(real *v, const real *p, const real *x, int64_t packs, const CP(bits_type) *keep, real h,
                         pack *vx, pack *px)
 {
-    pack a[2] = {CP(zero)(), CP(zero)()}, b[2] = {CP(zero)(), CP(zero)()};
-    int64_t j;
-    for (j = 0; j + 1 < packs; j++) {
-        pack vj = CP(load)(v + j * CP_LANES), pj = CP(load)(p + j * CP_LANES), xj = CP(load)(x + j * CP_LANES);
-        a[j & 1] = CP(add_product)(a[j & 1], vj, xj);
-        b[j & 1] = CP(add_product)(b[j & 1], pj, xj);
-        CP(store)(v + j * CP_LANES, CP(subtract_scaled)(vj, h, pj));
+    pack a0 = CP(zero)(), a1 = CP(zero)(), b0 = CP(zero)(), b1 = CP(zero)();
+    int64_t j = 0;
+    for (; j + 2 < packs; j += 2) {
+        int64_t at = j * CP_LANES, next = at + CP_LANES;
+        CP(step)(v + at, CP(load)(p + at), CP(load)(x + at), h, &a0, &b0);
+        CP(step)(v + next, CP(load)(p + next), CP(load)(x + next), h, &a1, &b1);
     }
-    pack vj = CP(load)(v + j * CP_LANES), pj = CP(first)(CP(load)(p + j * CP_LANES), keep);
-    pack xj = CP(first)(CP(load)(x + j * CP_LANES), keep);
-    *vx = CP(add_product)(CP(add)(a[0], a[1]), vj, xj);
-    *px = CP(add_product)(CP(add)(b[0], b[1]), pj, xj);
-    CP(store)(v + j * CP_LANES, CP(subtract_scaled)(vj, h, pj));
+    for (; j < packs; j++)
+        CP(step)(v + j * CP_LANES, CP(row_pack)(p, j, packs, keep), CP(row_pack)(x, j, packs, keep), h, &a0, &b0);
+    *vx = CP(add)(a0, a1);
+    *px = CP(add)(b0, b1);
 }
 
 /* Keep a row for later: its own place in the buffer may be overwritten before the next call. */

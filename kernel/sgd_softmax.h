@@ -34,19 +34,25 @@ CP_INLINE int CP(softmax)(cp_sgd *s, real *score, int64_t target, real step, rea
     return 1;
 }
 
-/* Apply h * p to the weights of one output and return their product with x, in one walk. */
-CP_INLINE real CP(stride)(real *v, const real *p, const real *x, int64_t packs, const CP(bits_type) *keep, real h)
+/* Apply h * p to the weights of two outputs, at v and at v + apart, and score x by them, in one walk; apart is 0
+ * for the last of an odd number. */
+CP_INLINE void CP(walk_two)(real *v, int64_t apart, const real *p, const real *x, int64_t packs,
+                            const CP(bits_type) *keep, const real *h, real *score)
 {
-    pack a[2] = {CP(zero)(), CP(zero)()}, w;
-    int64_t j;
-    for (j = 0; j + 1 < packs; j++) {
-        w = CP(subtract_scaled)(CP(load)(v + j * CP_LANES), h, CP(load)(p + j * CP_LANES));
-        a[j & 1] = CP(add_product)(a[j & 1], w, CP(load)(x + j * CP_LANES));
-        CP(store)(v + j * CP_LANES, w);
+    const real h0 = h[0], h1 = apart ? h[1] : 0;
+    pack a0 = CP(zero)(), a1 = CP(zero)();
+    for (int64_t j = 0; j < packs; j++) {
+        pack pj = CP(row_pack)(p, j, packs, keep), xj = CP(row_pack)(x, j, packs, keep);
+        pack w0 = CP(subtract_scaled)(CP(load)(v + j * CP_LANES), h0, pj);
+        CP(store)(v + j * CP_LANES, w0);
+        pack w1 = CP(subtract_scaled)(CP(load)(v + apart + j * CP_LANES), h1, pj);
+        CP(store)(v + apart + j * CP_LANES, w1);
+        a0 = CP(add_product)(a0, w0, xj);
+        a1 = CP(add_product)(a1, w1, xj);
     }
-    w = CP(subtract_scaled)(CP(load)(v + j * CP_LANES), h, CP(first)(CP(load)(p + j * CP_LANES), keep));
-    CP(store)(v + j * CP_LANES, w);
-    return CP(sum)(CP(add_product)(CP(add)(a[0], a[1]), w, CP(first)(CP(load)(x + j * CP_LANES), keep)))[0];
+    score[0] = CP(sum)(a0)[0];
+    if (apart)
+        score[1] = CP(sum)(a1)[0];
 }
 
 static CP_NOINLINE int64_t CP(softmax_rows)(cp_sgd *s, const cp_chunk *c)
@@ -61,9 +67,11 @@ static CP_NOINLINE int64_t CP(softmax_rows)(cp_sgd *s, const cp_chunk *c)
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
         cp_prefetch(c, i, c->lines);
+        for (int64_t k = 0; k < outputs; k += 2)
+            CP(walk_two)(v + k * s->padded, k + 1 < outputs ? s->padded : 0, prev, row, packs, keep, h + k, score + k);
         for (int64_t k = 0; k < outputs; k++) {
             bias[k] -= s->intercept ? g[k] : 0;
-            score[k] = (real)s->scale * CP(stride)(v + k * s->padded, prev, row, packs, keep, h[k]) + bias[k];
+            score[k] = (real)s->scale * score[k] + bias[k];
         }
         if (!CP(softmax)(s, score, (int64_t)c->label[i], (real)s->rate, g)) {
             memset(g, 0, (size_t)outputs * sizeof(real));

@@ -1,0 +1,214 @@
+"""Shared by all benchmarks: options, interleaved timing, printed rows, peers in processes of their own."""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PEER_PYTHON = HERE / ".venv-peers" / "bin" / "python"
+
+
+class Skip(Exception):  # noqa: N818  # not an error: what is measured needs something that is not here
+    """A peer or data set is missing."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure as printed: its value, the target it is held against, and the figures behind it."""
+
+    theme: str
+    measure: str
+    value: float
+    unit: str
+    target: str
+    note: str
+
+    @property
+    def verdict(self) -> str:
+        """Return PASS, SHORT of target, or nothing where there is no target."""
+        if not self.target:
+            return ""
+        sign, bound = self.target.split()
+        return "PASS" if (self.value >= float(bound) if sign == ">=" else self.value <= float(bound)) else "SHORT"
+
+    def cells(self) -> list[str]:
+        """Return the columns of the printed table."""
+        value = f"{self.value:.3g}" if abs(self.value) < 100 else f"{self.value:,.0f}"
+        target = f"{self.target} {self.unit}" if self.target else ""
+        return [self.measure, f"{value} {self.unit}", target, self.verdict, self.note]
+
+
+class Bench:
+    """One run of some themes: where files go, how large, how often, and what came out."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.quick, self.data = options.quick, options.data
+        self.repeats = options.repeats or (3 if options.quick else 7)
+        self.only = options.only
+        self.theme = ""
+        self.rows: list[Row] = []
+        self._own = options.work is None
+        self.work = Path(tempfile.mkdtemp(prefix="corgipile-bench-") if self._own else options.work)
+        self.work.mkdir(parents=True, exist_ok=True)
+
+    def pick(self, full: int, quick: int) -> int:
+        """Return a size: the full one, or the one of a quick run."""
+        return quick if self.quick else full
+
+    def report(self, measure: str, value: float, unit: str = "x", target: str = "", note: str = "") -> None:
+        """Print one measure and keep it."""
+        row = Row(self.theme, measure, float(value), unit, target, note)
+        self.rows.append(row)
+        measure, value_text, target, verdict, note = row.cells()
+        print(f"  {verdict:5}  {measure:<66} {value_text:>14}  {target:<14} {note}", flush=True)
+
+    def part(self, name: str, measure: Callable[["Bench"], None]) -> None:
+        """Run one part of a theme; say so where it has to be skipped."""
+        if self.only and self.only not in name:
+            return
+        try:
+            measure(self)
+        except Skip as reason:
+            print(f"  skip   {name}: {reason}", flush=True)
+
+    def close(self) -> None:
+        """Delete the generated files, if the folder is the run's own."""
+        if self._own:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+
+class Peer:
+    """Another library in a process with its own environment; it times itself and answers over pipes."""
+
+    def __init__(self, job: str, **settings: Any) -> None:
+        if not PEER_PYTHON.exists():
+            raise Skip("the peers are not installed: make -C bench peers")
+        command = [str(PEER_PYTHON), str(HERE / "peer.py")]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            self.ask(job=job, **settings)
+        except Skip:
+            self.close()
+            raise
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Send a request and wait for its answer."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise Skip("the peer has no pipes")
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        reply = json.loads(answer) if answer else {"error": "the peer died"}
+        if "error" in reply:
+            raise Skip(f"{request.get('job', 'peer')}: {reply['error']}")
+        return reply
+
+    def seconds(self, rows: int | None = None, **request: Any) -> float:
+        """Run once and return its seconds; the rows it saw must be as many as expected."""
+        reply = self.ask(run=True, **request)
+        if rows is not None:
+            check(reply["rows"] == rows, f"the peer saw {reply['rows']} rows of {rows}")
+        return float(reply["seconds"])
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._process.wait(timeout=60)
+        if self._process.stdout:
+            self._process.stdout.close()
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def check(holds: bool, otherwise: str) -> None:
+    """Stop the run if a result is wrong: a fast wrong answer is no figure."""
+    if not holds:
+        raise RuntimeError(f"wrong result: {otherwise}")
+
+
+def interleave(
+    cases: Mapping[str, Callable[[], float]], repeats: int, warm: bool = True
+) -> dict[str, list[float]]:
+    """Run all cases in turn, ``repeats`` times; each returns its seconds. The order turns from round to round."""
+    if warm:
+        for run in cases.values():
+            run()
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    names = list(cases)
+    for number in range(repeats):
+        for name in names if number % 2 == 0 else reversed(names):
+            times[name].append(cases[name]())
+    return times
+
+
+def ratio(times: Mapping[str, list[float]], over: str, under: str) -> tuple[float, str]:
+    """Return the ratio of two medians, and the range of the ratios of single rounds."""
+    pairs = [a / b for a, b in zip(times[over], times[under], strict=True)]
+    spread = f"{min(pairs):.3g}..{max(pairs):.3g}"
+    return statistics.median(times[over]) / statistics.median(times[under]), spread
+
+
+def median(values: list[float]) -> float:
+    """Return the median."""
+    return statistics.median(values)
+
+
+def rate(rows: int, seconds: float) -> str:
+    """Return rows per second as people read them."""
+    return f"{rows / seconds / 1e6:.3g} M rows/s" if rows / seconds >= 1e5 else f"{rows / seconds:,.0f} rows/s"
+
+
+def child(script: str, *words: str) -> dict[str, Any]:
+    """Run a benchmark script's ``--child`` entry in a fresh interpreter and return the JSON it prints."""
+    command = [sys.executable, str(HERE / script), "--child", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)} failed: {done.stderr.strip().splitlines()[-1:]}")
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def options(description: str, themes: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line that all benchmark scripts share."""
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    if themes is not None:
+        parser.add_argument("themes", nargs="*", metavar="THEME", help=f"{', '.join(themes)}; default: all")
+        parser.add_argument("--save", action="store_true", help="write results/<date>/ as JSON and Markdown")
+    parser.add_argument("--quick", action="store_true", help="small tables and few repeats: minutes in all")
+    parser.add_argument("--only", metavar="PART", help="only the parts whose name contains this")
+    parser.add_argument("--repeats", type=int, help="interleaved rounds (default 7, quick 3)")
+    parser.add_argument("--work", metavar="DIR", help="folder for generated files; kept (default: a temporary one)")
+    parser.add_argument("--data", metavar="DIR", type=Path, help="folder of the real data sets")
+    return parser.parse_args()
+
+
+def alone(theme: str, main: Callable[[Bench], None]) -> None:
+    """Run one theme as a script."""
+    bench = Bench(options(f"Benchmark of corgipile: {theme}."))
+    try:
+        run_theme(bench, theme, main)
+    finally:
+        bench.close()
+
+
+def run_theme(bench: Bench, theme: str, main: Callable[[Bench], None]) -> None:
+    """Run one theme."""
+    print(f"{theme}: {(sys.modules[main.__module__].__doc__ or '').splitlines()[0]}", flush=True)
+    bench.theme = theme
+    main(bench)
+
+
+def as_dict(row: Row) -> dict[str, Any]:
+    """Return a row for JSON."""
+    return {**asdict(row), "verdict": row.verdict}

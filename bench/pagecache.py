@@ -1,0 +1,86 @@
+"""The page cache: drop a file from it, see what is left, and read a file as fast as plain threads can."""
+
+import ctypes
+import mmap
+import os
+import threading
+import time
+from pathlib import Path
+
+from common import Skip
+
+COLD = 0.02  # share of a file that may stay cached for a run to count as cold
+
+
+def cached(path: Path) -> float:
+    """Return the share of a file's pages in the page cache, by mincore."""
+    size = path.stat().st_size
+    pages = -(-size // mmap.PAGESIZE)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+        seen = ctypes.create_string_buffer(pages)
+        failed = libc.mincore(address, size, seen)
+        libc.munmap(address, size)
+    finally:
+        os.close(descriptor)
+    if failed:
+        raise Skip("mincore is not permitted here, so a cold cache cannot be proved")
+    return sum(byte & 1 for byte in seen.raw[:pages]) / pages
+
+
+def drop(*paths: Path) -> None:
+    """Drop files from the page cache, and prove it.
+
+    Raises:
+        Skip: The files are still cached.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        raise Skip("this system has no posix_fadvise, so no cold run")
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+    if max(map(cached, paths)) > COLD:
+        try:
+            Path("/proc/sys/vm/drop_caches").write_text("1")
+        except OSError:
+            pass
+    for path in paths:
+        if (left := cached(path)) > COLD:
+            raise Skip(f"{left:.0%} of {path.name} stays in the page cache")
+
+
+def read_plainly(path: Path, threads: int = 4, chunk: int = 1 << 20) -> float:
+    """Read a file from end to end by pread in a few threads, into buffers that are reused; return seconds."""
+    size, lock, at, counted = path.stat().st_size, threading.Lock(), 0, []
+    descriptor = os.open(path, os.O_RDONLY)
+
+    def work() -> None:
+        nonlocal at
+        buffer, seen = bytearray(chunk), 0
+        while True:
+            with lock:
+                start, at = at, at + chunk
+            if start >= size:
+                break
+            seen += os.preadv(descriptor, [buffer], start)
+        counted.append(seen)
+
+    crew = [threading.Thread(target=work) for _ in range(threads)]
+    begin = time.perf_counter()
+    for thread in crew:
+        thread.start()
+    for thread in crew:
+        thread.join()
+    seconds = time.perf_counter() - begin
+    os.close(descriptor)
+    if sum(counted) != size:
+        raise RuntimeError(f"the plain reader got {sum(counted)} bytes of {size}")
+    return seconds

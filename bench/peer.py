@@ -1,0 +1,122 @@
+"""A peer at work: runs in the peers' environment, times itself, answers requests (JSON lines) over pipes."""
+
+import json
+import sys
+import time
+
+
+def sklearn_sgd(path, rate):
+    """SGDClassifier.partial_fit, one epoch over rows in memory."""
+    import pyarrow as pa
+    from sklearn.linear_model import SGDClassifier
+
+    table = pa.ipc.open_file(path).read_all().combine_chunks()
+    y = table["label"].to_numpy()
+    x = table["features"].combine_chunks().flatten().to_numpy().reshape(len(y), -1)
+
+    def run(**_):
+        model = SGDClassifier(loss="log_loss", penalty=None, learning_rate="constant", eta0=rate)
+        seconds = timed(lambda: model.partial_fit(x, y, classes=[0, 1]))
+        return {"seconds": seconds, "rows": len(y), "accuracy": float(model.score(x[::7], y[::7]))}
+
+    return run
+
+
+def torch_loader(x, y, batch):
+    """DataLoader(TensorDataset, shuffle=True), the way tutorials show it, rows in memory."""
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.set_num_threads(1)
+    tensors = TensorDataset(torch.from_numpy(np.load(x)), torch.from_numpy(np.load(y)))
+
+    def run(labels=None, **_):
+        return walk(DataLoader(tensors, batch_size=batch, shuffle=True), lambda item: item[1], labels)
+
+    return run
+
+
+def scdataset(x, y, batch, block, fetch):
+    """Iterate over scDataset with block shuffling on memory-mapped arrays."""
+    import numpy as np
+    from scdataset import BlockShuffling, MultiIndexable, scDataset
+    from torch.utils.data import DataLoader
+
+    def run(labels=None, seed=0, **_):
+        start = time.perf_counter()
+        arrays = MultiIndexable(x=np.load(x, mmap_mode="r"), y=np.load(y, mmap_mode="r"))
+        strategy = BlockShuffling(block_size=block)
+        data = scDataset(arrays, strategy, batch_size=batch, fetch_factor=fetch, seed=seed)
+        opening = time.perf_counter() - start
+        answer = walk(DataLoader(data, batch_size=None), lambda item: item["y"], labels)
+        return {**answer, "seconds": answer["seconds"] + opening}
+
+    return run
+
+
+def hf_random(path, column):
+    """Hugging Face datasets: rows of a list of row numbers, 256 at a time."""
+    import numpy as np
+    from datasets import Dataset
+
+    def run(numbers, **_):
+        wanted = np.load(numbers)
+        seen = []
+
+        def read():
+            data = Dataset.from_file(path).with_format("numpy")
+            seen.extend(data[wanted[at : at + 256]][column] for at in range(0, len(wanted), 256))
+
+        seconds = timed(read)
+        got = np.concatenate(seen)
+        return {"seconds": seconds, "rows": len(got), "sum": int(got.sum())}
+
+    return run
+
+
+def walk(loader, label, out):
+    """Iterate over a loader; count rows and, where a file is named, keep the labels for it."""
+    rows, kept = 0, []
+    start = time.perf_counter()
+    for item in loader:
+        labels = label(item)
+        rows += len(labels)
+        if out:
+            kept.append(labels)
+    seconds = time.perf_counter() - start
+    if out:
+        import numpy as np
+
+        np.save(out, np.concatenate([np.asarray(part) for part in kept]))
+    return {"seconds": seconds, "rows": rows}
+
+
+def timed(work):
+    """Return the seconds that a call takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+JOBS = {"sklearn": sklearn_sgd, "torch": torch_loader, "scdataset": scdataset, "hf": hf_random}
+
+
+def main():
+    """Answer requests until the pipe closes; the first one names the job."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    run = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if run is None:
+                run, reply = JOBS[request.pop("job")](**request), {}
+            else:
+                reply = run(**request)
+        except Exception as error:
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(reply), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
