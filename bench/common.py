@@ -52,6 +52,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         self.quick, self.data = options.quick, options.data
         self.repeats = options.repeats or (3 if options.quick else 7)
+        self.few = max(3, self.repeats // 2)  # for what takes long, such as cold runs
         self.only = options.only
         self.theme = ""
         self.rows: list[Row] = []

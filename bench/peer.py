@@ -43,13 +43,13 @@ def scdataset(x, y, batch, block, fetch):
     from scdataset import BlockShuffling, MultiIndexable, scDataset
     from torch.utils.data import DataLoader
 
-    def run(labels=None, seed=0, **_):
+    def run(labels=None, seed=0, limit=None, **_):
         start = time.perf_counter()
         arrays = MultiIndexable(x=np.load(x, mmap_mode="r"), y=np.load(y, mmap_mode="r"))
         strategy = BlockShuffling(block_size=block)
         data = scDataset(arrays, strategy, batch_size=batch, fetch_factor=fetch, seed=seed)
         opening = time.perf_counter() - start
-        answer = walk(DataLoader(data, batch_size=None), lambda item: item["y"], labels)
+        answer = walk(DataLoader(data, batch_size=None), lambda item: item["y"], labels, limit)
         return {**answer, "seconds": answer["seconds"] + opening}
 
     return run
@@ -75,8 +75,8 @@ def hf_random(path, column):
     return run
 
 
-def walk(loader, label, out):
-    """Iterate over a loader; count rows and, where a file is named, keep the labels for it."""
+def walk(loader, label, out, limit=None):
+    """Iterate over a loader, up to a limit; count rows and, where a file is named, keep the labels for it."""
     rows, kept = 0, []
     start = time.perf_counter()
     for item in loader:
@@ -84,6 +84,8 @@ def walk(loader, label, out):
         rows += len(labels)
         if out:
             kept.append(labels)
+        if limit and rows >= limit:
+            break
     seconds = time.perf_counter() - start
     if out:
         import numpy as np

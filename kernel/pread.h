@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define CP_STAGE ((int64_t)256 << 10) /* bytes staged at once: half of a common L2 cache */
-#define CP_GAP ((int64_t)32 << 10)    /* bytes worth reading over instead of asking twice */
+#define CP_GAP ((int64_t)8 << 10)     /* bytes worth reading over instead of asking twice */
 
 /* Where one column lies: rows starts[i] .. starts[i + 1] back to back in fds[i] from offsets[i]. */
 typedef struct {

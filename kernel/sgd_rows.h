@@ -166,8 +166,9 @@ static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, c
 }
 
 /* Ask for a row CP_AHEAD visits ahead into the second-level cache, for a nearer one into the first, and for a label
- * of the next chunk. One stage alone runs out of the few lines a core can wait for at a time. */
-static inline void cp_prefetch(const cp_chunk *c, int64_t i, int64_t lines)
+ * of the next chunk. One stage alone runs out of the few lines a core can wait for at a time.
+ * Must be inlined: GCC drops calls of functions that do nothing but prefetch. */
+static inline __attribute__((always_inline)) void cp_prefetch(const cp_chunk *c, int64_t i, int64_t lines)
 {
     const char *near = c->row[i + c->ahead], *far = c->row[i + CP_AHEAD];
     for (int64_t line = 0; line < lines; line++)

@@ -14,7 +14,7 @@ from corgipile.loader.store import SlotArray, Store
 __all__ = ["Format", "Gatherer"]
 
 Format = Literal["numpy", "torch", "arrow"]
-GATHER_ROWS = 4096  # rows gathered at a time: small batches share the cost of a call
+GATHER_ROWS, GATHER_BYTES = 4096, 1 << 20  # gathered at a time: small batches share the cost of a call
 FREE_REFERENCES = 2  # of an array nobody but this module holds: the list's and getrefcount's own
 
 
@@ -29,7 +29,8 @@ class Gatherer:
 
     def __init__(self, store: Store, batch_size: int, form: Format) -> None:
         self._store = store
-        self.capacity = batch_size * max(1, GATHER_ROWS // batch_size)
+        row_bytes = sum(field.row_bytes for field in store.fields.values()) or GATHER_BYTES
+        self.capacity = batch_size * max(1, min(GATHER_ROWS, GATHER_BYTES // row_bytes) // batch_size)
         self._cut = _cutter(form, [*store.fields])
         self._spare: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in store.fields}
         self._held: list[pa.RecordBatch] = []

@@ -82,6 +82,7 @@ class Feeder:
         self.order, self.blocks = _fit(table, wanted, memory, self.row_bytes, whole=bool(held))
         self.slots = max(1, self.order.slots(self.blocks))
         self.store = Store(self.slots, fields, held)
+        self._run: _Run | None = None
         self._filler: Filler = filler(table, self.store, sources, sequential=self.order.name == "no_shuffle")
 
     @property
@@ -103,19 +104,19 @@ class Feeder:
         return self.order.visits(self.blocks, self.key(epoch))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[SlotArray]:
-        """Yield the slots each step visits; a yielded step's rows may be gone once the next is asked for."""
-        steps = self.order.steps(self.blocks, self.key(epoch), start)
-        if not self.order.ahead:
-            return self._in_turn(steps)
-        return _Ahead(steps, self._filler, self.order.ahead).visits()
+        """Yield the slots each step visits; a yielded step's rows may be gone once the next is asked for.
 
-    def _in_turn(self, steps: Iterator[Step]) -> Iterator[SlotArray]:
-        for step in steps:
-            self._filler.fill(step)
-            yield step.visit
+        There is one buffer, so a new epoch ends one that is still under way.
+        """
+        if self._run is not None:
+            self._run.stop()
+        self._run = _Run(self.order.steps(self.blocks, self.key(epoch), start), self._filler, self.order.ahead)
+        return self._run.visits()
 
     def close(self) -> None:
         """Close files and reading threads."""
+        if self._run is not None:
+            self._run.stop()
         self._filler.close()
 
     def __enter__(self) -> Self:
@@ -127,8 +128,8 @@ class Feeder:
         self.close()
 
 
-class _Ahead:
-    """Reads steps ahead in one thread.
+class _Run:
+    """One pass, read ahead by one thread that ends with it; with ``ahead`` 0 there is none.
 
     Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over, which credits count.
     """
@@ -137,14 +138,14 @@ class _Ahead:
         self._steps, self._reader = steps, reader
         self._credits = threading.Semaphore(ahead + 1)
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._stop = False
-        self._thread = threading.Thread(target=self._run, name="corgipile-reader", daemon=True)
+        self._stopped = False
+        self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True) if ahead else None
 
-    def _run(self) -> None:
+    def _read(self) -> None:
         try:
             for step in self._steps:
                 self._credits.acquire()
-                if self._stop:
+                if self._stopped:
                     return
                 self._reader.fill(step)
                 self._ready.put(step.visit)
@@ -152,18 +153,37 @@ class _Ahead:
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
             self._ready.put(error)
 
+    def _next(self) -> Any:
+        if self._stopped:
+            raise BadArgument("this iteration has ended: another one of the same loader began, or it was closed")
+        if self._thread is not None:
+            return self._ready.get()
+        step = next(self._steps, None)
+        if step is not None:
+            self._reader.fill(step)
+        return step and step.visit
+
     def visits(self) -> Iterator[SlotArray]:
-        self._thread.start()
+        if self._thread is not None:
+            self._thread.start()
         try:
-            while (item := self._ready.get()) is not None:
+            while (item := self._next()) is not None:
                 if isinstance(item, BaseException):
                     raise item
                 yield item
                 self._credits.release()
         finally:
-            self._stop = True
-            self._credits.release()
+            self.stop()
+
+    def stop(self) -> None:
+        """End the threads of this pass."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._credits.release()
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
+        self._reader.rest()
 
 
 def _fit(table: Table, order: Order, memory: Size | None, row_bytes: float, *, whole: bool) -> tuple[Order, Blocks]:
@@ -195,6 +215,8 @@ def seriate(blocks: Sketch) -> npt.NDArray[np.float64]:
         >>> seriate(Sketch(np.array([[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]]), np.arange(3.0))).tolist()
         [0.45, 2.3]
     """
+    if not blocks.values.size:
+        return np.zeros(len(blocks.values))
     if blocks.classes is None or blocks.values.shape[1] <= 2:
         return np.ascontiguousarray(blocks.values[:, -1])
     dominant = blocks.values.argmax(axis=1)

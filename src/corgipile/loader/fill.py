@@ -32,6 +32,9 @@ class Filler(Protocol):
     def fill(self, step: Step) -> None:
         """Read runs of rows into slots; returns when they are there."""
 
+    def rest(self) -> None:
+        """End threads until the next reading."""
+
     def close(self) -> None:
         """Close files and threads."""
 
@@ -61,7 +64,7 @@ class PlacedFiller:
     def __init__(self, layout: Layout, store: Store, rows: int, *, sequential: bool) -> None:
         self._paths = layout.paths
         self._threads, self._store, self._rows = 0, store, rows
-        self._layout = layout
+        self._layout, self._bytes = layout, 0
         self._fds: list[int] = []
         self._readers: dict[int, object] = {}
         try:
@@ -94,7 +97,7 @@ class PlacedFiller:
     @property
     def bytes_read(self) -> int:
         """Return the bytes requested so far."""
-        return sum(_kernel.reader_bytes(reader) for reader in self._readers.values())
+        return self._bytes + sum(_kernel.reader_bytes(reader) for reader in self._readers.values())
 
     def fill(self, step: Step) -> None:
         """Read runs of rows into slots."""
@@ -113,9 +116,14 @@ class PlacedFiller:
                 )
             raise CorruptFile(f"{path} ended while row {row} was read; the file was cut short since it was opened")
 
-    def close(self) -> None:
-        """Stop threads and close files."""
+    def rest(self) -> None:
+        """End threads until the next reading."""
+        self._bytes = self.bytes_read
         self._readers.clear()
+
+    def close(self) -> None:
+        """End threads and close files."""
+        self.rest()
         while self._fds:
             os.close(self._fds.pop())
 
@@ -154,7 +162,11 @@ class TableFiller:
         return self._pool.map(lambda run: self._table.read(run[0], run[1], self._sources), runs)
 
     def close(self) -> None:
-        """Stop threads."""
+        """End threads."""
+        self.rest()
+
+    def rest(self) -> None:
+        """End threads until the next reading."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None

@@ -68,9 +68,9 @@ class Loader:
         self.batch_size, self.drop_last = batch_size, drop_last
         self.feeder = Feeder(table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world)
         self._gatherer = Gatherer(self.feeder.store, batch_size, format)
-        self.epoch = 0
-        self._step = self._offset = self._batches = 0
         self._position: list[tuple[int, int, int]] = []
+        self._turn = object()
+        self.set_epoch(0)
 
     def __len__(self) -> int:
         """Return the number of batches of the epoch; the same on every rank."""
@@ -89,13 +89,17 @@ class Loader:
         """Make the next iteration run this epoch from its beginning."""
         if epoch < 0:
             raise BadArgument(f"epoch must be at least 0, got {epoch}")
-        self.epoch = epoch
+        self.epoch, self._restored = epoch, False
         self._step = self._offset = self._batches = 0
         self._position = []
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of the epoch, from the restored position where a state was loaded."""
-        total, gatherer = len(self), self._gatherer
+        """Yield the batches of the epoch: all of them, or after `load_state_dict` those still to come."""
+        if not self._restored:
+            self.set_epoch(self.epoch)
+        self._restored = False
+        total, gatherer, turn = len(self), self._gatherer, object()
+        self._turn = turn
         gatherer.next()
         skip, first = self._offset, self._step
         self._position = []
@@ -109,13 +113,13 @@ class Loader:
                     gatherer.add(visit[at : at + take])
                     at += take
                     if gatherer.filled == gatherer.capacity:
-                        yield from self._drain(total)
-            yield from self._drain(total)
+                        yield from self._drain(total, turn)
+            yield from self._drain(total, turn)
         finally:
             visits.close()  # type: ignore[attr-defined]  # a generator: ends its reading thread
         self.set_epoch(self.epoch + 1)
 
-    def _drain(self, total: int) -> Iterator[Any]:
+    def _drain(self, total: int, turn: object) -> Iterator[Any]:
         """Cut what was gathered into batches; the state is kept after each."""
         gatherer = self._gatherer
         for start in range(0, gatherer.filled, self.batch_size):
@@ -125,6 +129,8 @@ class Loader:
             self._batches += 1
             self._step, self._offset = self._after(stop)
             yield gatherer.cut(start, stop)
+            if self._turn is not turn:
+                raise BadArgument("this iteration has ended: another one of the same loader began")
         self._position = []
         gatherer.next()
 
@@ -175,6 +181,7 @@ class Loader:
         if not all(isinstance(value, int) and value >= 0 for value in position):
             raise StateMismatch(f"state has no valid position: got epoch, batches, step, offset = {position}")
         self.epoch, self._batches, self._step, self._offset = position
+        self._restored = True
 
     def close(self) -> None:
         """Close files and threads; iterating again is then an error."""
