@@ -69,7 +69,7 @@ class Bench:
         row = Row(self.theme, measure, float(value), unit, target, note)
         self.rows.append(row)
         measure, value_text, target, verdict, note = row.cells()
-        print(f"  {verdict:5}  {measure:<66} {value_text:>14}  {target:<14} {note}", flush=True)
+        print(f"  {verdict:5}  {measure:<84} {value_text:>14}  {target:<14} {note}", flush=True)
 
     def part(self, name: str, measure: Callable[["Bench"], None]) -> None:
         """Run one part of a theme; say so where it has to be skipped."""

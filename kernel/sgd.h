@@ -6,7 +6,7 @@
  * A model depends on the rows and their order alone: not on the CPU, the compiler, the width of its vectors, or how
  * rows are cut into calls. Compile with -ffp-contract=off.
  *
- *     state = aligned_alloc(64, cp_sgd_size(&shape));  cp_sgd_init(state, &shape);
+ *     state = zeroed memory of cp_sgd_size(&shape) bytes, 64-byte aligned;  cp_sgd_init(state, &shape);
  *     each epoch:  cp_sgd_begin(state, rate);  cp_sgd_learn(state, &rows, &done) ...;  cp_sgd_flush(state);
  */
 #ifndef CP_SGD_H
@@ -17,7 +17,6 @@
 static inline void cp_sgd_init(cp_sgd *s, const cp_sgd_shape *shape)
 {
     cp_sgd layout = cp_sgd_layout(shape);
-    memset(s, 0, layout.size);
     *s = layout;
     if (s->isa < 0 || s->isa > cp_sgd_isa())
         s->isa = cp_sgd_isa();

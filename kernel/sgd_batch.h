@@ -92,7 +92,7 @@ CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const int loss)
         wanted = c->n - i < CP_GROUP ? c->n - i : CP_GROUP;
         wanted = wanted < s->batch - s->held ? wanted : s->batch - s->held;
         for (rows = 0; rows < wanted; rows++) {
-            cp_prefetch(c, i + rows, c->lines);
+            cp_ask_ahead(c, i + rows, c->lines);
             margin[rows] = (real)s->scale * CP(dot)(v, (const real *)c->row[i + rows], packs, keep) + *bias;
             if (!CP(is_finite)(margin[rows]))
                 break;

@@ -57,7 +57,7 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const int loss, const in
     }
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
-        cp_prefetch(c, i, packs);
+        cp_ask_ahead(c, i, packs);
         for (int j = 0; j < packs; j++)
             x[j] = CP(load)(row + j * CP_LANES);
         x[packs - 1] = CP(first)(x[packs - 1], keep);
@@ -151,7 +151,7 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const int loss)
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
         pack a, b;
-        cp_prefetch(c, i, c->lines);
+        cp_ask_ahead(c, i, c->lines);
         CP(walk)(v, prev, row, packs, keep, q.h, &a, &b);
         quad m = (q.scale * CP(sum)(a) + q.bias) - q.g * (CP(sum)(b) + unit);
         q.bias -= q.g * unit;

@@ -44,7 +44,7 @@ static CP_NOINLINE int CP(decide)(cp_sgd *s, const cp_chunk *c, void *to)
                 return status;
             CP(sparse_scores)(s, c->index[i], (const real *)c->row[i], c->length[i], score);
         } else {
-            cp_prefetch(c, i, c->lines);
+            cp_ask_ahead(c, i, c->lines);
             for (int64_t k = 0; k < s->outputs; k++)
                 score[k] = (real)s->scale * CP(dot)(v + k * s->padded, (const real *)c->row[i],
                                                     s->padded / CP_LANES, keep) + bias[k];

@@ -2,6 +2,7 @@
 #ifndef CP_SGD_ROWS_H
 #define CP_SGD_ROWS_H
 
+#include "gather.h"
 #include "sgd_state.h"
 
 enum { CP_CHUNK = 128, CP_AHEAD = 20, CP_MAX_LINES = 32 };
@@ -10,7 +11,7 @@ enum { CP_CHUNK = 128, CP_AHEAD = 20, CP_MAX_LINES = 32 };
 typedef struct {
     const void *x, *y;
     int64_t slots, stride, safe;  /* safe: slots that can be read past their end, see cp_guard_tail */
-    int y_kind;
+    enum cp_type y_type;
     const uint64_t *indices, *values;
     const int64_t *lengths;
     const int32_t *visit;
@@ -28,12 +29,6 @@ typedef struct {
     int status;                /* of the row after the last one, where preparing stopped */
 } cp_chunk;
 
-static inline int cp_kind_size(int kind)
-{
-    static const int sizes[] = {4, 8, 1, 1, 2, 2, 4, 4, 8, 8};
-    return sizes[kind];
-}
-
 /* Return whether every slot is in range, without a branch a row. */
 static inline int cp_slots_fit(const int32_t *visit, int64_t m, int64_t slots)
 {
@@ -43,15 +38,15 @@ static inline int cp_slots_fit(const int32_t *visit, int64_t m, int64_t slots)
     return m == 0 || (int64_t)top < slots;
 }
 
-#define CP_LABELS(kind, type) \
+#define CP_LABELS(kind, real) \
     case kind: \
         for (int64_t i = 0; i < n; i++) \
-            out[i] = (double)((const type *)y)[visit[i]]; \
+            out[i] = (double)((const real *)y)[visit[i]]; \
         break
 
-static inline void cp_read_labels(const void *y, int kind, const int32_t *visit, int64_t n, double *out)
+static inline void cp_read_labels(const void *y, enum cp_type type, const int32_t *visit, int64_t n, double *out)
 {
-    switch (kind) {
+    switch (type) {
         CP_LABELS(CP_F32, float);
         CP_LABELS(CP_F64, double);
         CP_LABELS(CP_I8, int8_t);
@@ -62,6 +57,7 @@ static inline void cp_read_labels(const void *y, int kind, const int32_t *visit,
         CP_LABELS(CP_U32, uint32_t);
         CP_LABELS(CP_I64, int64_t);
         CP_LABELS(CP_U64, uint64_t);
+    case CP_TYPES: break;
     }
 }
 
@@ -153,11 +149,11 @@ static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, c
 {
     int64_t n = r->m - from < CP_CHUNK ? r->m - from : CP_CHUNK;
     cp_place_rows(s, r, from, c);
-    cp_read_labels(r->y, r->y_kind, r->visit + from, n, c->label);
+    cp_read_labels(r->y, r->y_type, r->visit + from, n, c->label);
     c->status = CP_SGD_OK;
     c->n = cp_encode_labels(s, c->label, n, &c->status);
     c->y = (const char *)r->y;
-    c->y_size = cp_kind_size(r->y_kind);
+    c->y_size = cp_type_bytes[r->y_type];
     c->next = r->visit + from + n;
     c->nexts = r->m - from - n;
     c->lines = cp_row_lines(s);
@@ -168,7 +164,7 @@ static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, c
 /* Ask for a row CP_AHEAD visits ahead into the second-level cache, for a nearer one into the first, and for a label
  * of the next chunk. One stage alone runs out of the few lines a core can wait for at a time.
  * Must be inlined: GCC drops calls of functions that do nothing but prefetch. */
-static inline __attribute__((always_inline)) void cp_prefetch(const cp_chunk *c, int64_t i, int64_t lines)
+static inline __attribute__((always_inline)) void cp_ask_ahead(const cp_chunk *c, int64_t i, int64_t lines)
 {
     const char *near = c->row[i + c->ahead], *far = c->row[i + CP_AHEAD];
     for (int64_t line = 0; line < lines; line++)

@@ -66,7 +66,7 @@ static CP_NOINLINE int64_t CP(softmax_rows)(cp_sgd *s, const cp_chunk *c)
     CP(tail_mask)(keep, s->features);
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
-        cp_prefetch(c, i, c->lines);
+        cp_ask_ahead(c, i, c->lines);
         for (int64_t k = 0; k < outputs; k += 2)
             CP(walk_two)(v + k * s->padded, k + 1 < outputs ? s->padded : 0, prev, row, packs, keep, h + k, score + k);
         for (int64_t k = 0; k < outputs; k++) {
@@ -99,7 +99,7 @@ static CP_NOINLINE int64_t CP(softmax_batches)(cp_sgd *s, const cp_chunk *c)
         wanted = c->n - i < CP_GROUP ? c->n - i : CP_GROUP;
         wanted = wanted < s->batch - s->held ? wanted : s->batch - s->held;
         for (int64_t r = 0; r < wanted; r++)
-            cp_prefetch(c, i + r, c->lines);
+            cp_ask_ahead(c, i + r, c->lines);
         for (int64_t k = 0; k < outputs; k++)
             for (int64_t r = 0; r < wanted; r++)
                 score[r * apart + k] = (real)s->scale * CP(dot)(v + k * s->padded, (const real *)c->row[i + r],

@@ -28,8 +28,6 @@ enum {
     CP_SGD_DIVERGED       /* a row is fine, but its margin is not: the weights grew without bound */
 };
 
-enum { CP_F32, CP_F64, CP_I8, CP_U8, CP_I16, CP_U16, CP_I32, CP_U32, CP_I64, CP_U64 };
-
 enum { CP_GROUP = 16, CP_LINE = 64 };
 
 /* What a host asks for. `classes`: two values, negative first, for logistic and hinge; `outputs` ascending

@@ -77,6 +77,44 @@ def scatter(
     /,
 ) -> None: ...
 
+# bind_sgd.c
+def sgd_begin(model: object, rate: float, /) -> None: ...
+def sgd_decide(model: object, x: _Array, visit: _Array, out: _Array, /) -> int: ...
+def sgd_decide_sparse(
+    model: object, indices: _Array, values: _Array, lengths: _Array, visit: _Array, out: _Array, /
+) -> int: ...
+def sgd_dense(
+    model: object, x: _Array, y: _Array, y_type: int, visit: _Array, /
+) -> tuple[int, int]: ...
+def sgd_flush(model: object, /) -> None: ...
+def sgd_get(model: object, weights: _Array, biases: _Array, /) -> None: ...
+def sgd_isa() -> int: ...
+def sgd_new(
+    loss: int,
+    bytes: int,
+    sparse: bool,
+    features: int,
+    outputs: int,
+    batch: int,
+    intercept: bool,
+    l2: float,
+    classes: _Array,
+    isa: int,
+    /,
+) -> object: ...
+def sgd_set(model: object, weights: _Array, biases: _Array, /) -> None: ...
+def sgd_sparse(
+    model: object,
+    indices: _Array,
+    values: _Array,
+    lengths: _Array,
+    y: _Array,
+    y_type: int,
+    visit: _Array,
+    /,
+) -> tuple[int, int]: ...
+def sgd_totals(model: object, /) -> tuple[int, int, float, float, float, float]: ...
+
 # bind_text.c
 def svmlight_parse(
     text: bytes | memoryview,

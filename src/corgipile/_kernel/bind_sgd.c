@@ -1,3 +1,343 @@
+/* Linear models by stochastic gradient descent: kernel/sgd.h. */
 #include "bind.h"
+#include "sgd.h"
 
-PyMethodDef cp_sgd_methods[] = {{NULL, NULL, 0, NULL}};
+#define MODEL "corgipile.sgd"
+
+typedef struct {
+    cp_sgd *state;
+    void *memory;
+    int busy; /* in a call that has let go of the GIL */
+} model_object;
+
+typedef struct {
+    cp_rows rows;
+    Py_buffer view[7];
+    int held;
+} rows_object;
+
+static void model_destroy(PyObject *capsule)
+{
+    model_object *m = PyCapsule_GetPointer(capsule, MODEL);
+    free(m->memory);
+    free(m);
+}
+
+static model_object *model_take(PyObject *capsule)
+{
+    model_object *m = PyCapsule_GetPointer(capsule, MODEL);
+    if (m && m->busy)
+        return PyErr_SetString(PyExc_RuntimeError, "another thread is using this model"), NULL;
+    return m;
+}
+
+static PyObject *model_make(const cp_sgd_shape *shape)
+{
+    model_object *m = calloc(1, sizeof *m);
+    if (!m || !(m->memory = calloc(1, cp_sgd_size(shape) + CP_LINE))) {
+        free(m);
+        return PyErr_NoMemory();
+    }
+    m->state = (cp_sgd *)(((uintptr_t)m->memory + CP_LINE - 1) / CP_LINE * CP_LINE);
+    cp_sgd_init(m->state, shape);
+    PyObject *capsule = PyCapsule_New(m, MODEL, model_destroy);
+    if (!capsule) {
+        free(m->memory);
+        free(m);
+    }
+    return capsule;
+}
+
+/* sgd_new(loss, bytes, sparse, features, outputs, batch, intercept, l2, classes, isa) */
+static PyObject *sgd_new(PyObject *self, PyObject *args)
+{
+    cp_sgd_shape shape = {0};
+    long long features, outputs, batch;
+    PyObject *classes, *capsule = NULL;
+    Py_buffer view;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iipLLLpdOi", &shape.loss, &shape.bytes, &shape.sparse, &features, &outputs, &batch,
+                          &shape.intercept, &shape.l2, &classes, &shape.isa))
+        return NULL;
+    if (shape.loss < CP_LOGISTIC || shape.loss > CP_SOFTMAX || (shape.bytes != 4 && shape.bytes != 8))
+        return PyErr_Format(PyExc_ValueError, "loss 0 to 3 and reals of 4 or 8 bytes, got %d and %d", shape.loss,
+                            shape.bytes);
+    if (features < 1 || features > INT32_MAX || outputs < 1 || outputs > INT32_MAX || features * outputs > 1ll << 40)
+        return PyErr_Format(PyExc_ValueError, "%lld features and %lld outputs are out of range", features, outputs);
+    if (batch < 1 || (shape.loss != CP_SOFTMAX && outputs != 1) || !(shape.l2 >= 0))
+        return PyErr_Format(PyExc_ValueError, "batch %lld, outputs %lld or l2 is out of range", batch, outputs);
+    shape.features = features;
+    shape.outputs = outputs;
+    shape.batch = batch;
+    if (cp_buffer(classes, &view, sizeof(double), 0, "classes") < 0)
+        return NULL;
+    shape.classes = view.buf;
+    if (view.len / (Py_ssize_t)sizeof(double) != cp_sgd_classes(&shape))
+        PyErr_Format(PyExc_ValueError, "%lld class values are needed, got %zd", (long long)cp_sgd_classes(&shape),
+                     view.len / (Py_ssize_t)sizeof(double));
+    else
+        capsule = model_make(&shape);
+    PyBuffer_Release(&view);
+    return capsule;
+}
+
+static int rows_hold(rows_object *r, PyObject *object, Py_ssize_t item, int writable, const char *what)
+{
+    if (cp_buffer(object, &r->view[r->held], item, writable, what) < 0)
+        return -1;
+    return r->held++;
+}
+
+static void rows_release(rows_object *r)
+{
+    while (r->held > 0)
+        PyBuffer_Release(&r->view[--r->held]);
+}
+
+static int rows_visit(rows_object *r, PyObject *visit)
+{
+    int at = rows_hold(r, visit, sizeof(int32_t), 0, "visit");
+    if (at < 0)
+        return -1;
+    r->rows.visit = r->view[at].buf;
+    r->rows.m = r->view[at].len / (Py_ssize_t)sizeof(int32_t);
+    return 0;
+}
+
+/* Labels of `type`, one a slot; None where rows are only scored. */
+static int rows_labels(rows_object *r, PyObject *y, int type)
+{
+    if (type < 0 || type >= CP_TYPES)
+        return PyErr_Format(PyExc_ValueError, "labels have no type %d", type), -1;
+    int at = rows_hold(r, y, cp_type_bytes[type], 0, "labels");
+    if (at < 0)
+        return -1;
+    r->rows.y = r->view[at].buf;
+    r->rows.y_type = (enum cp_type)type;
+    if (r->view[at].len / cp_type_bytes[type] < r->rows.slots)
+        r->rows.slots = r->view[at].len / cp_type_bytes[type];
+    return 0;
+}
+
+static int rows_dense(rows_object *r, const cp_sgd *s, PyObject *x)
+{
+    int at = rows_hold(r, x, s->bytes, 0, "features");
+    if (at < 0)
+        return -1;
+    if (s->sparse)
+        return PyErr_SetString(PyExc_ValueError, "the model was made for sparse rows"), -1;
+    r->rows.x = r->view[at].buf;
+    r->rows.stride = s->features * s->bytes;
+    r->rows.slots = r->view[at].len / r->rows.stride;
+    if (r->view[at].len % r->rows.stride)
+        return PyErr_Format(PyExc_ValueError, "features have %zd bytes, no whole number of rows of %lld",
+                            r->view[at].len, (long long)r->rows.stride), -1;
+    return 0;
+}
+
+static int rows_sparse(rows_object *r, const cp_sgd *s, PyObject *indices, PyObject *values, PyObject *lengths)
+{
+    int i = rows_hold(r, indices, 8, 0, "index addresses"), v, l;
+    if (i < 0 || (v = rows_hold(r, values, 8, 0, "value addresses")) < 0 ||
+        (l = rows_hold(r, lengths, 8, 0, "lengths")) < 0)
+        return -1;
+    if (!s->sparse)
+        return PyErr_SetString(PyExc_ValueError, "the model was made for dense rows"), -1;
+    if (r->view[i].len != r->view[v].len || r->view[i].len != r->view[l].len)
+        return PyErr_SetString(PyExc_ValueError, "addresses and lengths must be of one size"), -1;
+    r->rows.indices = r->view[i].buf;
+    r->rows.values = r->view[v].buf;
+    r->rows.lengths = r->view[l].buf;
+    r->rows.slots = r->view[i].len / 8;
+    return 0;
+}
+
+static PyObject *learn(model_object *m, rows_object *r)
+{
+    int status;
+    int64_t done = 0;
+    m->busy = 1;
+    Py_BEGIN_ALLOW_THREADS
+    status = cp_sgd_learn(m->state, &r->rows, &done);
+    Py_END_ALLOW_THREADS
+    m->busy = 0;
+    return Py_BuildValue("iL", status, (long long)done);
+}
+
+static PyObject *decide(model_object *m, rows_object *r, PyObject *out)
+{
+    int status, at = rows_hold(r, out, m->state->bytes, 1, "out");
+    if (at < 0)
+        return NULL;
+    if (r->view[at].len < r->rows.m * m->state->outputs * m->state->bytes)
+        return PyErr_Format(PyExc_ValueError, "out has %zd bytes, fewer than the scores need", r->view[at].len);
+    m->busy = 1;
+    Py_BEGIN_ALLOW_THREADS
+    status = cp_sgd_decide(m->state, &r->rows, r->view[at].buf);
+    Py_END_ALLOW_THREADS
+    m->busy = 0;
+    return PyLong_FromLong(status);
+}
+
+/* sgd_dense(model, x, y, y_type, visit) */
+static PyObject *sgd_dense(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *x, *y, *visit, *result = NULL;
+    rows_object r = {0};
+    model_object *m;
+    int type;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOiO", &capsule, &x, &y, &type, &visit) || !(m = model_take(capsule)))
+        return NULL;
+    if (rows_dense(&r, m->state, x) == 0 && rows_labels(&r, y, type) == 0 && rows_visit(&r, visit) == 0)
+        result = learn(m, &r);
+    rows_release(&r);
+    return result;
+}
+
+/* sgd_sparse(model, indices, values, lengths, y, y_type, visit) */
+static PyObject *sgd_sparse(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *indices, *values, *lengths, *y, *visit, *result = NULL;
+    rows_object r = {0};
+    model_object *m;
+    int type;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOOiO", &capsule, &indices, &values, &lengths, &y, &type, &visit) ||
+        !(m = model_take(capsule)))
+        return NULL;
+    if (rows_sparse(&r, m->state, indices, values, lengths) == 0 && rows_labels(&r, y, type) == 0 &&
+        rows_visit(&r, visit) == 0)
+        result = learn(m, &r);
+    rows_release(&r);
+    return result;
+}
+
+/* sgd_decide(model, x, visit, out) */
+static PyObject *sgd_decide(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *x, *visit, *out, *result = NULL;
+    rows_object r = {0};
+    model_object *m;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOO", &capsule, &x, &visit, &out) || !(m = model_take(capsule)))
+        return NULL;
+    if (rows_dense(&r, m->state, x) == 0 && rows_visit(&r, visit) == 0)
+        result = decide(m, &r, out);
+    rows_release(&r);
+    return result;
+}
+
+/* sgd_decide_sparse(model, indices, values, lengths, visit, out) */
+static PyObject *sgd_decide_sparse(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *indices, *values, *lengths, *visit, *out, *result = NULL;
+    rows_object r = {0};
+    model_object *m;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &capsule, &indices, &values, &lengths, &visit, &out) ||
+        !(m = model_take(capsule)))
+        return NULL;
+    if (rows_sparse(&r, m->state, indices, values, lengths) == 0 && rows_visit(&r, visit) == 0)
+        result = decide(m, &r, out);
+    rows_release(&r);
+    return result;
+}
+
+/* sgd_begin(model, rate) */
+static PyObject *sgd_begin(PyObject *self, PyObject *args)
+{
+    PyObject *capsule;
+    double rate;
+    model_object *m;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Od", &capsule, &rate) || !(m = model_take(capsule)))
+        return NULL;
+    if (!(rate >= 0) || !(rate * m->state->l2 < 1))
+        return PyErr_SetString(PyExc_ValueError, "rate must not be negative, and rate * l2 must be below 1"), NULL;
+    cp_sgd_begin(m->state, rate);
+    Py_RETURN_NONE;
+}
+
+static PyObject *sgd_flush(PyObject *self, PyObject *capsule)
+{
+    model_object *m = model_take(capsule);
+    (void)self;
+    if (!m)
+        return NULL;
+    cp_sgd_flush(m->state);
+    Py_RETURN_NONE;
+}
+
+/* sgd_totals(model) -> rows, correct, loss, squared errors, sum of y, sum of y^2 */
+static PyObject *sgd_totals(PyObject *self, PyObject *capsule)
+{
+    model_object *m = model_take(capsule);
+    (void)self;
+    if (!m)
+        return NULL;
+    const cp_sgd_totals *t = &m->state->totals;
+    return Py_BuildValue("LLdddd", (long long)t->rows, (long long)t->correct, cp_sgd_loss(m->state), t->squares, t->sum,
+                         t->square);
+}
+
+static PyObject *weights(PyObject *args, int into)
+{
+    PyObject *capsule, *coef, *bias, *result = NULL;
+    rows_object r = {0};
+    model_object *m;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &coef, &bias) || !(m = model_take(capsule)))
+        return NULL;
+    const cp_sgd *s = m->state;
+    int c = rows_hold(&r, coef, s->bytes, !into, "weights");
+    int b = c < 0 ? -1 : rows_hold(&r, bias, s->bytes, !into, "biases");
+    if (b >= 0 && (r.view[c].len != s->features * s->outputs * s->bytes || r.view[b].len != s->outputs * s->bytes))
+        PyErr_Format(PyExc_ValueError, "weights must be [%lld, %lld] and biases [%lld]", (long long)s->outputs,
+                     (long long)s->features, (long long)s->outputs);
+    else if (b >= 0) {
+        if (into)
+            cp_sgd_set(m->state, r.view[c].buf, r.view[b].buf);
+        else
+            cp_sgd_get(m->state, r.view[c].buf, r.view[b].buf);
+        result = Py_NewRef(Py_None);
+    }
+    rows_release(&r);
+    return result;
+}
+
+/* sgd_get(model, weights, biases): copy out of a flushed model */
+static PyObject *sgd_get(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return weights(args, 0);
+}
+
+/* sgd_set(model, weights, biases) */
+static PyObject *sgd_set(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return weights(args, 1);
+}
+
+/* sgd_isa() -> best vector level of this CPU */
+static PyObject *sgd_isa(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromLong(cp_sgd_isa());
+}
+
+PyMethodDef cp_sgd_methods[] = {
+    {"sgd_begin", sgd_begin, METH_VARARGS, "Begin an epoch with a learning rate."},
+    {"sgd_decide", sgd_decide, METH_VARARGS, "Score dense rows."},
+    {"sgd_decide_sparse", sgd_decide_sparse, METH_VARARGS, "Score sparse rows."},
+    {"sgd_dense", sgd_dense, METH_VARARGS, "Learn from dense rows in place."},
+    {"sgd_flush", sgd_flush, METH_O, "Apply what is held back."},
+    {"sgd_get", sgd_get, METH_VARARGS, "Copy weights out."},
+    {"sgd_isa", sgd_isa, METH_NOARGS, "Return the best vector level of this CPU."},
+    {"sgd_new", sgd_new, METH_VARARGS, "Make a model."},
+    {"sgd_set", sgd_set, METH_VARARGS, "Copy weights in."},
+    {"sgd_sparse", sgd_sparse, METH_VARARGS, "Learn from sparse rows."},
+    {"sgd_totals", sgd_totals, METH_O, "Return the sums of the epoch."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,171 @@
+/* Drives plans, streams and the threaded reader over many sizes; built with sanitizers, or another CPU's flags.
+ * Prints a hash of everything the plans said, so that two builds can be compared. */
+#define _GNU_SOURCE
+#include "balance.h"
+#include "plan.h"
+#include "pread.h"
+#include "stream.h"
+#include <stdio.h>
+
+static uint64_t sum = 1;
+
+static void note(const int32_t *items, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        sum = cp_mix(sum + (uint64_t)(uint32_t)items[i]);
+}
+
+static void check(int truth, const char *what)
+{
+    if (!truth) {
+        fprintf(stderr, "broken: %s\n", what);
+        exit(1);
+    }
+}
+
+/* Follow a plan with exactly as much memory as it says, moving row numbers through a buffer of cp_slots slots. */
+static int64_t follow(const cp_spec *spec, int64_t start, int64_t *seen)
+{
+    cp_plan plan;
+    int64_t visited = 0, slots = cp_slots(spec, cp_max64(cp_widest(spec), 1), spec->blocks);
+    int64_t *rows = malloc(sizeof(int64_t) * (size_t)cp_max64(slots, 1));
+    check(cp_plan_init(&plan, spec, start) == 0, "init");
+    while (cp_plan_begin(&plan) > 0) {
+        int64_t *extents = malloc(16 * (size_t)plan.extents + 1), reads = plan.reads, visits = plan.visits, at = 0;
+        int32_t *into = malloc(4 * (size_t)reads + 1), *sweep = malloc(4 * (size_t)reads + 1);
+        int32_t *visit = malloc(4 * (size_t)visits + 1);
+        int64_t runs = plan.extents;
+        check(cp_plan_next(&plan, extents, into, sweep, visit) > 0, "buffer bound");
+        for (int64_t e = 0; e < runs; e++)
+            for (int64_t row = extents[2 * e]; row < extents[2 * e + 1]; row++, at++)
+                if (into[at] >= 0) {
+                    check(into[at] < slots, "slot");
+                    rows[into[at]] = row;
+                }
+        for (int64_t i = 0; i < visits; i++)
+            seen[rows[visit[i]]]++;
+        note(visit, visits);
+        visited += visits;
+        free(extents), free(into), free(sweep), free(visit);
+    }
+    cp_plan_free(&plan);
+    free(rows);
+    return visited;
+}
+
+static void plans(void)
+{
+    for (uint64_t seed = 0; seed < 600; seed++) {
+        int64_t rows = (int64_t)cp_below(seed, 1, 700), even = 1 + (int64_t)cp_below(seed, 2, 60);
+        cp_spec s = {.kind = (int32_t)cp_below(seed, 3, 4), .rows = rows, .even = even, .key = seed, .stop_row = rows};
+        s.blocks = (rows + even - 1) / even;
+        s.buffer = 1 + (int64_t)cp_below(seed, 4, 20);
+        s.group = 1 + (int64_t)cp_below(seed, 5, 4);
+        s.shift = (int32_t)cp_below(seed, 6, 7);
+        s.ahead = (int32_t)cp_below(seed, 7, 4);
+        int64_t *seen = calloc((size_t)rows + 1, sizeof(int64_t)), *order = malloc(8 * (size_t)s.blocks + 1);
+        double *values = malloc(8 * (size_t)s.blocks + 1);
+        for (int64_t i = 0; i < s.blocks; i++)
+            values[i] = (double)(i % 3);
+        check(cp_balance(values, s.blocks, seed, order) == 0, "balance");
+        if (seed & 1)
+            s.order = order;
+        check(follow(&s, 0, seen) == rows, "rows visited");
+        for (int64_t i = 0; i < rows; i++)
+            check(seen[i] == 1, "each row once");
+        follow(&s, 1 + (int64_t)cp_below(seed, 8, 5), seen);
+        free(seen), free(order), free(values);
+    }
+}
+
+static void streams(void)
+{
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        cp_stream s = {.reservoir = seed & 1, .first = 5, .stop = 5 + (int64_t)cp_below(seed, 1, 500), .key = seed};
+        s.window = 1 + (int64_t)cp_below(seed, 2, 50), s.chunk = 1 + (int64_t)cp_below(seed, 3, 30);
+        s.ahead = (int64_t)cp_below(seed, 4, 3);
+        check(cp_stream_init(&s) == 0, "stream");
+        int32_t *into = malloc(4 * (size_t)s.chunk), *visit = malloc(4 * (size_t)cp_max64(2 * s.chunk, s.window));
+        for (int64_t steps = cp_stream_steps(&s), visits; steps-- > 0;) {
+            cp_stream_next(&s, into, visit, &visits);
+            note(visit, visits);
+        }
+        free(into), free(visit);
+        cp_stream_free(&s);
+    }
+}
+
+/* Write `rows` rows of three int32 (row, row + 1, row + 2), read them in random runs, compare. */
+static void reads(int fd)
+{
+    enum { ROWS = 5000, ITEMS = 3 };
+    int32_t *data = malloc(sizeof(int32_t) * ROWS * ITEMS);
+    for (int32_t i = 0; i < ROWS * ITEMS; i++)
+        data[i] = i / ITEMS + i % ITEMS;
+    check(write(fd, data, sizeof(int32_t) * ROWS * ITEMS) == (ssize_t)sizeof(int32_t) * ROWS * ITEMS, "write");
+    int64_t starts[3] = {0, 2000, ROWS}, offsets[2] = {0, 2000 * 4 * ITEMS};
+    int32_t fds[2] = {fd, fd};
+    cp_pool pool;
+    check(cp_pool_start(&pool, 3) == 0, "pool");
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        cp_read r = {.stage_bytes = CP_STAGE};
+        char *stages[4] = {NULL, NULL, NULL, NULL};
+        int64_t extents[20], total = 0;
+        int wide = seed % 2;
+        r.stages = stages;
+        for (int e = 0; e < 10; e++) {
+            extents[2 * e] = (int64_t)cp_below(seed, (uint64_t)e, ROWS);
+            extents[2 * e + 1] = extents[2 * e] + (int64_t)cp_below(seed, 100u + (uint64_t)e, (uint64_t)(ROWS - extents[2 * e]) + 1);
+            total += extents[2 * e + 1] - extents[2 * e];
+        }
+        int32_t *into = malloc(4 * (size_t)total + 4), *sweep = malloc(4 * (size_t)total + 4), *at = sweep;
+        char *buffer = malloc((size_t)total * ITEMS * 8 + 64);
+        for (int64_t i = 0; i < total; i++)
+            into[i] = (int32_t)i;
+        if (seed % 4 > 1)
+            cp_shuffle32(into, (uint64_t)total, seed);
+        for (int e = 0; e < 10; e++) {
+            int64_t rows = extents[2 * e + 1] - extents[2 * e];
+            for (int64_t i = 0; i < rows; i++)
+                at[i] = (int32_t)i;
+            cp_shuffle32(at, (uint64_t)rows, seed + 9);
+            at += rows;
+        }
+        cp_column column = {2, starts, offsets, fds,
+                            {buffer, ITEMS * (wide ? 8 : 4), ITEMS, CP_I32, wide ? CP_F64 : CP_I32, seed % 5 == 0}};
+        check(cp_read_rows(&r, &pool, &column, 1, extents, 10, into, seed % 3 ? sweep : NULL) == 0, "read");
+        int64_t i = 0;
+        for (int e = 0; e < 10; e++)
+            for (int64_t row = extents[2 * e]; row < extents[2 * e + 1]; row++, i++)
+                for (int k = 0; k < ITEMS; k++)
+                    check(wide ? ((double *)(void *)buffer)[into[i] * ITEMS + k] == (double)(row + k)
+                               : ((int32_t *)(void *)buffer)[into[i] * ITEMS + k] == row + k, "value");
+        for (int w = 0; w < 4; w++)
+            free(stages[w]);
+        free(r.parts), free(r.requests), free(into), free(sweep), free(buffer);
+    }
+    check(ftruncate(fd, 1000) == 0, "truncate");
+    cp_read r = {.stage_bytes = CP_STAGE};
+    char *stages[4] = {NULL, NULL, NULL, NULL}, *buffer = malloc(ROWS * ITEMS * 4);
+    int64_t extents[2] = {0, 2000};
+    int32_t *into = calloc(ROWS, 4);
+    r.stages = stages;
+    cp_column column = {2, starts, offsets, fds, {buffer, ITEMS * 4, ITEMS, CP_I32, CP_I32, 0}};
+    check(cp_read_rows(&r, &pool, &column, 1, extents, 1, into, NULL) == 1 && r.error == 0, "end of file is seen");
+    for (int w = 0; w < 4; w++)
+        free(stages[w]);
+    free(r.parts), free(r.requests), free(into), free(buffer), free(data);
+    cp_pool_stop(&pool);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    FILE *file = argc > 1 ? NULL : tmpfile();
+    plans();
+    streams();
+    if (file)
+        reads(fileno(file));
+    printf("%016llx\n", (unsigned long long)sum);
+    return 0;
+}

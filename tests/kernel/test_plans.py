@@ -1,0 +1,42 @@
+"""Builds the orders and the reader under sanitizers, and for other CPUs: no fault, and the same plans everywhere."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+KERNEL = HERE.parents[1] / "kernel"
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def build(tmp_path, *flags):
+    if COMPILER is None:
+        pytest.skip("no C compiler here")
+    program = tmp_path / "plans"
+    command = [COMPILER, "-std=gnu11", "-g", *WARNINGS, *flags, f"-I{KERNEL}", str(HERE / "plans.c")]
+    done = subprocess.run([*command, "-o", str(program), "-lpthread", "-lm"], capture_output=True, text=True)
+    return program if done.returncode == 0 else done.stderr
+
+
+def run(program, *arguments):
+    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_no_fault_under_sanitizers(tmp_path, sanitizer):
+    program = build(tmp_path, "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+    if isinstance(program, str):
+        pytest.skip(f"this compiler has no {sanitizer} sanitizer: {program[-200:]}")
+    said = run(program)
+    assert said == run(build(tmp_path, "-O2"), "no reading")
+
+
+def test_plans_do_not_depend_on_the_build(tmp_path):
+    first = run(build(tmp_path, "-O0"), "no reading")
+    for flags in (["-O3"], ["-O3", "-march=native"], ["-O2", "-ffast-math"]):
+        assert run(build(tmp_path, *flags), "no reading") == first
