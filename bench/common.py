@@ -56,6 +56,7 @@ class Bench:
         self.only = options.only
         self.theme = ""
         self.rows: list[Row] = []
+        self.failures: list[str] = []
         self._own = options.work is None
         self.work = Path(tempfile.mkdtemp(prefix="corgipile-bench-") if self._own else options.work)
         self.work.mkdir(parents=True, exist_ok=True)
@@ -79,6 +80,9 @@ class Bench:
             measure(self)
         except Skip as reason:
             print(f"  skip   {name}: {reason}", flush=True)
+        except Exception as error:  # noqa: BLE001  # the other parts still run; the exit status tells
+            self.failures.append(f"{self.theme} {name}: {type(error).__name__}: {error}")
+            print(f"  FAIL   {self.failures[-1]}", flush=True)
 
     def close(self) -> None:
         """Delete the generated files, if the folder is the run's own."""
@@ -201,6 +205,7 @@ def alone(theme: str, main: Callable[[Bench], None]) -> None:
         run_theme(bench, theme, main)
     finally:
         bench.close()
+    sys.exit(bool(bench.failures))
 
 
 def run_theme(bench: Bench, theme: str, main: Callable[[Bench], None]) -> None:

@@ -41,7 +41,7 @@ def formula_part(bench: Bench) -> None:
 
 def mixing_part(bench: Bench) -> None:
     """Riffle and its balanced form at the memory of 128 blocks of 100 rows."""
-    rows, block, epochs = 400_000, 100, bench.pick(8, 3)
+    rows, block, epochs = 400_000, 100, bench.pick(40, 10)
     labels = np.arange(rows) * CLASSES // rows
     sketch = labels.reshape(-1, block).mean(axis=1)
     plain, known = Blocks(rows, even=block), Blocks(rows, even=block, sketch=sketch)
@@ -49,8 +49,8 @@ def mixing_part(bench: Bench) -> None:
     cases = {
         "full shuffle": (FullShuffle(), plain, "", ""),
         "CorgiPile": (CorgiPile(block=block, buffer=buffer // 2), plain, "", ""),
-        "Riffle": (Riffle(block=block, buffer=buffer), plain, "<= 1.5", "<= 12"),
-        "balanced Riffle": (Riffle(block=block, buffer=buffer, balance="label"), known, "<= 0.5", "<= 1.5"),
+        "Riffle": (Riffle(block=block, buffer=buffer, group=1), plain, "<= 1.5", "<= 12"),
+        "balanced Riffle": (Riffle(block=block, buffer=buffer, group=1, balance="label"), known, "<= 0.5", "<= 1.5"),
     }
     for name, (order, blocks, most, drift) in cases.items():
         found, prefix = measure(order, blocks, labels, epochs)

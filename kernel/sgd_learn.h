@@ -13,7 +13,8 @@ static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
     }
 }
 
-/* Apply the update that is held back, and the open batch. */
+/* Apply the update that is held back, and the open batch, and the scale: what then lies in w is the model, so
+ * that going on from a saved one is going on. */
 static CP_NOINLINE void CP(flush)(cp_sgd *s)
 {
     real *g = CP_AT(s, real, g), *h = CP_AT(s, real, h), *bias = CP_AT(s, real, bias);
@@ -28,6 +29,8 @@ static CP_NOINLINE void CP(flush)(cp_sgd *s)
             bias[k] -= s->intercept ? g[k] : 0;
             g[k] = h[k] = 0;
         }
+    if (s->scale != 1)
+        CP(renormalise)(s, CP_AT(s, real, w), s->padded * (s->sparse ? s->features : s->outputs));
 }
 
 /* Score the rows of a chunk into out[row][output]. */

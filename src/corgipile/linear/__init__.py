@@ -1,1 +1,6 @@
-"""."""
+"""Linear models by SGD over any table, in any order, in place."""
+
+from corgipile.linear.model import Model, load
+from corgipile.linear.train import train
+
+__all__ = ["Model", "load", "train"]

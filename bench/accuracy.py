@@ -1,0 +1,139 @@
+"""Accuracy after a few epochs of tables sorted by label, against Shuffle Once."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import Bench, alone, check
+from real import READERS, Split, sparse
+
+import corgipile as cp
+from corgipile.datasets import higgs_like
+from corgipile.orders import CorgiPile, NoShuffle, Order, Riffle
+from corgipile.reshuffle import reshuffle
+from corgipile.writer import Writer
+
+BUFFER, BLOCKS = 2, 24  # percent of the table; blocks in it at least
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned from a data set, and how."""
+
+    model: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def measure(self) -> str:
+        """Return the name of what the history tells of the test rows."""
+        return "r2" if self.model == "linear" else "accuracy"
+
+
+TASKS = {
+    "higgs-like": Task("logistic", {"learning_rate": 0.005}),
+    "fashion_mnist": Task("softmax", {"learning_rate": 0.05, "batch_size": 64}),
+    "skin": Task("logistic", {"learning_rate": 0.02, "batch_size": 16}),
+    "a9a": Task("logistic", {"learning_rate": 0.05, "batch_size": 16}),
+    "protein": Task("linear", {"learning_rate": 0.01, "batch_size": 64}),
+}
+
+
+def score(model: Any, split: Split) -> float:
+    """Return accuracy or R2 on held-out rows, in percent."""
+    predicted = np.asarray(model.predict(split.x_test)).reshape(-1)
+    check(len(predicted) == len(split.y_test), "predict returned other rows")
+    if split.regression:
+        truth = split.y_test.astype(np.float64)
+        return 100 * (1 - float(((predicted - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum()))
+    return 100 * float((predicted == split.y_test).mean())
+
+
+def orders(rows: int) -> dict[str, Order]:
+    """Return the orders at equal memory: 2 % of the table, at least 24 blocks in it."""
+    held = rows * BUFFER // 100
+    block = max(1, min(100, held // BLOCKS))
+    count = held // block
+    return {
+        "No Shuffle": NoShuffle(),
+        "CorgiPile": CorgiPile(block=block, buffer=max(1, count // 2) * block),  # the other half: read-ahead
+        "Riffle": Riffle(block=block, buffer=count * block),
+        "balanced Riffle": Riffle(block=block, buffer=count * block, balance="label"),
+    }
+
+
+def compare(bench: Bench, name: str, split: Split) -> None:
+    """Train with every order on the sorted table, and with No Shuffle on a shuffled copy: Shuffle Once."""
+    task, seeds = TASKS[name], bench.pick(5, 2)
+    path, once = bench.work / f"{name}.arrow", bench.work / f"{name}-once.arrow"
+    with Writer(path, split.train.schema) as writer:
+        for batch in split.train.to_batches(max_chunksize=4096):
+            writer.write(batch)
+    rows, found = split.train.num_rows, {}
+    settings = {"model": task.model, "epochs": 5, **task.settings}
+    for seed in range(seeds):
+        reshuffle(path, once, "two-pass", seed=seed)
+        cases = {"Shuffle Once": (once, NoShuffle()), **{key: (path, o) for key, o in orders(rows).items()}}
+        for key, (file, order) in cases.items():
+            model = cp.train(cp.open(file), order=order, seed=seed, memory=None, **settings)
+            check(model.history[-1]["rows"] == rows, f"{key} did not visit {rows} rows")
+            found.setdefault(key, []).append(score(model, split))
+    goal = float(np.mean(found["Shuffle Once"]))
+    unit = "R2 points" if split.regression else "points"
+    for key in list(found)[1:]:
+        mean, spread = float(np.mean(found[key])), float(np.std(found[key]))
+        target = "<= 0.5" if key == "balanced Riffle" else ""
+        note = f"{mean:.2f} ± {spread:.2f}, Shuffle Once {goal:.2f} ± {np.std(found['Shuffle Once']):.2f} %"
+        bench.report(f"{name}: {key} below Shuffle Once, 5 epochs, {seeds} seeds", goal - mean, unit, target, note)
+
+
+def higgs_part(bench: Bench) -> None:
+    """Seeded rows like HIGGS."""
+    train, test = bench.work / "higgs-accuracy.arrow", bench.work / "higgs-accuracy-test.arrow"
+    higgs_like(train, bench.pick(1_000_000, 200_000), seed=3, test=test, test_rows=200_000)
+    compare(bench, "higgs-like", Split.of_tables(train, test))
+
+
+def real_part(bench: Bench, name: str) -> None:
+    """One of the public data sets."""
+    compare(bench, name, READERS[name](bench.data))
+
+
+REPRODUCED = {"CorgiPile": 78.8, "Riffle": 81.2, "balanced Riffle": 82.1, "full shuffle": 82.4}
+
+
+def riffle_table_part(bench: Bench) -> None:
+    """Fashion-MNIST as in Riffle's description: softmax, B = 64, 24 blocks of 100 rows, 2 epochs, no intercept."""
+    split, seeds = READERS["fashion_mnist"](bench.data), bench.pick(5, 2)
+    table = cp.open(split.train)
+    blocks = {"block": 100, "buffer": 2400}
+    cases = {
+        "CorgiPile": CorgiPile(block=100, buffer=1200),
+        "Riffle": Riffle(**blocks, group=1),
+        "balanced Riffle": Riffle(**blocks, group=1, balance="label"),
+        "full shuffle": cp.orders.FullShuffle(),
+    }
+    for name, order in cases.items():
+        scores = []
+        for seed in range(seeds):
+            model = cp.train(
+                table, model="softmax", epochs=2, learning_rate=0.1, decay=0.7, batch_size=64,
+                intercept=False, order=order, memory=None, seed=seed,
+            )  # fmt: skip
+            scores.append(score(model, split))
+        mean = float(np.mean(scores))
+        note = f"{mean:.2f} ± {np.std(scores):.2f} %, described {REPRODUCED[name]} %, {seeds} seeds"
+        measure = f"fashion_mnist sorted, softmax B = 64, 2 epochs: {name} off its description"
+        bench.report(measure, abs(mean - REPRODUCED[name]), "points", "<= 1.5", note)
+
+
+def main(bench: Bench) -> None:
+    """Run all parts."""
+    bench.part("higgs-like", higgs_part)
+    for name in READERS:
+        bench.part(name, lambda bench, name=name: real_part(bench, name))
+    bench.part("riffle-table", riffle_table_part)
+
+
+if __name__ == "__main__":
+    alone("accuracy", main)

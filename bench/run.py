@@ -1,0 +1,76 @@
+"""Run the benchmarks: corgipile against its peers and its own targets, as ratios measured in one run.
+
+Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
+accuracy (against Shuffle Once), quality (deff and prefix discrepancy). Each is also a script of its own.
+"""
+
+import datetime
+import importlib
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+from common import HERE, Bench, as_dict, options, run_theme
+
+THEMES = ["quality", "memory", "sgd", "loader", "accuracy"]
+
+
+def machine() -> dict[str, object]:
+    """Describe where and with what the figures were taken."""
+    versions = {name: importlib.import_module(name).__version__ for name in ("corgipile", "numpy", "pyarrow")}
+    model = Path("/proc/cpuinfo")
+    lines = model.read_text().splitlines() if model.exists() else []
+    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
+    return {
+        "cpu": name or platform.machine(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        **versions,
+    }
+
+
+def save(bench: Bench, themes: list[str]) -> Path:
+    """Write the rows as JSON and Markdown under results/<date>/."""
+    folder = HERE / "results" / datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {**machine(), "quick": bench.quick, "repeats": bench.repeats}
+    name = "-".join(themes) if len(themes) < len(THEMES) else "all"
+    name = f"{name}-quick" if bench.quick else name
+    rows = {"about": about, "rows": [as_dict(row) for row in bench.rows], "failures": bench.failures}
+    (folder / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    lines = [f"# Benchmarks, {folder.name}", "", ", ".join(f"{k} {v}" for k, v in about.items()), ""]
+    for theme in dict.fromkeys(row.theme for row in bench.rows):
+        head = ["measure", "value", "target", "", "figures"]
+        table = [head, ["---"] * 5, *(row.cells() for row in bench.rows if row.theme == theme)]
+        lines += [f"## {theme}", "", *(f"| {' | '.join(cells)} |" for cells in table), ""]
+    lines += [f"- failed: {failure}" for failure in bench.failures]
+    (folder / f"{name}.md").write_text("\n".join(lines).rstrip() + "\n")
+    return folder
+
+
+def main() -> int:
+    """Run the themes asked for and sum up; the status is 1 if a result was wrong, not if a target was missed."""
+    chosen = options(__doc__ or "", THEMES)
+    themes = chosen.themes or THEMES
+    if unknown := set(themes) - set(THEMES):
+        print(f"no theme {', '.join(sorted(unknown))}; there are {', '.join(THEMES)}", file=sys.stderr)
+        return 2
+    bench = Bench(chosen)
+    try:
+        for theme in themes:
+            run_theme(bench, theme, importlib.import_module(theme).main)
+    finally:
+        bench.close()
+    verdicts = [row.verdict for row in bench.rows]
+    print(f"{verdicts.count('PASS')} targets met, {verdicts.count('SHORT')} short", end="")
+    print(f", {len(bench.failures)} parts failed" if bench.failures else "")
+    if chosen.save:
+        print(f"saved in {save(bench, themes)}")
+    return int(bool(bench.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

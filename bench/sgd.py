@@ -1,0 +1,174 @@
+"""Training speed: logistic regression, one gradient step a row, from a file; against scikit-learn and itself."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from common import Bench, Peer, alone, check, interleave, median, rate, ratio
+from data import higgs
+from pagecache import drop, read_plainly
+
+import corgipile as cp
+from corgipile.loader import Feeder
+from corgipile.loader.fill import PlacedFiller
+
+STEP = 0.01
+ORDERS = ["no_shuffle", "corgipile", "riffle", "balanced"]
+ROWS = {28: (4_000_000, 1_000_000), 256: (1_000_000, 200_000)}  # by features: full, quick
+
+
+def epochs(path: Path, order: str, rows: int, count: int) -> list[float]:
+    """Train some epochs; return the seconds of each."""
+    start = time.perf_counter()
+    model = cp.train(
+        cp.open(path), model="logistic", epochs=count, learning_rate=STEP, order=order, seed=4
+    )
+    wall = time.perf_counter() - start
+    check(all(entry["rows"] == rows for entry in model.history), f"an epoch did not visit {rows} rows")
+    seconds = [float(entry["seconds"]) for entry in model.history]
+    check(len(seconds) == count and sum(seconds) <= wall, "the history's seconds do not add up")
+    return seconds
+
+
+def steady(path: Path, order: str, rows: int) -> float:
+    """Return the seconds of an epoch after the first."""
+    return median(epochs(path, order, rows, 3)[1:])
+
+
+def peer_part(bench: Bench) -> None:
+    """Against SGDClassifier.partial_fit on the same rows in memory."""
+    rows = bench.pick(*ROWS[28])
+    path = higgs(bench.work, rows, 28)
+    with Peer("sklearn", path=str(path), rate=STEP) as peer:
+        cases = {order: lambda order=order: steady(path, order, rows) for order in ("no_shuffle", "riffle")}
+        first = {"first": lambda: epochs(path, "riffle", rows, 1)[0]}
+        times = interleave({"peer": lambda: peer.seconds(rows), **cases, **first}, bench.repeats)
+        theirs = peer.ask(run=True)["accuracy"]
+    model = cp.train(cp.open(path), model="logistic", epochs=1, learning_rate=STEP, order="balanced", seed=4)
+    ours = model.history[-1]["accuracy"]
+    check(abs(ours - theirs) < 0.05, f"accuracy {ours:.3f} here, {theirs:.3f} there")
+    for name in times:
+        if name == "peer":
+            continue
+        value, spread = ratio(times, "peer", name)
+        note = f"{rate(rows, median(times['peer']))} there, {rate(rows, median(times[name]))} here ({spread})"
+        text = "riffle, first epoch" if name == "first" else name
+        measure = f"SGDClassifier.partial_fit in memory / train ({text}), {rows:,} x 28, warm"
+        bench.report(measure, value, "x", ">= 10", note)
+
+
+def warm_part(bench: Bench) -> None:
+    """Orders against No Shuffle, warm."""
+    for features, sizes in ROWS.items():
+        rows = bench.pick(*sizes)
+        path = higgs(bench.work, rows, features)
+        cases = {order: lambda order=order: steady(path, order, rows) for order in ORDERS}
+        times = interleave(cases, bench.repeats)
+        for order in ORDERS[1:]:
+            value, spread = ratio(times, order, "no_shuffle")
+            note = f"{rate(rows, median(times[order]))}, no_shuffle {rate(rows, median(times['no_shuffle']))}"
+            measure = f"epoch, {order} / no_shuffle, {features} features, warm"
+            bench.report(measure, value, "x", "<= 1.1", f"{note} ({spread})")
+
+
+def cold_part(bench: Bench) -> None:
+    """Orders against No Shuffle and a plain reader, the file dropped from the page cache before each run."""
+    for features, sizes in ROWS.items():
+        rows = bench.pick(*sizes)
+        path = higgs(bench.work, rows, features)
+
+        def cold(order: str) -> float:
+            drop(path)
+            return epochs(path, order, rows, 1)[0]
+
+        def plain(chunk: int) -> float:
+            drop(path)
+            return read_plainly(path, chunk=chunk)
+
+        readers = {f"plain {size} KB": lambda size=size: plain(size << 10) for size in (256, 1024)}
+        cases = {order: lambda order=order: cold(order) for order in ORDERS}
+        times = interleave({**readers, **cases}, bench.repeats, warm=False)
+        fastest = min(readers, key=lambda name: median(times[name]))
+        size = path.stat().st_size
+        for order in ORDERS:
+            share, spread = ratio(times, fastest, order)
+            note = (
+                f"{fastest}, 4 threads {size / median(times[fastest]) / 1e6:,.0f} MB/s, "
+                f"epoch {size / median(times[order]) / 1e6:,.0f} MB/s ({spread})"
+            )
+            measure = f"rate of {order} epoch / plain reader, {features} features, cold"
+            bench.report(measure, 100 * share, "%", ">= 90", note)
+        for order in ORDERS[1:]:
+            value, spread = ratio(times, order, "no_shuffle")
+            measure = f"epoch, {order} / no_shuffle, {features} features, cold"
+            bench.report(measure, value, "x", "<= 1.03", f"({spread})")
+
+
+@contextmanager
+def loading_only_first(rows: int) -> Iterator[None]:
+    """Let the rows of one epoch be loaded and none after: what later epochs then take is computing alone."""
+    load, loaded = PlacedFiller.fill, 0
+
+    def fill(self: PlacedFiller, step: cp.orders.Step) -> None:
+        nonlocal loaded
+        if loaded < rows:
+            load(self, step)
+        loaded += int((step.extents[:, 1] - step.extents[:, 0]).sum())
+
+    PlacedFiller.fill = fill  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        PlacedFiller.fill = load  # type: ignore[method-assign]
+
+
+def compute_alone(path: Path, order: str, rows: int) -> float:
+    """Return the seconds of an epoch over slots that already hold rows, visited in the order's own way."""
+    with loading_only_first(rows):
+        return steady(path, order, rows)
+
+
+def load_alone(path: Path, order: str, rows: int, epoch: int = 1) -> float:
+    """Return the seconds of an epoch that loads all rows and visits none."""
+    casts = {"features": "f4", "label": "f4"}
+    with Feeder(cp.open(path), order, "64MB", ["features", "label"], casts=casts) as feeder:
+        for _ in feeder.epoch(0):
+            pass
+        start, seen = time.perf_counter(), 0
+        for visit in feeder.epoch(epoch):
+            seen += len(visit)
+        seconds = time.perf_counter() - start
+    check(seen == rows, f"{seen} rows of {rows}")
+    return seconds
+
+
+def overlap_part(bench: Bench) -> None:
+    """Double buffering: an epoch against the longer of loading and computing, warm."""
+    for features, sizes in ROWS.items():
+        rows = bench.pick(*sizes)
+        path = higgs(bench.work, rows, features)
+        for order in ORDERS[:3]:
+            cases = {
+                "epoch": lambda order=order: steady(path, order, rows),
+                "load": lambda order=order: load_alone(path, order, rows),
+                "compute": lambda order=order: compute_alone(path, order, rows),
+            }
+            times = interleave(cases, bench.repeats)
+            longer = max(("load", "compute"), key=lambda name: median(times[name]))
+            value, spread = ratio(times, "epoch", longer)
+            note = ", ".join(f"{name} {median(found):.3f} s" for name, found in times.items())
+            measure = f"epoch / max(load, compute), {order}, {features} features, warm"
+            bench.report(measure, value, "x", "<= 1.15", f"{note} ({spread})")
+
+
+def main(bench: Bench) -> None:
+    """Run all parts."""
+    bench.part("peer", peer_part)
+    bench.part("warm", warm_part)
+    bench.part("cold", cold_part)
+    bench.part("overlap", overlap_part)
+
+
+if __name__ == "__main__":
+    alone("sgd", main)

@@ -1,0 +1,172 @@
+"""Finds out which columns are the features of a table, and in what form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corgipile.errors import BadArgument, BadSchema, BadSparseRow
+from corgipile.loader.feeder import Feeder
+from corgipile.sizes import Size
+from corgipile.tables.base import Table, check_columns, fixed_field
+
+__all__ = ["Inputs", "find_inputs"]
+
+DIMS_KEY = b"corgipile.dims"
+RUN = 1 << 16
+PACKED = "features"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The features of a table.
+
+    Attributes:
+        columns: One list column; a pair of list columns, indices and values, if ``sparse``; or scalar columns.
+        sparse: Whether rows are sparse.
+        width: Number of features.
+        dtype: What the model computes in: float64 for float64 features, else float32.
+        lists: Whether the column is a list column.
+    """
+
+    columns: tuple[str, ...]
+    sparse: bool
+    width: int
+    dtype: np.dtype[Any]
+    lists: bool
+
+    @property
+    def name(self) -> str:
+        """Return the name under which dense features lie in the buffer."""
+        return self.columns[0] if self.lists else PACKED
+
+    def feeder(self, table: Table, label: str | None, order: Any, memory: Size | None, seed: int) -> Feeder:
+        """Open a feeder of these features, and of a label column if there is one."""
+        labels = [] if label is None else [label]
+        casts = dict.fromkeys(labels, np.float32) if _is_half(table, label) else {}
+        if self.sparse:
+            return Feeder(table, order, memory, [*self.columns, *labels], casts=casts, seed=seed)
+        pack = {} if self.lists else {PACKED: self.columns}
+        widths = {self.name: self.width} if self.lists else {}
+        casts = {**casts, self.name: self.dtype}
+        names = [self.name, *labels]
+        return Feeder(table, order, memory, names, casts=casts, pack=pack, widths=widths, seed=seed)
+
+
+def _is_half(table: Table, label: str | None) -> bool:
+    return label is not None and pa.types.is_float16(table.schema.field(label).type)
+
+
+def find_inputs(table: Table, features: str | Sequence[str] | None, label: str | None, width: int | None = None) -> Inputs:
+    """Find the feature columns of a table.
+
+    Args:
+        table: The table.
+        features: A list column, the common part of the names of a sparse pair (``x`` for ``x_k`` and ``x_v``), or a
+            list of columns; None: ``features``, or the pair ``features_k`` and ``features_v``, or else every scalar
+            column of numbers but the label.
+        label: The label column, which is no feature.
+        width: The number of sparse features, if it is known already.
+
+    Raises:
+        MissingColumn: The table has no such column.
+        BadSchema: A column's type does not serve.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> table = open(pa.table({"a": [0.5], "b": [1.5], "label": [1]}))
+        >>> find_inputs(table, None, "label").columns
+        ('a', 'b')
+    """
+    names = _names(table.schema, features, label)
+    check_columns(table.schema, names)
+    kinds = [table.schema.field(name).type for name in names]
+    lists = [_item(kind) is not None for kind in kinds]
+    if len(names) == 2 and all(lists):
+        return _sparse(table, names, width)
+    if len(names) == 1 and lists[0]:
+        return Inputs(tuple(names), sparse=False, width=_width(table, names[0]), dtype=_dtype(kinds), lists=True)
+    for name, kind in zip(names, kinds, strict=True):
+        if not _is_number(kind):
+            raise BadSchema(f"feature column {name!r} is {kind}; numbers or lists of numbers are needed")
+    return Inputs(tuple(names), sparse=False, width=len(names), dtype=_dtype(kinds), lists=False)
+
+
+def _names(schema: pa.Schema, features: str | Sequence[str] | None, label: str | None) -> list[str]:
+    if features is not None and not isinstance(features, str):
+        if not features:
+            raise BadArgument("features is an empty list; name at least one column")
+        return list(features)
+    base = "features" if features is None else features
+    if base in schema.names:
+        return [base]
+    if f"{base}_k" in schema.names and f"{base}_v" in schema.names:
+        return [f"{base}_k", f"{base}_v"]
+    if features is not None:
+        return [features]
+    names = [field.name for field in schema if field.name != label and _is_number(field.type)]
+    if not names:
+        raise BadSchema(f"no column of numbers to learn from; the table has {', '.join(map(repr, schema.names))}")
+    return names
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _item(kind: Any) -> Any:
+    """Return the type in a list type, None for others."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return kind.value_type
+    return None
+
+
+def _dtype(kinds: Sequence[Any]) -> np.dtype[Any]:
+    items = [kind if (inner := _item(kind)) is None else inner for kind in kinds]
+    wide = any(pa.types.is_float64(item) for item in items)
+    return np.dtype(np.float64 if wide else np.float32)
+
+
+def _width(table: Table, name: str) -> int:
+    """Return the length of a row of a dense list column: its type's, or the first row's."""
+    kind = table.schema.field(name).type
+    fixed = fixed_field(kind)
+    if fixed is not None:
+        width = int(np.prod(fixed[1], dtype=np.int64))
+    elif not _is_number(kind.value_type):
+        raise BadSchema(f"feature column {name!r} is {kind}; lists of numbers are needed")
+    else:
+        first = table.read(0, 1, [name]).column(0) if len(table) else []
+        width = len(first[0]) if len(first) and first[0].is_valid else 0
+    if width < 1:
+        raise BadSchema(f"feature column {name!r} has rows of {width} numbers; at least 1 is needed")
+    return width
+
+
+def _sparse(table: Table, names: Sequence[str], width: int | None) -> Inputs:
+    indices, values = (table.schema.field(name).type for name in names)
+    number = _item(values)
+    if not pa.types.is_int32(_item(indices)) or not (pa.types.is_float32(number) or pa.types.is_float64(number)):
+        raise BadSchema(
+            f"sparse features {names[0]!r} and {names[1]!r} are {indices} and {values}; list<int32> and list<float> (or double) are needed"
+        )
+    if width is None:
+        stored = (table.schema.metadata or {}).get(DIMS_KEY)
+        width = int(stored) if stored else _largest(table, names[0]) + 1
+    dtype = np.dtype(np.float64 if pa.types.is_float64(number) else np.float32)
+    return Inputs(tuple(names), sparse=True, width=max(width, 1), dtype=dtype, lists=True)
+
+
+def _largest(table: Table, name: str) -> int:
+    """Return the largest index of a sparse column, by reading it once."""
+    largest = 0
+    for start in range(0, len(table), RUN):
+        column = table.read(start, min(start + RUN, len(table)), [name]).column(0)
+        bounds = pc.min_max(pc.list_flatten(column)).as_py()
+        if bounds["min"] is not None and bounds["min"] < 0:
+            raise BadSparseRow(f"column {name!r} holds index {bounds['min']} in rows from {start} on; indices begin at 0")
+        largest = max(largest, bounds["max"] or 0)
+    return largest

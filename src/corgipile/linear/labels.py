@@ -1,0 +1,86 @@
+"""Finds the classes of a label column."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
+from corgipile.tables.base import Table, check_columns
+
+__all__ = ["check_classes", "find_classes"]
+
+RUN = 1 << 18
+MOST_CLASSES = 1 << 16
+EXACT = 1 << 53
+FloatArray = npt.NDArray[np.float64]
+
+
+def find_classes(table: Table, label: str, model: str) -> npt.NDArray[Any]:
+    """Find the distinct labels by reading the label column once.
+
+    Returns:
+        The classes, ascending, in the type of the column; none for ``"linear"``.
+
+    Raises:
+        BadLabel: There are not two classes for a model of two, or not at least two for softmax.
+        BadValue: A label is null, NaN or infinite.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> find_classes(open(pa.table({"label": [1, -1, 1]})), "label", "logistic").tolist()
+        [-1, 1]
+    """
+    check_columns(table.schema, [label])
+    kind = table.schema.field(label).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise BadSchema(f"label column {label!r} is {kind}; int, bool or float labels are needed")
+    dtype = np.dtype(bool) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
+    if model == "linear":
+        return np.zeros(0, dtype)
+    most = MOST_CLASSES if model == "softmax" else 2
+    seen: set[Any] = set()
+    for start in range(0, len(table), RUN):
+        column = table.read(start, min(start + RUN, len(table)), [label]).column(0)
+        _check_values(column, label, start)
+        seen |= set(pc.unique(column).to_pylist())
+        if len(seen) > most:
+            break
+    return check_classes(np.array(sorted(seen), dtype), model, label)
+
+
+def _check_values(column: pa.Array, label: str, start: int) -> None:
+    bad = column.is_null()
+    if pa.types.is_floating(column.type):
+        bad = pc.or_(bad, pc.invert(pc.fill_null(pc.is_finite(column), fill_value=True)))
+    where = np.flatnonzero(bad.to_numpy(zero_copy_only=False))
+    if where.size:
+        row = int(where[0])
+        raise BadValue(f"row {start + row} of label column {label!r} is {column[row].as_py()}; a finite number is needed")
+
+
+def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: str = "label") -> npt.NDArray[Any]:
+    """Check the classes of a model and return them, ascending.
+
+    Example:
+        >>> check_classes([1, 0], "svm").tolist()
+        [0, 1]
+    """
+    found: npt.NDArray[Any] = np.unique(np.asarray(classes))
+    if found.dtype.kind not in "biuf" or not np.isfinite(found.astype(np.float64)).all():
+        raise BadArgument(f"classes must be finite numbers, got {list(classes)}")
+    if found.dtype.kind in "iu" and found.size and max(abs(int(found[0])), abs(int(found[-1]))) > EXACT:
+        raise BadLabel(f"label column {label!r} holds {found[-1]}; labels up to 2^53 in size are exact")
+    if model == "linear":
+        return found[:0]
+    if found.size > MOST_CLASSES:
+        raise BadLabel(f'label column {label!r} has more than {MOST_CLASSES} values; for numbers to predict use model="linear"')
+    if found.size < 2:
+        raise BadLabel(f"label column {label!r} has only the value {found.tolist()}; two classes at least are needed")
+    if model != "softmax" and found.size > 2:
+        shown = ", ".join(map(str, found[:3].tolist()))
+        raise BadLabel(f'label column {label!r} has the values {shown}...; {model} takes two, model="softmax" takes more')
+    return found

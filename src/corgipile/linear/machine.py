@@ -1,0 +1,170 @@
+"""The SGD kernel as an object: losses, updates, totals, and its refusals as errors."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile import _kernel
+from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
+from corgipile.loader.store import Store, type_code
+from corgipile.linear.inputs import Inputs
+
+__all__ = ["LOSSES", "Machine", "Sparse", "Totals"]
+
+LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
+FloatArray = npt.NDArray[Any]
+SlotArray = npt.NDArray[np.int32]
+Locate = Callable[[int], str]
+
+
+class Sparse(NamedTuple):
+    """Where sparse rows lie, one entry a slot: addresses of indices and values, and lengths."""
+
+    indices: npt.NDArray[np.uint64]
+    values: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.int64]
+
+
+class Totals(NamedTuple):
+    """What one epoch added up, each row before its own update."""
+
+    rows: int
+    correct: int
+    loss: float
+    squares: float
+    total: float
+    square: float
+
+    def record(self, kind: str) -> dict[str, float]:
+        """Return mean loss and accuracy, or R².
+
+        Example:
+            >>> Totals(4, 3, 2.0, 0.0, 0.0, 0.0).record("logistic")
+            {'loss': 0.5, 'accuracy': 0.75}
+        """
+        rows = max(self.rows, 1)
+        if kind != "linear":
+            return {"loss": self.loss / rows, "accuracy": self.correct / rows}
+        spread = self.square - self.total * self.total / rows
+        r2 = 1 - self.squares / spread if spread > 0 else float(self.squares == 0)
+        return {"loss": self.squares / 2 / rows, "r2": r2}
+
+
+class Machine:
+    """One linear model in training or in use.
+
+    Args:
+        kind: ``"logistic"``, ``"svm"``, ``"linear"`` or ``"softmax"``.
+        inputs: Form, width and number type of the features.
+        classes: Class values, ascending.
+        batch_size: Rows of an update.
+        l2: Strength of the L2 penalty.
+        intercept: Whether to learn one.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        inputs: Inputs,
+        classes: npt.NDArray[Any],
+        *,
+        batch_size: int = 1,
+        l2: float = 0.0,
+        intercept: bool = True,
+        isa: int = -1,
+    ) -> None:
+        self.kind, self.inputs = kind, inputs
+        self.outputs = len(classes) if kind == "softmax" else 1
+        self._classes = classes
+        coded = np.ascontiguousarray(classes, np.float64)
+        self._state = _kernel.sgd_new(
+            LOSSES[kind], inputs.dtype.itemsize, inputs.sparse, inputs.width, self.outputs, batch_size, intercept, l2, coded, isa
+        )
+
+    def begin(self, rate: float) -> None:
+        """Begin an epoch."""
+        _kernel.sgd_begin(self._state, rate)
+
+    def learn(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray, locate: Locate) -> None:
+        """Learn from rows by slot, in the order of ``visit``.
+
+        Raises:
+            BadLabel: A label is none of the classes.
+            BadValue: A feature or label is NaN or infinite.
+            BadSparseRow: Sparse indices do not increase, or lie outside the features.
+            Diverged: The weights grew without bound.
+        """
+        labels = labels.view(np.uint8) if labels.dtype == np.bool_ else labels
+        code = type_code(labels.dtype)
+        if isinstance(rows, Sparse):
+            status, done = _kernel.sgd_sparse(self._state, *rows, labels, code, visit)
+        else:
+            status, done = _kernel.sgd_dense(self._state, rows, labels, code, visit)
+        if status:
+            raise self._refusal(status, locate(int(visit[done])), labels[visit[done]])
+
+    def _refusal(self, status: int, where: str, label: Any) -> CorgiPileError:
+        if status == 2:
+            return BadLabel(f"{where} has label {label}; the model's classes are {self._classes.tolist()}")
+        if status == 3:
+            return BadValue(f"{where} has label {label}; a finite number is needed")
+        if status == 4:
+            return BadValue(f"{where} has a feature that is NaN or infinite; finite numbers are needed")
+        if status == 5:
+            return BadSparseRow(f"{where} has an index outside the model's {self.inputs.width} features, which begin at 0")
+        if status == 6:
+            return BadSparseRow(f"{where} has sparse indices that repeat or fall; they must increase")
+        if status == 8:
+            return Diverged(f"the model's weights became too large for {self.inputs.dtype} at {where}")
+        return CorgiPileError(f"{where} was refused by the kernel with status {status}")
+
+    def flush(self) -> Totals:
+        """End an epoch: apply the last batch, however short, and return the totals."""
+        _kernel.sgd_flush(self._state)
+        return Totals(*_kernel.sgd_totals(self._state))
+
+    def weights(self) -> tuple[FloatArray, FloatArray]:
+        """Return copies of the weights, [outputs, features], and of the intercepts, [outputs]."""
+        coef = np.empty((self.outputs, self.inputs.width), self.inputs.dtype)
+        bias = np.empty(self.outputs, self.inputs.dtype)
+        _kernel.sgd_get(self._state, coef, bias)
+        return coef, bias
+
+    def assign(self, coef: FloatArray, bias: FloatArray) -> None:
+        """Set weights and intercepts."""
+        dtype = self.inputs.dtype
+        _kernel.sgd_set(self._state, np.ascontiguousarray(coef, dtype), np.ascontiguousarray(bias, dtype))
+
+    def decide(self, rows: FloatArray | Sparse, visit: SlotArray, locate: Locate) -> FloatArray:
+        """Score rows by slot: [rows, outputs]."""
+        out = np.empty((len(visit), self.outputs), self.inputs.dtype)
+        if isinstance(rows, Sparse):
+            status = _kernel.sgd_decide_sparse(self._state, *rows, visit, out)
+        else:
+            status = _kernel.sgd_decide(self._state, rows, visit, out)
+        if status:
+            raise self._refusal(status, "a row", None)
+        if not math.isfinite(float(out.sum())):
+            wrong = np.flatnonzero(~np.isfinite(out).all(axis=1))
+            if wrong.size:
+                raise self._refusal(4, locate(int(visit[wrong[0]])), None)
+        return out
+
+
+def rows_in(store: Store, inputs: Inputs) -> FloatArray | Sparse:
+    """Return the features that wait in a buffer.
+
+    Raises:
+        RaggedRows: A sparse row has more indices than values, or fewer.
+    """
+    if not inputs.sparse:
+        return store.dense(inputs.name)
+    indices, lengths = store.ragged(inputs.columns[0])
+    values, counts = store.ragged(inputs.columns[1])
+    if not np.array_equal(lengths, counts):
+        slot = int(np.flatnonzero(lengths != counts)[0])
+        raise RaggedRows(f"a sparse row has {lengths[slot]} indices and {counts[slot]} values; as many are needed")
+    return Sparse(indices, values, lengths)
