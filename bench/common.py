@@ -10,13 +10,13 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 HERE = Path(__file__).resolve().parent
 PEER_PYTHON = HERE / ".venv-peers" / "bin" / "python"
 
 
-class Skip(Exception):  # noqa: N818  # not an error: what is measured needs something that is not here
+class Skip(Exception):  # not an error: what is measured needs something that is not here
     """A peer or data set is missing."""
 
 
@@ -130,7 +130,7 @@ class Peer:
         if self._process.stdout:
             self._process.stdout.close()
 
-    def __enter__(self) -> "Peer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -143,9 +143,7 @@ def check(holds: bool, otherwise: str) -> None:
         raise RuntimeError(f"wrong result: {otherwise}")
 
 
-def interleave(
-    cases: Mapping[str, Callable[[], float]], repeats: int, warm: bool = True
-) -> dict[str, list[float]]:
+def interleave(cases: Mapping[str, Callable[[], float]], repeats: int, warm: bool = True) -> dict[str, list[float]]:
     """Run all cases in turn, ``repeats`` times; each returns its seconds. The order turns from round to round."""
     if warm:
         for run in cases.values():

@@ -44,14 +44,13 @@ def numbered(work: Path, rows: int, row_bytes: int = 1024) -> tuple[Path, Path]:
     if not stream.exists():
         width = row_bytes // 4 - 1
         schema = pa.schema([("features", pa.list_(pa.float32(), width)), ("label", pa.int32())])
-        with Writer(arrow, schema) as file, pa.OSFile(str(stream), "wb") as sink:
-            with pa.ipc.new_stream(sink, schema) as copy:
-                for start in range(0, rows, 10_000):
-                    label = np.arange(start, min(start + 10_000, rows), dtype=np.int32)
-                    values = pa.array(np.repeat(label.astype(np.float32), width))
-                    columns = [pa.FixedSizeListArray.from_arrays(values, width), pa.array(label)]
-                    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-                    file.write(batch)
-                    for at in range(0, batch.num_rows, 1000):  # the record batches that datasets writes
-                        copy.write(batch.slice(at, 1000))
+        with Writer(arrow, schema) as file, pa.ipc.new_stream(str(stream), schema) as copy:
+            for start in range(0, rows, 10_000):
+                label = np.arange(start, min(start + 10_000, rows), dtype=np.int32)
+                values = pa.array(np.repeat(label.astype(np.float32), width))
+                columns = [pa.FixedSizeListArray.from_arrays(values, width), pa.array(label)]
+                batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+                file.write(batch)
+                for at in range(0, batch.num_rows, 1000):  # the record batches that datasets writes
+                    copy.write(batch.slice(at, 1000))
     return arrow, stream

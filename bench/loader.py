@@ -49,28 +49,26 @@ def open_tables(x: Path, y: Path, arrow: Path) -> dict[str, cp.tables.Table]:
     return {"npy": cp.open(x, label=y), "arrow": cp.open(arrow)}
 
 
-def torch_part(bench: Bench) -> None:
+def torch_part(bench: Bench, features: int) -> None:
     """Rows in memory behind DataLoader(TensorDataset), against Riffle from a warm file."""
-    for features in (28, 128):
-        rows = bench.pick(400_000, 200_000)
-        x, y, arrow = classes(bench.work, rows, features)
-        with Peer("torch", x=str(x), y=str(y), batch=BATCH) as peer, ExitStack() as stack:
-            loaders = {
-                form: stack.enter_context(cp.Loader(cp.open(arrow), BATCH, format=form))
-                for form in ("torch", "numpy")
-            }
-            theirs = peer_deff(peer, bench.work / "labels.npy")
-            found = label_deff(loaders["numpy"], np.load(y))
-            cases = {name: lambda loader=loader: walk(loader, rows) for name, loader in loaders.items()}
-            times = interleave({"peer": lambda: peer.seconds(rows), **cases}, bench.repeats)
-            for form in loaders:
-                value, spread = ratio(times, "peer", form)
-                note = (
-                    f"DataLoader {rate(rows, median(times['peer']))}, deff {theirs:.2f}; "
-                    f"Riffle {rate(rows, median(times[form]))}, deff {found:.2f} ({spread})"
-                )
-                measure = f"Loader (Riffle, {form}, {features} float32) / DataLoader(TensorDataset)"
-                bench.report(measure, value, "x", ">= 40", note)
+    rows = bench.pick(400_000, 200_000)
+    x, y, arrow = classes(bench.work, rows, features)
+    with Peer("torch", x=str(x), y=str(y), batch=BATCH) as peer, ExitStack() as stack:
+        loaders = {
+            form: stack.enter_context(cp.Loader(cp.open(arrow), BATCH, format=form)) for form in ("torch", "numpy")
+        }
+        theirs = peer_deff(peer, bench.work / "labels.npy")
+        found = label_deff(loaders["numpy"], np.load(y))
+        cases = {name: lambda loader=loader: walk(loader, rows) for name, loader in loaders.items()}
+        times = interleave({"peer": lambda: peer.seconds(rows), **cases}, bench.repeats)
+        for form in loaders:
+            value, spread = ratio(times, "peer", form)
+            note = (
+                f"DataLoader {rate(rows, median(times['peer']))}, deff {theirs:.2f}; "
+                f"Riffle {rate(rows, median(times[form]))}, deff {found:.2f} ({spread})"
+            )
+            measure = f"Loader (Riffle, {form}, {features} float32) / DataLoader(TensorDataset)"
+            bench.report(measure, value, "x", ">= 40", note)
 
 
 def scdataset_part(bench: Bench) -> None:
@@ -131,9 +129,7 @@ def _budgeted(table: cp.tables.Table, text: str) -> cp.Loader:
     return cp.Loader(table, BATCH, order=cp.orders.Riffle(block=BUDGETS[text][1]), memory=BUDGETS[text][0])
 
 
-def _scdataset_rows(
-    bench: Bench, state: str, target: str, times: dict, deffs: dict[Any, float], rows: int
-) -> None:
+def _scdataset_rows(bench: Bench, state: str, target: str, times: dict, deffs: dict[Any, float], rows: int) -> None:
     """Print a row for each table and budget; the target is for those that mix at least as well."""
     for name in list(times)[1:]:
         value, spread = ratio(times, "peer", name)
@@ -193,7 +189,8 @@ def rows_part(bench: Bench) -> None:
 
 def main(bench: Bench) -> None:
     """Run all parts."""
-    bench.part("torch", torch_part)
+    for features in (28, 128):
+        bench.part(f"torch-{features}", lambda bench, features=features: torch_part(bench, features))
     bench.part("scdataset", scdataset_part)
     bench.part("cold", scdataset_cold_part)
     bench.part("rows", rows_part)

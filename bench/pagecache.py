@@ -1,5 +1,6 @@
 """The page cache: drop a file from it, see what is left, and read a file as fast as plain threads can."""
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -49,10 +50,8 @@ def drop(*paths: Path) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(descriptor)
     if max(map(cached, paths)) > COLD:
-        try:
+        with contextlib.suppress(OSError):
             Path("/proc/sys/vm/drop_caches").write_text("1")
-        except OSError:
-            pass
     for path in paths:
         if (left := cached(path)) > COLD:
             raise Skip(f"{left:.0%} of {path.name} stays in the page cache")

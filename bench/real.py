@@ -1,7 +1,5 @@
 """Real data sets, split, standardised and sorted by label: the worst order that they can lie in."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,7 @@ class Split:
     @classmethod
     def of_arrays(
         cls, x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray, regression: bool = False
-    ) -> Split:
+    ) -> "Split":
         """Standardise by the training rows and sort by label, stably."""
         mean, spread = x.mean(axis=0), x.std(axis=0)
         spread[spread == 0] = 1
@@ -33,7 +31,7 @@ class Split:
         return cls(dense(scaled, y[order]), ((x_test - mean) / spread).astype(np.float32), y_test, regression)
 
     @classmethod
-    def of_tables(cls, train: Path, test: Path) -> Split:
+    def of_tables(cls, train: Path, test: Path) -> "Split":
         """Read two Arrow files."""
         rows, held = (pa.ipc.open_file(path).read_all().combine_chunks() for path in (train, test))
         y = held["label"].to_numpy()
@@ -48,7 +46,7 @@ def dense(x: np.ndarray, y: np.ndarray) -> pa.Table:
     return pa.table({"features": features, "label": label})
 
 
-def held_out(x: np.ndarray, y: np.ndarray, regression: bool) -> Split:
+def held_out(x: np.ndarray, y: np.ndarray, regression: bool) -> "Split":
     """Hold out every fifth row of a seeded permutation."""
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[::5], np.delete(order, np.s_[::5])
@@ -66,7 +64,7 @@ def unpack(data: Path | None, name: str) -> bytes:
     return gzip.decompress((data / name).read_bytes())
 
 
-def fashion_mnist(data: Path | None) -> Split:
+def fashion_mnist(data: Path | None) -> "Split":
     """10 classes of images, pixels / 255."""
     parts = []
     for part in ("train", "t10k"):
@@ -78,19 +76,19 @@ def fashion_mnist(data: Path | None) -> Split:
     return Split(dense(parts[0], parts[1]), parts[2], parts[3])
 
 
-def skin(data: Path | None) -> Split:
+def skin(data: Path | None) -> "Split":
     """Binary; three colours."""
     table = np.loadtxt(unpack(data, "skin/Skin_NonSkin.txt.gz").decode().splitlines())
     return held_out(table[:, :3], (table[:, 3] == 1).astype(np.int64), regression=False)
 
 
-def protein(data: Path | None) -> Split:
+def protein(data: Path | None) -> "Split":
     """Regression, target last."""
     table = np.loadtxt(unpack(data, "protein/data.csv.gz").decode().splitlines(), delimiter=",")
     return held_out(table[:, :-1], table[:, -1], regression=True)
 
 
-def a9a(data: Path | None) -> Split:
+def a9a(data: Path | None) -> "Split":
     """Binary, sparse: kept as lists of indices and values."""
     train, test = (sparse(unpack(data, f"a9a/{name}.gz")) for name in ("a9a", "a9a.t"))
     order = np.argsort(train["label"].to_numpy(), kind="stable")

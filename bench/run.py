@@ -4,7 +4,7 @@ Themes: sgd (training speed), loader (batches against other loaders), memory (re
 accuracy (against Shuffle Once), quality (deff and prefix discrepancy). Each is also a script of its own.
 """
 
-import datetime
+import datetime as dt
 import importlib
 import json
 import os
@@ -34,7 +34,7 @@ def machine() -> dict[str, object]:
 
 def save(bench: Bench, themes: list[str]) -> Path:
     """Write the rows as JSON and Markdown under results/<date>/."""
-    folder = HERE / "results" / datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    folder = HERE / "results" / dt.datetime.now(tz=dt.UTC).date().isoformat()
     folder.mkdir(parents=True, exist_ok=True)
     about = {**machine(), "quick": bench.quick, "repeats": bench.repeats}
     name = "-".join(themes) if len(themes) < len(THEMES) else "all"

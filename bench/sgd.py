@@ -10,30 +10,31 @@ from data import higgs
 from pagecache import drop, read_plainly
 
 import corgipile as cp
+from corgipile.linear import train
 from corgipile.loader import Feeder
 from corgipile.loader.fill import PlacedFiller
 
 STEP = 0.01
 ORDERS = ["no_shuffle", "corgipile", "riffle", "balanced"]
-ROWS = {28: (4_000_000, 1_000_000), 256: (1_000_000, 200_000)}  # by features: full, quick
+ROWS = {28: (4_000_000, 2_000_000), 256: (1_000_000, 400_000)}  # by features: full, quick
 
 
-def epochs(path: Path, order: str, rows: int, count: int) -> list[float]:
-    """Train some epochs; return the seconds of each."""
+def epochs(path: Path, order: str, rows: int, count: int) -> tuple[list[float], float]:
+    """Train some epochs; return the seconds of each, and of all with what comes before and after them."""
     start = time.perf_counter()
-    model = cp.train(
-        cp.open(path), model="logistic", epochs=count, learning_rate=STEP, order=order, seed=4
+    model = train(
+        cp.open(path), model="logistic", epochs=count, learning_rate=STEP, order=order, seed=4, classes=[0, 1]
     )
     wall = time.perf_counter() - start
     check(all(entry["rows"] == rows for entry in model.history), f"an epoch did not visit {rows} rows")
     seconds = [float(entry["seconds"]) for entry in model.history]
     check(len(seconds) == count and sum(seconds) <= wall, "the history's seconds do not add up")
-    return seconds
+    return seconds, wall
 
 
 def steady(path: Path, order: str, rows: int) -> float:
     """Return the seconds of an epoch after the first."""
-    return median(epochs(path, order, rows, 3)[1:])
+    return median(epochs(path, order, rows, 3)[0][1:])
 
 
 def peer_part(bench: Bench) -> None:
@@ -42,10 +43,10 @@ def peer_part(bench: Bench) -> None:
     path = higgs(bench.work, rows, 28)
     with Peer("sklearn", path=str(path), rate=STEP) as peer:
         cases = {order: lambda order=order: steady(path, order, rows) for order in ("no_shuffle", "riffle")}
-        first = {"first": lambda: epochs(path, "riffle", rows, 1)[0]}
+        first = {"first": lambda: epochs(path, "riffle", rows, 1)[1]}
         times = interleave({"peer": lambda: peer.seconds(rows), **cases, **first}, bench.repeats)
         theirs = peer.ask(run=True)["accuracy"]
-    model = cp.train(cp.open(path), model="logistic", epochs=1, learning_rate=STEP, order="balanced", seed=4)
+    model = train(cp.open(path), epochs=1, learning_rate=STEP, order="balanced", seed=4)
     ours = model.history[-1]["accuracy"]
     check(abs(ours - theirs) < 0.05, f"accuracy {ours:.3f} here, {theirs:.3f} there")
     for name in times:
@@ -53,56 +54,59 @@ def peer_part(bench: Bench) -> None:
             continue
         value, spread = ratio(times, "peer", name)
         note = f"{rate(rows, median(times['peer']))} there, {rate(rows, median(times[name]))} here ({spread})"
-        text = "riffle, first epoch" if name == "first" else name
+        text = "riffle, one epoch with opening" if name == "first" else name
         measure = f"SGDClassifier.partial_fit in memory / train ({text}), {rows:,} x 28, warm"
         bench.report(measure, value, "x", ">= 10", note)
 
 
-def warm_part(bench: Bench) -> None:
+def warm_part(bench: Bench, features: int) -> None:
     """Orders against No Shuffle, warm."""
-    for features, sizes in ROWS.items():
-        rows = bench.pick(*sizes)
-        path = higgs(bench.work, rows, features)
-        cases = {order: lambda order=order: steady(path, order, rows) for order in ORDERS}
-        times = interleave(cases, bench.repeats)
-        for order in ORDERS[1:]:
-            value, spread = ratio(times, order, "no_shuffle")
-            note = f"{rate(rows, median(times[order]))}, no_shuffle {rate(rows, median(times['no_shuffle']))}"
-            measure = f"epoch, {order} / no_shuffle, {features} features, warm"
-            bench.report(measure, value, "x", "<= 1.1", f"{note} ({spread})")
+    rows = bench.pick(*ROWS[features])
+    path = higgs(bench.work, rows, features)
+    times = interleave({order: lambda order=order: steady(path, order, rows) for order in ORDERS}, bench.repeats)
+    for order in ORDERS[1:]:
+        value, spread = ratio(times, order, "no_shuffle")
+        note = f"{rate(rows, median(times[order]))}, no_shuffle {rate(rows, median(times['no_shuffle']))}"
+        measure = f"epoch, {order} / no_shuffle, {features} features, warm"
+        bench.report(measure, value, "x", "<= 1.1", f"{note} ({spread})")
 
 
-def cold_part(bench: Bench) -> None:
-    """Orders against No Shuffle and a plain reader, the file dropped from the page cache before each run."""
-    for features, sizes in ROWS.items():
-        rows = bench.pick(*sizes)
-        path = higgs(bench.work, rows, features)
+def cold_part(bench: Bench, features: int) -> None:
+    """Orders against No Shuffle and a plain reader, the file dropped from the page cache before each run.
 
-        def cold(order: str) -> float:
-            drop(path)
-            return epochs(path, order, rows, 1)[0]
+    The seconds are those of the whole call: opening the file, and the labels' sketch for balance, read it too.
+    """
+    rows = bench.pick(*ROWS[features])
+    path = higgs(bench.work, rows, features)
 
-        def plain(chunk: int) -> float:
-            drop(path)
-            return read_plainly(path, chunk=chunk)
+    def cold(order: str) -> float:
+        drop(path)
+        return epochs(path, order, rows, 1)[1]
 
-        readers = {f"plain {size} KB": lambda size=size: plain(size << 10) for size in (256, 1024)}
-        cases = {order: lambda order=order: cold(order) for order in ORDERS}
-        times = interleave({**readers, **cases}, bench.repeats, warm=False)
-        fastest = min(readers, key=lambda name: median(times[name]))
-        size = path.stat().st_size
-        for order in ORDERS:
-            share, spread = ratio(times, fastest, order)
-            note = (
-                f"{fastest}, 4 threads {size / median(times[fastest]) / 1e6:,.0f} MB/s, "
-                f"epoch {size / median(times[order]) / 1e6:,.0f} MB/s ({spread})"
-            )
-            measure = f"rate of {order} epoch / plain reader, {features} features, cold"
-            bench.report(measure, 100 * share, "%", ">= 90", note)
-        for order in ORDERS[1:]:
-            value, spread = ratio(times, order, "no_shuffle")
-            measure = f"epoch, {order} / no_shuffle, {features} features, cold"
-            bench.report(measure, value, "x", "<= 1.03", f"({spread})")
+    def plain(chunk: int, shuffled: bool) -> float:
+        drop(path)
+        return read_plainly(path, chunk=chunk, shuffled=shuffled)
+
+    sizes = (256 << 10, 1 << 20)
+    readers = {f"{size >> 10} KB in sequence": lambda size=size: plain(size, shuffled=False) for size in sizes}
+    shuffled = {f"{size >> 10} KB shuffled": lambda size=size: plain(size, shuffled=True) for size in sizes}
+    cases = {order: lambda order=order: cold(order) for order in ORDERS}
+    times = interleave({**readers, **shuffled, **cases}, bench.repeats, warm=False)
+    speed = {name: path.stat().st_size / 1e6 / median(found) for name, found in times.items()}
+    fastest = max(readers, key=lambda name: speed[name])
+    for name in shuffled:
+        measure = f"plain reader, {name} / in sequence, {features} features, cold"
+        note = f"4 threads, {speed[name]:,.0f} MB/s against {fastest} {speed[fastest]:,.0f} MB/s"
+        bench.report(measure, 100 * ratio(times, fastest, name)[0], "%", "", note)
+    for order in ORDERS:
+        share, spread = ratio(times, fastest, order)
+        note = f"epoch {speed[order]:,.0f} MB/s, reader {fastest} {speed[fastest]:,.0f} MB/s ({spread})"
+        measure = f"rate of {order} epoch / plain reader of 4 threads, {features} features, cold"
+        bench.report(measure, 100 * share, "%", ">= 90", note)
+    for order in ORDERS[1:]:
+        value, spread = ratio(times, order, "no_shuffle")
+        measure = f"epoch, {order} / no_shuffle, {features} features, cold"
+        bench.report(measure, value, "x", "<= 1.03", f"({spread})")
 
 
 @contextmanager
@@ -131,8 +135,7 @@ def compute_alone(path: Path, order: str, rows: int) -> float:
 
 def load_alone(path: Path, order: str, rows: int, epoch: int = 1) -> float:
     """Return the seconds of an epoch that loads all rows and visits none."""
-    casts = {"features": "f4", "label": "f4"}
-    with Feeder(cp.open(path), order, "64MB", ["features", "label"], casts=casts) as feeder:
+    with Feeder(cp.open(path), order, "64MB", ["features", "label"]) as feeder:
         for _ in feeder.epoch(0):
             pass
         start, seen = time.perf_counter(), 0
@@ -143,31 +146,30 @@ def load_alone(path: Path, order: str, rows: int, epoch: int = 1) -> float:
     return seconds
 
 
-def overlap_part(bench: Bench) -> None:
+def overlap_part(bench: Bench, features: int) -> None:
     """Double buffering: an epoch against the longer of loading and computing, warm."""
-    for features, sizes in ROWS.items():
-        rows = bench.pick(*sizes)
-        path = higgs(bench.work, rows, features)
-        for order in ORDERS[:3]:
-            cases = {
-                "epoch": lambda order=order: steady(path, order, rows),
-                "load": lambda order=order: load_alone(path, order, rows),
-                "compute": lambda order=order: compute_alone(path, order, rows),
-            }
-            times = interleave(cases, bench.repeats)
-            longer = max(("load", "compute"), key=lambda name: median(times[name]))
-            value, spread = ratio(times, "epoch", longer)
-            note = ", ".join(f"{name} {median(found):.3f} s" for name, found in times.items())
-            measure = f"epoch / max(load, compute), {order}, {features} features, warm"
-            bench.report(measure, value, "x", "<= 1.15", f"{note} ({spread})")
+    rows = bench.pick(*ROWS[features])
+    path = higgs(bench.work, rows, features)
+    for order in ORDERS[:3]:
+        cases = {
+            "epoch": lambda order=order: steady(path, order, rows),
+            "load": lambda order=order: load_alone(path, order, rows),
+            "compute": lambda order=order: compute_alone(path, order, rows),
+        }
+        times = interleave(cases, bench.repeats)
+        longer = max(("load", "compute"), key=lambda name: median(times[name]))
+        value, spread = ratio(times, "epoch", longer)
+        note = ", ".join(f"{name} {median(found):.3f} s" for name, found in times.items())
+        measure = f"epoch / max(load, compute), {order}, {features} features, warm"
+        bench.report(measure, value, "x", "<= 1.15", f"{note} ({spread})")
 
 
 def main(bench: Bench) -> None:
     """Run all parts."""
     bench.part("peer", peer_part)
-    bench.part("warm", warm_part)
-    bench.part("cold", cold_part)
-    bench.part("overlap", overlap_part)
+    for name, part in (("warm", warm_part), ("cold", cold_part), ("overlap", overlap_part)):
+        for features in ROWS:
+            bench.part(f"{name}-{features}", lambda bench, part=part, features=features: part(bench, features))
 
 
 if __name__ == "__main__":

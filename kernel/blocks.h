@@ -19,9 +19,10 @@ typedef struct {
     const int64_t *order; /* int64[blocks], the block at each position, or NULL: storage order or the keyed bijection */
     uint64_t key;      /* hash of (seed, epoch) */
     int64_t first_row, stop_row; /* this rank's share, in rows of the permuted sequence of blocks */
-    int64_t buffer;    /* n: blocks mixed */
+    int64_t buffer;    /* n: blocks mixed; whole blocks of Riffle: piles */
     int64_t group;     /* blocks loaded per step by Riffle; fill-and-drain loads `buffer` */
     int32_t shift;     /* Riffle: log2 of rows per chunk */
+    int32_t whole;     /* Riffle: blocks lie as they were read until their last row is visited */
     int32_t ahead;     /* steps that may be loaded while an earlier one is visited */
 } cp_spec;
 
@@ -41,9 +42,10 @@ typedef struct {
     /* of the step begun */
     int64_t extents, reads, visits, load_from, load_to;
     /* Riffle */
-    int64_t piles, ring, chunks, chunks_per_block;
+    int64_t piles, ring, chunks, chunk_rows, chunks_per_block;
     int32_t *rows_of;          /* [ring] rows of each waiting block */
     int32_t *table;            /* [ring][chunks_per_block] chunk numbers */
+    int32_t *perms;            /* [ring][widest] the row dealt p-th, of whole blocks */
     int32_t *remaining;        /* [chunks] rows not yet visited */
     int32_t *free_queue;       /* [chunks] ring buffer */
     int64_t free_head, free_tail;

@@ -63,8 +63,27 @@ static inline uint64_t cp_below(uint64_t key, uint64_t counter, uint64_t n)
             items[j] = held;                                                                                           \
         }                                                                                                              \
     }
-CP_DEFINE_SHUFFLE(cp_shuffle32, int32_t)
+CP_DEFINE_SHUFFLE(cp_shuffle32_long, int32_t)
 CP_DEFINE_SHUFFLE(cp_shuffle64, int64_t)
+
+/* The same for the rows of one block: one number serves two swaps, with a bias below count / 2^32. */
+static inline void cp_shuffle32(int32_t *items, uint64_t count, uint64_t key)
+{
+    if (count >= 1 << 16) {
+        cp_shuffle32_long(items, count, key);
+        return;
+    }
+    for (uint64_t i = count; i > 1; i -= 2) {
+        uint64_t random = cp_random(key, i), j = (random >> 32) * i >> 32;
+        int32_t held = items[i - 1];
+        items[i - 1] = items[j];
+        items[j] = held;
+        j = (random & 0xFFFFFFFFu) * (i - 1) >> 32; /* 0 at the last, single item */
+        held = items[i - 2];
+        items[i - 2] = items[j];
+        items[j] = held;
+    }
+}
 
 /* A permutation of [0, n) in O(1) memory, n up to 2^63: an alternating Feistel network on the smallest power of two
  * that holds n, walked along its cycle until the value falls into [0, n) (fewer than two steps on average). */

@@ -23,6 +23,7 @@ static inline void cp_plan_free(cp_plan *plan)
 {
     free(plan->rows_of);
     free(plan->table);
+    free(plan->perms);
     free(plan->remaining);
     free(plan->free_queue);
     free(plan->freed_at);
@@ -50,7 +51,8 @@ static inline int cp_plan_init(cp_plan *plan, const cp_spec *spec, int64_t start
         plan->last_rows = spec->stop_row - before;
         plan->count = last - plan->first + 1;
     }
-    plan->spec.buffer = cp_max64(1, cp_min64(spec->buffer, plan->count));
+    if (spec->kind != CP_RIFFLE)
+        plan->spec.buffer = cp_max64(1, cp_min64(spec->buffer, plan->count));
     plan->steps = cp_step_count(plan);
     if (spec->kind == CP_RIFFLE && cp_riffle_alloc(plan) < 0) {
         cp_plan_free(plan);
@@ -96,7 +98,7 @@ static inline void cp_drain(cp_plan *plan, int32_t *into, int32_t *visit)
 }
 
 /* Write the step begun: extents int64[extents][2], into int32[reads] (-1: not kept), visit int32[visits]; advance.
- * Riffle also writes sweep int32[reads], the rows of each extent in the order in which their slots ascend.
+ * Riffle without whole blocks also writes sweep int32[reads], the rows of each extent in the order in which their slots ascend.
  * Returns -1 if the buffer bound was broken. */
 static inline int cp_plan_next(cp_plan *plan, int64_t *extents, int32_t *into, int32_t *sweep, int32_t *visit)
 {

@@ -4,47 +4,64 @@
  *     k + 1/2 + R ((p + u)/b - 1/2),   reflected into [0, N],
  * where R = 2n piles and u in [0, 1) is a jitter keyed by the row. Times are integers, 32 bits of them fraction, so that
  * every machine deals alike. Step 0 loads n blocks and visits up to time 1/2; step j loads `group` more blocks, which
- * begin to be dealt during it, and visits up to 1/2 + j group. Rows are laid out in dealt order in chunks of 2^shift
- * slots, and a chunk is given back when its last row was visited: about n + 1/2 blocks wait at any time. */
+ * begin to be dealt during it, and visits up to 1/2 + j group.
+ *
+ * Rows are laid out in dealt order in chunks of 2^shift slots, and a chunk is given back when its last row was visited:
+ * about n + 1/2 blocks wait at any time. Or blocks stay whole, as they were read: nothing is copied, but R piles need R
+ * blocks of memory. */
 #ifndef CP_RIFFLE_H
 #define CP_RIFFLE_H
 
 #include "blocks.h"
 
-static inline int64_t cp_chunks_per_block(int64_t widest, int shift)
+/* Half the piles: the blocks loaded before the first row is visited. */
+static inline int64_t cp_half(const cp_spec *s, int64_t blocks)
 {
-    return (widest + ((int64_t)1 << shift) - 1) >> shift;
+    return cp_min64(s->whole ? cp_max64(1, s->buffer / 2) : s->buffer, blocks);
 }
 
-/* Buffer slots that a plan of these sizes needs: a bound that no seed, step or table can break. For Riffle, a block of
- * which r rows wait holds at most r / chunk + 4 chunks (both ends of at most two runs, one row of rounding each). */
+static inline int64_t cp_chunk_rows(const cp_spec *s, int64_t widest)
+{
+    return s->whole ? widest : (int64_t)1 << s->shift;
+}
+
+/* Chunks of the buffer: a bound that no seed, step or table can break. A block of which r rows wait holds at most
+ * r / chunk + 4 chunks (both ends of at most two runs, one row of rounding each). */
+static inline int64_t cp_chunk_bound(const cp_spec *s, int64_t widest, int64_t blocks)
+{
+    int64_t n = cp_half(s, blocks), in_step = (1 + s->ahead) * s->group, size = cp_chunk_rows(s, widest);
+    int64_t bound = (n + in_step) * widest / size + 1 + (size > 1 ? 4 : 2) * (2 * n + in_step);
+    if (s->whole)
+        bound = 2 * n + in_step;
+    return cp_min64(bound, blocks * ((widest + size - 1) / size));
+}
+
+/* Buffer slots that a plan of these sizes needs. */
 static inline int64_t cp_slots(const cp_spec *s, int64_t widest, int64_t blocks)
 {
-    int64_t n = cp_min64(s->buffer, blocks), in_step = (1 + s->ahead) * s->group;
-    if (s->kind != CP_RIFFLE)
-        return cp_min64((1 + s->ahead) * n, blocks + n) * widest;
-    int64_t per_block = cp_chunks_per_block(widest, s->shift);
-    int64_t waiting = ((n + in_step) * widest) >> s->shift;
-    int64_t bound = waiting + 1 + (s->shift ? 4 : 2) * (2 * n + in_step);
-    if (per_block == 1)
-        bound = cp_min64(bound, 2 * n + in_step);
-    return cp_min64(bound, blocks * per_block) << s->shift;
+    if (s->kind == CP_RIFFLE)
+        return cp_chunk_bound(s, widest, blocks) * cp_chunk_rows(s, widest);
+    int64_t n = cp_min64(s->buffer, blocks);
+    return cp_min64((1 + s->ahead) * n, blocks + n) * widest;
 }
 
 static inline int cp_riffle_alloc(cp_plan *plan)
 {
     const cp_spec *s = &plan->spec;
-    plan->piles = 2 * cp_min64(s->buffer, plan->count);
+    plan->piles = 2 * cp_half(s, plan->count);
     plan->ring = plan->piles + s->group * (1 + s->ahead);
-    plan->chunks_per_block = cp_chunks_per_block(plan->widest, s->shift);
-    plan->chunks = cp_slots(s, plan->widest, plan->count) >> s->shift;
+    plan->chunk_rows = cp_chunk_rows(s, plan->widest);
+    plan->chunks_per_block = (plan->widest + plan->chunk_rows - 1) / plan->chunk_rows;
+    plan->chunks = cp_chunk_bound(s, plan->widest, plan->count);
     plan->rows_of = calloc((size_t)plan->ring, sizeof(int32_t));
     plan->table = malloc(sizeof(int32_t) * (size_t)(plan->ring * plan->chunks_per_block));
-    plan->remaining = calloc((size_t)plan->chunks, sizeof(int32_t));
-    plan->free_queue = malloc(sizeof(int32_t) * (size_t)plan->chunks);
+    plan->perms = malloc(sizeof(int32_t) * (size_t)(s->whole ? plan->ring * plan->widest : 1));
+    plan->remaining = calloc((size_t)cp_max64(plan->chunks, 1), sizeof(int32_t));
+    plan->free_queue = malloc(sizeof(int32_t) * (size_t)cp_max64(plan->chunks, 1));
     plan->freed_at = calloc((size_t)s->ahead + 1, sizeof(int64_t));
-    plan->shares = malloc(sizeof(cp_share) * 3 * (size_t)plan->ring);
-    if (!plan->rows_of || !plan->table || !plan->remaining || !plan->free_queue || !plan->freed_at || !plan->shares)
+    plan->shares = malloc(sizeof(cp_share) * 3 * (size_t)cp_max64(plan->ring, 1));
+    if (!plan->rows_of || !plan->table || !plan->perms || !plan->remaining || !plan->free_queue || !plan->freed_at ||
+        !plan->shares)
         return -1;
     for (int64_t i = 0; i < plan->chunks; i++)
         plan->free_queue[i] = (int32_t)i;
@@ -69,10 +86,15 @@ static inline cp_clock cp_clock_of(const cp_plan *plan, int64_t k)
     return c;
 }
 
-static inline int64_t cp_time(const cp_clock *c, int64_t p)
+/* The jitters of four rows: 16 bits each. */
+static inline uint64_t cp_jitters(const cp_clock *c, int64_t p) { return cp_random(c->key, (uint64_t)p >> 2); }
+
+static inline int64_t cp_time_with(const cp_clock *c, int64_t p, uint64_t jitters)
 {
-    return c->base + c->slope * p + (int64_t)cp_high(cp_random(c->key, (uint64_t)p), (uint64_t)c->slope);
+    return c->base + c->slope * p + (c->slope >> 16) * (int64_t)(jitters >> (p & 3) * 16 & 0xFFFF);
 }
+
+static inline int64_t cp_time(const cp_clock *c, int64_t p) { return cp_time_with(c, p, cp_jitters(c, p)); }
 
 /* The number of dealt rows whose time is before t; times ascend with p. */
 static inline int32_t cp_before(const cp_clock *c, int64_t t)
@@ -162,47 +184,87 @@ static inline int64_t cp_visit_time(const cp_clock *c, int64_t p, int64_t end)
     return t < 0 ? -t : t >= end ? 2 * end - t : t;
 }
 
-/* Give the rows of one block their slots: dealt row p is the perm[p]-th of the block, and slots ascend with p. */
-static inline int cp_riffle_place(cp_plan *plan, int64_t k, int64_t from, int32_t *into, int32_t *perm)
+/* Take a free chunk; -1 if there is none, which cannot happen while cp_chunk_bound is a bound. */
+static inline int32_t cp_take_chunk(cp_plan *plan)
 {
-    int32_t rows = plan->rows_of[k % plan->ring], shift = plan->spec.shift, *table = cp_chunk_row(plan, k);
-    cp_clock c = cp_clock_of(plan, k);
+    if (plan->free_head == plan->freed_at[plan->step % (plan->spec.ahead + 1)])
+        return -1;
+    return plan->free_queue[plan->free_head++ % plan->chunks];
+}
+
+/* Keep a block as it lies: its rows go to consecutive slots, and dealt row p is the one at perm[p]. */
+static inline int cp_place_whole(cp_plan *plan, int64_t k, int32_t waiting, int32_t *into)
+{
+    int32_t rows = plan->rows_of[k % plan->ring], *chunk = cp_chunk_row(plan, k);
+    *chunk = waiting ? cp_take_chunk(plan) : 0;
+    if (*chunk < 0)
+        return -1;
+    plan->remaining[*chunk] += waiting;
+    int32_t base = (int32_t)(*chunk * plan->chunk_rows);
+    for (int32_t i = 0; i < rows; i++)
+        into[i] = waiting ? base + i : -1;
+    return 0;
+}
+
+/* Lay a block out in dealt order, chunk by chunk: dealt row p is the perm[p]-th of the block, and slots ascend with p.
+ * Rows visited before `from` are not kept. */
+static inline int cp_place_dealt(cp_plan *plan, int64_t k, int64_t from, const int32_t *perm, int32_t *into)
+{
+    int32_t rows = plan->rows_of[k % plan->ring], *table = cp_chunk_row(plan, k), size = (int32_t)plan->chunk_rows;
     int resumed = plan->step == plan->start && plan->start > 0;
+    cp_clock c = cp_clock_of(plan, k);
+    for (int32_t p = 0; p < rows; p += size, table++) {
+        int32_t stop = p + size < rows ? p + size : rows, waiting = 0, base;
+        for (int32_t q = p; q < stop; q++)
+            waiting += !resumed || cp_visit_time(&c, q, plan->count << 32) >= from;
+        *table = waiting ? cp_take_chunk(plan) : 0;
+        if (*table < 0)
+            return -1;
+        plan->remaining[*table] += waiting;
+        base = *table * size - p;
+        if (waiting == stop - p)
+            for (int32_t q = p; q < stop; q++)
+                into[perm[q]] = base + q;
+        else
+            for (int32_t q = p; q < stop; q++)
+                into[perm[q]] = cp_visit_time(&c, q, plan->count << 32) < from ? -1 : base + q;
+    }
+    return 0;
+}
+
+/* Give the rows of one block their slots, in an order drawn for the block. */
+static inline int cp_riffle_place(cp_plan *plan, int64_t k, int64_t from, int32_t *into, int32_t *sweep)
+{
+    int32_t rows = plan->rows_of[k % plan->ring], waiting = rows;
+    int32_t *perm = plan->spec.whole ? plan->perms + k % plan->ring * plan->widest : sweep;
     for (int32_t i = 0; i < rows; i++)
         perm[i] = i;
     cp_shuffle32(perm, (uint64_t)rows, cp_derive2(plan->spec.key ^ CP_KEY_ROWS, (uint64_t)(plan->first + k)));
-    for (int32_t p = 0; p < rows; p++) {
-        int32_t *chunk = &table[p >> shift];
-        if ((p & ((1 << shift) - 1)) == 0)
-            *chunk = -1;
-        if (resumed && cp_visit_time(&c, p, plan->count << 32) < from) {
-            into[perm[p]] = -1;
-            continue;
-        }
-        if (*chunk < 0) {
-            if (plan->free_head == plan->freed_at[plan->step % (plan->spec.ahead + 1)])
-                return -1; /* cannot happen while cp_slots is a bound; checked because memory depends on it */
-            *chunk = plan->free_queue[plan->free_head++ % plan->chunks];
-        }
-        plan->remaining[*chunk]++;
-        into[perm[p]] = (*chunk << shift) + (p & ((1 << shift) - 1));
+    if (!plan->spec.whole)
+        return cp_place_dealt(plan, k, from, perm, into);
+    if (plan->step == plan->start && plan->start > 0) {
+        cp_clock c = cp_clock_of(plan, k);
+        for (int32_t p = 0; p < rows; p++)
+            waiting -= cp_visit_time(&c, p, plan->count << 32) < from;
     }
-    return 0;
+    return cp_place_whole(plan, k, waiting, into);
 }
 
 /* Write the slots of one share with the bucket of time each falls into. */
 static inline int64_t cp_share_write(cp_plan *plan, const cp_share *share, int64_t from, int64_t span, int64_t at)
 {
-    int64_t end = plan->count << 32;
+    int64_t end = plan->count << 32, origin = share->side > 0 ? 2 * end - from : share->side < 0 ? -from : from;
+    int32_t shift = plan->spec.whole ? 31 : plan->spec.shift, *table = cp_chunk_row(plan, share->position);
+    const int32_t *perm = plan->spec.whole ? plan->perms + share->position % plan->ring * plan->widest : NULL;
     cp_clock c = cp_clock_of(plan, share->position);
-    int32_t shift = plan->spec.shift, mask = (1 << shift) - 1, *table = cp_chunk_row(plan, share->position);
-    int64_t origin = share->side > 0 ? 2 * end - from : from;
-    int64_t sign = share->side ? -1 : 1;
-    uint64_t scale = (uint64_t)((((unsigned __int128)plan->visits) << 64) / (unsigned __int128)(span + 1));
+    uint64_t scale = (uint64_t)((((unsigned __int128)plan->visits) << 64) / (unsigned __int128)(span + 1)), jitters = 0;
     for (int32_t p = share->from; p < share->to; p++, at++) {
-        int64_t offset = share->side < 0 ? -cp_time(&c, p) - from : sign * (cp_time(&c, p) - origin);
-        uint32_t bucket = (uint32_t)cp_high((uint64_t)offset, scale);
-        plan->slots[at] = (table[p >> shift] << shift) + (p & mask);
+        if (p == share->from || (p & 3) == 0)
+            jitters = cp_jitters(&c, p);
+        int64_t offset = cp_time_with(&c, p, jitters) - origin;
+        uint32_t bucket = (uint32_t)cp_high((uint64_t)(share->side ? -offset : offset), scale);
+        int32_t base = (int32_t)(table[p >> shift] * plan->chunk_rows);
+        plan->slots[at] = perm ? base + perm[p] : base + (p & ((1 << shift) - 1));
         plan->buckets[at] = bucket;
         plan->counts[bucket + 1]++;
     }
@@ -212,13 +274,13 @@ static inline int64_t cp_share_write(cp_plan *plan, const cp_share *share, int64
 /* Give back the chunks whose last row was visited by this share. */
 static inline void cp_share_release(cp_plan *plan, const cp_share *share)
 {
-    int32_t shift = plan->spec.shift, *table = cp_chunk_row(plan, share->position);
-    for (int32_t p = share->from; p < share->to;) {
-        int32_t next = (int32_t)cp_min64(((p >> shift) + 1) << shift, share->to), chunk = table[p >> shift];
-        plan->remaining[chunk] -= next - p;
+    int32_t *table = cp_chunk_row(plan, share->position);
+    for (int64_t p = share->from, next; p < share->to; p = next) {
+        int32_t chunk = table[p / plan->chunk_rows];
+        next = cp_min64((p / plan->chunk_rows + 1) * plan->chunk_rows, share->to);
+        plan->remaining[chunk] -= (int32_t)(next - p);
         if (plan->remaining[chunk] == 0)
             plan->free_queue[plan->free_tail++ % plan->chunks] = chunk;
-        p = next;
     }
 }
 
@@ -246,7 +308,7 @@ static inline int cp_riffle_step(cp_plan *plan, int32_t *into, int32_t *sweep, i
         if (cp_riffle_place(plan, k, from, into, sweep) < 0)
             return -1;
         into += plan->rows_of[k % plan->ring];
-        sweep += plan->rows_of[k % plan->ring];
+        sweep += plan->spec.whole ? 0 : plan->rows_of[k % plan->ring];
     }
     cp_riffle_visit(plan, from, to, visit);
     plan->freed_at[plan->step % (plan->spec.ahead + 1)] = plan->free_tail;

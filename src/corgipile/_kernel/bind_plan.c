@@ -195,8 +195,8 @@ static PyObject *plan_new(PyObject *self, PyObject *args)
     long long rows, blocks, even, first, stop, buffer, group, start;
     plan_object *object;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLLLOOKLLLLiiL", &spec.kind, &rows, &blocks, &even, &cuts, &order, &key, &first,
-                          &stop, &buffer, &group, &spec.shift, &spec.ahead, &start))
+    if (!PyArg_ParseTuple(args, "iLLLOOKLLLLipiL", &spec.kind, &rows, &blocks, &even, &cuts, &order, &key, &first,
+                          &stop, &buffer, &group, &spec.shift, &spec.whole, &spec.ahead, &start))
         return NULL;
     spec.rows = rows, spec.blocks = blocks, spec.even = even, spec.key = key, spec.first_row = first;
     spec.stop_row = stop, spec.buffer = buffer, spec.group = group;
@@ -266,7 +266,7 @@ static PyObject *plan_next(PyObject *self, PyObject *args)
     if (got == 4) {
         const cp_plan *p = &object->plan;
         if (views[0].len / 16 < p->extents || views[1].len / 4 < p->reads || views[2].len / 4 < p->visits ||
-            (p->spec.kind == CP_RIFFLE && views[3].len / 4 < p->reads))
+            (p->spec.kind == CP_RIFFLE && !p->spec.whole && views[3].len / 4 < p->reads))
             PyErr_SetString(PyExc_ValueError, "extents, into, visit or sweep is shorter than plan_begin said");
         else {
             Py_BEGIN_ALLOW_THREADS
@@ -288,7 +288,8 @@ static PyObject *plan_slots(PyObject *self, PyObject *args)
     cp_spec spec = {.kind = 0};
     long long blocks, widest, buffer, group;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLLLLii", &spec.kind, &blocks, &widest, &buffer, &group, &spec.shift, &spec.ahead))
+    if (!PyArg_ParseTuple(args, "iLLLLipi", &spec.kind, &blocks, &widest, &buffer, &group, &spec.shift, &spec.whole,
+                          &spec.ahead))
         return NULL;
     spec.buffer = buffer, spec.group = group;
     return PyLong_FromLongLong(cp_slots(&spec, widest, blocks));

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,10 @@ def command(function: Command) -> Command:
     def guarded(*values: Any, **named: Any) -> None:
         try:
             function(*values, **named)
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; Python must not complain when it flushes the rest.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
         except (CorgiPileError, OSError) as error:
             typer.echo(f"corgipile: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(2) from None
@@ -76,6 +81,22 @@ def _terminal_bar(title: str) -> Iterator[Bar]:
             bars.update(task, completed=done, total=total, rate=rate, note=note)
 
         yield show
+
+
+class Watch:
+    """Counts rows for a bar, beside the last news."""
+
+    def __init__(self, bar: Bar, total: int) -> None:
+        self._bar, self._total, self._done, self._note = bar, total, 0, ""
+
+    def rows(self, count: int) -> None:
+        """Take note of rows done."""
+        self._done += count
+        self._bar(self._done, max(self._total, self._done), self._note)
+
+    def say(self, note: str) -> None:
+        """Show this from now on."""
+        self._note = note
 
 
 class _Log:

@@ -11,8 +11,8 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Block = Annotated[str | None, typer.Option(help="Block: rows (1000), bytes (256KB) or share (1%).")]
 Buffer = Annotated[str | None, typer.Option(help="Buffer: rows, bytes or share (2%).")]
 Balance = Annotated[str | None, typer.Option(help="Balance Riffle's blocks by this column.")]
-Model = Annotated[str, typer.Option(help="logistic, svm, linear or softmax.")]
-Features = Annotated[str, typer.Option(help="Column of features, or several with commas between.")]
+ModelKind = Annotated[str, typer.Option(help="logistic, svm, linear or softmax.")]
+Features = Annotated[str | None, typer.Option(help="Feature column, or several with commas; found by default.")]
 Label = Annotated[str, typer.Option(help="Column of labels.")]
 Epochs = Annotated[int, typer.Option(help="Passes over the table.")]
 LearningRate = Annotated[float, typer.Option(help="Step of the first epoch.")]
@@ -41,6 +41,16 @@ def number_or_text(text: str) -> int | str:
 def source_of(names: Sequence[str]) -> Any:
     """Return one name as it is, several as a list."""
     return names[0] if len(names) == 1 else list(names)
+
+
+def columns_of(names: str | None) -> str | list[str] | None:
+    """Split names at commas.
+
+    Example:
+        >>> columns_of("x"), columns_of("x,y")
+        ('x', ['x', 'y'])
+    """
+    return names.split(",") if names is not None and "," in names else names
 
 
 def order_of(name: str, block: str | None, buffer: str | None, balance: str | None, label: str) -> Any:

@@ -104,7 +104,7 @@ class Machine:
         else:
             status, done = _kernel.sgd_dense(self._state, rows, labels, code, visit)
         if status:
-            raise self._refusal(status, locate(int(visit[done])), labels[visit[done]])
+            raise self._refusal(status, locate(done), labels[visit[done]])
 
     def _refusal(self, status: int, where: str, label: Any) -> CorgiPileError:
         if status == 2:
@@ -146,16 +146,16 @@ class Machine:
         else:
             status = _kernel.sgd_decide(self._state, rows, visit, out)
         if status:
-            raise self._refusal(status, "a row", None)
+            raise self._refusal(status, "a row to predict", None)
         if not math.isfinite(float(out.sum())):
             wrong = np.flatnonzero(~np.isfinite(out).all(axis=1))
             if wrong.size:
-                raise self._refusal(4, locate(int(visit[wrong[0]])), None)
+                raise self._refusal(4, locate(int(wrong[0])), None)
         return out
 
 
-def rows_in(store: Store, inputs: Inputs) -> FloatArray | Sparse:
-    """Return the features that wait in a buffer.
+def rows_in(store: Store, inputs: Inputs, visit: SlotArray) -> FloatArray | Sparse:
+    """Return the features that wait in a buffer, checking the sparse rows that are to be visited.
 
     Raises:
         RaggedRows: A sparse row has more indices than values, or fewer.
@@ -164,7 +164,8 @@ def rows_in(store: Store, inputs: Inputs) -> FloatArray | Sparse:
         return store.dense(inputs.name)
     indices, lengths = store.ragged(inputs.columns[0])
     values, counts = store.ragged(inputs.columns[1])
-    if not np.array_equal(lengths, counts):
-        slot = int(np.flatnonzero(lengths != counts)[0])
+    uneven = np.flatnonzero(lengths[visit] != counts[visit])
+    if uneven.size:
+        slot = visit[uneven[0]]
         raise RaggedRows(f"a sparse row has {lengths[slot]} indices and {counts[slot]} values; as many are needed")
     return Sparse(indices, values, lengths)

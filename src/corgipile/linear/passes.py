@@ -1,16 +1,16 @@
 """One pass of a machine over a table, to learn, to measure or to score."""
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BudgetTooSmall
 from corgipile.linear.inputs import Inputs
 from corgipile.linear.machine import Machine, Totals, rows_in
 from corgipile.loader.feeder import Feeder
-from corgipile.orders.base import rows_of
+from corgipile.orders.base import visited_rows
 from corgipile.sizes import Size
 from corgipile.tables.base import Table
 
@@ -19,15 +19,14 @@ __all__ = ["learn", "measure", "reader", "scores"]
 READ_MEMORY: Size = "4MB"
 
 
-def row_in_slot(feeder: Feeder, epoch: int, step: int, slot: int) -> str:
-    """Name the row that lay in a slot at a step, by running the order's steps again without reading anything."""
-    rows = np.full(feeder.slots, -1, np.int64)
-    for number, now in enumerate(feeder.order.steps(feeder.blocks, feeder.key(epoch))):
-        kept = now.into >= 0
-        rows[now.into[kept]] = rows_of(now.extents)[kept]
-        if number == step:
-            break
-    return f"row {rows[slot]} of {feeder.table!r}"
+def row_at(feeder: Feeder, epoch: int, step: int) -> Callable[[int], str]:
+    """Return what names a row by its place in the visits of a step; nothing is read to find out."""
+
+    def name(place: int) -> str:
+        rows = next(islice(visited_rows(feeder.order, feeder.blocks, feeder.key(epoch)), step, None))
+        return f"row {rows[place]} of {feeder.table!r}"
+
+    return name
 
 
 def learn(
@@ -36,9 +35,8 @@ def learn(
     """Run one epoch and return its totals."""
     machine.begin(rate)
     for step, visit in enumerate(feeder.epoch(epoch)):
-        rows = rows_in(feeder.store, machine.inputs)
-        labels = feeder.store.dense(label)
-        machine.learn(rows, labels, visit, lambda slot, at=step: row_in_slot(feeder, epoch, at, slot))  # type: ignore[misc]
+        where = row_at(feeder, epoch, step)
+        machine.learn(rows_in(feeder.store, machine.inputs, visit), feeder.store.dense(label), visit, where)
         if on_rows is not None:
             on_rows(len(visit))
     return machine.flush()
@@ -60,5 +58,4 @@ def reader(inputs: Inputs, table: Table, label: str | None = None) -> Feeder:
 def scores(machine: Machine, feeder: Feeder) -> Iterator[npt.NDArray[Any]]:
     """Yield the scores of a table's rows as they lie, [rows, outputs] a step."""
     for step, visit in enumerate(feeder.epoch(0)):
-        rows = rows_in(feeder.store, machine.inputs)
-        yield machine.decide(rows, visit, lambda slot, at=step: row_in_slot(feeder, 0, at, slot))  # type: ignore[misc]
+        yield machine.decide(rows_in(feeder.store, machine.inputs, visit), visit, row_at(feeder, 0, step))

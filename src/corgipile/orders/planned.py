@@ -25,9 +25,9 @@ class Planned(Sized):
     name: ClassVar[str]
     kind: ClassVar[int]
 
-    def shape(self, blocks: Blocks) -> tuple[int, int, int]:
-        """Return the plan's (buffer blocks, group blocks, log2 of rows per chunk)."""
-        return self.buffer_blocks(), 1, 0
+    def shape(self, blocks: Blocks) -> tuple[int, int, int, bool]:
+        """Return the plan's (buffer blocks, blocks loaded per step, log2 of rows per chunk, whether blocks stay whole)."""
+        return self.buffer_blocks(), 1, 0, False
 
     def buffer_blocks(self) -> int:
         """Return the blocks mixed at a time."""
@@ -35,8 +35,7 @@ class Planned(Sized):
 
     def slots(self, blocks: Blocks) -> int:
         """Return the buffer size in rows: (ahead + 1) times the blocks of one step."""
-        buffer, group, shift = self.shape(blocks)
-        return _kernel.plan_slots(self.kind, blocks.count, max(1, blocks.widest), buffer, group, shift, self.ahead)
+        return _kernel.plan_slots(self.kind, blocks.count, max(1, blocks.widest), *self.shape(blocks), self.ahead)
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Turn all sizes into rows, at most ``budget`` rows in memory.
@@ -49,8 +48,7 @@ class Planned(Sized):
         if self.buffer is not None:
             fitted = with_sizes(self, block=block, buffer=self.wanted_buffer(rows, row_bytes, block))
         else:
-            most = max(1, budget // block) if budget is not None else blocks.count
-            fitted = with_sizes(self, block=block, buffer=self.largest(blocks, most, budget) * block)
+            fitted = with_sizes(self, block=block, buffer=self.largest(blocks, budget) * block)
         if budget is not None and fitted.resident(blocks) > budget:
             raise too_small(self.name, fitted.resident(blocks), budget, row_bytes)
         return fitted
@@ -59,9 +57,13 @@ class Planned(Sized):
         """Return the rows of the buffer asked for, at least one block."""
         return max(block, to_rows(self.buffer or 1, rows, row_bytes, "buffer"))
 
-    def largest(self, blocks: Blocks, most: int, budget: int | None) -> int:
-        """Find the largest number of buffered blocks, at most ``most``, that fits the budget."""
-        low, high = 1, max(1, min(most, blocks.count))
+    def most_blocks(self, blocks: Blocks) -> int:
+        """Return how many blocks it is worth to mix."""
+        return blocks.count
+
+    def largest(self, blocks: Blocks, budget: int | None) -> int:
+        """Find the largest number of buffered blocks that fits the budget."""
+        low, high = 1, max(1, self.most_blocks(blocks))
         while low < high:
             middle = (low + high + 1) // 2
             rows = with_sizes(self, block=blocks.even, buffer=middle * blocks.even).resident(blocks)
@@ -74,18 +76,18 @@ class Planned(Sized):
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
         """Make the steps of one pass from step ``start`` on."""
-        buffer, group, shift = self.shape(blocks)
         first, stop = key.share(blocks.rows)
         order = self.block_order(blocks, key)
         plan = _kernel.plan_new(
             self.kind, blocks.rows, blocks.count, blocks.even, blocks.cuts, order, key.hash(), first, stop,
-            buffer, group, shift, self.ahead, start,
+            *self.shape(blocks), self.ahead, start,
         )  # fmt: skip
+        swept = self.kind == RIFFLE and not self.shape(blocks)[3]
         while (sizes := _kernel.plan_begin(plan)) is not None:
             extents, into, visit = np.empty((sizes[0], 2), np.int64), _slots(sizes[1]), _slots(sizes[2])
-            sweep = _slots(sizes[1] if self.kind == RIFFLE else 0)
+            sweep = _slots(sizes[1] if swept else 0)
             _kernel.plan_next(plan, extents, into, visit, sweep)
-            yield Step(extents, into, visit, sweep if self.kind == RIFFLE else None)
+            yield Step(extents, into, visit, sweep if swept else None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Riffle: deal rows from staggered piles, blocks in random or balanced order; the default."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -11,7 +11,8 @@ from corgipile.orders.base import Blocks, IntArray, Key, with_sizes
 from corgipile.orders.planned import RIFFLE, STEP_ROWS, Planned
 
 BALANCE = 4
-CHUNKS = 128
+CHUNKS = 128  # of a block: less than that and half-dealt chunks waste memory
+BALANCED_BLOCKS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +25,14 @@ class Riffle(Planned):
     as long as B <= R. With ``balance``, blocks are laid out so that every stretch of the pass samples all kinds of
     blocks evenly: batches then vary less than those of a full shuffle. The method is corgipile's own.
 
+    With whole blocks nothing is copied after the read, but R piles need R blocks of memory; balanced blocks need few
+    piles, so they stay whole by default, and 64 of them are enough.
+
     Attributes:
         balance: ``"label"`` or another column by whose values blocks are balanced; None: random block order.
         group: Blocks loaded per step; chosen by `fit` so that a step is worth its overhead.
-        whole: Blocks stay in memory until their last row is visited (rows of varying length); R is then n.
+        whole: Keep blocks as they were read until their last row is visited; None: if balanced, or if rows vary in
+            length. R is then n, else 2n.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows
@@ -41,7 +46,7 @@ class Riffle(Planned):
     kind: ClassVar[int] = RIFFLE
     balance: str | None = None
     group: int = 0
-    whole: bool = field(default=False)
+    whole: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,22 +57,19 @@ class Riffle(Planned):
         """Turn all sizes into rows, at most ``budget`` rows in memory, and choose the blocks loaded per step."""
         block = self.fit_block(rows, row_bytes, budget)
         wanted = self.wanted_buffer(rows, row_bytes, block) if self.buffer is not None else budget or rows
-        most = max(1, wanted // block // 8)
-        group = self.group or min(most, -(-STEP_ROWS // block))
-        sized: Self = with_sizes(self, block=block, group=group, whole=whole)
-        return super(Riffle, sized).fit(rows, row_bytes, budget)
+        group = self.group or max(1, min(wanted // block // 8, -(-STEP_ROWS // block)))
+        keep = whole or (self.balance is not None if self.whole is None else self.whole)
+        return super(Riffle, with_sizes(self, block=block, group=group, whole=keep)).fit(rows, row_bytes, budget)
 
-    def shape(self, blocks: Blocks) -> tuple[int, int, int]:
-        """Return the plan's (buffer blocks, group blocks, log2 of rows per chunk)."""
-        group = max(1, self.group)
-        if self.whole:
-            return max(1, self.buffer_blocks() // 2), group, max(0, blocks.widest - 1).bit_length()
-        return self.buffer_blocks(), group, max(0, (blocks.widest // CHUNKS).bit_length() - 1)
+    def most_blocks(self, blocks: Blocks) -> int:
+        """Return how many blocks it is worth to mix: few if they are balanced."""
+        most = blocks.count * (2 if self.whole else 1)
+        return min(most, BALANCED_BLOCKS) if self.balance is not None else most
 
-    def resident(self, blocks: Blocks) -> int:
-        """Return the rows in memory at most; whole blocks fill less than the slots they are numbered by."""
-        slots = self.slots(blocks)
-        return (slots >> self.shape(blocks)[2]) * blocks.widest if self.whole else slots
+    def shape(self, blocks: Blocks) -> tuple[int, int, int, bool]:
+        """Return the plan's (buffer blocks, blocks loaded per step, log2 of rows per chunk, whether blocks stay whole)."""
+        chunk = max(0, (blocks.widest // CHUNKS).bit_length() - 1)
+        return self.buffer_blocks(), max(1, self.group), chunk, bool(self.whole)
 
     def block_order(self, blocks: Blocks, key: Key) -> IntArray | None:
         """Return the balanced order of blocks where their sketch is known."""

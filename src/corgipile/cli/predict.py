@@ -1,0 +1,44 @@
+"""``corgipile predict``."""
+
+from typing import Annotated, Any
+
+import typer
+
+from corgipile.cli.console import command as guarded
+from corgipile.cli.console import progress, show_json
+from corgipile.cli.options import Json, source_of
+
+
+@guarded
+def command(
+    model: Annotated[str, typer.Argument(help="Model file.")],
+    table: Annotated[list[str], typer.Argument(help="Files, globs or folders; many are one table.")],
+    *,
+    out: Annotated[str, typer.Option(help="File to write, .arrow or .npy; - prints a line a row.")] = "-",
+    what: Annotated[str, typer.Option(help="predict, predict_proba or decision.")] = "predict",
+    json: Json = False,
+) -> None:
+    """Predict every row of a table, streaming."""
+    from corgipile import tables  # noqa: PLC0415
+    from corgipile.cli.sinks import sink  # noqa: PLC0415
+    from corgipile.errors import BadArgument  # noqa: PLC0415
+    from corgipile.linear import load  # noqa: PLC0415
+
+    kinds: tuple[Any, ...] = ("predict", "predict_proba", "decision")
+    if what not in kinds:
+        raise BadArgument(f"what is {what!r}; one of {', '.join(kinds)} is right")
+    if json and out == "-":
+        raise BadArgument("--json prints a document; predictions need --out FILE then")
+    trained, opened = load(model), tables.open(source_of(table))
+    parts = trained.stream(opened, kinds[kinds.index(what)])
+    quiet = json or out == "-"
+    with progress(f"predict to {out}", quiet=quiet) as bar, sink(out, next(parts), len(opened)) as write:
+        done = 0
+        for part in parts:
+            write(part)
+            done += len(part)
+            bar(done, len(opened))
+    if json:
+        show_json({"rows": done, "path": out})
+    elif out != "-":
+        typer.echo(f"{out}: {done:,} rows")

@@ -1,0 +1,66 @@
+"""Where predictions go: an Arrow file, a NumPy file or the terminal."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument
+from corgipile.writer import Writer, replacing
+
+Part = npt.NDArray[Any]
+Write = Callable[[Part], None]
+
+
+def sink(out: str, like: Part, rows: int) -> AbstractContextManager[Write]:
+    """Open what takes parts of ``rows`` predictions like these; a file appears when it is complete.
+
+    Example:
+        >>> with sink("-", np.zeros(0), 2) as write:
+        ...     write(np.array([0.5, 1.0]))
+        0.5
+        1.0
+    """
+    if out == "-":
+        return _lines()
+    if out.endswith(".npy"):
+        return _npy(out, like, rows)
+    if out.endswith((".arrow", ".feather", ".ipc")):
+        return _arrow(out, like)
+    raise BadArgument(f"out is {out!r}; a name ending in .arrow or .npy, or - is right")
+
+
+@contextmanager
+def _lines() -> Iterator[Write]:
+    def write(part: Part) -> None:
+        lines = part.tolist() if part.ndim == 1 else (" ".join(map(str, row)) for row in part.tolist())
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+
+    yield write
+
+
+@contextmanager
+def _npy(out: str, like: Part, rows: int) -> Iterator[Write]:
+    header = {"descr": like.dtype.str, "fortran_order": False, "shape": (rows, *like.shape[1:])}
+    with replacing(out) as temporary, temporary.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        yield lambda part: void(file.write(np.ascontiguousarray(part, like.dtype).tobytes()))
+
+
+@contextmanager
+def _arrow(out: str, like: Part) -> Iterator[Write]:
+    def batch(part: Part) -> pa.RecordBatch:
+        values = pa.array(part.reshape(-1))
+        column = values if part.ndim == 1 else pa.FixedSizeListArray.from_arrays(values, part.shape[1])
+        return pa.record_batch([column], names=["prediction"])
+
+    with Writer(out, batch(like).schema) as writer:
+        yield lambda part: writer.write(batch(part))
+
+
+def void(_: object) -> None:
+    """Return nothing, whatever a call returned."""

@@ -1,0 +1,105 @@
+"""``corgipile train``."""
+
+from typing import Annotated, Any
+
+import typer
+
+from corgipile.cli.console import command as guarded
+from corgipile.cli.console import Watch, progress, rows_per_second, show_json, show_table
+from corgipile.cli.options import (
+    L2,
+    Balance,
+    BatchSize,
+    Block,
+    Buffer,
+    Decay,
+    Epochs,
+    Features,
+    Json,
+    Label,
+    LearningRate,
+    Memory,
+    ModelKind,
+    Seed,
+    Tables,
+    Test,
+    columns_of,
+    order_of,
+    source_of,
+)
+
+
+@guarded
+def command(
+    table: Tables,
+    *,
+    model: ModelKind = "logistic",
+    features: Features = None,
+    label: Label = "label",
+    epochs: Epochs = 5,
+    learning_rate: LearningRate = 0.01,
+    decay: Decay = 0.95,
+    l2: L2 = 0.0,
+    batch_size: BatchSize = 1,
+    order: Annotated[str, typer.Option(help="Which rows next: balanced, riffle, corgipile, full ...")] = "riffle",
+    block: Block = None,
+    buffer: Buffer = None,
+    balance: Balance = None,
+    memory: Memory = "64MB",
+    seed: Seed = 0,
+    test: Test = None,
+    tolerance: Annotated[float | None, typer.Option(help="Stop when the loss improves by less than this.")] = None,
+    warm_start: Annotated[str | None, typer.Option(help="Model file to go on from.")] = None,
+    save: Annotated[str | None, typer.Option(help="Model file to write.")] = None,
+    json: Json = False,
+) -> None:
+    """Train a linear model by SGD from a table of any size."""
+    from corgipile import tables  # noqa: PLC0415
+    from corgipile.linear import load, train  # noqa: PLC0415
+
+    opened = tables.open(source_of(table))
+    with progress("train", quiet=json) as bar:
+        watch = Watch(bar, len(opened) * epochs)
+        trained = train(
+            opened,
+            model=model,
+            features=columns_of(features),
+            label=label,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            decay=decay,
+            l2=l2,
+            batch_size=batch_size,
+            order=order_of(order, block, buffer, balance, label),
+            memory=memory,
+            seed=seed,
+            test=test,
+            tolerance=tolerance,
+            warm_start=None if warm_start is None else load(warm_start),
+            callback=lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}"),
+            on_rows=watch.rows,
+        )
+    if save is not None:
+        trained.save(save)
+    if json:
+        shape = [len(trained.coef), trained.width]
+        show_json({"model": model, "shape": shape, "params": trained.params, "history": trained.history, "path": save})
+    else:
+        _show(trained.history, save)
+
+
+def _show(history: list[dict[str, Any]], save: str | None) -> None:
+    scores = [name for name in ("accuracy", "r2", "test_loss", "test_accuracy", "test_r2") if name in history[-1]]
+    lines = [
+        (
+            str(record["epoch"]),
+            f"{record['loss']:.5g}",
+            *(f"{record[name]:.4f}" for name in scores),
+            f"{record['seconds']:.3f}",
+            rows_per_second(record["rows"], record["seconds"]),
+        )
+        for record in history
+    ]
+    show_table("", ("epoch", "loss", *(name.replace("_", " ") for name in scores), "seconds", "speed"), lines)
+    if save is not None:
+        typer.echo(f"model written to {save}")

@@ -1,0 +1,68 @@
+"""Arrays and sparse matrices in memory as rows that the kernel visits in place."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument, BadSchema
+from corgipile.linear.inputs import Inputs
+from corgipile.linear.machine import Sparse
+
+__all__ = ["ArrayRows", "rows_of_array"]
+
+PART = 1 << 14
+MOST = 1 << 31
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """Rows in memory, and what keeps them there."""
+
+    inputs: Inputs
+    rows: npt.NDArray[Any] | Sparse
+    count: int
+    kept: tuple[Any, ...] = ()
+
+    def visits(self) -> Iterator[npt.NDArray[np.int32]]:
+        """Yield all rows, some at a time."""
+        for start in range(0, self.count, PART):
+            yield np.arange(start, min(start + PART, self.count), dtype=np.int32)
+
+
+def rows_of_array(rows: Any, dtype: npt.DTypeLike) -> ArrayRows | None:
+    """Wrap an array or a sparse matrix; None for anything else.
+
+    Example:
+        >>> rows_of_array(np.eye(3), np.float32).inputs.width
+        3
+    """
+    real = np.dtype(dtype)
+    if hasattr(rows, "tocsr"):
+        return _sparse(rows, real)
+    if not isinstance(rows, np.ndarray):
+        return None
+    if rows.ndim != 2 or rows.dtype.kind not in "biuf":
+        raise BadSchema(f"rows must be an array of numbers [rows, features], got shape {rows.shape} of {rows.dtype}")
+    if len(rows) >= MOST:
+        raise BadArgument(f"an array may have up to 2^31 - 1 rows, got {len(rows)}; predict it in parts")
+    inputs = Inputs(("features",), sparse=False, width=rows.shape[1], dtype=real, lists=True)
+    return ArrayRows(inputs, np.ascontiguousarray(rows, real), len(rows))
+
+
+def _sparse(matrix: Any, real: np.dtype[Any]) -> ArrayRows:
+    csr = matrix.tocsr()
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    indices, values = csr.indices.astype(np.int32, copy=False), csr.data.astype(real, copy=False)
+    starts = csr.indptr.astype(np.int64)
+    sparse = Sparse(
+        (indices.ctypes.data + starts[:-1] * 4).astype(np.uint64),
+        (values.ctypes.data + starts[:-1] * real.itemsize).astype(np.uint64),
+        np.diff(starts),
+    )
+    inputs = Inputs(("features_k", "features_v"), sparse=True, width=csr.shape[1], dtype=real, lists=True)
+    return ArrayRows(inputs, sparse, csr.shape[0], kept=(indices, values))

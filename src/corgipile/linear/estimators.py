@@ -1,0 +1,248 @@
+"""The models as scikit-learn estimators; importing this module imports scikit-learn."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, MissingExtra
+from corgipile.linear.model import Model
+from corgipile.linear.train import train
+from corgipile.orders import Order
+from corgipile.sizes import Size
+from corgipile.tables import open as open_table
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+except ImportError:
+    raise MissingExtra("the estimators need scikit-learn 1.6 or later: pip install corgipile[sklearn]") from None
+
+__all__ = ["CorgiClassifier", "CorgiRegressor"]
+
+
+def _is_rows(x: Any) -> bool:
+    """Say whether x is an array or matrix, not a table or the path of one."""
+    is_table = isinstance(x, str | pa.Table | pa.RecordBatch) or hasattr(x, "__fspath__") or hasattr(x, "cuts")
+    return not is_table
+
+
+def _as_table(x: Any, y: npt.NDArray[Any]) -> pa.Table:
+    """Wrap checked arrays, without a copy where Arrow can."""
+    if not hasattr(x, "tocsr"):
+        features = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(x).reshape(-1)), x.shape[1])
+        return pa.table({"features": features, "label": y})
+    csr = x.tocsr()
+    csr.sort_indices()
+    starts = pa.array(csr.indptr.astype(np.int64))
+    lists = [pa.LargeListArray.from_arrays(starts, pa.array(part)) for part in (csr.indices.astype(np.int32), csr.data)]
+    columns = {"features_k": lists[0], "features_v": lists[1], "label": pa.array(y)}
+    return pa.table(columns).replace_schema_metadata({"corgipile.dims": str(csr.shape[1])})
+
+
+class _Corgi(BaseEstimator):  # type: ignore[misc]
+    """What both estimators share; the arguments are those of `corgipile.train`."""
+
+    model: str
+
+    def __init__(
+        self,
+        *,
+        epochs: int = 20,
+        learning_rate: float = 0.01,
+        decay: float = 0.95,
+        l2: float = 1e-4,
+        batch_size: int = 1,
+        order: Order | str = "riffle",
+        memory: Size | None = "64MB",
+        intercept: bool = True,
+        tolerance: float | None = None,
+        features: str | Sequence[str] | None = None,
+        label: str = "label",
+        seed: int = 0,
+    ) -> None:
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.decay = decay
+        self.l2 = l2
+        self.batch_size = batch_size
+        self.order = order
+        self.memory = memory
+        self.intercept = intercept
+        self.tolerance = tolerance
+        self.features = features
+        self.label = label
+        self.seed = seed
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _train(self, table: Any, model: str, classes: Sequence[Any] | None = None, *, more: bool = False) -> Self:
+        """Train on a table; `more`: one epoch on top of what was learnt, at the first epoch's learning rate."""
+        own = {name: value for name, value in self.get_params(deep=False).items() if name != "model"}
+        past = self.model_ if more and hasattr(self, "model_") else None
+        if more:
+            own |= {"epochs": 1, "decay": 1.0, "tolerance": None}
+        self.model_: Model = train(table, model=model, classes=classes, warm_start=past, **own)
+        self.n_features_in_ = self.model_.width
+        self.n_iter_ = len(self.model_.history)
+        self.coef_ = self.model_.coef if model == "softmax" or isinstance(self, ClassifierMixin) else self.model_.coef[0]
+        self.intercept_ = self.model_.intercept
+        return self
+
+    def _checked(self, x: Any, y: Any, *, reset: bool) -> tuple[Any, npt.NDArray[Any]]:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        kinds = [np.float64, np.float32]
+        x, y = validate_data(self, x, y, accept_sparse="csr", dtype=kinds, reset=reset, multi_output=True)
+        return x, column_or_1d(y, warn=True)
+
+    def _arrays_only(self) -> None:
+        if self.features is not None or self.label != "label":
+            raise BadArgument("features and label name columns of a table; with arrays leave them as they are")
+
+    def _rows(self, x: Any) -> Any:
+        check_is_fitted(self)
+        if not _is_rows(x):
+            return open_table(x)
+        return validate_data(self, x, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+
+
+class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
+    """Classifies by a linear model, trained by SGD from a table on disk or from arrays.
+
+    Args:
+        model: ``"logistic"`` or ``"svm"`` for two classes, ``"softmax"`` for any number; logistic becomes softmax where
+            there are more than two.
+        **settings: See `corgipile.train`.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.array([[-2.0], [-1.0], [1.0], [2.0]] * 20)
+        >>> CorgiClassifier(learning_rate=0.1).fit(x, ["no", "no", "yes", "yes"] * 20).predict(x[:4]).tolist()
+        ['no', 'no', 'yes', 'yes']
+    """
+
+    def __init__(
+        self,
+        model: str = "logistic",
+        *,
+        epochs: int = 20,
+        learning_rate: float = 0.01,
+        decay: float = 0.95,
+        l2: float = 1e-4,
+        batch_size: int = 1,
+        order: Order | str = "riffle",
+        memory: Size | None = "64MB",
+        intercept: bool = True,
+        tolerance: float | None = None,
+        features: str | Sequence[str] | None = None,
+        label: str = "label",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            epochs=epochs,
+            learning_rate=learning_rate,
+            decay=decay,
+            l2=l2,
+            batch_size=batch_size,
+            order=order,
+            memory=memory,
+            intercept=intercept,
+            tolerance=tolerance,
+            features=features,
+            label=label,
+            seed=seed,
+        )
+        self.model = model
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
+        """Learn from arrays, or from a table (path, `Table` or ``pyarrow.Table``), whose labels are a column."""
+        if not _is_rows(X):
+            self._train(X, self.model)
+            self.classes_ = self.model_.classes
+            return self
+        self._arrays_only()
+        x, y = self._checked(X, y, reset=True)
+        check_classification_targets(y)
+        return self._fit_arrays(x, y, np.unique(y), more=False)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
+        """Learn one more epoch from arrays; the first call names all classes."""
+        self._arrays_only()
+        first = not hasattr(self, "model_")
+        x, y = self._checked(X, y, reset=first)
+        check_classification_targets(y)
+        if first and classes is None:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        known = np.unique(classes) if first else self.classes_
+        if not first and classes is not None and not np.array_equal(np.unique(classes), known):
+            raise ValueError(f"classes={classes!r} is not the same as on the first call to partial_fit, {known!r}")
+        if not np.isin(y, known).all():
+            raise ValueError(f"y has the labels {np.setdiff1d(y, known)!r}, which are not among the classes {known!r}")
+        return self._fit_arrays(x, y, known, more=True)
+
+    def _fit_arrays(self, x: Any, y: npt.NDArray[Any], classes: npt.NDArray[Any], *, more: bool) -> Self:
+        if len(classes) < 2:
+            raise ValueError(f"the data has one class only, {classes.tolist()}; two classes at least are needed")
+        model = "softmax" if self.model == "logistic" and len(classes) > 2 else self.model
+        coded = np.searchsorted(classes, y).astype(np.int32)
+        self.classes_ = classes
+        return self._train(_as_table(x, coded), model, list(range(len(classes))), more=more)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
+        """Return the class of each row."""
+        rows = self._rows(X)
+        found = np.searchsorted(self.model_.classes, self.model_.predict(rows))
+        return np.asarray(self.classes_[found])
+
+    def decision_function(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
+        """Return the score of each row, or of each row and class."""
+        rows = self._rows(X)
+        return self.model_.decision(rows)
+
+    def predict_proba(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
+        """Return the probability of each row and class; not for ``"svm"``."""
+        rows = self._rows(X)
+        return self.model_.predict_proba(rows)
+
+
+class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
+    """Predicts numbers by a linear model, trained by SGD from a table on disk or from arrays.
+
+    Args:
+        **settings: See `corgipile.train`.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.array([[-1.0], [0.0], [1.0]] * 40)
+        >>> CorgiRegressor(learning_rate=0.1).fit(x, 2 * x[:, 0]).predict(x[:3]).round(1).tolist()
+        [-2.0, 0.0, 2.0]
+    """
+
+    model = "linear"
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
+        """Learn from arrays, or from a table (path, `Table` or ``pyarrow.Table``), whose labels are a column."""
+        if not _is_rows(X):
+            return self._train(X, "linear")
+        return self._fit_arrays(X, y, more=False)
+
+    def partial_fit(self, X: Any, y: Any) -> Self:  # noqa: N803  # scikit-learn's name
+        """Learn one more epoch from arrays."""
+        return self._fit_arrays(X, y, more=True)
+
+    def _fit_arrays(self, x: Any, y: Any, *, more: bool) -> Self:
+        self._arrays_only()
+        x, y = self._checked(x, y, reset=not (more and hasattr(self, "model_")))
+        return self._train(_as_table(x, y.astype(np.float64)), "linear", more=more)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
+        """Return the value of each row."""
+        rows = self._rows(X)
+        return self.model_.predict(rows)

@@ -1,0 +1,245 @@
+"""Trains linear models by SGD, straight from the slots of the buffer."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument, BadValue, Diverged
+from corgipile.linear import passes
+from corgipile.linear.inputs import Inputs, find_inputs
+from corgipile.linear.labels import check_classes, find_classes
+from corgipile.linear.machine import LOSSES, Machine
+from corgipile.linear.model import Model
+from corgipile.loader.feeder import Feeder
+from corgipile.orders import Order
+from corgipile.sizes import Size
+from corgipile.tables import open as open_table
+from corgipile.tables.base import Table
+
+__all__ = ["train"]
+
+GROWTH = 1000.0
+PATIENCE = 2
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Learning rate by epoch, and when to stop."""
+
+    learning_rate: float
+    decay: float
+    l2: float
+    tolerance: float | None
+
+    def __post_init__(self) -> None:
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise BadArgument(f"learning_rate must be positive, got {self.learning_rate}")
+        if not 0 < self.decay <= 1:
+            raise BadArgument(f"decay must be above 0 and at most 1, got {self.decay}")
+        if not 0 <= self.l2 * self.learning_rate < 1:
+            raise BadArgument(f"l2 must be 0 or more, and below 1 / learning_rate, got {self.l2}")
+        if self.tolerance is not None and not self.tolerance >= 0:
+            raise BadArgument(f"tolerance must be 0 or more, got {self.tolerance}")
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch.
+
+        Example:
+            >>> Schedule(0.5, 0.5, 0.0, None).rate(2)
+            0.125
+        """
+        return float(self.learning_rate * self.decay**epoch)
+
+    def check(self, losses: Sequence[float], epoch: int) -> None:
+        """Raise Diverged if the last loss is NaN, infinite, or growing and far above the first."""
+        last = losses[-1]
+        grows = len(losses) > 1 and last > losses[-2] and last > GROWTH * losses[0] > 0
+        if not math.isfinite(last) or grows:
+            raise self.diverged(epoch, f"the loss is {last:.6g}, after {losses[0]:.6g} in the first epoch")
+
+    def diverged(self, epoch: int, why: str) -> Diverged:
+        """Make the error that suggests a smaller step."""
+        return Diverged(f"training diverged in epoch {epoch}: {why}; try learning_rate={self.learning_rate / 10:g}")
+
+    def enough(self, losses: Sequence[float]) -> bool:
+        """Say whether the loss improved too little for two epochs in a row.
+
+        Example:
+            >>> Schedule(0.1, 1.0, 0.0, 0.01).enough([1.0, 0.5, 0.499, 0.499])
+            True
+        """
+        if self.tolerance is None or len(losses) <= PATIENCE:
+            return False
+        pairs = zip(losses[-PATIENCE - 1 : -1], losses[-PATIENCE:], strict=True)
+        return all(now > before - self.tolerance * abs(before) for before, now in pairs)
+
+
+def train(
+    table: Any,
+    *,
+    model: str = "logistic",
+    features: str | Sequence[str] | None = None,
+    label: str = "label",
+    epochs: int = 5,
+    learning_rate: float = 0.01,
+    decay: float = 0.95,
+    l2: float = 0.0,
+    batch_size: int = 1,
+    order: Order | str = "riffle",
+    memory: Size | None = "64MB",
+    seed: int = 0,
+    test: Any = None,
+    intercept: bool = True,
+    classes: Sequence[Any] | None = None,
+    tolerance: float | None = None,
+    warm_start: Model | None = None,
+    callback: Callable[[Record], object] | None = None,
+    on_rows: Callable[[int], object] | None = None,
+) -> Model:
+    """Train a linear model by SGD from a table of any size.
+
+    Args:
+        table: A path, glob or list of them, a `Table` or a ``pyarrow.Table``.
+        model: ``"logistic"``, ``"svm"`` (hinge loss), ``"linear"`` (squared loss) or ``"softmax"``.
+        features: The feature columns; see `corgipile.linear.inputs.find_inputs`.
+        label: The label column: two values for logistic and svm, any number of classes for softmax.
+        epochs: Passes over the table.
+        learning_rate: Step size of the first epoch.
+        decay: What it is multiplied by after each epoch.
+        l2: Strength of the L2 penalty; the intercept is left alone.
+        batch_size: Rows of an update, whose gradient is their mean.
+        order: An order of `corgipile.orders`, or its name.
+        memory: Budget for rows in memory, read-ahead included.
+        seed: Seed of the order.
+        test: Another table to measure the model on after each epoch.
+        intercept: Whether to learn one.
+        classes: The class values, to spare the reading of the label column.
+        tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
+        warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5.
+        callback: Called after each epoch with its record.
+        on_rows: Called after each step with the number of rows learnt.
+
+    Returns:
+        The model; its ``history`` has one record an epoch.
+
+    Raises:
+        Diverged: The loss became NaN, infinite or grew without bound.
+        BadLabel: A label is none of the model's classes.
+        BadValue: A feature or label is NaN, infinite or null, or the table has no rows.
+
+    Example:
+        >>> import corgipile as cp, pyarrow as pa
+        >>> rows = pa.table({"x": [-2.0, -1.0, 1.0, 2.0] * 50, "label": [0, 0, 1, 1] * 50})
+        >>> model = train(rows, epochs=3, learning_rate=0.1)
+        >>> model.history[-1]["accuracy"], model.predict(rows)[:4].tolist()
+        (1.0, [0, 0, 1, 1])
+    """
+    _check_counts(model, epochs, batch_size)
+    schedule = Schedule(learning_rate, decay, l2, tolerance)
+    opened = open_table(table)
+    inputs = find_inputs(opened, features, label, warm_start.width if warm_start else None)
+    found = _classes(opened, label, model, warm_start.classes if classes is None and warm_start else classes)
+    if not len(opened):
+        raise BadValue(f"{opened!r} has no rows to learn from")
+    machine = Machine(model, inputs, found, batch_size=batch_size, l2=l2, intercept=intercept)
+    if warm_start is not None:
+        _go_on(machine, warm_start, model, found)
+    history = [dict(record) for record in warm_start.history] if warm_start else []
+    with ExitStack() as stack:
+        feeder = stack.enter_context(inputs.feeder(opened, label, order, memory, seed))
+        measure = _measurer(stack, test, inputs, label, found)
+        for epoch in range(len(history), len(history) + epochs):
+            record = _epoch(machine, feeder, label, schedule, epoch, on_rows)
+            record |= measure(machine)
+            history.append(record)
+            if callback is not None:
+                callback(record)
+            losses = [float(past["loss"]) for past in history]
+            schedule.check(losses, epoch)
+            if schedule.enough(losses):
+                break
+        params = _params(locals() | {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes})
+    coef, bias = machine.weights()
+    return Model(model, coef, bias, found, params, history)
+
+
+def _check_counts(model: str, epochs: int, batch_size: int) -> None:
+    if model not in LOSSES:
+        raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}")
+    if epochs < 0:
+        raise BadArgument(f"epochs must be 0 or more, got {epochs}")
+    if batch_size < 1:
+        raise BadArgument(f"batch_size must be at least 1, got {batch_size}")
+
+
+def _classes(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any]:
+    if given is None or model == "linear":
+        return find_classes(table, label, model)
+    find_classes(table, label, "linear")
+    return check_classes(given, model, label)
+
+
+def _go_on(machine: Machine, past: Model, kind: str, classes: npt.NDArray[Any]) -> None:
+    """Put the weights of an earlier model into a machine.
+
+    Raises:
+        BadArgument: It is another kind of model, or of other features or classes.
+    """
+    if past.kind != kind or past.width != machine.inputs.width:
+        raise BadArgument(
+            f"warm_start is a {past.kind} model of {past.width} features; a {kind} model of {machine.inputs.width} is needed"
+        )
+    if not np.array_equal(past.classes, classes):
+        raise BadArgument(f"warm_start has classes {past.classes.tolist()}, not {classes.tolist()}")
+    machine.assign(past.coef, past.intercept)
+
+
+def _epoch(
+    machine: Machine, feeder: Feeder, label: str, schedule: Schedule, epoch: int, on_rows: Callable[[int], object] | None
+) -> Record:
+    start, read = time.perf_counter(), feeder.bytes_read
+    try:
+        totals = passes.learn(machine, feeder, label, schedule.rate(epoch), epoch, on_rows)
+    except Diverged as error:
+        raise schedule.diverged(epoch, str(error)) from None
+    return {
+        "epoch": epoch,
+        **totals.record(machine.kind),
+        "rows": totals.rows,
+        "seconds": time.perf_counter() - start,
+        "bytes_read": feeder.bytes_read - read,
+    }
+
+
+def _measurer(
+    stack: ExitStack, test: Any, inputs: Inputs, label: str, classes: npt.NDArray[Any]
+) -> Callable[[Machine], Record]:
+    """Return what measures a machine on the test table, if there is one."""
+    if test is None:
+        return lambda _: {}
+    table = open_table(test)
+    found = find_inputs(table, inputs.columns, label, inputs.width)
+    if found.width != inputs.width:
+        raise BadArgument(f"the test table has {found.width} features, the table {inputs.width}; as many are needed")
+    feeder = stack.enter_context(passes.reader(found, table, label))
+
+    def measure(machine: Machine) -> Record:
+        judge = Machine(machine.kind, found, classes)
+        judge.assign(*machine.weights())
+        record = passes.measure(judge, feeder, label).record(machine.kind)
+        return {f"test_{name}": value for name, value in record.items()}
+
+    return measure
+
+
+def _params(known: dict[str, Any]) -> dict[str, Any]:
+    """Pick what a model file tells about its training."""
+    kept = "label epochs learning_rate decay l2 batch_size order memory buffer_bytes seed intercept tolerance".split()
+    return {"features": list(known["inputs"].columns), **{name: known[name] for name in kept}}

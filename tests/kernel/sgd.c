@@ -1,0 +1,153 @@
+/* Runs every loss, form and batch size of kernel/sgd.h on made rows and prints a hash of each model's bits.
+ * Rows end exactly where their memory does, so that a sanitizer sees any read past them. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sgd.h"
+
+enum { ROWS = 700, MOST = 150 };
+
+static uint64_t seed = 88172645463325252ull;
+
+static double uniform(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (double)(seed >> 11) / 9007199254740992.0 * 2 - 1;
+}
+
+static uint64_t hash(uint64_t h, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const unsigned char *)bytes)[i]) * 1099511628211ull;
+    return h;
+}
+
+static void fill(void *to, int bytes, int64_t i, double value)
+{
+    if (bytes == 4)
+        ((float *)to)[i] = (float)value;
+    else
+        ((double *)to)[i] = value;
+}
+
+typedef struct {
+    void *x, *values;
+    int32_t *indices, *visit;
+    uint64_t *at, *from;
+    int64_t *lengths;
+    float *y;
+} data;
+
+static data make(const cp_sgd_shape *shape)
+{
+    int64_t f = shape->features, total = 0;
+    data d = {.x = malloc((size_t)(ROWS * f * shape->bytes)), .values = malloc((size_t)(ROWS * f * shape->bytes)),
+              .indices = malloc(ROWS * (size_t)f * 4), .visit = malloc(ROWS * 4), .at = malloc(ROWS * 8),
+              .from = malloc(ROWS * 8), .lengths = malloc(ROWS * 8), .y = malloc(ROWS * 4)};
+    for (int64_t i = 0; i < ROWS; i++) {
+        double first = 0;
+        d.at[i] = (uint64_t)(uintptr_t)(d.indices + total);
+        d.from[i] = (uint64_t)(uintptr_t)((char *)d.values + total * shape->bytes);
+        d.lengths[i] = 0;
+        for (int64_t j = 0; j < f; j++) {
+            double value = uniform();
+            first = j ? first : value;
+            fill(d.x, shape->bytes, i * f + j, value);
+            if (uniform() > 0.4) {
+                d.indices[total] = (int32_t)j;
+                fill(d.values, shape->bytes, total++, value);
+                d.lengths[i]++;
+            }
+        }
+        d.y[i] = shape->loss == CP_SQUARED ? (float)first
+                 : shape->loss == CP_SOFTMAX ? (float)((int)((first + 1) * 1.4999)) : (float)(first > 0.1);
+        d.visit[i] = (int32_t)((i * 377) % ROWS);
+    }
+    return d;
+}
+
+static void drop(data *d)
+{
+    free(d->x), free(d->values), free(d->indices), free(d->visit);
+    free(d->at), free(d->from), free(d->lengths), free(d->y);
+}
+
+static uint64_t run(cp_sgd_shape shape)
+{
+    data d = make(&shape);
+    cp_sgd *s = aligned_alloc(CP_LINE, cp_sgd_size(&shape));
+    char *out = malloc((size_t)(shape.bytes * shape.outputs * (shape.features + 1)));
+    char *scores = malloc((size_t)(shape.bytes * shape.outputs) * ROWS);
+    cp_rows rows = {.x = d.x, .y = d.y, .y_type = CP_F32, .slots = ROWS, .stride = shape.features * shape.bytes,
+                    .indices = d.at, .values = d.from, .lengths = d.lengths, .visit = d.visit, .m = ROWS};
+    int64_t done;
+    int status = 0;
+    memset(s, 0, cp_sgd_size(&shape));
+    cp_sgd_init(s, &shape);
+    for (int epoch = 0; epoch < 3 && !status; epoch++) {
+        cp_sgd_begin(s, shape.loss == CP_SQUARED ? 0.01 : 0.3);
+        status = cp_sgd_learn(s, &rows, &done);
+        cp_sgd_flush(s);
+    }
+    cp_sgd_get(s, out, out + shape.bytes * shape.outputs * shape.features);
+    status = status ? status : cp_sgd_decide(s, &rows, scores);
+    double loss = cp_sgd_loss(s) + s->totals.squares;
+    uint64_t h = hash(14695981039346656037ull, out, (size_t)(shape.bytes * shape.outputs * (shape.features + 1)));
+    h = hash(hash(h, scores, (size_t)(shape.bytes * shape.outputs) * ROWS), &loss, sizeof loss);
+    if (status || s->totals.rows != ROWS)
+        printf("status %d\n", status);
+    free(scores), free(out), free(s);
+    drop(&d);
+    return h;
+}
+
+/* Every refusal leaves memory alone. */
+static void refuse(void)
+{
+    float x[3] = {1, 2, 3}, y[3] = {0, 1, 7};
+    int32_t visit[3] = {0, 1, 2}, wrong[3] = {0, 3, 1}, below[1] = {-1}, index[3] = {0, 5, 5};
+    double classes[2] = {0, 1};
+    cp_sgd_shape shape = {.loss = CP_LOGISTIC, .bytes = 4, .features = 1, .outputs = 1, .batch = 1, .classes = classes};
+    cp_sgd *s = calloc(1, cp_sgd_size(&shape) + CP_LINE);
+    cp_sgd *state = (cp_sgd *)cp_round_up((int64_t)(uintptr_t)s, CP_LINE);
+    cp_rows rows = {.x = x, .y = y, .y_type = CP_F32, .slots = 3, .stride = 4, .visit = visit, .m = 3};
+    int64_t done;
+    cp_sgd_init(state, &shape);
+    cp_sgd_begin(state, 0.1);
+    printf("label %d", cp_sgd_learn(state, &rows, &done));
+    rows.visit = wrong;
+    printf(" slot %d", cp_sgd_learn(state, &rows, &done));
+    rows.visit = below;
+    rows.m = 1;
+    printf(" slot %d", cp_sgd_learn(state, &rows, &done));
+    printf(" indices %d %d %d\n", cp_check_indices(index, 3, 9), cp_check_indices(index, 2, 5), cp_check_indices(index, -1, 9));
+    free(s);
+}
+
+int main(void)
+{
+    static const int64_t widths[] = {1, 3, 8, 16, 17, 28, 64, MOST};
+    double classes[] = {0, 1, 2};
+    for (int isa = cp_sgd_isa(); isa >= 0; isa--) {
+        uint64_t all = 14695981039346656037ull;
+        for (int loss = CP_LOGISTIC; loss <= CP_SOFTMAX; loss++)
+            for (int form = 0; form < 8; form++)
+                for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+                    seed = 88172645463325252ull;
+                    cp_sgd_shape shape = {.loss = loss, .bytes = form & 1 ? 8 : 4, .sparse = form >> 1 & 1,
+                                          .batch = form & 4 ? 48 : 1, .features = widths[w], .intercept = w & 1,
+                                          .outputs = loss == CP_SOFTMAX ? 3 : 1, .l2 = w & 2 ? 0.01 : 0,
+                                          .classes = classes, .isa = isa};
+                    if (loss == CP_SQUARED)
+                        shape.l2 = 0.05;
+                    uint64_t h = run(shape);
+                    all = hash(all, &h, sizeof h);
+                }
+        printf("%016llx\n", (unsigned long long)all);
+    }
+    refuse();
+    return 0;
+}
