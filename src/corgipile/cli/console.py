@@ -92,7 +92,7 @@ class Watch:
     def rows(self, count: int) -> None:
         """Take note of rows done."""
         self._done += count
-        self._bar(self._done, max(self._total, self._done), self._note)
+        self._bar(self._done, self._total, self._note)
 
     def say(self, note: str) -> None:
         """Show this from now on."""

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile.cli.console import command as guarded
 from corgipile.cli.console import Watch, progress, rows_per_second, show_json, show_table
+from corgipile.cli.console import command as guarded
 from corgipile.cli.options import (
     L2,
     Balance,

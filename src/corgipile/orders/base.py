@@ -17,6 +17,7 @@ SlotArray = npt.NDArray[np.int32]
 
 DEFAULT_BLOCK_BYTES = 256 << 10
 DEFAULT_BLOCKS = 64
+STEP_ROWS, STEP_BYTES = 8192, 2 << 20  # of a step that is worth its overhead and still fits a cache
 
 
 class Key(NamedTuple):
@@ -184,6 +185,16 @@ class Sized:
         room = to_rows(self.buffer, rows, row_bytes, "buffer") if self.buffer is not None else budget
         block = max(1, int(DEFAULT_BLOCK_BYTES / row_bytes))
         return max(1, min(block, rows, block if room is None else room // DEFAULT_BLOCKS))
+
+
+def step_rows(row_bytes: float) -> int:
+    """Return the rows to load per step.
+
+    Example:
+        >>> step_rows(4), step_rows(4096)
+        (8192, 512)
+    """
+    return max(1, min(STEP_ROWS, int(STEP_BYTES / row_bytes)))
 
 
 def too_small(name: str, needed: int, budget: int, row_bytes: float) -> BudgetTooSmall:

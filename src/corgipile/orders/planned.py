@@ -7,11 +7,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from corgipile import _kernel
-from corgipile.orders.base import Blocks, IntArray, Key, Sized, SlotArray, Step, too_small, with_sizes
+from corgipile.orders.base import Blocks, IntArray, Key, Sized, SlotArray, Step, step_rows, too_small, with_sizes
 from corgipile.sizes import to_rows
 
 NO_SHUFFLE, BLOCK_ONLY, CORGIPILE, RIFFLE = range(4)
-STEP_ROWS = 8192
 
 
 def _slots(count: int) -> SlotArray:
@@ -97,7 +96,7 @@ class Sequential(Planned):
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Turn all sizes into rows: as many blocks a step as make it worth while, within the budget."""
         block = self.fit_block(rows, row_bytes, budget)
-        wanted = -(-STEP_ROWS // block) * block if self.buffer is None else None
+        wanted = -(-step_rows(row_bytes) // block) * block if self.buffer is None else None
         room = block if budget is None else max(block, budget // (1 + self.ahead))
         buffer = min(wanted, room) if wanted else self.wanted_buffer(rows, row_bytes, block)
         fitted = with_sizes(self, block=block, buffer=buffer)

@@ -7,8 +7,8 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
-from corgipile.orders.base import Blocks, IntArray, Key, with_sizes
-from corgipile.orders.planned import RIFFLE, STEP_ROWS, Planned
+from corgipile.orders.base import Blocks, IntArray, Key, step_rows, with_sizes
+from corgipile.orders.planned import RIFFLE, Planned
 
 BALANCE = 4
 CHUNKS = 128  # of a block: less than that and half-dealt chunks waste memory
@@ -57,7 +57,7 @@ class Riffle(Planned):
         """Turn all sizes into rows, at most ``budget`` rows in memory, and choose the blocks loaded per step."""
         block = self.fit_block(rows, row_bytes, budget)
         wanted = self.wanted_buffer(rows, row_bytes, block) if self.buffer is not None else budget or rows
-        group = self.group or max(1, min(wanted // block // 8, -(-STEP_ROWS // block)))
+        group = self.group or max(1, min(wanted // block // 8, -(-step_rows(row_bytes) // block)))
         keep = whole or (self.balance is not None if self.whole is None else self.whole)
         return super(Riffle, with_sizes(self, block=block, group=group, whole=keep)).fit(rows, row_bytes, budget)
 

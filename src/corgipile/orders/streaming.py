@@ -7,8 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from corgipile import _kernel
-from corgipile.orders.base import Blocks, IntArray, Key, Sized, Step, too_small, with_sizes
-from corgipile.orders.planned import STEP_ROWS
+from corgipile.orders.base import Blocks, IntArray, Key, Sized, Step, step_rows, too_small, with_sizes
 from corgipile.sizes import to_rows
 
 STREAM = 5
@@ -30,7 +29,7 @@ class Streaming(Sized):
         chunk = self.fit_block(rows, row_bytes, budget)
         if self.block is None:
             room = chunk if budget is None else max(1, budget // (8 * (1 + self.ahead)))
-            chunk = min(max(chunk, min(STEP_ROWS, room)), max(rows, 1))
+            chunk = min(max(chunk, min(step_rows(row_bytes), room)), max(rows, 1))
         room = rows if budget is None else budget - (1 + self.ahead) * chunk
         wanted = room if self.buffer is None else to_rows(self.buffer, rows, row_bytes, "buffer")
         if budget is not None and (wanted > room or room < 1):

@@ -1,0 +1,151 @@
+"""train, predict and compare from the command line."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from corgipile import cli, tables
+from corgipile.cli import options
+from corgipile.datasets import higgs_like
+from corgipile.errors import BadArgument
+from corgipile.linear import load
+from corgipile.orders import CorgiPile, Riffle
+
+
+@pytest.fixture(scope="module")
+def higgs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    higgs_like(folder / "train.arrow", 20_000, features=6, test=folder / "test.arrow", test_rows=3000)
+    return str(folder / "train.arrow"), str(folder / "test.arrow")
+
+
+@pytest.fixture(scope="module")
+def model(higgs, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("model") / "m.safetensors")
+    words = ["--test", higgs[1], "--memory", "1MB", "--epochs", "2", "--order", "balanced", "--save", path]
+    assert cli.main(["train", higgs[0], *words]) == 0
+    return path
+
+
+def test_train_shows_epochs_and_saves(higgs, tmp_path, capsys):
+    path = str(tmp_path / "m.safetensors")
+    assert cli.main(["train", higgs[0], "--epochs", "2", "--order", "full", "--save", path, "--test", higgs[1]]) == 0
+    told = capsys.readouterr()
+    assert "test accuracy" in told.out
+    assert f"model written to {path}" in told.out
+    assert "train: " in told.err
+    assert len(load(path).history) == 2
+
+
+def test_train_prints_one_json_document(higgs, capsys):
+    words = ["--model", "svm", "--epochs", "3", "--seed", "4", "--block", "50", "--buffer", "2000", "--json"]
+    assert cli.main(["train", higgs[0], *words]) == 0
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert told.err == ""
+    assert document["model"] == "svm"
+    assert document["shape"] == [1, 6]
+    assert [record["epoch"] for record in document["history"]] == [0, 1, 2]
+    assert document["history"][-1]["loss"] < 1
+
+
+def test_a_model_goes_on(higgs, model, tmp_path, capsys):
+    path = str(tmp_path / "more.safetensors")
+    assert cli.main(["train", higgs[0], "--epochs", "1", "--warm-start", model, "--save", path]) == 0
+    capsys.readouterr()
+    assert len(load(path).history) == 3
+
+
+def test_predictions_agree_wherever_they_go(higgs, model, tmp_path, capsys):
+    expected = load(model).predict(higgs[1])
+    assert cli.main(["predict", model, higgs[1], "--out", str(tmp_path / "p.npy")]) == 0
+    assert np.array_equal(np.load(tmp_path / "p.npy"), expected)
+    assert cli.main(["predict", model, higgs[1], "--out", str(tmp_path / "p.arrow"), "--json"]) == 0
+    told = capsys.readouterr().out
+    assert json.loads(told[told.index("{") :])["rows"] == 3000
+    written = tables.open(tmp_path / "p.arrow")
+    assert np.array_equal(written.read(0, 3000)["prediction"], expected)
+    assert cli.main(["predict", model, higgs[1]]) == 0
+    assert np.array_equal(np.array(capsys.readouterr().out.split(), int), expected)
+
+
+def test_probabilities_and_decisions(higgs, model, tmp_path, capsys):
+    for what in ("predict_proba", "decision"):
+        assert cli.main(["predict", model, higgs[1], "--out", str(tmp_path / f"{what}.npy"), "--what", what]) == 0
+    both, scores = np.load(tmp_path / "predict_proba.npy"), np.load(tmp_path / "decision.npy")
+    assert both.shape == (3000, 2)
+    assert np.allclose(both[:, 1], expit(scores), atol=1e-6)
+    assert cli.main(["predict", model, higgs[1], "--what", "predict_proba", "--out", str(tmp_path / "p.arrow")]) == 0
+    assert tables.open(tmp_path / "p.arrow").schema.field("prediction").type.list_size == 2
+    capsys.readouterr()
+    assert cli.main(["predict", model, higgs[1], "--what", "predict_proba"]) == 0
+    assert np.allclose(np.loadtxt(capsys.readouterr().out.splitlines()), both)
+
+
+def test_compare_prints_a_table(higgs, capsys):
+    words = ["--test", higgs[1], "--memory", "200KB", "--epochs", "1", "--order", "no_shuffle,balanced,shuffle_once"]
+    assert cli.main(["compare", higgs[0], *words]) == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in ("test accuracy", "no_shuffle", "balanced", "deff", "to write the table once"))
+
+
+def test_compare_prints_one_json_document(higgs, capsys):
+    words = ["--memory", "100KB", "--epochs", "1", "--order", "full,corgipile", "--block", "2000", "--json"]
+    assert cli.main(["compare", higgs[0], *words]) == 0
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert told.err == ""
+    assert document["rows"] == 20_000
+    full, corgipile = document["results"]
+    assert full["order"] == "full"
+    assert full["scores"][0] > 0.6
+    assert "memory" in corgipile["failure"]
+    assert corgipile["loss"] is None
+    assert cli.main(["compare", higgs[0], *words[:-1]]) == 0
+    assert "corgipile: memory" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "{}", "--order", "sorted"], "no order is named 'sorted'"),
+        (["train", "{}", "--model", "forest"], "model must be one of"),
+        (["train", "{}", "--label", "target"], "no column 'target'"),
+        (["train", "{}", "--memory", "1B"], "memory"),
+        (["train", "{}", "--balance", "label", "--order", "full"], "balance is for order riffle"),
+        (["train", "{}", "--block", "huge"], "block 'huge' is no size"),
+        (["train", "{}", "--model", "linear", "--learning-rate", "9"], "training diverged in epoch 0"),
+        (["predict", "/nowhere.safetensors", "{}"], "nowhere"),
+        (["predict", "{m}", "{}", "--out", "a.txt"], "a name ending in .arrow or .npy"),
+        (["predict", "{m}", "{}", "--what", "guess"], "what is 'guess'"),
+        (["predict", "{m}", "{}", "--json"], "--out FILE"),
+        (["compare", "{}", "--order", "riffle,random"], "no order is named 'random'"),
+    ],
+)
+def test_bad_requests_are_one_line_and_code_2(higgs, model, words, message, capsys):
+    capsys.readouterr()
+    assert cli.main([word.format(higgs[0], m=model) for word in words]) == 2
+    told = capsys.readouterr()
+    assert message in told.err.splitlines()[-1]
+    assert told.err.startswith("corgipile: ")
+    assert told.out == ""
+
+
+def test_interrupted_training_writes_no_model(higgs, tmp_path, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("corgipile.linear.passes.learn", interrupted)
+    assert cli.main(["train", higgs[0], "--save", str(tmp_path / "m.safetensors")]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_orders_from_words():
+    assert options.order_of("balanced", None, None, None, "target") == Riffle(balance="target")
+    assert options.order_of("riffle", "100", "2%", "x", "label") == Riffle(block=100, buffer="2%", balance="x")
+    assert options.order_of("corgipile", "256KB", None, None, "label") == CorgiPile(block="256KB")
+    with pytest.raises(BadArgument, match="no order"):
+        options.order_of("", None, None, None, "label")

@@ -1,0 +1,30 @@
+"""Facts about tables."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from corgipile.about import about
+from corgipile.datasets import clustered
+
+
+def test_classes_and_blocks():
+    facts = about(clustered(1000, classes=4), block="10%")
+    assert (facts.rows, facts.blocks, facts.block_rows, facts.unit) == (1000, 10, 100, 1)
+    assert facts.classes == {"0": 250, "1": 250, "2": 250, "3": 250}
+    assert facts.label_range is None
+
+
+def test_row_groups_are_natural_units(tmp_path):
+    pq.write_table(pa.table({"label": np.arange(100) % 2}), tmp_path / "a.parquet", row_group_size=30)
+    facts = about(tmp_path / "a.parquet", block=10)
+    assert (facts.unit, facts.blocks, facts.block_rows) == (30, 4, 30)
+    assert facts.h_d == 0.0
+
+
+def test_numbers_words_and_nothing():
+    facts = about(pa.table({"label": [0.5, 1.0, 3.0]}), block=1)
+    assert facts.label_range == (0.5, 1.5, 3.0)
+    assert about(pa.table({"label": ["b", "b", "a"]})).classes == {"b": 2, "a": 1}
+    assert about(pa.table({"label": [1.0, -1.0, 1.0]})).classes == {"1": 2, "-1": 1}
+    assert about(pa.table({"label": pa.array([], pa.int32())})).h_d is None

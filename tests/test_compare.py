@@ -1,0 +1,113 @@
+"""Comparison of orders on one table."""
+
+import math
+
+import numpy as np
+import pytest
+
+from corgipile import tables
+from corgipile.about import column
+from corgipile.compare import ORDERS, compare, measure_order
+from corgipile.datasets import clustered, higgs_like
+from corgipile.errors import BadArgument, MissingColumn
+from corgipile.orders import CorgiPile
+from corgipile.quality import expected_deff_corgipile
+
+
+@pytest.fixture(scope="module")
+def higgs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compare")
+    higgs_like(folder / "train.arrow", 60_000, features=8, test=folder / "test.arrow", test_rows=10_000)
+    return folder / "train.arrow", folder / "test.arrow"
+
+
+@pytest.fixture(scope="module")
+def results(higgs):
+    told = []
+    found = compare(higgs[0], test=higgs[1], epochs=3, memory="300KB", callback=told.append)
+    assert told == found
+    return {result.order: result for result in found}
+
+
+def test_every_order_has_a_result(results):
+    assert tuple(results) == ORDERS
+    for result in results.values():
+        assert not result.failure
+        assert result.metric == "accuracy"
+        assert len(result.scores) == 3
+        assert result.score == result.scores[-1]
+        assert result.seconds > 0
+        assert result.rows_per_second > 0
+        assert result.bytes_read >= 60_000 * 36
+        assert 0 < result.buffer_bytes <= 300 << 10
+
+
+def test_the_picture_to_expect(results):
+    full = results["shuffle_once"].score
+    assert full > 0.68
+    assert results["no_shuffle"].score < 0.6
+    assert results["sliding_window"].score < 0.6
+    assert results["balanced"].score > full - 0.015
+    assert results["riffle"].loss < results["corgipile"].loss + 0.02
+    assert results["no_shuffle"].deff == pytest.approx(256, rel=0.05)
+    assert results["shuffle_once"].deff == pytest.approx(1, abs=0.25)
+    assert results["full"].deff == pytest.approx(1, abs=0.25)
+    assert results["balanced"].deff < 1 < results["riffle"].deff < results["corgipile"].deff < 60
+
+
+def test_only_shuffle_once_has_a_price_before_the_first_epoch(results):
+    assert [name for name, result in results.items() if result.setup_seconds] == ["shuffle_once"]
+
+
+def test_the_temporary_file_goes(higgs, tmp_path):
+    compare(higgs[0], epochs=1, order=["shuffle_once"], folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_order_that_does_not_fit_says_so_and_others_run():
+    small, none = compare(clustered(5000, classes=2), epochs=1, memory="8KB", block=200, order=["corgipile", "full"])
+    assert "corgipile" in small.failure
+    assert math.isnan(small.score)
+    assert none.failure == ""
+    (wild,) = compare(clustered(500, classes=2), epochs=9, model="linear", learning_rate=9.0, order=["full"])
+    assert "diverged" in wild.failure
+
+
+def test_regression_is_scored_by_r2_and_settings_arrive():
+    table = tables.open(clustered(4000, classes=2, features=3))
+    rows = []
+    found = compare(table, model="linear", epochs=2, memory="1MB", order=["balanced"], on_rows=rows.append)
+    assert found[0].metric == "r2"
+    assert found[0].score > 0.1
+    assert sum(rows) == 8000
+
+
+def test_orders_may_be_objects(higgs):
+    order = CorgiPile(block=100, buffer=3000)
+    (result,) = compare(higgs[0], epochs=1, order=[order], memory=None)
+    assert (result.order, result.buffer_bytes) == ("corgipile", 2 * 3000 * 36)
+
+
+def test_measured_deff_agrees_with_the_formula(higgs):
+    table, order = tables.open(higgs[0]), CorgiPile(block=100, buffer=3000)
+    labels = column(table, "label")
+    deffs = [measure_order(table, order, labels, memory=None, epoch=epoch).deff for epoch in range(30)]
+    assert np.mean(deffs) == pytest.approx(expected_deff_corgipile(256, 30, 100, 600, 100), rel=0.1)
+
+
+def test_measuring_reads_no_rows():
+    table = tables.open(clustered(3000, classes=3))
+    labels = np.arange(3000) // 1000
+    report = measure_order(table, "full", labels, memory="16KB")
+    assert report.coverage.exact
+    assert report.deff < 2
+
+
+def test_bad_requests():
+    table = clustered(100, classes=2)
+    with pytest.raises(BadArgument, match="no order is named 'sorted'"):
+        compare(table, order=["sorted"])
+    with pytest.raises(MissingColumn):
+        compare(table, label="target")
+    with pytest.raises(BadArgument, match="epochs"):
+        compare(table, epochs=0, order=["full"])
