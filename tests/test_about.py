@@ -3,9 +3,11 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from corgipile.about import about
 from corgipile.datasets import clustered
+from corgipile.errors import BadSchema
 
 
 def test_classes_and_blocks():
@@ -28,3 +30,8 @@ def test_numbers_words_and_nothing():
     assert about(pa.table({"label": ["b", "b", "a"]})).classes == {"b": 2, "a": 1}
     assert about(pa.table({"label": [1.0, -1.0, 1.0]})).classes == {"1": 2, "-1": 1}
     assert about(pa.table({"label": pa.array([], pa.int32())})).h_d is None
+
+
+def test_lists_are_no_labels():
+    with pytest.raises(BadSchema, match="'features' is fixed_size_list"):
+        about(clustered(10), label="features")

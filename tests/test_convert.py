@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from corgipile import tables
 from corgipile.convert import convert
@@ -16,6 +18,7 @@ from corgipile.errors import (
     BadArgument,
     BadSchema,
     BadValue,
+    CorgiPileError,
     CorruptFile,
     MissingColumn,
     MissingFile,
@@ -263,3 +266,41 @@ def test_memory_stays_small(tmp_path, out):
     seen = []
     convert(tmp_path / "a.parquet", out, progress=lambda *_: seen.append(pa.total_allocated_bytes()))
     assert max(seen) - before < 16 << 20
+
+
+def fuzz_seeds():
+    table = pa.table({"x": [1.5, 2.5, None], "w": ["a", None, "ccc"], "l": pa.array([[1], [], [2, 3]])})
+    table = table.append_column("d", pa.array(["u", "v", "u"]).dictionary_encode())
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    parquet = pa.BufferOutputStream()
+    pq.write_table(table, parquet)
+    return [
+        stream.getvalue().to_pybytes(),
+        parquet.getvalue().to_pybytes(),
+        gzip.compress(b"x,y,label\n1,2,0\n3,4,1\n"),
+        b"x\ty\n1\t2\n3\t4\n",
+        b"1 1:0.5 3:2\n-1 2:1\n",
+        idx(3, 2, 2, values=range(12)),
+    ]
+
+
+@given(
+    st.sampled_from(fuzz_seeds()),
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=6),
+    st.floats(0, 1),
+)
+@settings(max_examples=200, deadline=None)
+def test_mutated_sources_give_rows_or_our_errors(tmp_path_factory, data, changes, cut):
+    """No input may crash the process, or leave a file behind."""
+    mutated = bytearray(data)
+    for place, byte in changes:
+        mutated[int(place * (len(mutated) - 1))] = byte
+    folder = tmp_path_factory.mktemp("fuzz")
+    (folder / "source").write_bytes(mutated[: max(1, round(len(mutated) * (0.2 + cut)))])
+    try:
+        convert(folder / "source", folder / "out.arrow")
+        tables.open(folder / "out.arrow")
+    except CorgiPileError:
+        assert [entry.name for entry in folder.iterdir()] == ["source"]

@@ -44,9 +44,7 @@ def test_batches_are_equal_but_the_last_and_their_lengths_are_noted(tmp_path_fac
     for place in (pa.ipc.open_file(path).schema, pa.ipc.open_stream(path.read_bytes()[8:]).schema):
         noted = json.loads(place.metadata[ROWS_KEY])
         assert [rows for count, rows in noted for _ in range(count)] == counts
-    assert pa.ipc.open_file(path).read_all().to_pylist() == [
-        row for batch in batches for row in batch.to_pylist()
-    ]
+    assert pa.ipc.open_file(path).read_all().to_pylist() == [row for batch in batches for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
@@ -65,9 +63,7 @@ def test_bytes_make_rows(tmp_path):
 
 
 def test_dictionaries_become_values_and_other_metadata_stays(tmp_path):
-    schema = pa.schema(
-        [("c", pa.dictionary(pa.int8(), pa.string()))], metadata={"a": "b", ROWS_KEY: b"stale"}
-    )
+    schema = pa.schema([("c", pa.dictionary(pa.int8(), pa.string()))], metadata={"a": "b", ROWS_KEY: b"stale"})
     with Writer(tmp_path / "a.arrow", schema) as writer:
         for values in (["x", "y"], ["z", None]):
             writer.write(pa.record_batch([pa.array(values).dictionary_encode()], names=["c"]))

@@ -7,9 +7,36 @@ Example:
     3
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from corgipile import errors, orders
 from corgipile.loader import Loader
 from corgipile.tables import open  # noqa: A004  # used as corgipile.open
 
-__all__ = ["Loader", "errors", "open", "orders"]
+if TYPE_CHECKING:
+    from corgipile.compare import compare
+    from corgipile.convert import convert
+    from corgipile.linear import Model, load, train
+    from corgipile.reshuffle import reshuffle
+
+__all__ = ["Loader", "Model", "compare", "convert", "errors", "load", "open", "orders", "reshuffle", "train"]
 __version__ = "0.1.0"
+
+_LATER = {
+    "Model": "corgipile.linear",
+    "compare": "corgipile.compare",
+    "convert": "corgipile.convert",
+    "load": "corgipile.linear",
+    "reshuffle": "corgipile.reshuffle",
+    "train": "corgipile.linear",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what a loader alone does not need when it is first asked for, so that the package imports fast."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'corgipile' has no attribute {name!r}")
+    value = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from corgipile import tables
+from corgipile.errors import BadSchema
 from corgipile.quality import h_d
 from corgipile.sizes import Size, to_rows
 from corgipile.tables import Table
-from corgipile.tables.base import even_cuts
+from corgipile.tables.base import check_columns, even_cuts
 
 _READ = 1 << 20
 _MOST_CLASSES = 1024
@@ -92,6 +94,8 @@ def column(table: Table, name: str) -> npt.NDArray[Any]:
         [3, 1]
     """
     rows = len(table)
+    if pa.types.is_nested(kind := table.schema.field(check_columns(table.schema, [name])[0]).type):
+        raise BadSchema(f"column {name!r} is {kind}; one value a row is needed")
     cuts = even_cuts(rows, max(1, _READ * rows // max(1, table.nbytes))).tolist()
     parts = [table.read(start, stop, [name]).column(0).to_numpy(zero_copy_only=False) for start, stop in pairwise(cuts)]
     return np.concatenate(parts) if parts else np.zeros(0)

@@ -1,6 +1,10 @@
 """convert, reshuffle and info from the command line, and how commands fail."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -114,8 +118,6 @@ def test_help_and_version(capsys):
 
 
 def test_without_typer_it_says_what_to_install(monkeypatch, capsys):
-    import sys  # noqa: PLC0415
-
     monkeypatch.setitem(sys.modules, "typer", None)
     for name in [name for name in sys.modules if name.startswith("corgipile.cli.")]:
         monkeypatch.delitem(sys.modules, name)
@@ -147,3 +149,18 @@ def test_log_lines_come_with_news(capsys):
 def test_json_has_no_nan(capsys):
     console.show_json({"a": float("nan"), "b": np.float32(0.5), "c": [np.int64(3)], "d": float("inf")})
     assert json.loads(capsys.readouterr().out) == {"a": None, "b": 0.5, "c": [3], "d": None}
+
+
+def test_a_real_interrupt_leaves_nothing(tmp_path):
+    source = str(tmp_path / "a.csv")
+    with open(source, "w") as file:  # noqa: PTH123
+        file.writelines(f"{i},{i % 7}\n" for i in range(600_000))
+    words = [sys.executable, "-m", "corgipile.cli", "convert", source, str(tmp_path / "o.arrow"), "--record-batch", "1"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE)
+    while not list(tmp_path.glob(".o.arrow*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert b"corgipile: interrupted" in process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.csv"]

@@ -100,7 +100,9 @@ def test_ranks_share_the_epoch_evenly(case, world):
         assert len({len(part) for part in parts}) == 1
         assert sum(map(len, parts)) - blocks.rows < world
     assert set(flat(parts)) == set(range(blocks.rows))
-    assert [order.visits(blocks, key._replace(rank=rank, world=world)) for rank in range(world)] == list(map(len, parts))
+    assert [order.visits(blocks, key._replace(rank=rank, world=world)) for rank in range(world)] == list(
+        map(len, parts)
+    )
 
 
 @settings(max_examples=200)

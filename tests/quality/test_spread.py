@@ -71,9 +71,7 @@ def test_a_full_shuffle_has_the_documented_scale():
     orders = [rng.permutation(labels) for _ in range(20)]
     assert np.mean([deff(order, 256) for order in orders]) == pytest.approx(1.0, abs=0.05)
     assert np.mean([prefix_discrepancy(order) for order in orders]) == pytest.approx(1.3, abs=0.2)
-    assert np.mean([prefix_discrepancy(order, "euclidean") for order in orders]) == pytest.approx(
-        0.61, abs=0.08
-    )
+    assert np.mean([prefix_discrepancy(order, "euclidean") for order in orders]) == pytest.approx(0.61, abs=0.08)
 
 
 def test_sorted_rows_have_batches_of_one_class():

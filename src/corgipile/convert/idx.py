@@ -12,6 +12,7 @@ from corgipile.convert.text import decompressed
 from corgipile.errors import CorruptFile, MissingFile
 
 _BYTES = 1 << 20
+_LARGEST = 1 << 26
 
 
 def idx_stream(path: str, label: str | int | None) -> Stream:
@@ -19,9 +20,9 @@ def idx_stream(path: str, label: str | int | None) -> Stream:
     rows, *sides = _shape(path)
     labels = _label_path(path, label)
     width = math.prod(sides)
-    fields = [
-        pa.field("features", pa.list_(pa.field("item", pa.uint8(), nullable=False), width), nullable=False)
-    ]
+    if not 1 <= width <= _LARGEST:
+        raise CorruptFile(f"{path}: claims images of {sides} bytes; 1 to {_LARGEST} in all is right")
+    fields = [pa.field("features", pa.list_(pa.field("item", pa.uint8(), nullable=False), width), nullable=False)]
     if labels is not None:
         if _shape(labels) != [rows]:
             raise CorruptFile(f"{labels} has shape {_shape(labels)}; {path} has {rows} rows")
@@ -35,9 +36,7 @@ def _shape(path: str) -> list[int]:
     with decompressed(path) as file:
         head = file.read(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] != 8 or not 1 <= head[3] <= 4:
-            raise CorruptFile(
-                f"{path}: starts with {head.hex()}; IDX bytes start with 000008 and 1 to 4 dimensions"
-            )
+            raise CorruptFile(f"{path}: starts with {head.hex()}; IDX bytes start with 000008 and 1 to 4 dimensions")
         sides = file.read(4 * head[3])
         if len(sides) < 4 * head[3]:
             raise CorruptFile(f"{path}: ends within its header")

@@ -19,9 +19,7 @@ def shape(found: Stream, label: str | int | None, columns: Sequence[str] | None,
     target = label_name(schema.names, label) if found.labelled else None
     if columns is not None:
         kept = check_columns(schema, columns)
-        schema = pa.schema(
-            [field for field in schema if field.name in kept or field.name == target], schema.metadata
-        )
+        schema = pa.schema([field for field in schema if field.name in kept or field.name == target], schema.metadata)
     if target is not None and target != LABEL and LABEL in schema.names:
         raise BadSchema(f"column {target!r} is to be called 'label', but another column has that name")
     names = list(schema.names)
@@ -70,9 +68,7 @@ def _packed_schema(schema: pa.Schema, scalars: Sequence[str]) -> pa.Schema:
     return pa.schema([features, *others], schema.metadata)
 
 
-def _pack(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, scalars: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
+def _pack(batches: Iterable[pa.RecordBatch], schema: pa.Schema, scalars: Sequence[str]) -> Iterator[pa.RecordBatch]:
     done = 0
     for batch in batches:
         matrix = np.empty((batch.num_rows, len(scalars)), np.float32)
@@ -82,9 +78,7 @@ def _pack(
                 row = done + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
                 raise BadValue(f"column {name!r}, row {row} is missing; features must be numbers")
             matrix[:, at] = column.to_numpy(zero_copy_only=False)
-        features = pa.FixedSizeListArray.from_arrays(
-            pa.array(matrix.reshape(-1)), type=schema.field(FEATURES).type
-        )
+        features = pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), type=schema.field(FEATURES).type)
         rest = [batch.column(name) for name in schema.names[1:]]
         yield pa.RecordBatch.from_arrays([features, *rest], schema=schema)
         done += batch.num_rows

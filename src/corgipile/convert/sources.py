@@ -18,6 +18,7 @@ from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.files import decoding, readable
+from corgipile.tables.pieces import check_names
 from corgipile.tables.svmtext import stream_batches
 from corgipile.writer import conform, plain
 
@@ -47,9 +48,7 @@ def stream(source: Any, options: Options) -> Stream:
         return _chain([stream(part, options) for part in source])
     if isinstance(source, pa.Table | pa.RecordBatch) or hasattr(source, "cuts"):
         return table_stream(tables.open(source))
-    raise BadArgument(
-        f"the source is a {type(source).__name__}; a table, a path or a list of these is wanted"
-    )
+    raise BadArgument(f"the source is a {type(source).__name__}; a table, a path or a list of these is wanted")
 
 
 def table_stream(table: Table, run: int | None = None) -> Stream:
@@ -111,6 +110,7 @@ def _opened(path: str, options: Options) -> Stream:
 def _arrow_stream(path: str) -> Stream:
     with decoding(path), pa.OSFile(path) as file:
         schema = plain(pa.ipc.open_stream(file).schema)
+        check_names(schema, path)
     return Stream(schema, _guarded(path, _ipc_batches(path)), paths=(path,))
 
 
@@ -134,9 +134,7 @@ def _parquet_batches(path: str) -> Iterator[pa.RecordBatch]:
     from pyarrow import parquet  # noqa: PLC0415 - keeps the import of corgipile light
 
     with parquet.ParquetFile(path, buffer_size=_READ, pre_buffer=False) as file:
-        width = max(
-            1, file.metadata.row_group(0).total_byte_size // max(1, file.metadata.row_group(0).num_rows)
-        )
+        width = max(1, file.metadata.row_group(0).total_byte_size // max(1, file.metadata.row_group(0).num_rows))
         yield from file.iter_batches(batch_size=max(1, _READ // width), use_threads=False)
 
 
@@ -166,8 +164,6 @@ def _metadata(parts: Sequence[dict[bytes, bytes]]) -> dict[bytes, bytes]:
     """Join what schemas say of sparse rows: the largest dimension, and the one base of their indices."""
     bases = {part[_BASE_KEY] for part in parts if _BASE_KEY in part}
     if len(bases) > 1:
-        raise BadArgument(
-            "indices begin at 0 in one file and at 1 in another; zero_based=True or False settles it"
-        )
+        raise BadArgument("indices begin at 0 in one file and at 1 in another; zero_based=True or False settles it")
     dims = max((int(part[DIMS_KEY]) for part in parts if DIMS_KEY in part), default=None)
     return parts[0] | ({} if dims is None else {DIMS_KEY: str(dims).encode()})

@@ -16,6 +16,7 @@ from corgipile.convert.pack import label_name
 from corgipile.convert.stream import Stream
 from corgipile.errors import CorruptFile, ParseError
 from corgipile.tables.files import readable
+from corgipile.tables.pieces import check_names
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _PAIR = re.compile(rb"^(\d+|qid):\S+$")
@@ -63,13 +64,12 @@ def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"
     if header == "auto":
         header = not all(map(_is_number, first.decode("utf-8", "replace").strip().split(mark)))
     settings = {
-        "read_options": csv.ReadOptions(
-            use_threads=False, block_size=_BLOCK, autogenerate_column_names=not header
-        ),
+        "read_options": csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=not header),
         "parse_options": csv.ParseOptions(delimiter=mark),
     }
     with decompressed(path) as file, _parsing(path):
         schema = csv.open_csv(file, **settings).schema
+        check_names(schema, path)
     if pack:
         # A column that starts with whole numbers may go on with fractions.
         target = label_name(schema.names, label)
@@ -89,6 +89,8 @@ def _csv_batches(path: str, settings: dict[str, Any]) -> Iterator[pa.RecordBatch
 def _parsing(path: str) -> Iterator[None]:
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise ParseError(f"{path}: the first line is not UTF-8: {error.reason} at byte {error.start}") from None
     except pa.ArrowInvalid as error:
         raise ParseError(f"{path}: {str(error).splitlines()[0]}") from None
 
