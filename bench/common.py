@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 HERE = Path(__file__).resolve().parent
+ROOM = 3 << 30  # bytes of generated files that may be kept from part to part
 PEER_PYTHON = HERE / ".venv-peers" / "bin" / "python"
 
 
@@ -83,6 +84,14 @@ class Bench:
         except Exception as error:  # noqa: BLE001  # the other parts still run; the exit status tells
             self.failures.append(f"{self.theme} {name}: {type(error).__name__}: {error}")
             print(f"  FAIL   {self.failures[-1]}", flush=True)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Make room between parts, if the folder is the run's own: what is needed again is made again."""
+        files = [path for path in self.work.rglob("*") if path.is_file()]
+        if self._own and sum(path.stat().st_size for path in files) > ROOM:
+            for path in files:
+                path.unlink()
 
     def close(self) -> None:
         """Delete the generated files, if the folder is the run's own."""

@@ -143,7 +143,7 @@ def _scdataset_rows(bench: Bench, state: str, target: str, times: dict, deffs: d
 
 def rows_part(bench: Bench) -> None:
     """Single rows of 1 KB in random order from a cold file, against Hugging Face random access."""
-    rows = bench.pick(3_000_000, 500_000)
+    rows = bench.pick(2_000_000, 500_000)
     arrow, stream = numbered(bench.work, rows)
     order = cp.orders.FullShuffle(unit="row")
     wanted, few = bench.pick(65_536, 32_768), 1000

@@ -29,14 +29,15 @@ def machine() -> dict[str, object]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         **versions,
+        "load at start": round(os.getloadavg()[0], 2),
     }
 
 
-def save(bench: Bench, themes: list[str]) -> Path:
+def save(bench: Bench, themes: list[str], about: dict[str, object]) -> Path:
     """Write the rows as JSON and Markdown under results/<date>/."""
     folder = HERE / "results" / dt.datetime.now(tz=dt.UTC).date().isoformat()
     folder.mkdir(parents=True, exist_ok=True)
-    about = {**machine(), "quick": bench.quick, "repeats": bench.repeats}
+    about = {**about, "quick": bench.quick, "repeats": bench.repeats}
     name = "-".join(themes) if len(themes) < len(THEMES) else "all"
     name = f"{name}-quick" if bench.quick else name
     rows = {"about": about, "rows": [as_dict(row) for row in bench.rows], "failures": bench.failures}
@@ -58,7 +59,10 @@ def main() -> int:
     if unknown := set(themes) - set(THEMES):
         print(f"no theme {', '.join(sorted(unknown))}; there are {', '.join(THEMES)}", file=sys.stderr)
         return 2
-    bench = Bench(chosen)
+    bench, about = Bench(chosen), machine()
+    print(", ".join(f"{name} {value}" for name, value in about.items()))
+    if os.getloadavg()[0] > (os.cpu_count() or 1) / 4:
+        print("others are at work on this machine: ratios are rough, above all those of overlapping work")
     try:
         for theme in themes:
             run_theme(bench, theme, importlib.import_module(theme).main)
@@ -68,7 +72,7 @@ def main() -> int:
     print(f"{verdicts.count('PASS')} targets met, {verdicts.count('SHORT')} short", end="")
     print(f", {len(bench.failures)} parts failed" if bench.failures else "")
     if chosen.save:
-        print(f"saved in {save(bench, themes)}")
+        print(f"saved in {save(bench, themes, about)}")
     return int(bool(bench.failures))
 
 

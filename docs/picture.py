@@ -9,7 +9,7 @@ import numpy as np
 from corgipile.orders import Blocks, CorgiPile, FullShuffle, Key, NoShuffle, Riffle, SlidingWindow, visited_rows
 
 mpl.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  # after the backend is chosen
+import matplotlib.pyplot as plt
 
 ROWS, BLOCK, MEMORY, BATCH, CLASSES = 200_000, 50, 4000, 256, 10
 ORDERS = {
@@ -43,9 +43,9 @@ def main() -> None:
         axis.stackplot(range(share.shape[1]), share, colors=plt.get_cmap("tab10").colors)
         axis.set(xlim=(0, share.shape[1] - 1), ylim=(0, 1), yticks=[])
         axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=10)
-        axis.text(1.01, 0.5, f"batch variance\n{deff:.3g} × full shuffle" if deff >= 0.1 else f"{deff:.2g}",
+        axis.text(1.01, 0.5, f"batch variance\n{deff:.3g} x full shuffle" if deff >= 0.1 else f"{deff:.2g}",
                   transform=axis.transAxes, va="center", fontsize=9)  # fmt: skip
-    axes[-1].set_xlabel("batches of one epoch, 256 rows each; colours are the ten labels of a table stored sorted by label")
+    axes[-1].set_xlabel("batches of one epoch, 256 rows each; colours: the ten labels of a table sorted by label")
     figure.suptitle("Same table, same 2 % of it in memory", fontsize=12)
     figure.tight_layout()
     figure.savefig(Path(__file__).with_name("orders.png"), dpi=90)

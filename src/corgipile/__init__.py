@@ -11,24 +11,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from corgipile import errors, orders
+
+# These modules bear the names of their functions: imported now, they cannot take the names' place later.
+from corgipile.compare import compare
+from corgipile.convert import convert
 from corgipile.loader import Loader
+from corgipile.reshuffle import reshuffle
 from corgipile.tables import open  # noqa: A004  # used as corgipile.open
 
 if TYPE_CHECKING:
-    from corgipile.compare import compare
-    from corgipile.convert import convert
     from corgipile.linear import Model, load, train
-    from corgipile.reshuffle import reshuffle
 
 __all__ = ["Loader", "Model", "compare", "convert", "errors", "load", "open", "orders", "reshuffle", "train"]
 __version__ = "0.1.0"
 
 _LATER = {
     "Model": "corgipile.linear",
-    "compare": "corgipile.compare",
-    "convert": "corgipile.convert",
     "load": "corgipile.linear",
-    "reshuffle": "corgipile.reshuffle",
     "train": "corgipile.linear",
 }
 

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from corgipile import orders, tables
 from corgipile.about import column
 from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
-from corgipile.linear import train
-from corgipile.linear.inputs import find_inputs
 from corgipile.orders import Order, visited_rows
 from corgipile.quality import Report, measure
 from corgipile.reshuffle import reshuffle
@@ -209,6 +207,8 @@ def measure_order(
         >>> measure_order(rows, "no_shuffle", column(rows, "label"), batch=100).deff
         100.0
     """
+    from corgipile.linear.inputs import find_inputs  # noqa: PLC0415 - as in _run
+
     with find_inputs(table, features, label).feeder(table, label, order, memory, seed) as feeder:
         visits = visited_rows(feeder.order, feeder.blocks, feeder.key(epoch))
         return measure(visits, labels, min(batch, len(table)))
@@ -224,6 +224,8 @@ def _sized(order: Order | str, label: str, block: Size | None) -> Order:
 
 
 def _run(table: Table, order: Order, labels: npt.NDArray[Any], plan: _Plan) -> Result:
+    from corgipile.linear import train  # noqa: PLC0415 - keeps the import of corgipile light
+
     balanced = getattr(order, "balance", None) is not None
     name = "balanced" if balanced else order.name
     try:

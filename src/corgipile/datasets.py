@@ -127,9 +127,7 @@ class _Task:
         self._mean = (direction * _DISTANCE / length).astype(np.float32)
         self._factors = factors.astype(np.float32)
 
-    def batches(
-        self, purpose: int, rows: int, labels: npt.NDArray[np.int32] | None
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, purpose: int, rows: int, labels: npt.NDArray[np.int32] | None) -> Iterator[pa.RecordBatch]:
         """Draw rows of these labels, or of random ones."""
         for number, (start, stop) in enumerate(pairwise(even_cuts(rows, _CHUNK).tolist())):
             rng = _generator(self._seed, purpose, number)

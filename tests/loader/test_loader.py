@@ -132,8 +132,8 @@ def test_ranks_take_equal_numbers_of_batches(order, batch, world, drop_last, row
     table = cp.open(pa.table({"row": np.arange(rows), "label": np.arange(rows) % 2}))
     loaders = [cp.Loader(table, batch, order, drop_last=drop_last, rank=r, world=world) for r in range(world)]
     seen = [[b["row"] for b in loader] for loader in loaders]
-    assert len({len(s) for s in seen}) == 1 or order.name == "full" and order.unit != "row"
-    assert [len(s) for s in seen] == [len(replace_epoch(loader)) for loader in loaders]
+    assert len({len(s) for s in seen}) == 1 or (order.name == "full" and order.unit != "row")
+    assert [len(s) for s in seen] == [len(rewound(loader)) for loader in loaders]
     visited = np.concatenate([np.empty(0, np.int64), *[row for s in seen for row in s]])
     if order.name in ("reservoir", "full"):
         return
@@ -144,7 +144,7 @@ def test_ranks_take_equal_numbers_of_batches(order, batch, world, drop_last, row
         assert len(visited) - rows == loaders[0].repeated < world
 
 
-def replace_epoch(loader):
+def rewound(loader):
     loader.set_epoch(0)
     return loader
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import IO, Any, Literal, cast
 
 import pyarrow as pa
-from pyarrow import csv
 
 from corgipile.convert.pack import label_name
 from corgipile.convert.stream import Stream
@@ -58,6 +57,8 @@ def text_kind(lines: bytes) -> Literal["svmlight", "csv"] | None:
 
 def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"], pack: bool) -> Stream:
     """Open CSV text: the delimiter is the first of tab, comma, semicolon and space that line 1 has."""
+    from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
+
     with decompressed(path) as file:
         first = file.readline(_BLOCK)
     mark = next((mark for mark in "\t,; " if mark.encode() in first.strip(b" \r\n")), ",")
@@ -81,6 +82,8 @@ def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"
 
 
 def _csv_batches(path: str, settings: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    from pyarrow import csv  # noqa: PLC0415 - as above
+
     with decompressed(path) as file, _parsing(path):
         yield from csv.open_csv(file, **settings)
 

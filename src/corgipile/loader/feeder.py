@@ -110,7 +110,8 @@ class Feeder:
         """
         if self._run is not None:
             self._run.stop()
-        self._run = _Run(self.order.steps(self.blocks, self.key(epoch), start), self._filler, self.order.ahead)
+        steps = self.order.steps(self.blocks, self.key(epoch), start)
+        self._run = _Run(steps, self._filler, self.store, self.order.ahead)
         return self._run.visits()
 
     def close(self) -> None:
@@ -134,8 +135,8 @@ class _Run:
     Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over, which credits count.
     """
 
-    def __init__(self, steps: Iterator[Step], reader: Filler, ahead: int) -> None:
-        self._steps, self._reader = steps, reader
+    def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, ahead: int) -> None:
+        self._steps, self._reader, self._store, self._ahead = steps, reader, store, ahead
         self._credits = threading.Semaphore(ahead + 1)
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopped = False
@@ -147,7 +148,7 @@ class _Run:
                 self._credits.acquire()
                 if self._stopped:
                     return
-                self._reader.fill(step)
+                self._fill(step)
                 self._ready.put(step.visit)
             self._ready.put(None)
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
@@ -159,9 +160,17 @@ class _Run:
         if self._thread is not None:
             return self._ready.get()
         step = next(self._steps, None)
-        if step is not None:
-            self._reader.fill(step)
-        return step and step.visit
+        if step is None:
+            return None
+        self._fill(step)
+        return step.visit
+
+    def _fill(self, step: Step) -> None:
+        if self._store.held:
+            self._store.release(step.into)
+        self._reader.fill(step)
+        if self._store.held:
+            self._store.settle(self._ahead)
 
     def visits(self) -> Iterator[SlotArray]:
         if self._thread is not None:
@@ -198,8 +207,8 @@ def _fit(table: Table, order: Order, memory: Size | None, row_bytes: float, *, w
     resident = fitted.resident(blocks)
     if budget is not None and resident > max(budget, 1):
         raise BudgetTooSmall(
-            f"memory={memory!r} holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs {resident} "
-            f"({format_bytes(resident * row_bytes)})"
+            f"memory={memory!r} holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs "
+            f"{resident} ({format_bytes(resident * row_bytes)})"
         )
     if isinstance(fitted, Riffle) and fitted.balance is not None:
         blocks = replace(blocks, sketch=seriate(sketch(table, table.cuts(fitted.block_rows), fitted.balance)))

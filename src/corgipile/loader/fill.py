@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -145,21 +145,25 @@ class TableFiller:
             rows = rows_of(extents)
             batch = self._table.take(rows, self._sources)
             self.bytes_read += batch.nbytes
-            self._store.put(batch, into, int(rows[0]))
+            self._store.put(batch, into, rows)
             return
         runs = [(int(start), int(stop)) for start, stop in extents]
         at = 0
         for (start, stop), batch in zip(runs, self._read(runs), strict=True):
             self.bytes_read += batch.nbytes
-            self._store.put(batch, into[at : at + stop - start], start)
+            self._store.put(batch, into[at : at + stop - start], range(start, stop))
             at += stop - start
 
-    def _read(self, runs: list[tuple[int, int]]) -> Iterable[pa.RecordBatch]:
+    def _read(self, runs: list[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
+        """Read runs a few at a time: no more are in memory beside the buffer."""
         if len(runs) == 1:
-            return [self._table.read(runs[0][0], runs[0][1], self._sources)]
+            yield self._table.read(runs[0][0], runs[0][1], self._sources)
+            return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(BLOCK_THREADS, "corgipile-reader")
-        return self._pool.map(lambda run: self._table.read(run[0], run[1], self._sources), runs)
+        for at in range(0, len(runs), BLOCK_THREADS):
+            part = runs[at : at + BLOCK_THREADS]
+            yield from self._pool.map(lambda run: self._table.read(run[0], run[1], self._sources), part)
 
     def close(self) -> None:
         """End threads."""

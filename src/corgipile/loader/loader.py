@@ -23,8 +23,8 @@ class Loader:
         table: From `corgipile.open`, or any object that satisfies the Table protocol.
         batch_size: Rows of a batch.
         order: An order of `corgipile.orders`, or its name.
-        memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: what ``order.buffer`` needs, or
-            64 MB.
+        memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: what ``order.buffer``
+            needs, or 64 MB.
         seed: Seed of all epochs.
         columns: Columns to read; None for all.
         format: ``"numpy"`` (dictionary of arrays), ``"torch"`` (of tensors) or ``"arrow"`` (record batch).

@@ -14,6 +14,7 @@ from corgipile.tables.base import fixed_field
 __all__ = ["Field", "Store", "type_code"]
 
 SlotArray = npt.NDArray[np.int32]
+Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
 SLACK = 64  # bytes readable after the last row, so that kernels may load whole vectors
 _CODES = {
     np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
@@ -60,13 +61,15 @@ class Store:
         self._row = np.zeros(slots if held else 0, np.int64)
         self._batches: dict[int, pa.RecordBatch] = {}
         self._alive: dict[int, int] = {}
-        self._next = 0
+        self._next = self._fills = 0
+        self._retired: list[tuple[int, list[pa.RecordBatch]]] = []
         self._spans: dict[str, tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = {}
 
     @property
     def nbytes(self) -> int:
         """Return the bytes held: arrays, and record batches not yet let go."""
-        return sum(a.nbytes for a in self._arrays.values()) + sum(b.nbytes for b in list(self._batches.values()))
+        held = [*self._batches.values(), *(batch for _, batches in self._retired for batch in batches)]
+        return int(sum(array.nbytes for array in self._arrays.values()) + sum(batch.nbytes for batch in held))
 
     def dense(self, name: str) -> npt.NDArray[np.generic]:
         """Return the array of a fixed-width column, [slots, *row shape]; rows are visited in place."""
@@ -85,16 +88,16 @@ class Store:
                 self._point(name, batch, mine, self._row[mine])
         return self._spans[name]
 
-    def put(self, batch: pa.RecordBatch, into: SlotArray, first_row: int) -> None:
-        """Put the rows of a batch into slots; -1 drops a row."""
+    def put(self, batch: pa.RecordBatch, into: SlotArray, numbered: Numbered) -> None:
+        """Put the rows of a batch, which have these numbers in the table, into slots; -1 drops a row."""
         for field in self.fields.values():
             for index, source in enumerate(field.sources):
-                self._put_dense(field, index, batch.column(source), into, first_row)
+                self._put_dense(field, index, batch.column(source), into, numbered)
         if self.held:
             self._hold(batch.select(list(self.held)), into)
 
-    def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, first_row: int) -> None:
-        values = numbers(column, field, first_row)
+    def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, numbered: Numbered) -> None:
+        values = numbers(column, field, index, numbered)
         if values.dtype != field.dtype and (type_code(values.dtype) < 0 or field.dtype.kind != "f"):
             values = values.astype(field.dtype)
         code, to, target = type_code(values.dtype), type_code(field.dtype), self._arrays[field.name]
@@ -106,15 +109,20 @@ class Store:
         at = index * items * field.dtype.itemsize
         _kernel.scatter(target, field.row_bytes, at, to, np.ascontiguousarray(values), items, code, into)
 
-    def _hold(self, batch: pa.RecordBatch, into: SlotArray) -> None:
-        kept = np.flatnonzero(into >= 0)
-        slots = into[kept]
+    def release(self, into: SlotArray) -> None:
+        """Before a step is read: let go of the rows in the slots it will use, and of batches without rows left."""
+        slots = into[into >= 0]
         left, counts = np.unique(self._owner[slots], return_counts=True)
         for number, count in zip(left.tolist(), counts.tolist(), strict=True):
             if number >= 0:
                 self._alive[number] -= count
                 if not self._alive[number]:
                     del self._alive[number], self._batches[number]
+        self._owner[slots] = -1
+
+    def _hold(self, batch: pa.RecordBatch, into: SlotArray) -> None:
+        kept = np.flatnonzero(into >= 0)
+        slots = into[kept]
         if not len(kept):
             return
         self._owner[slots], self._row[slots] = self._next, kept
@@ -123,9 +131,26 @@ class Store:
         for name in self._spans:
             self._point(name, batch, slots, kept)
 
-    def _point(
-        self, name: str, batch: pa.RecordBatch, slots: npt.NDArray[np.int64], rows: npt.NDArray[np.integer[Any]]
-    ) -> None:
+    def settle(self, ahead: int) -> None:
+        """After a step was put: where rows of few slots keep many batches alive, copy them together.
+
+        Sliding windows leave a few rows of each batch behind. What they leave is let go ``ahead + 1`` steps later, when
+        no visit that began before can still be reading it.
+        """
+        self._fills += 1
+        self._retired = [(since, batches) for since, batches in self._retired if self._fills - since <= ahead + 1]
+        if sum(batch.num_rows for batch in self._batches.values()) <= 2 * self.slots:
+            return
+        slots = np.flatnonzero(self._owner >= 0).astype(np.int32)
+        together = self.gather_held(slots)
+        self._retired.append((self._fills, list(self._batches.values())))
+        self._owner[slots], self._row[slots] = self._next, np.arange(len(slots))
+        self._batches, self._alive = {self._next: together}, {self._next: len(slots)}
+        self._next += 1
+        for name in self._spans:
+            self._point(name, together, slots, np.arange(len(slots)))
+
+    def _point(self, name: str, batch: pa.RecordBatch, slots: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
         column = batch.column(name)
         offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
         values = column.values
@@ -141,6 +166,8 @@ class Store:
 
     def gather_held(self, visit: SlotArray) -> pa.RecordBatch:
         """Return the rows of the other columns as one record batch, in visiting order."""
+        if not len(visit):
+            return next(iter(self._batches.values())).slice(0, 0)
         order = np.argsort(self._owner[visit], kind="stable")
         owners, rows = self._owner[visit][order], self._row[visit][order]
         starts = np.flatnonzero(np.diff(owners, prepend=-2))
@@ -162,7 +189,7 @@ def _aligned(slots: int, field: Field) -> npt.NDArray[np.generic]:
     return flat.reshape((slots, *field.shape))
 
 
-def numbers(column: pa.Array, field: Field, first_row: int) -> npt.NDArray[np.generic]:
+def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> npt.NDArray[np.generic]:
     """Return a column as a [rows, items] array.
 
     Raises:
@@ -170,25 +197,25 @@ def numbers(column: pa.Array, field: Field, first_row: int) -> npt.NDArray[np.ge
         RaggedRows: A list column whose rows have not ``field.items`` numbers.
         BadSchema: Not a column of numbers.
     """
+    source, rows = field.sources[index], len(column)
     if column.null_count:
-        row = first_row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise BadValue(f"row {row} of column {field.sources[0]!r} is null; fill or drop such rows first")
-    rows = len(column)
+        row = numbered[int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])]
+        raise BadValue(f"row {row} of column {source!r} is null; fill or drop such rows first")
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
         uneven = np.flatnonzero(lengths != field.items)
         if uneven.size:
             raise RaggedRows(
-                f"row {first_row + int(uneven[0])} of column {field.sources[0]!r} has {int(lengths[uneven[0]])} numbers, "
-                f"row 0 has {field.items}: dense features need rows of one length"
+                f"row {numbered[int(uneven[0])]} of column {source!r} has {int(lengths[uneven[0]])} numbers, "
+                f"{field.items} are needed: dense features are rows of one length"
             )
         column = column.flatten()
     while pa.types.is_fixed_size_list(column.type):
         column = column.flatten()
     if column.null_count:
-        raise BadValue(f"column {field.sources[0]!r} holds a null in rows {first_row} to {first_row + rows}")
+        raise BadValue(f"column {source!r} holds a null within rows {numbered[0]} to {numbered[-1]}")
     if not (pa.types.is_boolean(column.type) or fixed_field(column.type) or pa.types.is_decimal(column.type)):
-        raise BadSchema(f"column {field.sources[0]!r} has type {column.type}; numbers are needed")
+        raise BadSchema(f"column {source!r} has type {column.type}; numbers are needed")
     return np.asarray(column.to_numpy(zero_copy_only=False)).reshape(rows, -1)
 
 

@@ -25,7 +25,7 @@ class Planned(Sized):
     kind: ClassVar[int]
 
     def shape(self, blocks: Blocks) -> tuple[int, int, int, bool]:
-        """Return the plan's (buffer blocks, blocks loaded per step, log2 of rows per chunk, whether blocks stay whole)."""
+        """Return the plan's buffer blocks, blocks per step, log2 of rows per chunk, and whether blocks stay whole."""
         return self.buffer_blocks(), 1, 0, False
 
     def buffer_blocks(self) -> int:

@@ -67,7 +67,7 @@ class Riffle(Planned):
         return min(most, BALANCED_BLOCKS) if self.balance is not None else most
 
     def shape(self, blocks: Blocks) -> tuple[int, int, int, bool]:
-        """Return the plan's (buffer blocks, blocks loaded per step, log2 of rows per chunk, whether blocks stay whole)."""
+        """Return the plan's buffer blocks, blocks per step, log2 of rows per chunk, and whether blocks stay whole."""
         chunk = max(0, (blocks.widest // CHUNKS).bit_length() - 1)
         return self.buffer_blocks(), max(1, self.group), chunk, bool(self.whole)
 

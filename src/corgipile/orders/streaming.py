@@ -11,6 +11,7 @@ from corgipile.orders.base import Blocks, IntArray, Key, Sized, Step, step_rows,
 from corgipile.sizes import to_rows
 
 STREAM = 5
+SPREAD = 4  # rows of varying length stay in their batches, of which a window keeps more than its rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,8 @@ class Streaming(Sized):
         Raises:
             BudgetTooSmall: The budget does not hold a window of one row and the rows read ahead.
         """
+        if whole and budget is not None:
+            budget //= SPREAD
         chunk = self.fit_block(rows, row_bytes, budget)
         if self.block is None:
             room = chunk if budget is None else max(1, budget // (8 * (1 + self.ahead)))

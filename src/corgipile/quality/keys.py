@@ -31,9 +31,7 @@ class Keys:
     def __init__(self, values: npt.ArrayLike) -> None:
         array = np.asarray(values)
         if array.ndim not in (1, 2) or array.size == 0:
-            raise BadArgument(
-                f"values of shape {array.shape}: one value a row, or rows by columns, is wanted"
-            )
+            raise BadArgument(f"values of shape {array.shape}: one value a row, or rows by columns, is wanted")
         self._codes = _codes(array) if array.ndim == 1 else None
         if self._codes is not None:
             share = np.bincount(self._codes) / len(array)

@@ -46,9 +46,7 @@ def measure(ids: npt.ArrayLike | Iterable[npt.ArrayLike], labels: npt.ArrayLike,
     keys = Keys(labels)
     audit = coverage(visited, len(keys))
     if audit.foreign:
-        raise BadArgument(
-            f"{audit.foreign} row numbers lie outside 0 to {len(keys) - 1}, the rows that have labels"
-        )
+        raise BadArgument(f"{audit.foreign} row numbers lie outside 0 to {len(keys) - 1}, the rows that have labels")
     return Report(batch, deff_of(keys, visited, batch), prefix_of(keys, visited), audit)
 
 
@@ -59,7 +57,5 @@ def _row_numbers(ids: npt.ArrayLike | Iterable[npt.ArrayLike]) -> npt.NDArray[np
         pieces = [np.atleast_1d(np.asarray(piece)) for piece in ids]  # type: ignore[union-attr]
     kinds = {piece.dtype.kind for piece in pieces if piece.size}
     if not kinds <= {"i", "u"}:
-        raise BadArgument(
-            f"ids hold {', '.join(sorted({str(p.dtype) for p in pieces}))}; row numbers are wanted"
-        )
+        raise BadArgument(f"ids hold {', '.join(sorted({str(p.dtype) for p in pieces}))}; row numbers are wanted")
     return np.concatenate(pieces).astype(np.int64) if pieces else np.zeros(0, np.int64)

@@ -48,9 +48,7 @@ def deff_of(keys: Keys, ids: npt.NDArray[np.int64] | None, batch: int) -> float:
     return batch * squares / batches / total
 
 
-def prefix_discrepancy(
-    values_in_visit_order: npt.ArrayLike, norm: Literal["worst", "euclidean"] = "worst"
-) -> float:
+def prefix_discrepancy(values_in_visit_order: npt.ArrayLike, norm: Literal["worst", "euclidean"] = "worst") -> float:
     """Measure how far the running sum of an epoch strays from a straight line, in units of sigma * sqrt(m).
 
     With m rows v_1 … v_m the path is d_k = sum_{i<=k} (v_i - v̄), and:
@@ -88,9 +86,7 @@ def prefix_of(keys: Keys, ids: npt.NDArray[np.int64] | None, norm: str = "worst"
         path = part.cumsum(axis=0)
         path += at
         at = path[-1].copy()
-        far = (
-            np.linalg.norm(path, axis=1) / scale if norm == "euclidean" else np.abs(path).max(axis=0) / scale
-        )
+        far = np.linalg.norm(path, axis=1) / scale if norm == "euclidean" else np.abs(path).max(axis=0) / scale
         worst = max(worst, float(far.max()))
     return worst / float(np.sqrt(rows))
 

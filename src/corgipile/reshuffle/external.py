@@ -94,9 +94,7 @@ def chunks(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         yield join(waiting)
 
 
-def write_in_order(
-    whole: pa.RecordBatch, order: object, step: int, write: Callable[[pa.RecordBatch], None]
-) -> None:
+def write_in_order(whole: pa.RecordBatch, order: object, step: int, write: Callable[[pa.RecordBatch], None]) -> None:
     """Write rows in an order, ``step`` rows at a time, so that no second copy of all of them is made."""
     places = pa.array(order)
     for start in range(0, whole.num_rows, step):

@@ -74,7 +74,7 @@ class Split:
         """Return the number of blocks, up to the most piles that files allow."""
         return min(MOST_PILES, self._high - self._low)
 
-    def piles(self, batch: pa.RecordBatch, start: int, count: int) -> Ints:  # noqa: ARG002 - the rows know their block
+    def piles(self, batch: pa.RecordBatch, start: int, count: int) -> Ints:
         """Return the pile of each row: runs of blocks."""
         found: Ints = (_blocks(batch) - self._low) * count // (self._high - self._low)
         return found

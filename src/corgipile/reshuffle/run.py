@@ -112,9 +112,7 @@ def reshuffle(
     refuse_source(goal, _paths(table, opened))
     width = _width(opened)
     if budget < (least := 64 * max(1024, width)):
-        raise BudgetTooSmall(
-            f"memory is {format_bytes(budget)}; rows of {width} bytes take {format_bytes(least)}"
-        )
+        raise BudgetTooSmall(f"memory is {format_bytes(budget)}; rows of {width} bytes take {format_bytes(least)}")
     rows, default = len(opened), {"bmf": budget // 8}.get(method, min(budget // 64, 1 << 18))
     length = to_rows(f"{default}B" if block is None else block, rows, width, "block")
     if record_batch is None:

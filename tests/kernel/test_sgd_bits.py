@@ -1,0 +1,64 @@
+"""The same bits from every compiler, flag and vector width, and no step outside memory or the language."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+COMMON = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{HERE.parents[1] / 'kernel'}"]
+BUILDS = [
+    ["-O3"],
+    ["-O0", "-DCP_NO_CLONES"],
+    ["-O2", "-march=native"],
+    ["-O3", "-march=native", "-DCP_NO_CLONES"],
+]
+SANITIZE = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+REFUSALS = "label 2 slot 1 slot 1 indices 6 5 7"
+
+
+def compilers():
+    return [name for name in ("gcc", "clang") if shutil.which(name)] or [name for name in ("cc",) if shutil.which(name)]
+
+
+def output(compiler, flags, folder):
+    binary = folder / "sgd"
+    built = subprocess.run(
+        [compiler, *flags, *COMMON, str(HERE / "sgd.c"), "-o", str(binary)], capture_output=True, text=True, check=False
+    )
+    if built.returncode:
+        return None, built.stderr
+    ran = subprocess.run([str(binary)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.split("\n")[:-1], ""
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    if not compilers():
+        pytest.skip("no C compiler is installed")
+    lines, errors = output(compilers()[0], ["-O1", "-DCP_NO_CLONES"], tmp_path_factory.mktemp("plain"))
+    assert lines is not None, errors
+    assert len(lines) == 2
+    return lines[0]
+
+
+@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("flags", BUILDS, ids=" ".join)
+def test_every_build_gets_the_same_bits(compiler, flags, expected, tmp_path):
+    lines, errors = output(compiler, flags, tmp_path)
+    if lines is None and "march" in errors:
+        pytest.skip(f"{compiler} does not know {flags}")
+    assert lines is not None, errors
+    assert set(lines[:-1]) == {expected}
+    assert lines[-1] == REFUSALS
+
+
+@pytest.mark.parametrize("compiler", compilers())
+def test_sanitizers_find_nothing(compiler, expected, tmp_path):
+    lines, errors = output(compiler, SANITIZE, tmp_path)
+    if lines is None and ("asan" in errors or "ubsan" in errors or "sanitize" in errors):
+        pytest.skip(f"{compiler} has no sanitizers here")
+    assert lines is not None, errors
+    assert set(lines[:-1]) == {expected}

@@ -1,0 +1,51 @@
+"""The buffer lets go of what nobody waits for."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import corgipile as cp
+from corgipile.errors import BadSchema, BadValue, RaggedRows
+from corgipile.loader.feeder import Feeder
+from corgipile.orders import CorgiPile, FullShuffle, Reservoir, Riffle, SlidingWindow
+
+ROWS = 6000
+TEXT = pa.table({"row": np.arange(ROWS), "text": [f"{i:06d}" * 20 for i in range(ROWS)]})
+
+
+@pytest.mark.parametrize("order", [SlidingWindow(), Reservoir(), CorgiPile(), Riffle(), FullShuffle()])
+def test_rows_of_varying_length_stay_within_the_budget(order):
+    """Of what is resident: arrays and batches, retired ones included; a fifth more for offsets and rounding."""
+    with Feeder(cp.open(TEXT), order=order, memory="100KB") as feeder:
+        most = 0
+        for visit in feeder.epoch(0):
+            most = max(most, feeder.store.nbytes)
+            assert [text[:6] for text in feeder.store.gather_held(visit)["text"].to_pylist()] == [
+                f"{i:06d}" for i in feeder.store.dense("row")[visit]
+            ]
+    assert most < 1.2 * (100 << 10)
+
+
+def test_ragged_rows_are_seen_where_they_lie():
+    lists = [list(range(i, i + i % 4)) for i in range(500)]
+    table = cp.open(pa.table({"row": np.arange(500), "k": pa.array(lists, pa.list_(pa.int32()))}))
+    with Feeder(table, order=SlidingWindow(block=20, buffer=40)) as feeder:
+        for visit in feeder.epoch(0):
+            rows = feeder.store.dense("row")[visit]
+            assert feeder.store.ragged("k")[1][visit].tolist() == [i % 4 for i in rows]
+            held = feeder.store.gather_held(visit)["k"].to_pylist() if len(visit) else []
+            assert held == [lists[i] for i in rows]
+
+
+@pytest.mark.parametrize("order", ["no_shuffle", "full"])
+def test_bad_rows_are_named(order):
+    def read(column, **how):
+        with Feeder(cp.open(pa.table({"x": column})), order=order, **how) as feeder:
+            list(feeder.epoch(0))
+
+    with pytest.raises(BadValue, match="row 5 of column 'x' is null"):
+        read(pa.array([1.0, 1, 1, 1, 1, None]))
+    with pytest.raises(RaggedRows, match="row 2 of column 'x' has 3 numbers, 2 are needed"):
+        read(pa.array([[1, 2], [3, 4], [5, 6, 7]]), widths={"x": 2})
+    with pytest.raises(BadSchema, match="'x' has type string; numbers are needed"):
+        read(pa.array([["a"]]), widths={"x": 1}, casts={"x": np.float32})
