@@ -111,7 +111,7 @@ class Feeder:
         if self._run is not None:
             self._run.stop()
         steps = self.order.steps(self.blocks, self.key(epoch), start)
-        self._run = _Run(steps, self._filler, self.store, self.order.ahead)
+        self._run = _Run(steps, self._filler, self.store, self.order)
         return self._run.visits()
 
     def close(self) -> None:
@@ -135,8 +135,10 @@ class _Run:
     Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over, which credits count.
     """
 
-    def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, ahead: int) -> None:
-        self._steps, self._reader, self._store, self._ahead = steps, reader, store, ahead
+    def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, order: Order) -> None:
+        self._steps, self._reader, self._store, self._order = steps, reader, store, order
+        self._marks: list[int] = []
+        ahead = order.ahead
         self._credits = threading.Semaphore(ahead + 1)
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopped = False
@@ -166,11 +168,14 @@ class _Run:
         return step.visit
 
     def _fill(self, step: Step) -> None:
-        if self._store.held:
-            self._store.release(step.into)
+        if not self._store.held:
+            self._reader.fill(step)
+            return
+        self._marks.append(self._store.mark())
+        done = len(self._marks) - 1 - self._order.ahead if self._order.drains else 0
+        self._store.release(step.into, self._marks[done] if done > 0 else 0)
         self._reader.fill(step)
-        if self._store.held:
-            self._store.settle(self._ahead)
+        self._store.settle(self._order.ahead)
 
     def visits(self) -> Iterator[SlotArray]:
         if self._thread is not None:

@@ -1,5 +1,6 @@
 """The buffer: rows in slots. Fixed-width columns lie in arrays, other columns in the Arrow batches they came in."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,10 +50,10 @@ class Store:
     Args:
         slots: Number of slots.
         fields: The fixed-width columns.
-        held: Names of the other columns, kept in the record batches they were read in.
+        held: Names and types of the other columns, kept in the record batches they were read in.
     """
 
-    def __init__(self, slots: int, fields: Sequence[Field], held: Sequence[str]) -> None:
+    def __init__(self, slots: int, fields: Sequence[Field], held: Mapping[str, pa.DataType]) -> None:
         self.slots = slots
         self.fields = {field.name: field for field in fields}
         self.held = tuple(held)
@@ -62,8 +63,10 @@ class Store:
         self._batches: dict[int, pa.RecordBatch] = {}
         self._alive: dict[int, int] = {}
         self._next = self._fills = 0
+        self._lock = threading.Lock()  # the reader puts rows while the consumer gathers others
         self._retired: list[tuple[int, list[pa.RecordBatch]]] = []
-        self._spans: dict[str, tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = {}
+        lists = [name for name, kind in held.items() if _is_list(kind) and fixed_field(kind.value_type)]
+        self._spans = {name: (np.zeros(slots, np.uint64), np.zeros(slots, np.int64)) for name in lists}
 
     @property
     def nbytes(self) -> int:
@@ -81,11 +84,6 @@ class Store:
         Returns:
             uint64[slots], address of the first element; int64[slots], elements. Valid while the slot's row waits.
         """
-        if name not in self._spans:
-            self._spans[name] = (np.zeros(self.slots, np.uint64), np.zeros(self.slots, np.int64))
-            for number, batch in self._batches.items():
-                mine = np.flatnonzero(self._owner == number)
-                self._point(name, batch, mine, self._row[mine])
         return self._spans[name]
 
     def put(self, batch: pa.RecordBatch, into: SlotArray, numbered: Numbered) -> None:
@@ -109,16 +107,25 @@ class Store:
         at = index * items * field.dtype.itemsize
         _kernel.scatter(target, field.row_bytes, at, to, np.ascontiguousarray(values), items, code, into)
 
-    def release(self, into: SlotArray) -> None:
-        """Before a step is read: let go of the rows in the slots it will use, and of batches without rows left."""
+    def release(self, into: SlotArray, before: int) -> None:
+        """Before a step is read: let go of the rows in the slots it will use, and of all batches put before ``before``.
+
+        Args:
+            into: Slots about to be used again.
+            before: A value `mark` returned.
+        """
         slots = into[into >= 0]
         left, counts = np.unique(self._owner[slots], return_counts=True)
-        for number, count in zip(left.tolist(), counts.tolist(), strict=True):
-            if number >= 0:
-                self._alive[number] -= count
-                if not self._alive[number]:
-                    del self._alive[number], self._batches[number]
         self._owner[slots] = -1
+        for number, count in zip(left.tolist(), counts.tolist(), strict=True):
+            if number in self._alive:
+                self._alive[number] -= count
+        for number in [n for n, alive in self._alive.items() if not alive or n < before]:
+            del self._alive[number], self._batches[number]
+
+    def mark(self) -> int:
+        """Return a number that batches put from now on are not below."""
+        return self._next
 
     def _hold(self, batch: pa.RecordBatch, into: SlotArray) -> None:
         kept = np.flatnonzero(into >= 0)
@@ -144,8 +151,9 @@ class Store:
         slots = np.flatnonzero(self._owner >= 0).astype(np.int32)
         together = self.gather_held(slots)
         self._retired.append((self._fills, list(self._batches.values())))
-        self._owner[slots], self._row[slots] = self._next, np.arange(len(slots))
-        self._batches, self._alive = {self._next: together}, {self._next: len(slots)}
+        with self._lock:
+            self._owner[slots], self._row[slots] = self._next, np.arange(len(slots))
+            self._batches, self._alive = {self._next: together}, {self._next: len(slots)}
         self._next += 1
         for name in self._spans:
             self._point(name, together, slots, np.arange(len(slots)))
@@ -168,16 +176,23 @@ class Store:
         """Return the rows of the other columns as one record batch, in visiting order."""
         if not len(visit):
             return next(iter(self._batches.values())).slice(0, 0)
-        order = np.argsort(self._owner[visit], kind="stable")
-        owners, rows = self._owner[visit][order], self._row[visit][order]
+        with self._lock:
+            owners, rows = self._owner[visit], self._row[visit]
+            batches = {number: self._batches[number] for number in np.unique(owners).tolist()}
+        order = np.argsort(owners, kind="stable")
+        owners, rows = owners[order], rows[order]
         starts = np.flatnonzero(np.diff(owners, prepend=-2))
         parts = [
-            self._batches[int(owners[a])].take(pa.array(rows[a:b]))
+            batches[int(owners[a])].take(pa.array(rows[a:b]))
             for a, b in zip(starts, np.append(starts[1:], len(rows)), strict=True)
         ]
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_batches(parts).take(pa.array(back))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _aligned(slots: int, field: Field) -> npt.NDArray[np.generic]:
@@ -201,7 +216,7 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
     if column.null_count:
         row = numbered[int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])]
         raise BadValue(f"row {row} of column {source!r} is null; fill or drop such rows first")
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+    if _is_list(column.type):
         lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
         uneven = np.flatnonzero(lengths != field.items)
         if uneven.size:
@@ -225,9 +240,9 @@ def fields_of(
     casts: Mapping[str, npt.DTypeLike],
     pack: Mapping[str, Sequence[str]],
     widths: Mapping[str, int],
-) -> tuple[list[Field], list[str]]:
+) -> tuple[list[Field], dict[str, pa.DataType]]:
     """Sort columns into those of fixed width and the rest."""
-    fields, held = [], []
+    fields, held = [], {}
     for name in columns:
         sources = pack.get(name, (name,))
         kind = schema.field(sources[0]).type
@@ -237,7 +252,7 @@ def fields_of(
         if fixed is None and name in widths:
             fixed = (np.dtype(kind.value_type.to_pandas_dtype()), (widths[name],))
         if fixed is None:
-            held.append(name)
+            held[name] = kind
             continue
         dtype: np.dtype[np.generic] = np.dtype(casts.get(name, fixed[0]))
         shape = fixed[1] if name not in pack else (len(sources), *fixed[1])

@@ -115,6 +115,7 @@ class Order(Protocol):
     """A strategy that decides what is read when and visited when; it knows row numbers only."""
 
     name: ClassVar[str]
+    drains: ClassVar[bool]  # each step visits all rows that wait
 
     @property
     def ahead(self) -> int:
@@ -150,6 +151,7 @@ class Sized:
         ahead: Steps loaded while an earlier one is visited; 1 is double buffering.
     """
 
+    drains: ClassVar[bool] = True
     block: Size | None = None
     buffer: Size | None = None
     ahead: int = 1
