@@ -15,7 +15,7 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     pthread_t *threads;
-    int count, stop, busy;
+    int count, helpers, stop, busy;
     uint64_t round;
     cp_task task;
     void *context;
@@ -51,6 +51,8 @@ static inline void *cp_pool_thread(void *argument)
         if (pool->stop)
             break;
         seen = pool->round;
+        if (seat.worker > pool->helpers)
+            continue;
         pthread_mutex_unlock(&pool->lock);
         cp_pool_drain(pool, seat.worker);
         pthread_mutex_lock(&pool->lock);
@@ -103,22 +105,26 @@ static inline int cp_pool_start(cp_pool *pool, int threads)
     return 0;
 }
 
-/* Run tasks 0 .. tasks-1, each once, on the caller (worker 0) and the pool's threads. One caller at a time. */
-static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64_t tasks)
+/* Run tasks 0 .. tasks-1, each once, on the caller (worker 0) and up to `helpers` threads. One caller at a time. */
+static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64_t tasks, int helpers)
 {
+    if (helpers > tasks - 1)
+        helpers = (int)tasks - 1;
+    if (helpers > pool->count)
+        helpers = pool->count;
     pool->task = task;
     pool->context = context;
     pool->tasks = tasks;
     atomic_store(&pool->next, 0);
-    if (tasks > 1 && pool->count) {
+    if (helpers > 0) {
         pthread_mutex_lock(&pool->lock);
-        pool->busy = pool->count;
+        pool->busy = pool->helpers = helpers;
         pool->round++;
         pthread_cond_broadcast(&pool->work);
         pthread_mutex_unlock(&pool->lock);
     }
     cp_pool_drain(pool, 0);
-    if (tasks > 1 && pool->count) {
+    if (helpers > 0) {
         pthread_mutex_lock(&pool->lock);
         while (pool->busy)
             pthread_cond_wait(&pool->done, &pool->lock);

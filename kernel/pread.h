@@ -10,6 +10,7 @@
 #include "gather.h"
 #include "pool.h"
 #include <errno.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define CP_STAGE ((int64_t)256 << 10) /* bytes staged at once: half of a common L2 cache */
@@ -35,16 +36,18 @@ typedef struct {
 typedef struct {
     int64_t from, to;
     const int32_t *sweep;
+    int waits; /* not all of it is cached */
 } cp_request;
 
 typedef struct {
     cp_part *parts;
     cp_request *requests;
     int64_t part_count, part_room, request_count;
+    int wait;              /* whether requests may block: first those that need not are served, then the others */
     char **stages;         /* one a worker, made when first needed */
     int64_t stage_bytes;   /* CP_STAGE, or the widest row */
     atomic_llong bytes;
-    atomic_int failed;
+    atomic_int failed, waiting;
     int error;             /* errno of the first failure, 0: the file ended early */
     int64_t error_row;
     int32_t error_fd;
@@ -118,7 +121,7 @@ static inline void cp_coalesce(cp_read *r, int64_t from)
             p->offset + cp_part_bytes(p) - r->parts[last->from].offset <= CP_STAGE)
             last->to = i + 1;
         else
-            r->requests[r->request_count++] = (cp_request){i, i + 1, NULL};
+            r->requests[r->request_count++] = (cp_request){i, i + 1, NULL, 0};
     }
 }
 
@@ -132,13 +135,26 @@ static inline void cp_read_fail(cp_read *r, const cp_part *part, int error)
     }
 }
 
-/* Read exactly `bytes` bytes; returns -1 and sets errno (0 at the end of the file). */
-static inline int cp_pread_all(int fd, char *to, int64_t bytes, int64_t offset)
+/* Read what is cached, or whatever there is if `wait`. */
+static inline ssize_t cp_pread_some(int fd, char *to, int64_t bytes, int64_t offset, int wait)
+{
+#ifdef RWF_NOWAIT
+    struct iovec part = {to, (size_t)bytes};
+    if (!wait)
+        return preadv2(fd, &part, 1, (off_t)offset, RWF_NOWAIT);
+#endif
+    return pread(fd, to, (size_t)bytes, (off_t)offset);
+}
+
+/* Read exactly `bytes` bytes; returns -1 and sets errno (0 at the end of the file; EAGAIN if it would have to wait). */
+static inline int cp_pread_all(int fd, char *to, int64_t bytes, int64_t offset, int wait)
 {
     while (bytes > 0) {
-        ssize_t got = pread(fd, to, (size_t)bytes, (off_t)offset);
+        ssize_t got = cp_pread_some(fd, to, bytes, offset, wait);
         if (got < 0 && errno == EINTR)
             continue;
+        if (got < 0 && !wait && errno == EOPNOTSUPP)
+            errno = EAGAIN;
         if (got <= 0) {
             errno = got ? errno : 0;
             return -1;
@@ -169,49 +185,55 @@ static inline char *cp_stage_of(cp_read *r, int worker)
     return r->stages[worker];
 }
 
-/* Stage the parts of one run back to back, then put its rows into slots in sweep order. */
-static inline void cp_read_sweep(cp_read *r, const cp_request *request, char *stage)
+/* Stage the parts of one run back to back, then put its rows into slots in sweep order. Returns the part that failed. */
+static inline const cp_part *cp_read_sweep(cp_read *r, const cp_request *request, char *stage)
 {
     const cp_part *first = &r->parts[request->from];
     int64_t bytes = 0, rows = 0;
     for (int64_t i = request->from; i < request->to; i++) {
         const cp_part *p = &r->parts[i];
-        if (cp_pread_all(p->fd, stage + bytes, cp_part_bytes(p), p->offset) < 0) {
-            cp_read_fail(r, p, errno);
-            return;
-        }
+        if (cp_pread_all(p->fd, stage + bytes, cp_part_bytes(p), p->offset, r->wait) < 0)
+            return p;
         bytes += cp_part_bytes(p);
         rows += p->rows;
     }
     atomic_fetch_add(&r->bytes, bytes);
     cp_scatter_sweep(&first->column->target, stage, first->into, request->sweep, rows);
+    return NULL;
+}
+
+/* Read parts that lie close together by one call, in place or through the stage. Returns the part that failed. */
+static inline const cp_part *cp_read_near(cp_read *r, const cp_request *request, char *stage)
+{
+    const cp_part *first = &r->parts[request->from], *last = &r->parts[request->to - 1];
+    const cp_target *t = &first->column->target;
+    int64_t bytes = last->offset + cp_part_bytes(last) - first->offset;
+    int in_place = first == last && cp_in_place(first);
+    char *to = in_place ? t->base + first->into[0] * t->stride : stage;
+    if (cp_pread_all(first->fd, to, bytes, first->offset, r->wait) < 0)
+        return first;
+    atomic_fetch_add(&r->bytes, bytes);
+    for (const cp_part *p = first; !in_place && p <= last; p++)
+        cp_scatter(&p->column->target, stage + (p->offset - first->offset), p->into, p->rows);
+    return NULL;
 }
 
 static inline void cp_read_request(void *context, int64_t task, int worker)
 {
     cp_read *r = context;
-    const cp_request *request = &r->requests[task];
-    const cp_part *first = &r->parts[request->from], *last = &r->parts[request->to - 1];
-    int64_t bytes = last->offset + cp_part_bytes(last) - first->offset;
-    int in_place = !request->sweep && first == last && cp_in_place(first);
-    char *to = in_place ? first->column->target.base + first->into[0] * first->column->target.stride : cp_stage_of(r, worker);
-    if (atomic_load(&r->failed))
+    cp_request *request = &r->requests[task];
+    char *stage = cp_stage_of(r, worker);
+    if (atomic_load(&r->failed) || (r->wait && !request->waits))
         return;
-    if (!to) {
-        cp_read_fail(r, first, ENOMEM);
-        return;
-    }
-    if (request->sweep) {
-        cp_read_sweep(r, request, to);
-        return;
-    }
-    atomic_fetch_add(&r->bytes, bytes);
-    if (cp_pread_all(first->fd, to, bytes, first->offset) < 0) {
-        cp_read_fail(r, first, errno);
-        return;
-    }
-    for (const cp_part *p = first; !in_place && p <= last; p++)
-        cp_scatter(&p->column->target, to + (p->offset - first->offset), p->into, p->rows);
+    errno = ENOMEM;
+    const cp_part *failed = !stage            ? &r->parts[request->from]
+                            : request->sweep  ? cp_read_sweep(r, request, stage)
+                                              : cp_read_near(r, request, stage);
+    request->waits = failed && !r->wait && errno == EAGAIN;
+    if (request->waits)
+        atomic_store(&r->waiting, 1);
+    else if (failed)
+        cp_read_fail(r, failed, errno);
 }
 
 /* Make the requests of one column: a run that is swept and fits a stage is one, other runs are coalesced. */
@@ -224,7 +246,7 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *e
         if (cp_parts_of_run(r, c, start, stop, into) < 0)
             return -1;
         if (sweep && start < stop && (stop - start) * width <= r->stage_bytes) {
-            r->requests[r->request_count++] = (cp_request){from, r->part_count, sweep};
+            r->requests[r->request_count++] = (cp_request){from, r->part_count, sweep, 0};
             from = r->part_count;
         }
         into += stop - start;
@@ -234,17 +256,24 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *e
     return 0;
 }
 
-/* Read the runs extents[k][2] of every column into the slots into[0 .. rows); sweep may be NULL. Returns 0, or -1
- * without memory, or 1 after a failed read (error, error_fd, error_row say which). */
+/* Read the runs extents[k][2] of every column into the slots into[0 .. rows); sweep may be NULL. What is cached is
+ * copied by the caller and `helpers` threads, for the rest all threads wait. Returns 0, or -1 without memory, or 1 after a
+ * failed read (error, error_fd, error_row say which). */
 static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count,
-                               const int64_t *extents, int64_t extent_count, const int32_t *into, const int32_t *sweep)
+                               const int64_t *extents, int64_t extent_count, const int32_t *into, const int32_t *sweep,
+                               int helpers)
 {
     r->part_count = r->request_count = 0;
     atomic_store(&r->failed, 0);
     for (int64_t c = 0; c < column_count; c++)
         if (cp_plan_reads(r, &columns[c], extents, extent_count, into, sweep) < 0)
             return -1;
-    cp_pool_run(pool, cp_read_request, r, r->request_count);
+    for (r->wait = 0; r->wait < 2; r->wait++) {
+        atomic_store(&r->waiting, 0);
+        cp_pool_run(pool, cp_read_request, r, r->request_count, r->wait ? pool->count : helpers);
+        if (!atomic_load(&r->waiting))
+            break;
+    }
     return atomic_load(&r->failed);
 }
 

@@ -232,7 +232,7 @@ def test_bad_sparse_indices_are_refused(index, kind):
 
 def test_growing_weights_are_not_blamed_on_the_data():
     x, y = made("linear", 300, 40, np.float32)
-    with pytest.raises(Diverged, match="too large for float32 at place"):
+    with pytest.raises(Diverged, match=r"^place .* beyond what float32 can hold"):
         fit(machine("linear", 40, np.float32), x, y, rate=50.0, epochs=5)
 
 
@@ -263,8 +263,8 @@ def test_wrong_buffers_raise():
         _kernel.sgd_get(model._state, np.zeros(2, np.float32), np.zeros(1, np.float32))
     for wrong in ((9, 4, 1, 1, 1), (0, 2, 1, 1, 1), (0, 4, 0, 1, 1), (0, 4, 1, 2, 1), (0, 4, 1, 1, 0)):
         loss, size, features, outputs, batch = wrong
-        with pytest.raises(ValueError, match="out of range|reals of"):
-            _kernel.sgd_new(loss, size, False, features, outputs, batch, True, 0.0, np.zeros(2), -1)
+        with pytest.raises(ValueError, match=r"out of range|reals of"):
+            _kernel.sgd_new(loss, size, 0, features, outputs, batch, 1, 0.0, np.zeros(2), -1)
 
 
 def test_one_model_serves_one_thread_at_a_time():

@@ -1,18 +1,20 @@
 """The models as scikit-learn estimators; importing this module imports scikit-learn."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
-from corgipile.linear.model import Model
 from corgipile.linear.train import train
 from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import open as open_table
+
+if TYPE_CHECKING:
+    from corgipile.linear.model import Model
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -91,7 +93,9 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
         self.model_: Model = train(table, model=model, classes=classes, warm_start=past, **own)
         self.n_features_in_ = self.model_.width
         self.n_iter_ = len(self.model_.history)
-        self.coef_ = self.model_.coef if model == "softmax" or isinstance(self, ClassifierMixin) else self.model_.coef[0]
+        self.coef_ = (
+            self.model_.coef if model == "softmax" or isinstance(self, ClassifierMixin) else self.model_.coef[0]
+        )
         self.intercept_ = self.model_.intercept
         return self
 
@@ -202,9 +206,10 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         return np.asarray(self.classes_[found])
 
     def decision_function(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
-        """Return the score of each row, or of each row and class."""
+        """Return the score of each row, or of each row and class where there are more than two."""
         rows = self._rows(X)
-        return self.model_.decision(rows)
+        scores = self.model_.decision(rows)
+        return scores[:, 1] - scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
         """Return the probability of each row and class; not for ``"svm"``."""

@@ -46,7 +46,7 @@ class Inputs:
     def feeder(self, table: Table, label: str | None, order: Any, memory: Size | None, seed: int) -> Feeder:
         """Open a feeder of these features, and of a label column if there is one."""
         labels = [] if label is None else [label]
-        casts = dict.fromkeys(labels, np.float32) if _is_half(table, label) else {}
+        casts: dict[str, Any] = dict.fromkeys(labels, np.float32) if _is_half(table, label) else {}
         if self.sparse:
             return Feeder(table, order, memory, [*self.columns, *labels], casts=casts, seed=seed)
         pack = {} if self.lists else {PACKED: self.columns}
@@ -60,7 +60,9 @@ def _is_half(table: Table, label: str | None) -> bool:
     return label is not None and pa.types.is_float16(table.schema.field(label).type)
 
 
-def find_inputs(table: Table, features: str | Sequence[str] | None, label: str | None, width: int | None = None) -> Inputs:
+def find_inputs(
+    table: Table, features: str | Sequence[str] | None, label: str | None, width: int | None = None
+) -> Inputs:
     """Find the feature columns of a table.
 
     Args:
@@ -151,7 +153,8 @@ def _sparse(table: Table, names: Sequence[str], width: int | None) -> Inputs:
     number = _item(values)
     if not pa.types.is_int32(_item(indices)) or not (pa.types.is_float32(number) or pa.types.is_float64(number)):
         raise BadSchema(
-            f"sparse features {names[0]!r} and {names[1]!r} are {indices} and {values}; list<int32> and list<float> (or double) are needed"
+            f"sparse features {names[0]!r} and {names[1]!r} are {indices} and {values}; "
+            "list<int32> and list<float> (or double) are needed"
         )
     if width is None:
         stored = (table.schema.metadata or {}).get(DIMS_KEY)
@@ -167,6 +170,8 @@ def _largest(table: Table, name: str) -> int:
         column = table.read(start, min(start + RUN, len(table)), [name]).column(0)
         bounds = pc.min_max(pc.list_flatten(column)).as_py()
         if bounds["min"] is not None and bounds["min"] < 0:
-            raise BadSparseRow(f"column {name!r} holds index {bounds['min']} in rows from {start} on; indices begin at 0")
+            raise BadSparseRow(
+                f"column {name!r} holds index {bounds['min']} in rows from {start} on; indices begin at 0"
+            )
         largest = max(largest, bounds["max"] or 0)
     return largest

@@ -59,7 +59,9 @@ def _check_values(column: pa.Array, label: str, start: int) -> None:
     where = np.flatnonzero(bad.to_numpy(zero_copy_only=False))
     if where.size:
         row = int(where[0])
-        raise BadValue(f"row {start + row} of label column {label!r} is {column[row].as_py()}; a finite number is needed")
+        raise BadValue(
+            f"row {start + row} of label column {label!r} is {column[row].as_py()}; a finite number is needed"
+        )
 
 
 def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: str = "label") -> npt.NDArray[Any]:
@@ -77,10 +79,14 @@ def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: 
     if model == "linear":
         return found[:0]
     if found.size > MOST_CLASSES:
-        raise BadLabel(f'label column {label!r} has more than {MOST_CLASSES} values; for numbers to predict use model="linear"')
+        raise BadLabel(
+            f'label column {label!r} has more than {MOST_CLASSES} values; for numbers to predict use model="linear"'
+        )
     if found.size < 2:
         raise BadLabel(f"label column {label!r} has only the value {found.tolist()}; two classes at least are needed")
     if model != "softmax" and found.size > 2:
         shown = ", ".join(map(str, found[:3].tolist()))
-        raise BadLabel(f'label column {label!r} has the values {shown}...; {model} takes two, model="softmax" takes more')
+        raise BadLabel(
+            f'label column {label!r} has the values {shown}...; {model} takes two, model="softmax" takes more'
+        )
     return found

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
-from corgipile.loader.store import Store, type_code
 from corgipile.linear.inputs import Inputs
+from corgipile.loader.store import Store, type_code
 
 __all__ = ["LOSSES", "Machine", "Sparse", "Totals"]
 
@@ -81,7 +81,16 @@ class Machine:
         self._classes = classes
         coded = np.ascontiguousarray(classes, np.float64)
         self._state = _kernel.sgd_new(
-            LOSSES[kind], inputs.dtype.itemsize, inputs.sparse, inputs.width, self.outputs, batch_size, intercept, l2, coded, isa
+            LOSSES[kind],
+            inputs.dtype.itemsize,
+            inputs.sparse,
+            inputs.width,
+            self.outputs,
+            batch_size,
+            intercept,
+            l2,
+            coded,
+            isa,
         )
 
     def begin(self, rate: float) -> None:
@@ -107,19 +116,15 @@ class Machine:
             raise self._refusal(status, locate(done), labels[visit[done]])
 
     def _refusal(self, status: int, where: str, label: Any) -> CorgiPileError:
-        if status == 2:
-            return BadLabel(f"{where} has label {label}; the model's classes are {self._classes.tolist()}")
-        if status == 3:
-            return BadValue(f"{where} has label {label}; a finite number is needed")
-        if status == 4:
-            return BadValue(f"{where} has a feature that is NaN or infinite; finite numbers are needed")
-        if status == 5:
-            return BadSparseRow(f"{where} has an index outside the model's {self.inputs.width} features, which begin at 0")
-        if status == 6:
-            return BadSparseRow(f"{where} has sparse indices that repeat or fall; they must increase")
-        if status == 8:
-            return Diverged(f"the model's weights became too large for {self.inputs.dtype} at {where}")
-        return CorgiPileError(f"{where} was refused by the kernel with status {status}")
+        kind, what = {
+            2: (BadLabel, f"has label {label}; the model's classes are {self._classes.tolist()}"),
+            3: (BadValue, f"has label {label}; a finite number is needed"),
+            4: (BadValue, "has a feature that is NaN or infinite; finite numbers are needed"),
+            5: (BadSparseRow, f"has an index outside the model's {self.inputs.width} features, which begin at 0"),
+            6: (BadSparseRow, "has sparse indices that repeat or fall; they must increase"),
+            8: (Diverged, f"brought the model's weights beyond what {self.inputs.dtype} can hold"),
+        }.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
+        return kind(f"{where} {what}")
 
     def flush(self) -> Totals:
         """End an epoch: apply the last batch, however short, and return the totals."""

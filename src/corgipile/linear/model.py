@@ -157,6 +157,13 @@ def load(path: str | os.PathLike[str]) -> Model:
     Raises:
         MissingFile: No file lies there.
         BadModelFile: It is no such file, or it is damaged.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Model("linear", np.ones((1, 2)), np.zeros(1), np.zeros(0)).save(f"{folder}/m.safetensors")
+        ...     load(f"{folder}/m.safetensors").predict(np.array([[1.0, 2.0]])).tolist()
+        [3.0]
     """
     tensors, meta = read_tensors(path)
     try:
@@ -175,9 +182,17 @@ def _check(model: Model) -> None:
     outputs = len(model.classes) if model.kind == "softmax" else 1
     if model.kind not in LOSSES or model.coef.ndim != 2 or model.width < 1:
         raise ValueError(f"kind {model.kind!r} with coefficients of shape {model.coef.shape}")
-    if model.coef.shape[0] != outputs or model.intercept.shape != (outputs,) or model.intercept.dtype != model.coef.dtype:
+    if (
+        model.coef.shape[0] != outputs
+        or model.intercept.shape != (outputs,)
+        or model.intercept.dtype != model.coef.dtype
+    ):
         raise ValueError(f"{outputs} outputs, but coefficients {model.coef.shape}, intercepts {model.intercept.shape}")
-    if model.classes.ndim != 1 or model.classes.dtype.kind not in "biuf" or (np.unique(model.classes) != model.classes).any():
+    if (
+        model.classes.ndim != 1
+        or model.classes.dtype.kind not in "biuf"
+        or (np.unique(model.classes) != model.classes).any()
+    ):
         raise ValueError("its classes are not ascending numbers")
     if model.kind in ("logistic", "svm") and len(model.classes) != 2:
         raise ValueError(f"{len(model.classes)} classes for a model of two")

@@ -30,7 +30,12 @@ def row_at(feeder: Feeder, epoch: int, step: int) -> Callable[[int], str]:
 
 
 def learn(
-    machine: Machine, feeder: Feeder, label: str, rate: float, epoch: int, on_rows: Callable[[int], None] | None = None
+    machine: Machine,
+    feeder: Feeder,
+    label: str,
+    rate: float,
+    epoch: int,
+    on_rows: Callable[[int], object] | None = None,
 ) -> Totals:
     """Run one epoch and return its totals."""
     machine.begin(rate)

@@ -17,7 +17,7 @@ __all__ = ["read_tensors", "write_tensors"]
 
 KEY = "corgipile.model"
 MOST_HEADER = 100 << 20
-DTYPES = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 Arrays = dict[str, npt.NDArray[Any]]
 
 

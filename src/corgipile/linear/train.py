@@ -165,7 +165,22 @@ def train(
             schedule.check(losses, epoch)
             if schedule.enough(losses):
                 break
-        params = _params(locals() | {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes})
+        buffer_bytes, order_name = feeder.buffer_bytes, feeder.order.name
+    params = {
+        "features": list(inputs.columns),
+        "label": label,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "decay": decay,
+        "l2": l2,
+        "batch_size": batch_size,
+        "order": order_name,
+        "memory": memory,
+        "buffer_bytes": buffer_bytes,
+        "seed": seed,
+        "intercept": intercept,
+        "tolerance": tolerance,
+    }
     coef, bias = machine.weights()
     return Model(model, coef, bias, found, params, history)
 
@@ -194,7 +209,8 @@ def _go_on(machine: Machine, past: Model, kind: str, classes: npt.NDArray[Any]) 
     """
     if past.kind != kind or past.width != machine.inputs.width:
         raise BadArgument(
-            f"warm_start is a {past.kind} model of {past.width} features; a {kind} model of {machine.inputs.width} is needed"
+            f"warm_start is a {past.kind} model of {past.width} features; "
+            f"a {kind} model of {machine.inputs.width} is needed"
         )
     if not np.array_equal(past.classes, classes):
         raise BadArgument(f"warm_start has classes {past.classes.tolist()}, not {classes.tolist()}")
@@ -202,7 +218,12 @@ def _go_on(machine: Machine, past: Model, kind: str, classes: npt.NDArray[Any]) 
 
 
 def _epoch(
-    machine: Machine, feeder: Feeder, label: str, schedule: Schedule, epoch: int, on_rows: Callable[[int], object] | None
+    machine: Machine,
+    feeder: Feeder,
+    label: str,
+    schedule: Schedule,
+    epoch: int,
+    on_rows: Callable[[int], object] | None,
 ) -> Record:
     start, read = time.perf_counter(), feeder.bytes_read
     try:
@@ -237,9 +258,3 @@ def _measurer(
         return {f"test_{name}": value for name, value in record.items()}
 
     return measure
-
-
-def _params(known: dict[str, Any]) -> dict[str, Any]:
-    """Pick what a model file tells about its training."""
-    kept = "label epochs learning_rate decay l2 batch_size order memory buffer_bytes seed intercept tolerance".split()
-    return {"features": list(known["inputs"].columns), **{name: known[name] for name in kept}}

@@ -147,10 +147,12 @@ class _Run:
     def _read(self) -> None:
         try:
             for step in self._steps:
-                self._credits.acquire()
+                hurry = self._credits.acquire(blocking=False)  # else the consumer is the slower one
+                if not hurry:
+                    self._credits.acquire()
                 if self._stopped:
                     return
-                self._fill(step)
+                self._fill(step, hurry=hurry)
                 self._ready.put(step.visit)
             self._ready.put(None)
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
@@ -164,17 +166,17 @@ class _Run:
         step = next(self._steps, None)
         if step is None:
             return None
-        self._fill(step)
+        self._fill(step, hurry=True)
         return step.visit
 
-    def _fill(self, step: Step) -> None:
+    def _fill(self, step: Step, *, hurry: bool) -> None:
         if not self._store.held:
-            self._reader.fill(step)
+            self._reader.fill(step, hurry=hurry)
             return
         self._marks.append(self._store.mark())
         done = len(self._marks) - 1 - self._order.ahead if self._order.drains else 0
         self._store.release(step.into, self._marks[done] if done > 0 else 0)
-        self._reader.fill(step)
+        self._reader.fill(step, hurry=hurry)
         self._store.settle(self._order.ahead)
 
     def visits(self) -> Iterator[SlotArray]:

@@ -29,8 +29,8 @@ class Filler(Protocol):
     def bytes_read(self) -> int:
         """Return the bytes read so far."""
 
-    def fill(self, step: Step) -> None:
-        """Read runs of rows into slots; returns when they are there."""
+    def fill(self, step: Step, *, hurry: bool = True) -> None:
+        """Read runs of rows into slots; returns when they are there; ``hurry``: the consumer waits for them."""
 
     def rest(self) -> None:
         """End threads until the next reading."""
@@ -99,13 +99,13 @@ class PlacedFiller:
         """Return the bytes requested so far."""
         return self._bytes + sum(_kernel.reader_bytes(reader) for reader in self._readers.values())
 
-    def fill(self, step: Step) -> None:
+    def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots."""
         extents, into = step.extents, step.into
         if not len(extents):
             return
         short = len(into) < SHORT_RUNS * len(extents)
-        failure = _kernel.reader_read(self._reader(ROW_THREADS if short else BLOCK_THREADS), extents, into, step.sweep)
+        failure = _kernel.reader_read(self._reader(ROW_THREADS if short else BLOCK_THREADS), extents, into, step.sweep, hurry)
         if failure is not None:
             code, fd, row = failure
             path = self._paths[self._fds.index(fd)]
@@ -136,7 +136,7 @@ class TableFiller:
         self._pool: ThreadPoolExecutor | None = None
         self.bytes_read = 0
 
-    def fill(self, step: Step) -> None:
+    def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots, a few at a time."""
         extents, into = step.extents, step.into
         if not len(extents):

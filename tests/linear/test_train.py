@@ -1,0 +1,224 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pytest
+
+from corgipile.errors import (
+    BadArgument,
+    BadLabel,
+    BadSchema,
+    BadSparseRow,
+    BadValue,
+    Diverged,
+    MissingColumn,
+    RaggedRows,
+)
+from corgipile.linear import train
+from corgipile.linear.train import Schedule
+from corgipile.orders import Riffle
+
+KINDS = ["logistic", "svm", "softmax", "linear"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_every_model_learns_from_sorted_rows(make, kind, form, dtype, batch):
+    x, y = make.rows(classes={"softmax": 3, "linear": 0}.get(kind, 2), dtype=dtype)
+    table = getattr(make, form)(x, y)
+    rate = 0.3 if batch > 1 else 0.05
+    model = train(table, model=kind, epochs=8, learning_rate=rate, batch_size=batch, test=table)
+    last = model.history[-1]
+    assert [record["epoch"] for record in model.history] == list(range(8))
+    assert last["rows"] == len(x)
+    assert last["seconds"] > 0
+    figure = "r2" if kind == "linear" else "accuracy"
+    assert last[f"test_{figure}"] > (0.9 if kind == "linear" else 0.8)
+    assert last["test_loss"] < model.history[0]["loss"]
+    assert model.coef.dtype == dtype
+    assert model.measure(table)[figure] == last[f"test_{figure}"]
+
+
+@pytest.mark.parametrize("l2", [0.0, 1e-2])
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_three_epochs_and_two_are_five(make, form, batch, l2):
+    table = getattr(make, form)(*make.rows())
+    settings = {"batch_size": batch, "l2": l2, "order": "corgipile", "memory": "16KB"}
+    whole = train(table, epochs=5, **settings)
+    begun = train(table, epochs=3, **settings)
+    gone_on = train(table, epochs=2, warm_start=begun, **settings)
+    assert (gone_on.coef == whole.coef).all()
+    assert (gone_on.intercept == whole.intercept).all()
+    assert [r["loss"] for r in gone_on.history] == [r["loss"] for r in whole.history]
+
+
+def test_files_and_memory_give_the_same_model(make, tmp_path):
+    x, y = make.rows(5000)
+    table = make.dense(x, y)
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1000)
+    settings = {"epochs": 2, "memory": "64KB", "order": "riffle"}
+    from_file, from_memory = train(tmp_path / "t.arrow", **settings), train(table, **settings)
+    assert from_file.history[-1]["rows"] == from_memory.history[-1]["rows"] == 5000
+    assert from_file.history[0]["bytes_read"] == 5000 * (24 + 8)
+    assert abs(from_file.history[-1]["accuracy"] - from_memory.history[-1]["accuracy"]) < 0.02
+
+
+def test_features_in_every_form_are_the_same_features(make):
+    x, y = make.rows(300)
+    names = [f"f{i}" for i in range(x.shape[1])]
+    scalars = pa.table({**dict(zip(names, x.T, strict=True)), "label": y})
+    listed = pa.table(
+        {"v": [row.tolist() for row in x], "label": y},
+        pa.schema([("v", pa.list_(pa.float32())), ("label", pa.int64())]),
+    )
+    want = train(make.dense(x, y), epochs=2, order="no_shuffle").coef
+    assert (train(scalars, epochs=2, order="no_shuffle").coef == want).all()
+    assert (train(scalars, epochs=2, order="no_shuffle", features=names[::-1]).coef[:, ::-1] - want).max() < 1e-5
+    assert (train(listed, features="v", epochs=2, order="no_shuffle").coef == want).all()
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [-1, 1], [1, 2], [False, True], [0.5, 2.5]])
+def test_labels_of_two_values(make, labels):
+    x, y = make.rows(500)
+    table = make.dense(x, np.array(labels)[y])
+    model = train(table, epochs=3)
+    assert model.classes.tolist() == labels
+    assert (model.predict(table) == np.array(labels)[y]).mean() > 0.8
+    assert model.predict(table).dtype == np.array(labels).dtype
+
+
+def test_three_labels_need_softmax(make):
+    x, y = make.rows(classes=3)
+    with pytest.raises(BadLabel, match=r'"softmax" takes more|values 0, 1, 2'):
+        train(make.dense(x, y - 1))
+
+
+def test_classes_given_spare_the_scan_and_are_checked(make):
+    x, y = make.rows(100)
+    assert train(make.dense(x, y), classes=[1, 0], epochs=1).classes.tolist() == [0, 1]
+    with pytest.raises(BadLabel, match=r"row \d+ of MemoryTable.* has label 1; the model's classes are \[0, 2\]"):
+        train(make.dense(x, y), classes=[0, 2])
+
+
+@pytest.mark.parametrize("order", ["riffle", "corgipile", "no_shuffle"])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_bad_rows_are_named_wherever_the_order_meets_them(make, form, order):
+    x, y = make.rows(900)
+    x[:, 0] = 1
+    x[677, 0] = np.nan
+    with pytest.raises(BadValue, match="row 677 of MemoryTable"):
+        train(getattr(make, form)(x, y), order=order, memory="8KB")
+    y = y.astype(float)
+    y[5] = np.inf
+    with pytest.raises(BadValue, match=r"row 5 of label column 'label' is inf"):
+        train(getattr(make, form)(x, y), order=order, memory="8KB")
+
+
+def test_divergence_names_the_epoch_and_a_smaller_step(make):
+    x, y = make.rows(classes=0)
+    with pytest.raises(Diverged, match=r"diverged in epoch 0: .*; try learning_rate=1"):
+        train(make.dense(x * 100, y), model="linear", learning_rate=10)
+
+
+def test_a_loss_that_grows_without_bound_is_divergence():
+    schedule = Schedule(0.1, 1.0, 0.0, None)
+    schedule.check([1.0, 500.0, 999.0], 2)
+    schedule.check([1.0, 5000.0, 2000.0], 2)
+    for losses in ([1.0, 500.0, 1001.0], [1.0, float("nan")], [float("inf")]):
+        with pytest.raises(Diverged, match=r"in epoch 7.*try learning_rate=0.01"):
+            schedule.check(losses, 7)
+
+
+def test_tolerance_stops_early(make):
+    table = make.dense(*make.rows())
+    assert len(train(table, epochs=50, tolerance=0.02).history) < 20
+    assert len(train(table, epochs=10, tolerance=0.0, learning_rate=1e-4).history) == 10
+
+
+def test_callbacks_see_epochs_and_rows(make):
+    seen, rows = [], []
+    train(make.dense(*make.rows()), epochs=3, memory="8KB", callback=seen.append, on_rows=rows.append)
+    assert [record["epoch"] for record in seen] == [0, 1, 2]
+    assert sum(rows) == 6000
+    assert len(rows) > 3
+
+
+def test_balanced_order_is_at_home_here(make):
+    table = make.dense(*make.rows(20_000))
+    plain = train(table, order="no_shuffle", epochs=2, test=table).history[-1]["test_accuracy"]
+    riffle = train(table, order=Riffle(block=100, buffer="12%", balance="label"), epochs=2, test=table, memory=None)
+    assert riffle.history[-1]["test_accuracy"] > plain + 0.05
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("model", "tree"), ("epochs", -1), ("batch_size", 0), ("learning_rate", 0.0), ("learning_rate", float("nan")),
+        ("decay", 0.0), ("decay", 1.5), ("l2", -1.0), ("l2", 1000.0), ("tolerance", -0.1), ("features", []),
+        ("classes", ["a", "b"]),
+    ],
+)  # fmt: skip
+def test_settings_out_of_range_are_refused(make, setting, value):
+    with pytest.raises(BadArgument, match=r"got|name at least"):
+        train(make.dense(*make.rows(50)), **{setting: value})
+
+
+def test_tables_that_do_not_serve(make):
+    x, y = make.rows(50)
+    table = make.dense(x, y)
+    with pytest.raises(MissingColumn, match="no column 'target'"):
+        train(table, label="target")
+    with pytest.raises(MissingColumn, match="no column 'wrong'"):
+        train(table, features="wrong")
+    with pytest.raises(BadSchema, match="label column 'label' is string"):
+        train(make.dense(x, y.astype(str)))
+    with pytest.raises(BadSchema, match="feature column 'a' is string"):
+        train(pa.table({"a": ["x"], "label": [1]}), features="a")
+    with pytest.raises(BadSchema, match="no column of numbers"):
+        train(pa.table({"a": ["x"], "label": [1]}))
+    with pytest.raises(BadLabel, match=r"only the value \[1\]"):
+        train(pa.table({"a": [0.5], "label": [1]}))
+    with pytest.raises(BadValue, match="no rows to learn from"):
+        train(table.slice(0, 0), model="linear")
+    with pytest.raises(RaggedRows, match="row 1 of column 'features'"):
+        train(pa.table({"features": [[1.0, 2.0], [1.0]], "label": [0, 1]}))
+    with pytest.raises(BadValue, match="null"):
+        train(pa.table({"a": [0.5, None], "label": [0, 1]}))
+    with pytest.raises(BadValue, match="row 1 of label column 'label' is None"):
+        train(pa.table({"a": [0.5, 0.5], "label": [0, None]}))
+
+
+@pytest.mark.parametrize("keys", [[[0, 2], [2, 1]], [[0, 1], [1, 1]], [[0, 1], [-1, 0]], [[0, 1], [0, 1, 2]]])
+def test_bad_sparse_rows(keys):
+    schema = pa.schema(
+        [("features_k", pa.list_(pa.int32())), ("features_v", pa.list_(pa.float32())), ("label", pa.int8())]
+    )
+    table = pa.table([keys, [[1.0, 1.0], [1.0, 1.0]], [0, 1]], schema=schema)
+    with pytest.raises((BadSparseRow, RaggedRows)):
+        train(table)
+
+
+def test_sparse_index_beyond_the_named_width(make):
+    table = make.sparse(*make.rows(50)).replace_schema_metadata({"corgipile.dims": "3"})
+    with pytest.raises(BadSparseRow, match="outside the model's 3 features"):
+        train(table)
+    with pytest.raises(BadSchema, match="list<int32> and list<float>"):
+        train(pa.table({"features_k": [[0]], "features_v": [[1]], "label": [0]}))
+
+
+def test_warm_start_of_another_model(make):
+    x, y = make.rows(200)
+    model = train(make.dense(x, y), epochs=1)
+    with pytest.raises(BadArgument, match="warm_start is a logistic model of 6 features"):
+        train(make.dense(x[:, :3], y), warm_start=model)
+    with pytest.raises(BadArgument, match="warm_start has classes"):
+        train(make.dense(x, y), warm_start=model, classes=[0, 2])
+
+
+def test_test_table_of_another_width(make):
+    x, y = make.rows(200)
+    with pytest.raises(BadArgument, match="the test table has 3 features, the table 6"):
+        train(make.dense(x, y), test=make.dense(x[:, :3], y))
