@@ -10,6 +10,7 @@
 #include "gather.h"
 #include "pool.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -43,6 +44,7 @@ typedef struct {
     cp_part *parts;
     cp_request *requests;
     int64_t part_count, part_room, request_count;
+    int waited;            /* whether the last reading had to wait for the device */
     int wait;              /* whether requests may block: first those that need not are served, then the others */
     char **stages;         /* one a worker, made when first needed */
     int64_t stage_bytes;   /* CP_STAGE, or the widest row */
@@ -268,13 +270,38 @@ static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *colum
     for (int64_t c = 0; c < column_count; c++)
         if (cp_plan_reads(r, &columns[c], extents, extent_count, into, sweep) < 0)
             return -1;
+    r->waited = 0;
     for (r->wait = 0; r->wait < 2; r->wait++) {
         atomic_store(&r->waiting, 0);
         cp_pool_run(pool, cp_read_request, r, r->request_count, r->wait ? pool->count : helpers);
         if (!atomic_load(&r->waiting))
             break;
+        r->waited = 1;
     }
     return atomic_load(&r->failed);
+}
+
+/* Where the last reading had to wait for the device: begin to fetch the runs of the next one, so that the device is busy
+ * while rows are moved. */
+static inline void cp_read_soon(const cp_read *r, const cp_column *columns, int64_t column_count, const int64_t *extents,
+                                int64_t extent_count)
+{
+#ifdef POSIX_FADV_WILLNEED
+    for (int64_t e = 0; r->waited && e < extent_count; e++)
+        for (int64_t i = 0; i < column_count; i++) {
+            const cp_column *c = &columns[i];
+            int64_t width = c->target.items * cp_type_bytes[c->target.from], row = extents[2 * e];
+            while (row < extents[2 * e + 1]) {
+                int64_t piece = cp_piece_of(c, row), stop = c->starts[piece + 1];
+                stop = stop < extents[2 * e + 1] ? stop : extents[2 * e + 1];
+                posix_fadvise(c->fds[piece], (off_t)(c->offsets[piece] + (row - c->starts[piece]) * width),
+                              (off_t)((stop - row) * width), POSIX_FADV_WILLNEED);
+                row = stop;
+            }
+        }
+#else
+    (void)r, (void)columns, (void)column_count, (void)extents, (void)extent_count;
+#endif
 }
 
 #endif

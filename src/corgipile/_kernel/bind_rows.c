@@ -197,6 +197,27 @@ static PyObject *reader_read(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* reader_soon(reader, extents): begin to fetch what will be read next, where the last reading had to wait. */
+static PyObject *reader_soon(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *extent_array;
+    Py_buffer extents;
+    reader_object *r;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &extent_array) || !(r = PyCapsule_GetPointer(capsule, READER)) ||
+        cp_buffer(extent_array, &extents, 8, 0, "extents") < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    const int64_t *e = extents.buf;
+    int64_t count = 0;
+    while (count < extents.len / 16 && e[2 * count] >= 0 && e[2 * count + 1] <= r->rows)
+        count++;
+    cp_read_soon(&r->read, r->columns, r->count, e, count);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&extents);
+    Py_RETURN_NONE;
+}
+
 static PyObject *reader_bytes(PyObject *self, PyObject *capsule)
 {
     reader_object *r = PyCapsule_GetPointer(capsule, READER);
@@ -323,6 +344,7 @@ PyMethodDef cp_rows_methods[] = {
     {"reader_column", reader_column, METH_VARARGS, "Add a column to a reader."},
     {"reader_new", reader_new, METH_VARARGS, "Start a reader with its threads."},
     {"reader_read", reader_read, METH_VARARGS, "Read runs of rows into slots."},
+    {"reader_soon", reader_soon, METH_VARARGS, "Begin to fetch what will be read next."},
     {"scatter", scatter, METH_VARARGS, "Put rows into slots."},
     {NULL, NULL, 0, NULL},
 };

@@ -4,6 +4,7 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -146,7 +147,9 @@ class _Run:
 
     def _read(self) -> None:
         try:
-            for step in self._steps:
+            for step, after in pairwise(chain(self._steps, [None])):
+                if after is not None:
+                    self._reader.soon(after)
                 hurry = self._credits.acquire(blocking=False)  # else the consumer is the slower one
                 if not hurry:
                     self._credits.acquire()

@@ -32,6 +32,9 @@ class Filler(Protocol):
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots; returns when they are there; ``hurry``: the consumer waits for them."""
 
+    def soon(self, step: Step) -> None:
+        """Hear which step is read after the one `fill` is called with next."""
+
     def rest(self) -> None:
         """End threads until the next reading."""
 
@@ -116,6 +119,11 @@ class PlacedFiller:
                 )
             raise CorruptFile(f"{path} ended while row {row} was read; the file was cut short since it was opened")
 
+    def soon(self, step: Step) -> None:
+        """Let the device begin with a step ahead of time, where it was the device that was waited for."""
+        if len(step.into) >= SHORT_RUNS * len(step.extents):
+            _kernel.reader_soon(self._reader(BLOCK_THREADS), step.extents)
+
     def rest(self) -> None:
         """End threads until the next reading."""
         self._bytes = self.bytes_read
@@ -153,6 +161,9 @@ class TableFiller:
             self.bytes_read += batch.nbytes
             self._store.put(batch, into[at : at + stop - start], range(start, stop))
             at += stop - start
+
+    def soon(self, step: Step) -> None:
+        """Do nothing: tables read when asked."""
 
     def _read(self, runs: list[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
         """Read runs a few at a time: no more are in memory beside the buffer."""
