@@ -12,8 +12,9 @@
 #define CP_RUN 4096             /* bytes put together before they are written */
 #define CP_CACHE (8ll << 20)    /* buffers larger than this are written past the cache */
 
-/* Fetch the cache lines of a row of `bytes` bytes; past 1 KB the hardware follows by itself. */
-static inline void cp_prefetch(const char *row, int64_t bytes)
+/* Fetch the cache lines of a row of `bytes` bytes; past 1 KB the hardware follows by itself.
+ * Must be inlined: GCC drops calls of functions that do nothing but prefetch. */
+static inline __attribute__((always_inline)) void cp_prefetch(const char *row, int64_t bytes)
 {
     for (int64_t at = 0; at < bytes && at < 1024; at += 64)
         __builtin_prefetch(row + at, 0, 3);

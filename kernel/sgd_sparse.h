@@ -86,15 +86,22 @@ CP_INLINE void CP(sparse_apply)(cp_sgd *s, const int32_t *index, const real *x, 
     CP(sparse_subtract)(CP_AT(s, real, w), s->padded, index, x, n, h);
 }
 
-CP_INLINE void CP(sparse_prefetch)(const cp_sgd *s, const cp_chunk *c, int64_t i)
+/* Ask for a row far ahead into the second-level cache, for a nearer one into the first, for the weights of one
+ * nearer still, and for a label of the next chunk. */
+CP_INLINE void CP(sparse_ahead)(const cp_sgd *s, const cp_chunk *c, int64_t i)
 {
-    int64_t far = i + CP_AHEAD, near = i + 4;
-    int64_t bytes = c->length[far] * (int64_t)sizeof(real) < 512 ? c->length[far] * (int64_t)sizeof(real) : 512;
-    for (int64_t at = 0; at <= bytes; at += CP_LINE) {
-        __builtin_prefetch(c->row[far] + at);
-        __builtin_prefetch((const char *)c->index[far] + at);
+    const int64_t far = i + CP_AHEAD, middle = i + 8, near = i + 4, most = 1024;
+    int64_t bytes = c->length[far] * (int64_t)sizeof(real) < most ? c->length[far] * (int64_t)sizeof(real) : most;
+    for (int64_t at = 0; at < bytes + CP_LINE; at += CP_LINE) {
+        __builtin_prefetch(c->row[far] + at, 0, 1);
+        __builtin_prefetch((const char *)c->index[far] + at, 0, 1);
     }
-    if (s->features * s->padded > 4096)
+    bytes = c->length[middle] * (int64_t)sizeof(real) < most ? c->length[middle] * (int64_t)sizeof(real) : most;
+    for (int64_t at = 0; at < bytes + CP_LINE; at += CP_LINE) {
+        __builtin_prefetch(c->row[middle] + at);
+        __builtin_prefetch((const char *)c->index[middle] + at);
+    }
+    if (s->features * s->padded * (int64_t)sizeof(real) > CP_SECOND_CACHE)
         for (int64_t j = 0; j < c->length[near] && j < 64; j++)
             __builtin_prefetch((const char *)CP_AT(s, const real, w)
                                + (uint32_t)c->index[near][j] * (uint64_t)s->padded * sizeof(real));
@@ -112,7 +119,7 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
         const int32_t *index = c->index[i];
         const real *x = (const real *)c->row[i];
         const int64_t n = c->length[i];
-        CP(sparse_prefetch)(s, c, i);
+        CP(sparse_ahead)(s, c, i);
         if ((*status = cp_check_indices(index, n, s->features)))
             break;
         CP(sparse_scores)(s, index, x, n, score);

@@ -28,7 +28,7 @@ enum {
     CP_SGD_DIVERGED       /* a row is fine, but its margin is not: the weights grew without bound */
 };
 
-enum { CP_GROUP = 16, CP_LINE = 64 };
+enum { CP_GROUP = 16, CP_LINE = 64, CP_SECOND_CACHE = 1 << 20 };
 
 /* What a host asks for. `classes`: two values, negative first, for logistic and hinge; `outputs` ascending
  * values for softmax; unused for squared. */

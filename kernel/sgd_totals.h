@@ -25,7 +25,8 @@ static inline double cp_log(double x)
     double t = (m - 1) / (m + 1), u = t * t, sum = 0;
     for (int k = 21; k >= 3; k -= 2)
         sum = sum * u + 2.0 / k;
-    return ((double)power * 1.90821492927058770002e-10 + t * u * sum) + (2 * t + (double)power * 0.693147180369123816490);
+    return ((double)power * 1.90821492927058770002e-10 + t * u * sum)
+           + (2 * t + (double)power * 0.693147180369123816490);
 }
 
 /* Multiply what a row's loss is the logarithm of into the running product: one logarithm serves hundreds of rows. */

@@ -1,7 +1,8 @@
 """Batches in the format asked for, cut from gathered rows; arrays the consumer let go are used again."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ class Gatherer:
         self._store = store
         row_bytes = sum(field.row_bytes for field in store.fields.values()) or GATHER_BYTES
         self.capacity = batch_size * max(1, min(GATHER_ROWS, GATHER_BYTES // row_bytes) // batch_size)
-        self._cut = _cutter(form, [*store.fields])
+        self._cut, self._batch_size = _cutter(form), batch_size
         self._spare: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in store.fields}
         self._held: list[pa.RecordBatch] = []
         self.filled = 0
@@ -59,15 +60,15 @@ class Gatherer:
             self._held.append(self._store.gather_held(visit))
         self.filled = end
 
-    def cut(self, start: int, stop: int) -> Any:
-        """Return rows ``start`` to ``stop`` of those gathered as one batch."""
-        rows: dict[str, Any] = {name: array[start:stop] for name, array in self._arrays.items()}
+    def batches(self) -> Iterator[tuple[int, Any]]:
+        """Cut what was gathered: yield each batch with the number of rows up to its end."""
+        size, stop = self._batch_size, self.filled
+        ends = [*range(size, stop, size), stop] if stop else []
+        columns: dict[str, Any] = {name: array[:stop] for name, array in self._arrays.items()}
         if self._held:
-            if len(self._held) > 1:
-                self._held = [pa.concat_batches(self._held)]
-            part = self._held[0].slice(start, stop - start)
-            rows |= {name: part.column(name) for name in self._store.held}
-        return self._cut(rows)
+            held = pa.concat_batches(self._held)
+            columns |= {name: held.column(name) for name in self._store.held}
+        return zip(ends, self._cut(columns, ends), strict=True)
 
     def next(self) -> None:
         """Begin anew; arrays still in the consumer's hands are left to it."""
@@ -76,9 +77,9 @@ class Gatherer:
         self._held, self.filled = [], 0
 
 
-def _cutter(form: Format, fixed: list[str]) -> Callable[[dict[str, Any]], Any]:
+def _cutter(form: Format) -> Callable[[dict[str, Any], list[int]], Iterator[Any]]:
     if form == "numpy":
-        return lambda rows: {k: v if k in fixed else v.to_numpy(zero_copy_only=False) for k, v in rows.items()}
+        return _numpy
     if form == "arrow":
         return _arrow
     if form != "torch":
@@ -87,26 +88,47 @@ def _cutter(form: Format, fixed: list[str]) -> Callable[[dict[str, Any]], Any]:
         import torch  # noqa: PLC0415  # optional
     except ImportError:
         raise MissingExtra('format="torch" needs PyTorch: pip install torch') from None
-    return lambda rows: {k: torch.from_numpy(v) if k in fixed else _tensors(torch, v) for k, v in rows.items()}
+    return lambda columns, ends: _together(columns, {n: _tensors(torch, v, ends) for n, v in columns.items()})
 
 
-def _arrow(rows: Mapping[str, Any]) -> pa.RecordBatch:
-    """Make a record batch; arrays are copied, since Arrow data must not change when arrays are used again."""
-    columns = {}
-    for name, value in rows.items():
-        if isinstance(value, pa.Array):
-            columns[name] = value
-            continue
-        column = pa.array(value.reshape(-1).copy())
-        for size in reversed(value.shape[1:]):
-            column = pa.FixedSizeListArray.from_arrays(column, size)
-        columns[name] = column
-    return pa.RecordBatch.from_pydict(columns)
+def _together(columns: Mapping[str, Any], parts: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Any]]:
+    """Make one dictionary a batch of each column's parts."""
+    names = list(columns)
+    return (dict(zip(names, values, strict=True)) for values in zip(*parts.values(), strict=True))
 
 
-def _tensors(torch: Any, column: pa.Array) -> Any:
-    """Return one tensor a row for lists of numbers, Python values for the rest."""
+def _slices(column: Any, ends: list[int]) -> Iterator[Any]:
+    """Cut an array at these row numbers."""
+    return (column[start:stop] for start, stop in pairwise([0, *ends]))
+
+
+def _numpy(columns: dict[str, Any], ends: list[int]) -> Iterator[Any]:
+    parts = {}
+    for name, column in columns.items():
+        plain = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column
+        parts[name] = _slices(plain, ends)
+    return _together(columns, parts)
+
+
+def _arrow(columns: dict[str, Any], ends: list[int]) -> Iterator[pa.RecordBatch]:
+    """Make record batches of copies, since Arrow data must not change when arrays are used again."""
+    made = {}
+    for name, column in columns.items():
+        made[name] = column
+        if not isinstance(column, pa.Array):
+            made[name] = pa.array(column.reshape(-1).copy())
+            for size in reversed(column.shape[1:]):
+                made[name] = pa.FixedSizeListArray.from_arrays(made[name], size)
+    whole = pa.RecordBatch.from_pydict(made)
+    return (whole.slice(start, stop - start) for start, stop in pairwise([0, *ends]))
+
+
+def _tensors(torch: Any, column: Any, ends: list[int]) -> Iterable[Any]:
+    """Cut a column into tensors; rows that are lists of numbers become one tensor each, others Python values."""
+    if not isinstance(column, pa.Array):
+        return torch.from_numpy(column).split(ends[0])  # type: ignore[no-any-return]
     kind = column.type
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and kind.value_type.num_fields == 0:
-        return [torch.from_numpy(np.array(row)) for row in column.to_numpy(zero_copy_only=False)]
-    return column.to_pylist()
+        rows = [torch.from_numpy(np.array(row)) for row in column.to_numpy(zero_copy_only=False)]
+        return _slices(rows, ends)
+    return _slices(column.to_pylist(), ends)

@@ -4,7 +4,6 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -147,7 +146,9 @@ class _Run:
 
     def _read(self) -> None:
         try:
-            for step, after in pairwise(chain(self._steps, [None])):
+            step = next(self._steps, None)
+            while step is not None:
+                after = next(self._steps, None)
                 if after is not None:
                     self._reader.soon(after)
                 hurry = self._credits.acquire(blocking=False)  # else the consumer is the slower one
@@ -157,6 +158,7 @@ class _Run:
                     return
                 self._fill(step, hurry=hurry)
                 self._ready.put(step.visit)
+                step = after
             self._ready.put(None)
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
             self._ready.put(error)

@@ -108,7 +108,9 @@ class PlacedFiller:
         if not len(extents):
             return
         short = len(into) < SHORT_RUNS * len(extents)
-        failure = _kernel.reader_read(self._reader(ROW_THREADS if short else BLOCK_THREADS), extents, into, step.sweep, hurry)
+        failure = _kernel.reader_read(
+            self._reader(ROW_THREADS if short else BLOCK_THREADS), extents, into, step.sweep, hurry
+        )
         if failure is not None:
             code, fd, row = failure
             path = self._paths[self._fds.index(fd)]

@@ -90,7 +90,7 @@ class Loader:
         if epoch < 0:
             raise BadArgument(f"epoch must be at least 0, got {epoch}")
         self.epoch, self._restored = epoch, False
-        self._step = self._offset = self._batches = 0
+        self._step = self._offset = self._batches = self._delivered = 0
         self._position = []
 
     def __iter__(self) -> Iterator[Any]:
@@ -102,7 +102,7 @@ class Loader:
         self._turn = turn
         gatherer.next()
         skip, first = self._offset, self._step
-        self._position = []
+        self._position, self._delivered = [], 0
         visits = self.feeder.epoch(self.epoch, first)
         try:
             for step, visit in enumerate(visits, first):
@@ -120,39 +120,37 @@ class Loader:
         self.set_epoch(self.epoch + 1)
 
     def _drain(self, total: int, turn: object) -> Iterator[Any]:
-        """Cut what was gathered into batches; the state is kept after each."""
+        """Cut what was gathered into batches; where the loader stands is known after each."""
         gatherer = self._gatherer
-        for start in range(0, gatherer.filled, self.batch_size):
+        for delivered, batch in gatherer.batches():
             if self._batches == total:
                 break
-            stop = min(start + self.batch_size, gatherer.filled)
             self._batches += 1
-            self._step, self._offset = self._after(stop)
-            yield gatherer.cut(start, stop)
+            self._delivered = delivered
+            yield batch
             if self._turn is not turn:
                 raise BadArgument("this iteration has ended: another one of the same loader began")
-        self._position = []
+        self._step, self._offset = self._stand()
+        self._position, self._delivered = [], 0
         gatherer.next()
 
-    def _after(self, rows: int) -> tuple[int, int]:
-        """Return step and offset of the first row behind ``rows`` gathered ones."""
+    def _stand(self) -> tuple[int, int]:
+        """Return step and offset of the first row not delivered."""
+        rows = self._delivered
         for step, at, take in self._position:
             if rows < take:
                 return step, at + rows
             rows -= take
+        if not self._position:
+            return self._step, self._offset
         step, at, take = self._position[-1]
         return step, at + take
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands: a small dictionary for JSON; restoring it costs no reading of past rows."""
-        return {
-            "version": STATE_VERSION,
-            **self._identity(),
-            "epoch": self.epoch,
-            "batches": self._batches,
-            "step": self._step,
-            "offset": self._offset,
-        }
+        step, offset = self._stand()
+        place = {"epoch": self.epoch, "batches": self._batches, "step": step, "offset": offset}
+        return {"version": STATE_VERSION, **self._identity(), **place}
 
     def _identity(self) -> dict[str, Any]:
         order = {key: value for key, value in asdict(self.feeder.order).items() if key != "row_bytes"}  # type: ignore[call-overload]
@@ -181,7 +179,7 @@ class Loader:
         if not all(isinstance(value, int) and value >= 0 for value in position):
             raise StateMismatch(f"state has no valid position: got epoch, batches, step, offset = {position}")
         self.epoch, self._batches, self._step, self._offset = position
-        self._restored = True
+        self._restored, self._position = True, []
 
     def close(self) -> None:
         """Close files and threads; iterating again is then an error."""

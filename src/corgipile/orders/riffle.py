@@ -13,6 +13,7 @@ from corgipile.orders.planned import RIFFLE, Planned
 BALANCE = 4
 CHUNKS = 128  # of a block: less than that and half-dealt chunks waste memory
 BALANCED_BLOCKS = 64
+WHOLE_PILES = 192  # with so many, a batch of 256 rows varies hardly more than with twice as many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +26,14 @@ class Riffle(Planned):
     as long as B <= R. With ``balance``, blocks are laid out so that every stretch of the pass samples all kinds of
     blocks evenly: batches then vary less than those of a full shuffle. The method is corgipile's own.
 
-    With whole blocks nothing is copied after the read, but R piles need R blocks of memory; balanced blocks need few
-    piles, so they stay whole by default, and 64 of them are enough.
+    With whole blocks nothing is copied after the read, but R piles need R blocks of memory. Balanced blocks need few
+    piles, so they stay whole by default, and 64 of them are enough; others do where memory holds 192 or more.
 
     Attributes:
         balance: ``"label"`` or another column by whose values blocks are balanced; None: random block order.
         group: Blocks loaded per step; chosen by `fit` so that a step is worth its overhead.
-        whole: Keep blocks as they were read until their last row is visited; None: if balanced, or if rows vary in
-            length. R is then n, else 2n.
+        whole: Keep blocks as they were read until their last row is visited, R is then n, else 2n; None: as said above,
+            and always for rows of varying length.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows
@@ -59,7 +60,8 @@ class Riffle(Planned):
         block = self.fit_block(rows, row_bytes, budget)
         wanted = self.wanted_buffer(rows, row_bytes, block) if self.buffer is not None else budget or rows
         group = self.group or max(1, min(wanted // block // 8, -(-step_rows(row_bytes) // block)))
-        keep = whole or (self.balance is not None if self.whole is None else self.whole)
+        many = budget is not None and budget // block >= WHOLE_PILES
+        keep = whole or (self.balance is not None or many if self.whole is None else self.whole)
         return super(Riffle, with_sizes(self, block=block, group=group, whole=keep)).fit(rows, row_bytes, budget)
 
     def most_blocks(self, blocks: Blocks) -> int:

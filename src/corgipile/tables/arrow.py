@@ -122,6 +122,7 @@ class ArrowFile:
             return None
         filled = np.flatnonzero(np.diff(self._starts))
         offsets = np.empty((len(names), len(filled)), np.int64)
+        self._expect_metadata()
         for k, i in enumerate(filled.tolist()):
             batch = self._batch(i)
             if batch.compressed:
@@ -150,6 +151,7 @@ class ArrowFile:
     def _find_starts(self, stated: bytes | None, packed: bool) -> IntArray:
         counts = None if stated is None else _stated_rows(stated, len(self._blocks))
         if counts is None:
+            self._expect_metadata()
             counts = np.array([self._batch(i).rows for i in range(len(self._blocks))], np.int64)
         # A row takes at least a bit, before compression; columns of nulls take nothing, hence the free rows.
         most = self._blocks["body"].astype(np.float64) * (8 * MOST_COMPRESSION if packed else 8)
@@ -159,6 +161,9 @@ class ArrowFile:
                 f"{self._file.path}: record batch {bad} claims {counts[bad]} rows in {self._blocks['body'][bad]} bytes"
             )
         return np.append(np.int64(0), np.cumsum(counts))
+
+    def _expect_metadata(self) -> None:
+        self._file.expect(self._blocks["offset"].tolist(), self._blocks["metadata"].tolist())
 
     def _batch(self, i: int) -> Batch:
         return self._batches.get(i, lambda: self._read_metadata(i))

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,6 +66,12 @@ class File:
                 f"{self.path} has {os.fstat(self._descriptor).st_size} bytes now; it had {self.size} when opened"
             )
         return whole
+
+    def expect(self, offsets: Iterable[int], lengths: Iterable[int]) -> None:
+        """Let the system fetch these bytes now, all at a time: small reads one after the other would wait for each."""
+        if hasattr(os, "posix_fadvise"):
+            for offset, length in zip(offsets, lengths, strict=True):
+                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
 
 @contextlib.contextmanager
