@@ -13,9 +13,7 @@ setup(
     ext_modules=[
         Extension(
             "corgipile._kernel",
-            sources=sorted(
-                str(path.relative_to(HERE)) for path in (HERE / "src/corgipile/_kernel").glob("*.c")
-            ),
+            sources=sorted(str(path.relative_to(HERE)) for path in (HERE / "src/corgipile/_kernel").glob("*.c")),
             include_dirs=["kernel", "src/corgipile/_kernel"],
             depends=[*HEADERS, "src/corgipile/_kernel/bind.h"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
