@@ -114,7 +114,7 @@ def loading_only_first(rows: int) -> Iterator[None]:
     """Let the rows of one epoch be loaded and none after: what later epochs then take is computing alone."""
     load, loaded = PlacedFiller.fill, 0
 
-    def fill(self: PlacedFiller, step: cp.orders.Step) -> None:
+    def fill(self: PlacedFiller, step: cp.orders.Step, **how: bool) -> None:
         nonlocal loaded
         if loaded < rows:
             load(self, step)

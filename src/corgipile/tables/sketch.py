@@ -115,28 +115,42 @@ class _Tally:
     def add(self, values: npt.NDArray[Any], blocks: IntArray, first: int) -> None:
         """Add values that lie in these blocks, counted from block ``first``."""
         span = int(blocks[-1]) + 1
-        sums = np.bincount(blocks, values.astype(np.float64), span)
-        self._sums[first : first + span] += sums
-        if self._counts is None:
+        found, codes = _encode(values, self._most) if self._counts is not None else (None, None)
+        if self._counts is None or found is None or len(self._counts) > self._most:
+            self._stop_counting()
+            self._sums[first : first + span] += np.bincount(blocks, values.astype(np.float64), span)
             return
-        encoded = pa.array(values).dictionary_encode()
-        found = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.float64)
-        known = set(found.tolist()) | self._counts.keys()
-        if len(known) > self._most or (found != np.floor(found)).any():
-            self._counts = None
-            return
-        codes = encoded.indices.to_numpy().astype(np.int64)
         table = np.bincount(blocks * len(found) + codes, minlength=span * len(found)).reshape(span, len(found))
-        for code, value in enumerate(found.tolist()):
-            counts = self._counts.setdefault(value, np.zeros(len(self._sums)))
+        for code in np.flatnonzero(table.any(axis=0)).tolist():
+            counts = self._counts.setdefault(float(found[code]), np.zeros(len(self._sums)))
             counts[first : first + span] += table[:, code]
+
+    def _stop_counting(self) -> None:
+        for value, counts in (self._counts or {}).items():
+            self._sums += value * counts
+        self._counts = None
 
     def sketch(self, rows: IntArray) -> Sketch:
         """Turn counts into shares, sums into means; a block without rows gets zeros."""
         rows = np.maximum(rows, 1)
+        if len(self._counts or ()) > self._most:
+            self._stop_counting()
         if self._counts is None:
             return Sketch((self._sums / rows)[:, None], None)
         classes = np.array(sorted(self._counts), np.float64)
         counts = [self._counts[value] for value in classes.tolist()]
         values = np.stack(counts, axis=1) / rows[:, None] if counts else np.zeros((len(rows), 0))
         return Sketch(values, classes)
+
+
+def _encode(values: npt.NDArray[Any], most: int) -> tuple[FloatArray | None, Any]:
+    """Return the values there may be, at most about ``most``, and the place of each value among them; None if more."""
+    if values.dtype.kind in "iub":
+        low, high = int(values.min()), int(values.max())
+        if high - low < most:
+            return np.arange(low, high + 1, dtype=np.float64), values.astype(np.int64) - low
+    encoded = pa.array(values).dictionary_encode()
+    found = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.float64)
+    if len(found) > most or (found != np.floor(found)).any():
+        return None, None
+    return found, encoded.indices.to_numpy().astype(np.int64)
