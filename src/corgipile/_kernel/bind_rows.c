@@ -12,7 +12,7 @@ typedef struct {
     cp_column *columns;
     Py_buffer *held; /* four a column: starts, offsets, fds, target */
     int64_t count, room, slots, rows;
-    int helpers; /* threads that copy what is cached: a core each beside the consumer's and the reader's */
+    int cores;
 } reader_object;
 
 static void reader_destroy(PyObject *capsule)
@@ -49,8 +49,7 @@ static PyObject *reader_new(PyObject *self, PyObject *args)
     r->slots = slots;
     r->rows = rows;
     r->read.stage_bytes = CP_STAGE;
-    r->helpers = (int)sysconf(_SC_NPROCESSORS_ONLN) - 2;
-    r->helpers = r->helpers < 0 ? 0 : r->helpers;
+    r->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     r->read.stages = calloc((size_t)threads, sizeof(char *));
     if (!r->read.stages || cp_pool_start(&r->pool, threads - 1) < 0) {
         free(r->read.stages);
@@ -149,8 +148,8 @@ static int sweep_ok(const int64_t *extents, int64_t count, const int32_t *sweep)
     return !bad;
 }
 
-/* reader_read(reader, extents, into, sweep, hurry): all threads read if `hurry`, else what is cached is left to the
- * cores that nobody needs -> None, or (errno, fd, row) of the first request that failed. */
+/* reader_read(reader, extents, into, sweep, hurry): what is cached is copied by all cores if the consumer waits
+ * (`hurry`), else by those that neither the consumer nor the caller needs -> None, or (errno, fd, row) of the first request that failed. */
 static PyObject *reader_read(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *extent_array, *into_array, *sweep_array;
@@ -180,7 +179,7 @@ static PyObject *reader_read(PyObject *self, PyObject *args)
     if (!bad && rows == into.len / 4 && slots_ok(into.buf, rows, r->slots, INT32_MIN) &&
         (!sweep.buf || (sweep.len == into.len && sweep_ok(e, count, sweep.buf))))
         status = cp_read_rows(&r->read, &r->pool, r->columns, r->count, e, count, into.buf, sweep.buf,
-                              hurry ? r->pool.count : r->helpers);
+                              hurry ? r->pool.count : r->cores - 2);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&extents);
     PyBuffer_Release(&into);
