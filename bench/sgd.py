@@ -114,10 +114,10 @@ def loading_only_first(rows: int) -> Iterator[None]:
     """Let the rows of one epoch be loaded and none after: what later epochs then take is computing alone."""
     load, loaded = PlacedFiller.fill, 0
 
-    def fill(self: PlacedFiller, step: cp.orders.Step, **how: bool) -> None:
+    def fill(self: PlacedFiller, step: cp.orders.Step, *, hurry: bool) -> None:
         nonlocal loaded
         if loaded < rows:
-            load(self, step)
+            load(self, step, hurry=hurry)
         loaded += int((step.extents[:, 1] - step.extents[:, 0]).sum())
 
     PlacedFiller.fill = fill  # type: ignore[method-assign]
