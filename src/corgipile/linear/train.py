@@ -17,7 +17,7 @@ from corgipile.linear.labels import check_classes, find_classes
 from corgipile.linear.machine import LOSSES, Machine
 from corgipile.linear.model import Model
 from corgipile.loader.feeder import Feeder
-from corgipile.orders import Order
+from corgipile.orders import Order, Riffle
 from corgipile.sizes import Size
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
@@ -115,7 +115,7 @@ def train(
         decay: What it is multiplied by after each epoch.
         l2: Strength of the L2 penalty; the intercept is left alone.
         batch_size: Rows of an update, whose gradient is their mean.
-        order: An order of `corgipile.orders`, or its name.
+        order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label.
         memory: Budget for rows in memory, read-ahead included.
         seed: Seed of the order.
         test: Another table to measure the model on after each epoch.
@@ -144,6 +144,7 @@ def train(
     _check_counts(model, epochs, batch_size)
     schedule = Schedule(learning_rate, decay, l2, tolerance)
     opened = open_table(table)
+    order = Riffle(balance=label) if order == "balanced" else order
     inputs = find_inputs(opened, features, label, warm_start.width if warm_start else None)
     found = _classes(opened, label, model, warm_start.classes if classes is None and warm_start else classes)
     if not len(opened):

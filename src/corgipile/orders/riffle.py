@@ -60,7 +60,7 @@ class Riffle(Planned):
         block = self.fit_block(rows, row_bytes, budget)
         wanted = self.wanted_buffer(rows, row_bytes, block) if self.buffer is not None else budget or rows
         group = self.group or max(1, min(wanted // block // 8, -(-step_rows(row_bytes) // block)))
-        many = budget is not None and budget // block >= WHOLE_PILES
+        many = wanted // block >= WHOLE_PILES
         keep = whole or (self.balance is not None or many if self.whole is None else self.whole)
         return super(Riffle, with_sizes(self, block=block, group=group, whole=keep)).fit(rows, row_bytes, budget)
 

@@ -115,11 +115,12 @@ class _Tally:
     def add(self, values: npt.NDArray[Any], blocks: IntArray, first: int) -> None:
         """Add values that lie in these blocks, counted from block ``first``."""
         span = int(blocks[-1]) + 1
-        found, codes = _encode(values, self._most) if self._counts is not None else (None, None)
-        if self._counts is None or found is None or len(self._counts) > self._most:
+        encoded = _encode(values, self._most) if self._counts is not None else None
+        if self._counts is None or encoded is None or len(self._counts) > self._most:
             self._stop_counting()
             self._sums[first : first + span] += np.bincount(blocks, values.astype(np.float64), span)
             return
+        found, codes = encoded
         table = np.bincount(blocks * len(found) + codes, minlength=span * len(found)).reshape(span, len(found))
         for code in np.flatnonzero(table.any(axis=0)).tolist():
             counts = self._counts.setdefault(float(found[code]), np.zeros(len(self._sums)))
@@ -143,7 +144,7 @@ class _Tally:
         return Sketch(values, classes)
 
 
-def _encode(values: npt.NDArray[Any], most: int) -> tuple[FloatArray | None, Any]:
+def _encode(values: npt.NDArray[Any], most: int) -> tuple[FloatArray, IntArray] | None:
     """Return the values there may be, at most about ``most``, and the place of each value among them; None if more."""
     if values.dtype.kind in "iub":
         low, high = int(values.min()), int(values.max())
@@ -152,5 +153,5 @@ def _encode(values: npt.NDArray[Any], most: int) -> tuple[FloatArray | None, Any
     encoded = pa.array(values).dictionary_encode()
     found = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.float64)
     if len(found) > most or (found != np.floor(found)).any():
-        return None, None
+        return None
     return found, encoded.indices.to_numpy().astype(np.int64)
