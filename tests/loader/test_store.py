@@ -20,7 +20,7 @@ def test_rows_of_varying_length_stay_within_the_budget(order):
         most = 0
         for visit in feeder.epoch(0):
             most = max(most, feeder.store.nbytes)
-            assert [text[:6] for text in feeder.store.gather_held(visit)["text"].to_pylist()] == [
+            assert [text[:6] for text in feeder.store.held.gather(visit)["text"].to_pylist()] == [
                 f"{i:06d}" for i in feeder.store.dense("row")[visit]
             ]
     assert most < 1.2 * (100 << 10)
@@ -33,7 +33,7 @@ def test_ragged_rows_are_seen_where_they_lie():
         for visit in feeder.epoch(0):
             rows = feeder.store.dense("row")[visit]
             assert feeder.store.ragged("k")[1][visit].tolist() == [i % 4 for i in rows]
-            held = feeder.store.gather_held(visit)["k"].to_pylist() if len(visit) else []
+            held = feeder.store.held.gather(visit)["k"].to_pylist() if len(visit) else []
             assert held == [lists[i] for i in rows]
 
 

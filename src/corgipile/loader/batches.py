@@ -57,7 +57,7 @@ class Gatherer:
         for name, array in self._arrays.items():
             self._store.gather(name, visit, array[self.filled : end])
         if self._store.held and len(visit):
-            self._held.append(self._store.gather_held(visit))
+            self._held.append(self._store.held.gather(visit))
         self.filled = end
 
     def batches(self) -> Iterator[tuple[int, Any]]:
@@ -67,7 +67,7 @@ class Gatherer:
         columns: dict[str, Any] = {name: array[:stop] for name, array in self._arrays.items()}
         if self._held:
             held = pa.concat_batches(self._held)
-            columns |= {name: held.column(name) for name in self._store.held}
+            columns |= {name: held.column(name) for name in self._store.held.names}
         return zip(ends, self._cut(columns, ends), strict=True)
 
     def next(self) -> None:

@@ -178,11 +178,11 @@ class _Run:
         if not self._store.held:
             self._reader.fill(step, hurry=hurry)
             return
-        self._marks.append(self._store.mark())
+        self._marks.append(self._store.held.mark())
         done = len(self._marks) - 1 - self._order.ahead if self._order.drains else 0
-        self._store.release(step.into, self._marks[done] if done > 0 else 0)
+        self._store.held.release(step.into, self._marks[done] if done > 0 else 0)
         self._reader.fill(step, hurry=hurry)
-        self._store.settle(self._order.ahead)
+        self._store.held.settle(self._order.ahead)
 
     def visits(self) -> Iterator[SlotArray]:
         if self._thread is not None:

@@ -1,8 +1,6 @@
 """The buffer: rows in slots. Fixed-width columns lie in arrays, other columns in the Arrow batches they came in."""
 
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +8,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue, RaggedRows
+from corgipile.loader.held import Held
 from corgipile.tables.base import fixed_field
 
 __all__ = ["Field", "Store", "type_code"]
@@ -56,35 +55,25 @@ class Store:
     def __init__(self, slots: int, fields: Sequence[Field], held: Mapping[str, pa.DataType]) -> None:
         self.slots = slots
         self.fields = {field.name: field for field in fields}
-        self.held = tuple(held)
+        self.held = Held(slots, held)
         self._arrays = {field.name: _aligned(slots, field) for field in fields}
-        self._owner = np.full(slots if held else 0, -1, np.int64)
-        self._row = np.zeros(slots if held else 0, np.int64)
-        self._batches: dict[int, pa.RecordBatch] = {}
-        self._alive: dict[int, int] = {}
-        self._next = self._fills = 0
-        self._lock = threading.Lock()  # the reader puts rows while the consumer gathers others
-        self._retired: list[tuple[int, list[pa.RecordBatch]]] = []
-        lists = [name for name, kind in held.items() if _is_list(kind) and fixed_field(kind.value_type)]
-        self._spans = {name: (np.zeros(slots, np.uint64), np.zeros(slots, np.int64)) for name in lists}
 
     @property
     def nbytes(self) -> int:
         """Return the bytes held: arrays, and record batches not yet let go."""
-        held = [*self._batches.values(), *(batch for _, batches in self._retired for batch in batches)]
-        return int(sum(array.nbytes for array in self._arrays.values()) + sum(batch.nbytes for batch in held))
+        return sum(array.nbytes for array in self._arrays.values()) + self.held.nbytes
 
     def dense(self, name: str) -> npt.NDArray[np.generic]:
         """Return the array of a fixed-width column, [slots, *row shape]; rows are visited in place."""
         return self._arrays[name]
 
     def ragged(self, name: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """Return memory address and length of each slot's row of a list column of numbers.
+        """Return memory address and length of each slot's row of a column of number lists.
 
         Returns:
             uint64[slots], address of the first element; int64[slots], elements. Valid while the slot's row waits.
         """
-        return self._spans[name]
+        return self.held.span(name)
 
     def put(self, batch: pa.RecordBatch, into: SlotArray, numbered: Numbered) -> None:
         """Put the rows of a batch, which have these numbers in the table, into slots; -1 drops a row."""
@@ -92,7 +81,7 @@ class Store:
             for index, source in enumerate(field.sources):
                 self._put_dense(field, index, batch.column(source), into, numbered)
         if self.held:
-            self._hold(batch.select(list(self.held)), into)
+            self.held.put(batch, into)
 
     def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, numbered: Numbered) -> None:
         values = numbers(column, field, index, numbered)
@@ -107,92 +96,9 @@ class Store:
         at = index * items * field.dtype.itemsize
         _kernel.scatter(target, field.row_bytes, at, to, np.ascontiguousarray(values), items, code, into)
 
-    def release(self, into: SlotArray, before: int) -> None:
-        """Before a step is read: let go of the rows in the slots it will use, and of all batches put before ``before``.
-
-        Args:
-            into: Slots about to be used again.
-            before: A value `mark` returned.
-        """
-        slots = into[into >= 0]
-        left, counts = np.unique(self._owner[slots], return_counts=True)
-        self._owner[slots] = -1
-        for number, count in zip(left.tolist(), counts.tolist(), strict=True):
-            if number in self._alive:
-                self._alive[number] -= count
-        for number in [n for n, alive in self._alive.items() if not alive or n < before]:
-            del self._alive[number], self._batches[number]
-
-    def mark(self) -> int:
-        """Return a number that batches put from now on are not below."""
-        return self._next
-
-    def _hold(self, batch: pa.RecordBatch, into: SlotArray) -> None:
-        kept = np.flatnonzero(into >= 0)
-        slots = into[kept]
-        if not len(kept):
-            return
-        self._owner[slots], self._row[slots] = self._next, kept
-        self._batches[self._next], self._alive[self._next] = batch, len(kept)
-        self._next += 1
-        for name in self._spans:
-            self._point(name, batch, slots, kept)
-
-    def settle(self, ahead: int) -> None:
-        """After a step was put: where rows of few slots keep many batches alive, copy them together.
-
-        Sliding windows leave a few rows of each batch behind. What they leave is let go ``ahead + 1`` steps later, when
-        no visit that began before can still be reading it.
-        """
-        self._fills += 1
-        self._retired = [(since, batches) for since, batches in self._retired if self._fills - since <= ahead + 1]
-        if sum(batch.num_rows for batch in self._batches.values()) <= 2 * self.slots:
-            return
-        slots = np.flatnonzero(self._owner >= 0).astype(np.int32)
-        together = self.gather_held(slots)
-        self._retired.append((self._fills, list(self._batches.values())))
-        with self._lock:
-            self._owner[slots], self._row[slots] = self._next, np.arange(len(slots))
-            self._batches, self._alive = {self._next: together}, {self._next: len(slots)}
-        self._next += 1
-        for name in self._spans:
-            self._point(name, together, slots, np.arange(len(slots)))
-
-    def _point(self, name: str, batch: pa.RecordBatch, slots: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
-        column = batch.column(name)
-        offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-        values = column.values
-        item = values.type.bit_width // 8
-        buffer = values.buffers()[1]
-        base = (buffer.address if buffer is not None else 0) + values.offset * item
-        self._spans[name][0][slots] = (base + offsets[rows] * item).astype(np.uint64)
-        self._spans[name][1][slots] = offsets[rows + 1] - offsets[rows]
-
     def gather(self, name: str, visit: SlotArray, out: npt.NDArray[np.generic]) -> None:
         """Copy the rows of a fixed-width column into ``out``, in visiting order."""
         _kernel.gather(out, self._arrays[name], self.fields[name].row_bytes, visit)
-
-    def gather_held(self, visit: SlotArray) -> pa.RecordBatch:
-        """Return the rows of the other columns as one record batch, in visiting order."""
-        if not len(visit):
-            return next(iter(self._batches.values())).slice(0, 0)
-        with self._lock:
-            owners, rows = self._owner[visit], self._row[visit]
-            batches = {number: self._batches[number] for number in np.unique(owners).tolist()}
-        order = np.argsort(owners, kind="stable")
-        owners, rows = owners[order], rows[order]
-        starts = np.flatnonzero(np.diff(owners, prepend=-2))
-        parts = [
-            batches[int(owners[a])].take(pa.array(rows[a:b]))
-            for a, b in zip(starts, np.append(starts[1:], len(rows)), strict=True)
-        ]
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        return pa.concat_batches(parts).take(pa.array(back))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _aligned(slots: int, field: Field) -> npt.NDArray[np.generic]:
@@ -216,7 +122,7 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
     if column.null_count:
         row = numbered[int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])]
         raise BadValue(f"row {row} of column {source!r} is null; fill or drop such rows first")
-    if _is_list(column.type):
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
         uneven = np.flatnonzero(lengths != field.items)
         if uneven.size:
