@@ -13,15 +13,13 @@ setup: $(VENV)/.done
 
 $(VENV)/.installed: pyproject.toml setup.py
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --upgrade "pip>=24" "setuptools>=77" wheel
-	$(PY) -m pip install --quiet "numpy>=1.26" "pyarrow>=15" typer rich safetensors scikit-learn scipy \
-	    hypothesis pytest mypy ruff
+	$(PY) -m pip install --quiet --upgrade "pip>=25.1" "setuptools>=77" wheel
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[all]" --group dev
 	$(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet "$(TORCH)" || \
 	    echo "PyTorch is not to be had here; what needs it is skipped"
 	touch $@
 
 $(VENV)/.done: $(VENV)/.installed $(KERNEL)
-	$(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
 	$(PY) setup.py --quiet build_ext --inplace
 	touch $@
 

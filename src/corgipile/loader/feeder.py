@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -21,6 +22,7 @@ from corgipile.tables.sketch import Sketch, row_bytes, sketch
 __all__ = ["DEFAULT_MEMORY", "Feeder"]
 
 DEFAULT_MEMORY = 64 << 20
+FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
 
 
 class Feeder:
@@ -111,7 +113,7 @@ class Feeder:
         if self._run is not None:
             self._run.stop()
         steps = self.order.steps(self.blocks, self.key(epoch), start)
-        self._run = _Run(steps, self._filler, self.store, self.order)
+        self._run = _Run(steps, self._filler, self.store, self.order, int(FAR_BYTES / self.row_bytes))
         return self._run.visits()
 
     def close(self) -> None:
@@ -135,9 +137,10 @@ class _Run:
     Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over, which credits count.
     """
 
-    def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, order: Order) -> None:
+    def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, order: Order, far: int) -> None:
         self._steps, self._reader, self._store, self._order = steps, reader, store, order
         self._marks: list[int] = []
+        self._far = far
         ahead = order.ahead
         self._credits = threading.Semaphore(ahead + 1)
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -146,11 +149,7 @@ class _Run:
 
     def _read(self) -> None:
         try:
-            step = next(self._steps, None)
-            while step is not None:
-                after = next(self._steps, None)
-                if after is not None:
-                    self._reader.soon(after)
+            for step in self._announced():
                 hurry = self._credits.acquire(blocking=False)  # else the consumer is the slower one
                 if not hurry:
                     self._credits.acquire()
@@ -158,10 +157,23 @@ class _Run:
                     return
                 self._fill(step, hurry=hurry)
                 self._ready.put(step.visit)
-                step = after
             self._ready.put(None)
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
             self._ready.put(error)
+
+    def _announced(self) -> Iterator[Step]:
+        """Yield the steps, having told the reader of those that follow, as far as keeps a device busy."""
+        coming: deque[Step] = deque()
+        ahead = 0  # rows of the steps announced
+        for step in self._steps:
+            if coming:
+                self._reader.soon(step)
+                ahead += len(step.into)
+            coming.append(step)
+            while ahead > self._far:
+                yield coming.popleft()
+                ahead -= len(coming[0].into)
+        yield from coming
 
     def _next(self) -> Any:
         if self._stopped:
