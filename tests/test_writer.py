@@ -108,3 +108,8 @@ def test_no_folder_to_write_to(tmp_path):
         pass
     with pytest.raises(BadArgument, match="existing folder"), replacing(tmp_path):
         pass
+
+
+def test_a_name_of_another_format_is_refused(tmp_path):
+    with pytest.raises(BadArgument, match=r"name it \.arrow"):
+        Writer(tmp_path / "rows.parquet", pa.schema([("x", pa.int32())]))

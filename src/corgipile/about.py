@@ -51,7 +51,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB") -> About:
 
     Args:
         source: Table, or what ``corgipile.open`` takes.
-        label: Column of labels; it need not exist.
+        label: Column of labels; the default need not exist.
         block: Size of the blocks that h_D is measured for.
 
     Example:
@@ -72,6 +72,8 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB") -> About:
         block_rows=int(np.diff(cuts).max(initial=0)),
         blocks=len(cuts) - 1,
     )
+    if label != "label":
+        check_columns(table.schema, [label])
     if label not in table.schema.names or not rows:
         return facts
     labels = column(table, label)

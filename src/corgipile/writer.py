@@ -18,6 +18,7 @@ from corgipile.tables.pieces import join
 
 ROWS_KEY = b"corgipile.rows"
 COMPRESSIONS = (None, "lz4", "zstd")
+OTHERS = {".csv", ".npy", ".npz", ".parquet", ".svm", ".svmlight", ".tfrecord", ".tsv", ".txt"}
 
 # The count of rows is known last but stands first in the file: this mark keeps its place.
 _UNSET = json.dumps("corgipile.rows is not yet known").ljust(64).encode()
@@ -81,12 +82,14 @@ class Writer:
     ) -> None:
         if compression not in COMPRESSIONS:
             raise BadArgument(f"compression is {compression!r}; None, 'lz4' or 'zstd' is right")
+        if Path(out).suffix.lower() in OTHERS:
+            raise BadArgument(f"{out} would be an Arrow IPC file in spite of its name; name it .arrow")
         self.schema = plain(schema).with_metadata({**(schema.metadata or {}), ROWS_KEY: _UNSET})
         self.rows = 0
         self._out = out
         self._compression = compression
         self._length = _length(record_batch, self.schema)
-        self._bytes = 0 if isinstance(record_batch, int) else parse_bytes(record_batch)
+        self._bytes = 0 if isinstance(record_batch, int) else parse_bytes(record_batch, "record_batch")
         self._pending: list[pa.RecordBatch] = []
         self._waiting = 0
 
@@ -181,7 +184,7 @@ def _length(record_batch: int | str, schema: pa.Schema) -> int:
         if record_batch < 1:
             raise BadArgument(f"record_batch is {record_batch} rows; at least 1 is right")
         return record_batch
-    wanted = parse_bytes(record_batch)
+    wanted = parse_bytes(record_batch, "record_batch")
     if wanted < 1:
         raise BadArgument(f"record_batch is {record_batch!r}; at least 1 byte is right")
     width = row_bytes(schema)

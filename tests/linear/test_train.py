@@ -222,3 +222,11 @@ def test_test_table_of_another_width(make):
     x, y = make.rows(200)
     with pytest.raises(BadArgument, match="the test table has 3 features, the table 6"):
         train(make.dense(x, y), test=make.dense(x[:, :3], y))
+
+
+def test_the_label_is_no_feature_and_fractions_are_no_classes():
+    rows = pa.table({"x": [0.1, 0.2, 0.3], "label": [0.5, 1.5, 2.0]})
+    with pytest.raises(BadArgument, match="the label column 'label' is among the features"):
+        train(rows, features=["x", "label"])
+    with pytest.raises(BadLabel, match='use model="linear"'):
+        train(rows, model="softmax")

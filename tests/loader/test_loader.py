@@ -247,7 +247,7 @@ def test_states_of_others_are_refused(table):
 
 
 def test_bad_arguments(table):
-    with pytest.raises(BadArgument, match="batch_size must be at least 1, got 0"):
+    with pytest.raises(BadArgument, match="batch_size must be a whole number of at least 1, got 0"):
         cp.Loader(table, 0)
     with pytest.raises(BadArgument, match="rank 2 of world 2"):
         cp.Loader(table, 1, rank=2, world=2)

@@ -38,7 +38,7 @@ def command(
         (f"blocks of {block}", f"{facts.blocks:,} of {facts.block_rows:,} rows"),
         *((f"column {name}", kind) for name, kind in facts.columns.items()),
     ]
-    if facts.h_d is not None:
+    if facts.h_d is not None and facts.blocks > 1:
         lines.append(("h_D of the label", f"{facts.h_d:.4g} (1: random blocks, {facts.block_rows:,}: constant ones)"))
     if facts.label_range is not None:
         low, mean, high = facts.label_range

@@ -23,6 +23,7 @@ from corgipile.cli.options import (
     Seed,
     Tables,
     Test,
+    check_target,
     columns_of,
     order_of,
     source_of,
@@ -57,6 +58,8 @@ def command(
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear import load, train  # noqa: PLC0415
 
+    if save is not None:
+        check_target(save)
     opened = tables.open(source_of(table))
     with progress("train", quiet=json) as bar:
         watch = Watch(bar, len(opened) * epochs)
@@ -89,7 +92,9 @@ def command(
 
 
 def _show(history: list[dict[str, Any]], save: str | None) -> None:
-    scores = [name for name in ("accuracy", "r2", "test_loss", "test_accuracy", "test_r2") if name in history[-1]]
+    scores = [
+        name for name in ("accuracy", "r2", "test_loss", "test_accuracy", "test_r2") if history and name in history[-1]
+    ]
     lines = [
         (
             str(record["epoch"]),

@@ -85,6 +85,8 @@ def find_inputs(
     """
     names = _names(table.schema, features, label)
     check_columns(table.schema, names)
+    if label in names:
+        raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
     kinds = [table.schema.field(name).type for name in names]
     lists = [_item(kind) is not None for kind in kinds]
     if len(names) == 2 and all(lists):

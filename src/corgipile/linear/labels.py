@@ -49,6 +49,8 @@ def find_classes(table: Table, label: str, model: str) -> npt.NDArray[Any]:
         seen |= set(pc.unique(column).to_pylist())
         if len(seen) > most:
             break
+        if dtype.kind == "f" and model == "softmax" and any(value != int(value) for value in seen):
+            raise BadLabel(f'label column {label!r} holds fractions; for numbers to predict use model="linear"')
     return check_classes(np.array(sorted(seen), dtype), model, label)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
 from corgipile.loader.store import SlotArray, Store
+from corgipile.tables.base import fixed_field
 
 __all__ = ["Format", "Gatherer"]
 
@@ -128,7 +129,7 @@ def _tensors(torch: Any, column: Any, ends: list[int]) -> Iterable[Any]:
     if not isinstance(column, pa.Array):
         return torch.from_numpy(column).split(ends[0])  # type: ignore[no-any-return]
     kind = column.type
-    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and kind.value_type.num_fields == 0:
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and fixed_field(kind.value_type):
         rows = [torch.from_numpy(np.array(row)) for row in column.to_numpy(zero_copy_only=False)]
         return _slices(rows, ends)
     return _slices(column.to_pylist(), ends)

@@ -16,12 +16,14 @@ from corgipile.loader.fill import Filler, filler
 from corgipile.loader.store import SlotArray, Store, fields_of
 from corgipile.orders import Blocks, Key, Order, Riffle, Step, named
 from corgipile.sizes import Size, format_bytes, parse_bytes
+from corgipile.tables import open as open_table
 from corgipile.tables.base import Table, check_columns
 from corgipile.tables.sketch import Sketch, row_bytes, sketch
 
 __all__ = ["DEFAULT_MEMORY", "Feeder"]
 
 DEFAULT_MEMORY = 64 << 20
+MOST_PREFETCH = 64
 FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
 
 
@@ -29,7 +31,7 @@ class Feeder:
     """Joins one table and one order; the buffer is allocated once and serves every epoch.
 
     Args:
-        table: What to read.
+        table: What to read: a table, or what `corgipile.open` takes.
         order: An order or its name.
         memory: Bytes for rows in memory, read-ahead included; None: what the order's buffer needs, or 64 MB.
         columns: Columns to read; None for all.
@@ -56,7 +58,7 @@ class Feeder:
 
     def __init__(
         self,
-        table: Table,
+        table: Any,
         order: Order | str = "riffle",
         memory: Size | None = None,
         columns: Sequence[str] | None = None,
@@ -69,18 +71,19 @@ class Feeder:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        if not 0 <= rank < world:
-            raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
+        _check(columns, seed, prefetch, rank, world)
+        table = open_table(table)
         pack = pack or {}
         names = list(columns) if columns is not None else list(table.schema.names)
         sources = [source for name in names for source in pack.get(name, (name,))]
         check_columns(table.schema, sources)
         fields, held = fields_of(table.schema, names, casts or {}, pack, widths or {})
-        self.table, self.seed, self.rank, self.world = table, seed, rank, world
+        self.table, self.seed, self.rank, self.world = table, int(seed), rank, world
+        self._closed = False
         fixed = {source for field in fields for source in field.sources}
         loose = [source for source in sources if source not in fixed]
         self.row_bytes = sum(f.row_bytes for f in fields) + (row_bytes(table, loose) if loose else 0.0) or 1.0
-        wanted = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
+        wanted = replace(named(order), ahead=int(prefetch))  # type: ignore[type-var]
         self.order, self.blocks = _fit(table, wanted, memory, self.row_bytes, whole=bool(held))
         self.slots = max(1, self.order.slots(self.blocks))
         self.store = Store(self.slots, fields, held)
@@ -110,6 +113,8 @@ class Feeder:
 
         There is one buffer, so a new epoch ends one that is still under way.
         """
+        if self._closed:
+            raise BadArgument("this loader was closed; make a new one")
         if self._run is not None:
             self._run.stop()
         steps = self.order.steps(self.blocks, self.key(epoch), start)
@@ -118,6 +123,7 @@ class Feeder:
 
     def close(self) -> None:
         """Close files and reading threads."""
+        self._closed = True
         if self._run is not None:
             self._run.stop()
         self._filler.close()
@@ -217,6 +223,18 @@ class _Run:
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
         self._reader.rest()
+
+
+def _check(columns: Sequence[str] | None, seed: int, prefetch: int, rank: int, world: int) -> None:
+    if isinstance(columns, str) or (columns is not None and not len(columns)):
+        raise BadArgument(f"columns must be a list of names, at least one, got {columns!r}")
+    for name, value in (("seed", seed), ("prefetch", prefetch), ("rank", rank), ("world", world)):
+        if not isinstance(value, (int, np.integer)):
+            raise BadArgument(f"{name} must be a whole number, got {value!r}")
+    if not 0 <= prefetch <= MOST_PREFETCH:
+        raise BadArgument(f"prefetch must be 0 to {MOST_PREFETCH} steps, got {prefetch}")
+    if not 0 <= rank < world:
+        raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
 
 
 def _fit(table: Table, order: Order, memory: Size | None, row_bytes: float, *, whole: bool) -> tuple[Order, Blocks]:

@@ -9,7 +9,6 @@ from corgipile.loader.batches import Format, Gatherer
 from corgipile.loader.feeder import Feeder
 from corgipile.orders import Order
 from corgipile.sizes import Size
-from corgipile.tables.base import Table
 
 __all__ = ["Loader"]
 
@@ -20,7 +19,7 @@ class Loader:
     """Iterates over batches of a table: one pass is one epoch, each row once.
 
     Args:
-        table: From `corgipile.open`, or any object that satisfies the Table protocol.
+        table: From `corgipile.open`, or what it takes, or any object that satisfies the Table protocol.
         batch_size: Rows of a batch.
         order: An order of `corgipile.orders`, or its name.
         memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: what ``order.buffer``
@@ -51,7 +50,7 @@ class Loader:
 
     def __init__(
         self,
-        table: Table,
+        table: Any,
         batch_size: int = 256,
         order: Order | str = "riffle",
         memory: Size | None = None,
@@ -63,11 +62,11 @@ class Loader:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        if batch_size < 1:
-            raise BadArgument(f"batch_size must be at least 1, got {batch_size}")
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise BadArgument(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
         self.batch_size, self.drop_last = batch_size, drop_last
         self.feeder = Feeder(table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world)
-        self._gatherer = Gatherer(self.feeder.store, batch_size, format)
+        self._gatherer = Gatherer(self.feeder.store, min(batch_size, max(1, self.feeder.visits(0))), format)
         self._position: list[tuple[int, int, int]] = []
         self._turn = object()
         self.set_epoch(0)
@@ -153,7 +152,7 @@ class Loader:
         return {"version": STATE_VERSION, **self._identity(), **place}
 
     def _identity(self) -> dict[str, Any]:
-        order = {key: value for key, value in asdict(self.feeder.order).items() if key != "row_bytes"}  # type: ignore[call-overload]
+        order = {key: value for key, value in asdict(self.feeder.order).items() if key not in ("row_bytes", "ahead")}  # type: ignore[call-overload]
         return {
             "table": self.feeder.table.fingerprint,
             "order": {"name": self.feeder.order.name, **order},

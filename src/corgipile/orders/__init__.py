@@ -55,6 +55,8 @@ def named(order: Order | str) -> Order:
         'label'
     """
     if not isinstance(order, str):
+        if isinstance(order, type) or not hasattr(order, "steps"):
+            raise BadArgument(f"order must be a name or an order such as Riffle(), got {order!r}")
         return order
     if order not in NAMES:
         raise BadArgument(f"no order is named {order!r}; the names are {', '.join(NAMES)}")

@@ -28,8 +28,9 @@ class Streaming(Sized):
         Raises:
             BudgetTooSmall: The budget does not hold a window of one row and the rows read ahead.
         """
-        if whole and budget is not None:
-            budget //= SPREAD
+        spread = SPREAD if whole else 1
+        if budget is not None:
+            budget //= spread
         chunk = self.fit_block(rows, row_bytes, budget)
         if self.block is None:
             room = chunk if budget is None else max(1, budget // (8 * (1 + self.ahead)))
@@ -37,7 +38,8 @@ class Streaming(Sized):
         room = rows if budget is None else budget - (1 + self.ahead) * chunk
         wanted = room if self.buffer is None else to_rows(self.buffer, rows, row_bytes, "buffer")
         if budget is not None and (wanted > room or room < 1):
-            raise too_small(self.name, max(wanted, 1) + (1 + self.ahead) * chunk, budget, row_bytes)
+            needed = max(wanted, 1) + (1 + self.ahead) * chunk
+            raise too_small(self.name, needed * spread, budget * spread, row_bytes)
         return with_sizes(self, block=chunk, buffer=max(1, min(wanted, rows)))
 
     @property
