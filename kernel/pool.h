@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 typedef void (*cp_task)(void *context, int64_t task, int worker);
 
@@ -16,6 +17,7 @@ typedef struct {
     pthread_cond_t work, done;
     pthread_t *threads;
     int count, helpers, stop, busy;
+    pid_t owner; /* threads do not survive a fork: a child must not wait for them */
     uint64_t round;
     cp_task task;
     void *context;
@@ -65,6 +67,8 @@ static inline void *cp_pool_thread(void *argument)
 
 static inline void cp_pool_stop(cp_pool *pool)
 {
+    if (pool->owner != getpid())
+        return;
     pthread_mutex_lock(&pool->lock);
     pool->stop = 1;
     pthread_cond_broadcast(&pool->work);
@@ -81,7 +85,7 @@ static inline void cp_pool_stop(cp_pool *pool)
 static inline int cp_pool_start(cp_pool *pool, int threads)
 {
     sigset_t all, old;
-    *pool = (cp_pool){.count = 0};
+    *pool = (cp_pool){.owner = getpid()};
     pool->threads = malloc(sizeof(pthread_t) * (size_t)(threads ? threads : 1));
     if (!pool->threads)
         return -1;

@@ -155,8 +155,10 @@ static inline int cp_pread_all(int fd, char *to, int64_t bytes, int64_t offset, 
         ssize_t got = cp_pread_some(fd, to, bytes, offset, wait);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0 && !wait && errno == EOPNOTSUPP)
+        if (got <= 0 && !wait) { /* whatever it is, the reading that waits will tell */
             errno = EAGAIN;
+            return -1;
+        }
         if (got <= 0) {
             errno = got ? errno : 0;
             return -1;
@@ -245,9 +247,14 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *e
     int64_t from = r->part_count, width = c->target.items * cp_type_bytes[c->target.from];
     for (int64_t e = 0; e < extent_count; e++) {
         int64_t start = extents[2 * e], stop = extents[2 * e + 1];
+        int fits = sweep && start < stop && (stop - start) * width <= r->stage_bytes;
+        if (fits) { /* what is waiting to be coalesced comes first */
+            cp_coalesce(r, from);
+            from = r->part_count;
+        }
         if (cp_parts_of_run(r, c, start, stop, into) < 0)
             return -1;
-        if (sweep && start < stop && (stop - start) * width <= r->stage_bytes) {
+        if (fits) {
             r->requests[r->request_count++] = (cp_request){from, r->part_count, sweep, 0};
             from = r->part_count;
         }

@@ -20,7 +20,8 @@ from corgipile.reshuffle import reshuffle
 from corgipile.tables import open  # noqa: A004  # used as corgipile.open
 
 if TYPE_CHECKING:
-    from corgipile.linear import Model, load, train
+    from corgipile.linear.model import Model, load
+    from corgipile.linear.train import train
 
 __all__ = ["Loader", "Model", "compare", "convert", "errors", "load", "open", "orders", "reshuffle", "train"]
 __version__ = "0.1.0"

@@ -225,7 +225,7 @@ def test_test_table_of_another_width(make):
 
 
 def test_the_label_is_no_feature_and_fractions_are_no_classes():
-    rows = pa.table({"x": [0.1, 0.2, 0.3], "label": [0.5, 1.5, 2.0]})
+    rows = pa.table({"x": np.arange(300.0), "label": np.arange(300) + 0.5})
     with pytest.raises(BadArgument, match="the label column 'label' is among the features"):
         train(rows, features=["x", "label"])
     with pytest.raises(BadLabel, match='use model="linear"'):

@@ -1,5 +1,6 @@
 """What a first user gets wrong is a clear error, and what they may expect to work does."""
 
+import os
 import pathlib
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.loader.feeder import Feeder
 
 TEXT = pa.table({"id": np.arange(200), "text": [f"{i}" * 400 for i in range(200)]})
 
@@ -67,3 +69,75 @@ def test_lists_of_strings_reach_torch():
     pytest.importorskip("torch")
     table = pa.table({"words": [["a", "b"], ["c"]]})
     assert sorted(map(tuple, next(iter(cp.Loader(table, 2, format="torch")))["words"])) == [("a", "b"), ("c",)]
+
+
+def write(path, table, rows):
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return cp.open(str(path))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_blocks_wider_than_a_stage_beside_narrow_ones(tmp_path, seed):
+    """Rows of 1 KB: blocks of 512 KB are read in parts, the short last one is swept; one step holds both."""
+    rows = 5 * 512 + 7
+    wide = pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(np.arange(rows, dtype=np.float32), 256)), 256)
+    table = write(tmp_path / "wide.arrow", pa.table({"x": wide}), 1000)
+    order = cp.orders.Riffle(block=512, buffer=1536, group=3, whole=False)
+    seen = np.concatenate([np.array(batch["x"]) for batch in cp.Loader(table, 64, order, seed=seed)])
+    assert (seen == seen[:, :1]).all()
+    assert np.array_equal(np.sort(seen[:, 0]), np.arange(rows))
+
+
+def test_half_floats_are_cast_by_value():
+    table = cp.open(pa.table({"x": pa.array(np.arange(50, dtype=np.float16))}))
+    with Feeder(table, "no_shuffle", casts={"x": np.float32}) as feeder:
+        seen = np.concatenate([feeder.store.dense("x")[visit] for visit in feeder.epoch(0)])
+    assert np.array_equal(seen, np.arange(50))
+
+
+@pytest.mark.parametrize("rows", [0, 256, 4096, 8192])
+@pytest.mark.parametrize("form", ["numpy", "torch", "arrow"])
+def test_epochs_end_where_nothing_is_left_over(rows, form):
+    if form == "torch":
+        pytest.importorskip("torch")
+    loader = cp.Loader(pa.table({"x": np.arange(rows)}), 256, format=form)
+    assert len(list(loader)) == rows // 256
+    assert loader.epoch == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_balance_knows_uneven_blocks(tmp_path, seed):
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    rng, path = np.random.default_rng(seed), tmp_path / "uneven.parquet"
+    schema = pa.schema([("row", pa.int64()), ("label", pa.int32())])
+    with pq.ParquetWriter(path, schema) as writer:
+        rows = 0
+        for size in rng.integers(1, 400, 30).tolist():
+            part = pa.table({"row": np.arange(rows, rows + size), "label": np.full(size, rows % 3, np.int32)}, schema)
+            writer.write_table(part, row_group_size=size)
+            rows += size
+    loader = cp.Loader(str(path), 50, cp.orders.Riffle(block=100, balance="label"), seed=seed)
+    assert np.array_equal(np.sort(np.concatenate([batch["row"] for batch in loader])), np.arange(rows))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_neither_crashes_nor_hangs(tmp_path):
+    table = write(tmp_path / "t.arrow", pa.table({"x": np.arange(200_000)}), 50_000)
+    loader = cp.Loader(table, 64, "riffle", memory="64KB")
+    batches = iter(loader)
+    next(batches)
+    child = os.fork()
+    if child == 0:
+        try:
+            try:
+                list(batches)
+            except BadArgument:
+                os._exit(0 if sum(len(batch["x"]) for batch in loader) == 200_000 else 3)
+            os._exit(4)
+        except BaseException:  # noqa: BLE001
+            os._exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sum(len(batch["x"]) for batch in batches) == 200_000 - 64

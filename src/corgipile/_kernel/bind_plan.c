@@ -211,6 +211,10 @@ static PyObject *plan_new(PyObject *self, PyObject *args)
     }
     if (plan_arrays(object, &spec, cuts, order) == 0) {
         int status;
+        if (cp_slots(&spec, cp_max64(cp_widest(&spec), 1), spec.blocks) > INT32_MAX) {
+            Py_DecRef(capsule);
+            return PyErr_Format(PyExc_ValueError, "a buffer has at most 2^31 - 1 slots");
+        }
         Py_BEGIN_ALLOW_THREADS
         status = cp_plan_init(&object->plan, &spec, start);
         Py_END_ALLOW_THREADS

@@ -15,6 +15,7 @@ __all__ = ["check_classes", "find_classes"]
 
 RUN = 1 << 18
 MOST_CLASSES = 1 << 16
+MOST_FRACTIONS = 256  # classes that are no whole numbers: more are a target, not classes
 EXACT = 1 << 53
 FloatArray = npt.NDArray[np.float64]
 
@@ -49,7 +50,7 @@ def find_classes(table: Table, label: str, model: str) -> npt.NDArray[Any]:
         seen |= set(pc.unique(column).to_pylist())
         if len(seen) > most:
             break
-        if dtype.kind == "f" and model == "softmax" and any(value != int(value) for value in seen):
+        if dtype.kind == "f" and len(seen) > MOST_FRACTIONS and any(value != int(value) for value in seen):
             raise BadLabel(f'label column {label!r} holds fractions; for numbers to predict use model="linear"')
     return check_classes(np.array(sorted(seen), dtype), model, label)
 

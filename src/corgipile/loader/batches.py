@@ -17,7 +17,17 @@ __all__ = ["Format", "Gatherer"]
 
 Format = Literal["numpy", "torch", "arrow"]
 GATHER_ROWS, GATHER_BYTES = 4096, 1 << 20  # gathered at a time: small batches share the cost of a call
-FREE_REFERENCES = 2  # of an array nobody but this module holds: the list's and getrefcount's own
+
+
+def _references(arrays: list[npt.NDArray[np.generic]]) -> int:
+    """Count the references of a list's last array as `Gatherer` does in its loop: it depends on the interpreter."""
+    count = 0
+    for array in arrays:
+        count = sys.getrefcount(array)
+    return count
+
+
+FREE_REFERENCES = _references([np.empty(0)])  # of an array that nobody but its list holds
 
 
 class Gatherer:
@@ -44,7 +54,7 @@ class Gatherer:
 
     def _array(self, name: str) -> npt.NDArray[np.generic]:
         for array in self._spare[name]:
-            if sys.getrefcount(array) <= FREE_REFERENCES + 1:  # and the loop's
+            if sys.getrefcount(array) <= FREE_REFERENCES:
                 return array
         field = self._store.fields[name]
         array = np.empty((self.capacity, *field.shape), field.dtype)
@@ -64,7 +74,9 @@ class Gatherer:
     def batches(self) -> Iterator[tuple[int, Any]]:
         """Cut what was gathered: yield each batch with the number of rows up to its end."""
         size, stop = self._batch_size, self.filled
-        ends = [*range(size, stop, size), stop] if stop else []
+        if not stop:
+            return iter(())
+        ends = [*range(size, stop, size), stop]
         columns: dict[str, Any] = {name: array[:stop] for name, array in self._arrays.items()}
         if self._held:
             held = pa.concat_batches(self._held)

@@ -1,5 +1,6 @@
 """Runs an order over a table: reads the rows of each step into slots ahead of their visit."""
 
+import os
 import queue
 import threading
 from collections import deque
@@ -17,13 +18,14 @@ from corgipile.loader.store import SlotArray, Store, fields_of
 from corgipile.orders import Blocks, Key, Order, Riffle, Step, named
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.tables import open as open_table
-from corgipile.tables.base import Table, check_columns
+from corgipile.tables.base import IntArray, Table, check_columns, even_cuts
 from corgipile.tables.sketch import Sketch, row_bytes, sketch
 
 __all__ = ["DEFAULT_MEMORY", "Feeder"]
 
 DEFAULT_MEMORY = 64 << 20
 MOST_PREFETCH = 64
+ENDED = "this iteration has ended: another one of the same loader began, or it was closed"
 FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
 
 
@@ -42,6 +44,7 @@ class Feeder:
         prefetch: Steps read ahead; 0 reads in the consumer's thread.
         rank: This process of ``world``.
         world: Number of processes that share the table.
+        disjoint: Let fewer than ``world`` rows go unvisited, where they do not divide, rather than visit some twice.
 
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works; says what would.
@@ -70,6 +73,7 @@ class Feeder:
         prefetch: int = 1,
         rank: int = 0,
         world: int = 1,
+        disjoint: bool = False,
     ) -> None:
         _check(columns, seed, prefetch, rank, world)
         table = open_table(table)
@@ -79,13 +83,15 @@ class Feeder:
         check_columns(table.schema, sources)
         fields, held = fields_of(table.schema, names, casts or {}, pack, widths or {})
         self.table, self.seed, self.rank, self.world = table, int(seed), rank, world
-        self._closed = False
+        self._closed, self._disjoint = False, disjoint
         fixed = {source for field in fields for source in field.sources}
         loose = [source for source in sources if source not in fixed]
         self.row_bytes = sum(f.row_bytes for f in fields) + (row_bytes(table, loose) if loose else 0.0) or 1.0
         wanted = replace(named(order), ahead=int(prefetch))  # type: ignore[type-var]
         self.order, self.blocks = _fit(table, wanted, memory, self.row_bytes, whole=bool(held))
         self.slots = max(1, self.order.slots(self.blocks))
+        if self.slots >= 1 << 31:
+            raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
         self.store = Store(self.slots, fields, held)
         self._run: _Run | None = None
         self._filler: Filler = filler(table, self.store, sources, sequential=self.order.name == "no_shuffle")
@@ -102,7 +108,7 @@ class Feeder:
 
     def key(self, epoch: int) -> Key:
         """Return the key of an epoch."""
-        return Key(self.seed, epoch, self.rank, self.world)
+        return Key(self.seed, epoch, self.rank, self.world, self._disjoint)
 
     def visits(self, epoch: int) -> int:
         """Return the rows that an epoch visits."""
@@ -150,7 +156,7 @@ class _Run:
         ahead = order.ahead
         self._credits = threading.Semaphore(ahead + 1)
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._stopped = False
+        self._stopped, self._process = False, os.getpid()
         self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True) if ahead else None
 
     def _read(self) -> None:
@@ -182,10 +188,13 @@ class _Run:
         yield from coming
 
     def _next(self) -> Any:
+        if os.getpid() != self._process:
+            raise BadArgument("this iteration began before the process was forked; begin one in the child")
         if self._stopped:
-            raise BadArgument("this iteration has ended: another one of the same loader began, or it was closed")
+            raise BadArgument(ENDED)
         if self._thread is not None:
-            return self._ready.get()
+            item = self._ready.get()
+            return BadArgument(ENDED) if self._stopped else item
         step = next(self._steps, None)
         if step is None:
             return None
@@ -222,6 +231,7 @@ class _Run:
         self._credits.release()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
+        self._ready.put(None)  # whoever waits in another thread learns that it ended
         self._reader.rest()
 
 
@@ -253,8 +263,12 @@ def _fit(table: Table, order: Order, memory: Size | None, row_bytes: float, *, w
             f"{resident} ({format_bytes(resident * row_bytes)})"
         )
     if isinstance(fitted, Riffle) and fitted.balance is not None:
-        blocks = replace(blocks, sketch=seriate(sketch(table, table.cuts(fitted.block_rows), fitted.balance)))
+        blocks = replace(blocks, sketch=seriate(sketch(table, _cuts(blocks), fitted.balance)))
     return fitted, blocks
+
+
+def _cuts(blocks: Blocks) -> IntArray:
+    return even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
 
 
 def seriate(blocks: Sketch) -> npt.NDArray[np.float64]:

@@ -100,7 +100,7 @@ class PlacedFiller:
     @property
     def bytes_read(self) -> int:
         """Return the bytes requested so far."""
-        return self._bytes + sum(_kernel.reader_bytes(reader) for reader in self._readers.values())
+        return self._bytes + sum(_kernel.reader_bytes(reader) for reader in list(self._readers.values()))
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots."""

@@ -50,7 +50,7 @@ class Held:
     @property
     def nbytes(self) -> int:
         """Return the bytes of record batches not yet let go."""
-        batches = [*self._batches.values(), *(batch for _, batches in self._retired for batch in batches)]
+        batches = [*list(self._batches.values()), *(batch for _, batches in list(self._retired) for batch in batches)]
         return sum(int(batch.nbytes) for batch in batches)
 
     def span(self, name: str) -> Span:

@@ -65,7 +65,9 @@ class Loader:
         if not isinstance(batch_size, int) or batch_size < 1:
             raise BadArgument(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
         self.batch_size, self.drop_last = batch_size, drop_last
-        self.feeder = Feeder(table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world)
+        self.feeder = Feeder(
+            table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world, disjoint=drop_last
+        )
         self._gatherer = Gatherer(self.feeder.store, min(batch_size, max(1, self.feeder.visits(0))), format)
         self._position: list[tuple[int, int, int]] = []
         self._turn = object()
@@ -73,8 +75,6 @@ class Loader:
 
     def __len__(self) -> int:
         """Return the number of batches of the epoch; the same on every rank."""
-        if self.drop_last and self.feeder.world > 1:
-            return len(self.feeder.table) // self.feeder.world // self.batch_size
         rows = self.feeder.visits(self.epoch)
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
 
@@ -158,6 +158,7 @@ class Loader:
             "order": {"name": self.feeder.order.name, **order},
             "seed": self.feeder.seed,
             "batch_size": self.batch_size,
+            "drop_last": self.drop_last,
             "rank": self.feeder.rank,
             "world": self.feeder.world,
         }

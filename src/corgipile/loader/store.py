@@ -85,7 +85,10 @@ class Store:
 
     def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, numbered: Numbered) -> None:
         values = numbers(column, field, index, numbered)
-        if values.dtype != field.dtype and (type_code(values.dtype) < 0 or field.dtype.kind != "f"):
+        castable = (
+            type_code(values.dtype) >= 0 and values.dtype != np.float16 and field.dtype in (np.float32, np.float64)
+        )
+        if values.dtype != field.dtype and not castable:
             values = values.astype(field.dtype)
         code, to, target = type_code(values.dtype), type_code(field.dtype), self._arrays[field.name]
         if code < 0 or to < 0:

@@ -27,6 +27,7 @@ class Key(NamedTuple):
     epoch: int = 0
     rank: int = 0
     world: int = 1
+    disjoint: bool = False
 
     def hash(self, purpose: int = 0) -> int:
         """Return the 64-bit key of this pass; all ranks share it."""
@@ -36,12 +37,15 @@ class Key(NamedTuple):
         """Return the positions of this rank, first and after the last.
 
         Every rank gets ``ceil(rows / world)`` positions; where that does not divide, neighbours overlap by one, so
-        fewer than ``world`` rows are repeated.
+        fewer than ``world`` rows are repeated; or, if ``disjoint``, ``floor(rows / world)``, and as few are left out.
 
         Example:
             >>> [Key(0, 0, rank, 3).share(10) for rank in range(3)]
             [(0, 4), (3, 7), (6, 10)]
         """
+        if self.disjoint:
+            first = self.rank * (rows // self.world)
+            return first, first + rows // self.world
         each = -(-rows // self.world)
         stop = min(rows, self.rank * rows // self.world + each)
         return max(0, stop - each), stop

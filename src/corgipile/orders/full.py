@@ -72,9 +72,14 @@ class FullShuffle(Sized):
         """Return the number of units of the table."""
         return -(-blocks.rows // self.block_rows)
 
+    def _share(self, blocks: Blocks, key: Key) -> tuple[int, int]:
+        if key.world > 1 and self.unit != "row":
+            raise BadArgument(f'ranks cannot share {self.unit}s evenly; use unit="row" or another order')
+        return key.share(self.units(blocks))
+
     def visits(self, blocks: Blocks, key: Key) -> int:
         """Return the rows visited in one pass of this rank: whole units."""
-        first, stop = key.share(self.units(blocks))
+        first, stop = self._share(blocks, key)
         if self.block_rows == 1:
             return stop - first
         last = self.units(blocks) - 1
@@ -84,7 +89,7 @@ class FullShuffle(Sized):
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
         """Make the steps of one pass from step ``start`` on."""
-        first, stop = key.share(self.units(blocks))
+        first, stop = self._share(blocks, key)
         size, each = self.block_rows, self.visits_per_step // self.block_rows
         for index, at in enumerate(range(first + start * each, stop, each), start):
             units = kernel.permute(self.units(blocks), key.hash(FULL), at, min(stop, at + each))
