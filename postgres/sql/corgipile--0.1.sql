@@ -1,0 +1,101 @@
+\echo Use "CREATE EXTENSION corgipile" to load this file. \quit
+
+CREATE FUNCTION train_support(internal) RETURNS internal
+    AS 'MODULE_PATHNAME', 'corgipile_train_support' LANGUAGE C STRICT;
+
+CREATE FUNCTION train(
+    source regclass,
+    model text,
+    features text[],
+    label text,
+    name text DEFAULT NULL,
+    epochs int DEFAULT 5,
+    learning_rate float8 DEFAULT 0.01,
+    decay float8 DEFAULT 0.95,
+    l2 float8 DEFAULT 0,
+    batch_size int DEFAULT 1,
+    block_size text DEFAULT NULL,
+    buffer_size text DEFAULT '64MB',
+    "order" text DEFAULT 'riffle',
+    balance bool DEFAULT false,
+    seed bigint DEFAULT 0,
+    intercept bool DEFAULT true,
+    classes float8[] DEFAULT NULL,
+    OUT epoch int,
+    OUT loss float8,
+    OUT accuracy float8,
+    OUT r2 float8,
+    OUT rows bigint,
+    OUT seconds float8
+) RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'corgipile_train' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 5 SUPPORT train_support;
+
+CREATE FUNCTION train(
+    source regclass,
+    model text,
+    features text,
+    label text,
+    name text DEFAULT NULL,
+    epochs int DEFAULT 5,
+    learning_rate float8 DEFAULT 0.01,
+    decay float8 DEFAULT 0.95,
+    l2 float8 DEFAULT 0,
+    batch_size int DEFAULT 1,
+    block_size text DEFAULT NULL,
+    buffer_size text DEFAULT '64MB',
+    "order" text DEFAULT 'riffle',
+    balance bool DEFAULT false,
+    seed bigint DEFAULT 0,
+    intercept bool DEFAULT true,
+    classes float8[] DEFAULT NULL,
+    OUT epoch int,
+    OUT loss float8,
+    OUT accuracy float8,
+    OUT r2 float8,
+    OUT rows bigint,
+    OUT seconds float8
+) RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'corgipile_train' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 5 SUPPORT train_support;
+
+COMMENT ON FUNCTION train(regclass, text, text[], text, text, int, float8, float8, float8, int, text, text, text, bool,
+    bigint, bool, float8[]) IS 'train a linear model; one row an epoch';
+COMMENT ON FUNCTION train(regclass, text, text, text, text, int, float8, float8, float8, int, text, text, text, bool,
+    bigint, bool, float8[]) IS 'train a linear model; one row an epoch';
+
+CREATE TABLE models (
+    name text PRIMARY KEY,
+    kind text NOT NULL CHECK (kind IN ('logistic', 'svm', 'linear', 'softmax')),
+    dims int NOT NULL CHECK (dims > 0),
+    classes float8[] NOT NULL,
+    coefficients float8[] NOT NULL,
+    intercepts float8[] NOT NULL,
+    params jsonb NOT NULL,
+    history jsonb NOT NULL,
+    source text NOT NULL,
+    owner name NOT NULL DEFAULT current_user,
+    created timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE models IS 'linear models: coefficients [outputs][dims]; drop one with DELETE';
+SELECT pg_catalog.pg_extension_config_dump('models', '');
+
+-- Everybody may use every model; a model is changed and dropped by who trained it.
+GRANT SELECT, INSERT, UPDATE, DELETE ON models TO PUBLIC;
+GRANT USAGE ON SCHEMA corgipile TO PUBLIC;
+ALTER TABLE models ENABLE ROW LEVEL SECURITY;
+CREATE POLICY use_all ON models FOR SELECT USING (true);
+CREATE POLICY insert_own ON models FOR INSERT WITH CHECK (owner = current_user);
+CREATE POLICY update_own ON models FOR UPDATE USING (owner = current_user) WITH CHECK (owner = current_user);
+CREATE POLICY delete_own ON models FOR DELETE USING (owner = current_user);
+
+CREATE FUNCTION predict(model text, features anyarray) RETURNS float8
+    AS 'MODULE_PATHNAME', 'corgipile_predict' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION predict(text, anyarray) IS 'class of a row, or value of a linear model';
+
+CREATE FUNCTION predict_proba(model text, features anyarray) RETURNS float8[]
+    AS 'MODULE_PATHNAME', 'corgipile_predict_proba' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION predict_proba(text, anyarray) IS 'probability of each class, in the order of models.classes';
+
+CREATE FUNCTION decision(model text, features anyarray) RETURNS float8[]
+    AS 'MODULE_PATHNAME', 'corgipile_decision' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION decision(text, anyarray)
+    IS 'score of each output: one, positive for the second class; softmax has one a class';

@@ -1,0 +1,226 @@
+/* Takes numbers out of rows: labels as doubles, features straight into a buffer slot. */
+#include "corgipile.h"
+
+#include <math.h>
+
+#include "access/detoast.h"
+#include "catalog/pg_type.h"
+#include "gather.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/numeric.h"
+
+#define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
+
+/* The kernel's code of a type's stored form; CP_TYPES if it has none. */
+static enum cp_type stored_type(Oid type)
+{
+    switch (type) {
+    case BOOLOID: return CP_U8;
+    case INT2OID: return CP_I16;
+    case INT4OID: return CP_I32;
+    case INT8OID: return CP_I64;
+    case FLOAT4OID: return CP_F32;
+    case FLOAT8OID: return CP_F64;
+    default: return CP_TYPES;
+    }
+}
+
+bool corgi_is_number(Oid type) { return type == NUMERICOID || stored_type(type) != CP_TYPES; }
+
+/* Name a row so that it can be looked at: WHERE ctid = '(page,item)'. */
+char *corgi_row_name(const ItemPointerData *tid)
+{
+    return psprintf("row (%u,%u)", ItemPointerGetBlockNumberNoCheck(tid), ItemPointerGetOffsetNumberNoCheck(tid));
+}
+
+static void null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what)
+{
+    REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in %s column \"%s\"; every row needs a number",
+           corgi_row_name(&row->tts_tid), what, c->name);
+}
+
+static double numeric_number(Datum value) { return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value)); }
+
+static double label_number(const CorgiColumn *c, Datum value)
+{
+    switch (c->type) {
+    case BOOLOID: return DatumGetBool(value);
+    case INT2OID: return DatumGetInt16(value);
+    case INT4OID: return DatumGetInt32(value);
+    case INT8OID: return (double) DatumGetInt64(value);
+    case FLOAT4OID: return DatumGetFloat4(value);
+    case FLOAT8OID: return DatumGetFloat8(value);
+    default: return numeric_number(value);
+    }
+}
+
+/* Return a row's label: finite, and exact if it is an integer. */
+double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
+{
+    bool null;
+    Datum value = slot_getattr(row, label->attnum, &null);
+    double y;
+    if (unlikely(null))
+        null_value(label, row, "label");
+    y = label_number(label, value);
+    if (unlikely(!isfinite(y)))
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has label %g in column \"%s\"; a finite number is needed",
+               corgi_row_name(&row->tts_tid), y, label->name);
+    if (unlikely(label->type == INT8OID && fabs(y) > 9007199254740992.0))
+        REFUSE(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+               "%s has label %.0f in column \"%s\"; labels up to 2^53 in size are exact", corgi_row_name(&row->tts_tid),
+               y, label->name);
+    return y;
+}
+
+static bool has_null(const char *bitmap, int64 count)
+{
+    for (int64 i = 0; i < count; i++)
+        if (!(bitmap[i / 8] >> (i % 8) & 1))
+            return true;
+    return false;
+}
+
+/* Find the numbers of an array without copying it: its header may lie at any address. Sets `why` if it does not serve.
+ */
+static const char *array_numbers(const char *body, int64 *width, const char **why)
+{
+    int32 head[5]; /* dimensions, data offset, element type, length, lower bound: as in ArrayType, past the size */
+    const int64 skipped = VARHDRSZ;
+    memcpy(head, body, 3 * sizeof(int32));
+    *width = 0;
+    if (head[0] == 0)
+        return body;
+    if (head[0] != 1) {
+        *why = psprintf("is an array of %d dimensions; 1 is needed", head[0]);
+        return NULL;
+    }
+    memcpy(head, body, sizeof head);
+    *width = head[3];
+    if (head[1] == 0)
+        return body + ARR_OVERHEAD_NONULLS(1) - skipped;
+    if (has_null(body + sizeof head, *width)) {
+        *why = "holds a NULL; every element must be a number";
+        return NULL;
+    }
+    return body + head[1] - skipped;
+}
+
+/* The same for numeric[], whose elements are no machine numbers. */
+static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const char **why)
+{
+    Datum *values;
+    bool *nulls;
+    int count;
+    deconstruct_array(DatumGetArrayTypeP(array), NUMERICOID, -1, false, TYPALIGN_INT, &values, &nulls, &count);
+    for (int i = 0; i < count; i++) {
+        double value;
+        if (nulls[i]) {
+            *why = "holds a NULL; every element must be a number";
+            return 0;
+        }
+        value = count == width ? numeric_number(values[i]) : 0;
+        if (count == width)
+            cp_cast(to + i * bytes, bytes == 8, (const char *) &value, CP_F64, 1);
+    }
+    return count;
+}
+
+/* Copy an array's numbers as reals of `bytes` bytes to `to` if there are `width` of them; returns how many there are.
+ * Sets `why` if the array cannot serve at all. */
+int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
+{
+    struct varlena *stored = (struct varlena *) DatumGetPointer(array), *whole = stored;
+    const char *numbers;
+    enum cp_type from = stored_type(type);
+    int64 count;
+    if (type == NUMERICOID)
+        return read_numerics(array, bytes, width, to, why);
+    if (VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored))
+        whole = detoast_attr(stored);
+    numbers = array_numbers(VARDATA_ANY(whole), &count, why);
+    if (numbers != NULL && count == width) {
+        if ((bytes == 4 && from == CP_F32) || (bytes == 8 && from == CP_F64))
+            cp_copy_row(to, numbers, count * bytes);
+        else
+            cp_cast(to, bytes == 8, numbers, from, count);
+    }
+    if (whole != stored)
+        pfree(whole);
+    return count;
+}
+
+/* Return the number of features of a row. */
+int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row)
+{
+    const CorgiColumn *c = s->features;
+    const char *why = NULL;
+    bool null;
+    Datum value;
+    int64 width;
+    if (!c->list)
+        return s->feature_columns;
+    value = slot_getattr(row, c->attnum, &null);
+    if (null)
+        null_value(c, row, "feature");
+    width = corgi_read_array(value, c->type, s->bytes, -1, NULL, &why);
+    if (why != NULL)
+        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(&row->tts_tid), c->name, why);
+    if (width < 1)
+        REFUSE(ERRCODE_DATA_EXCEPTION, "%s has an empty array in column \"%s\"; at least 1 number is needed",
+               corgi_row_name(&row->tts_tid), c->name);
+    return width;
+}
+
+static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to)
+{
+    const CorgiColumn *c = s->features;
+    const char *why = NULL;
+    int64 found;
+    if (unlikely(row->tts_isnull[c->attnum - 1]))
+        null_value(c, row, "feature");
+    found = corgi_read_array(row->tts_values[c->attnum - 1], c->type, s->bytes, width, to, &why);
+    if (unlikely(why != NULL))
+        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(&row->tts_tid), c->name, why);
+    if (unlikely(found != width))
+        REFUSE(ERRCODE_DATA_EXCEPTION,
+               "%s has " INT64_FORMAT " numbers in column \"%s\", the first row has " INT64_FORMAT
+               "; all rows need as many",
+               corgi_row_name(&row->tts_tid), found, c->name, width);
+}
+
+/* Convert one column's number as the kernel converts arrays of its type. */
+static void read_scalar(const CorgiColumn *c, Datum value, int bytes, char *to)
+{
+    union { bool b; int16 i2; int32 i4; int64 i8; float4 f4; float8 f8; } held;
+    enum cp_type from = stored_type(c->type);
+    switch (c->type) {
+    case BOOLOID: held.b = DatumGetBool(value); break;
+    case INT2OID: held.i2 = DatumGetInt16(value); break;
+    case INT4OID: held.i4 = DatumGetInt32(value); break;
+    case INT8OID: held.i8 = DatumGetInt64(value); break;
+    case FLOAT4OID: held.f4 = DatumGetFloat4(value); break;
+    case FLOAT8OID: held.f8 = DatumGetFloat8(value); break;
+    default:
+        held.f8 = numeric_number(value);
+        from = CP_F64;
+    }
+    cp_cast(to, bytes == 8, (const char *) &held, from, 1);
+}
+
+/* Put a row's features into a slot. All attributes that are needed have been taken out of the row. */
+void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to)
+{
+    if (s->features->list) {
+        read_list(s, row, width, to);
+        return;
+    }
+    for (int i = 0; i < s->feature_columns; i++) {
+        const CorgiColumn *c = &s->features[i];
+        if (unlikely(row->tts_isnull[c->attnum - 1]))
+            null_value(c, row, "feature");
+        read_scalar(c, row->tts_values[c->attnum - 1], s->bytes, to + i * s->bytes);
+    }
+}

@@ -1,0 +1,32 @@
+/* What differs between PostgreSQL 15, 16, 17 and 18. */
+#ifndef CORGIPILE_COMPAT_H
+#define CORGIPILE_COMPAT_H
+
+#if PG_VERSION_NUM < 150000
+#error "corgipile needs PostgreSQL 15 or later"
+#endif
+
+#include "commands/explain.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
+
+/* Virtual generated columns, 18, are not stored: no scan hands them over. */
+#if PG_VERSION_NUM >= 180000
+#define CORGI_IS_VIRTUAL(attribute) ((attribute)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+#else
+#define CORGI_IS_VIRTUAL(attribute) false
+#endif
+
+/* EXPLAIN (GENERIC_PLAN), 16: parameters have no values. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_GENERIC(flags) (((flags) & EXEC_FLAG_EXPLAIN_GENERIC) != 0)
+#else
+#define CORGI_GENERIC(flags) false
+#endif
+
+#endif

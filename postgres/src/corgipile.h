@@ -1,0 +1,153 @@
+/* What the three operators share: SGD asks TupleShuffle for steps, TupleShuffle asks BlockShuffle for rows.
+ *
+ * Numbers of rows, blocks and slots are those of kernel/plan.h; a block is a run of pages here, and its rows are those
+ * that the query's snapshot sees. */
+#ifndef CORGIPILE_H
+#define CORGIPILE_H
+
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "compat.h"
+#include "executor/executor.h"
+#include "nodes/extensible.h"
+#include "utils/rel.h"
+
+/* What the caller of corgipile.train asked for. */
+typedef struct {
+    Oid source;
+    const char *kind, *label, *name, *order_name;
+    List *features;         /* of char * */
+    int loss, order;        /* of kernel/sgd.h, of kernel/plan.h */
+    int epochs, batch;
+    double learning_rate, decay, l2;
+    int64 block_bytes, buffer_bytes, seed;
+    bool intercept, balance;
+    double *classes;        /* NULL: to be found */
+    int class_count;
+} CorgiOptions;
+
+typedef struct {
+    const char *name;
+    AttrNumber attnum;
+    Oid type;               /* of one number */
+    bool list;              /* an array column */
+} CorgiColumn;
+
+/* The table and its columns. */
+typedef struct {
+    Relation rel;
+    CorgiColumn label, *features;
+    int feature_columns;
+    AttrNumber last;        /* the last attribute that is needed */
+    int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
+    BlockNumber pages, block_pages;
+} CorgiSource;
+
+/* What the first pass finds: blocks by their visible rows, the classes, the width of a row. */
+typedef struct {
+    int64 rows, blocks, widest, width;
+    int64 *cuts;            /* [blocks + 1] */
+    BlockNumber *page;      /* [blocks] first page; blocks without visible rows are left out */
+    double *classes, *sketch;
+    int64 class_count;
+} CorgiSurvey;
+
+typedef struct {
+    int64 row_bytes, slots, buffer_blocks, group;
+    int shift;
+    bool whole;
+} CorgiSizes;
+
+/* The buffer: slot s has its features at x + s * stride, its label at y[s], and came from tid[s]. */
+typedef struct {
+    char *x;
+    double *y;
+    ItemPointerData *tid;
+    int64 slots, stride;
+} CorgiBuffer;
+
+typedef struct {
+    CorgiOptions options;
+    CorgiSource source;
+    CorgiSurvey survey;
+    CorgiSizes sizes;
+    CorgiBuffer buffer;
+    bool prepared;          /* surveyed, sized, allocated */
+} CorgiRun;
+
+typedef struct {
+    int64 rows, correct;
+    double loss, squares, sum, square;
+} CorgiTotals;
+
+typedef struct {
+    double loss, accuracy, r2, seconds;
+    int64 rows;
+} CorgiEpoch;
+
+/* options.c */
+enum {
+    ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
+    ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
+    ARG_COUNT
+};
+extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature);
+extern double *corgi_check_classes(double *classes, int64 count, const char *kind, int64 *found);
+extern int corgi_loss_of(const char *kind);
+
+/* source.c */
+extern void corgi_open_source(CorgiSource *s, const CorgiOptions *o);
+
+/* columns.c */
+extern bool corgi_is_number(Oid type);
+extern double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row);
+extern int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row);
+extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to);
+extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
+extern char *corgi_row_name(const ItemPointerData *tid);
+
+/* survey.c */
+extern void corgi_take_survey(CorgiRun *run, CustomScanState *blocks);
+
+/* sizes.c */
+extern void corgi_fit_sizes(CorgiRun *run);
+extern BlockNumber corgi_block_pages(Relation rel, BlockNumber pages, const CorgiOptions *o);
+
+/* machine.c */
+typedef struct CorgiMachine CorgiMachine;
+extern CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, const double *classes);
+extern CorgiMachine *corgi_machine_for(const CorgiRun *run);
+extern void corgi_machine_begin(CorgiMachine *m, double rate);
+extern void corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count);
+extern CorgiTotals corgi_machine_end(CorgiMachine *m);
+extern void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts);
+extern void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts);
+extern void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores);
+
+/* store.c */
+extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiEpoch *history, int epochs);
+
+/* blockshuffle.c */
+extern const CustomScanMethods corgi_block_methods;
+extern void corgi_block_open(CustomScanState *node, CorgiRun *run);
+extern void corgi_block_seek(CustomScanState *node, BlockNumber page);
+extern TupleTableSlot *corgi_block_next(CustomScanState *node);
+extern void corgi_block_prefetch(CustomScanState *node, BlockNumber page);
+extern void corgi_end_loop(CustomScanState *node);
+
+/* tupleshuffle.c */
+extern const CustomScanMethods corgi_tuple_methods;
+extern void corgi_tuple_open(CustomScanState *node, CorgiRun *run);
+extern void corgi_tuple_prepare(CustomScanState *node);
+extern void corgi_tuple_begin(CustomScanState *node, int epoch);
+extern bool corgi_tuple_next(CustomScanState *node, const int32 **visit, int64 *count);
+
+/* sgd.c */
+extern const CustomScanMethods corgi_sgd_methods;
+
+/* planner.c */
+extern void corgi_install_planner(void);
+extern TupleTableSlot *corgi_never_executed(CustomScanState *node);
+
+#endif

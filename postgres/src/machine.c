@@ -1,0 +1,144 @@
+/* The SGD kernel: kernel/sgd.h with the server's memory and errors. */
+#include "corgipile.h"
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "sgd.h"
+
+enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel request */
+
+struct CorgiMachine {
+    cp_sgd *state;
+};
+
+static CorgiMachine *make(const cp_sgd_shape *shape)
+{
+    CorgiMachine *m = palloc(sizeof *m);
+    Size size = cp_sgd_size(shape);
+    char *memory = MemoryContextAllocHuge(CurrentMemoryContext, size + CP_LINE);
+    m->state = (cp_sgd *) TYPEALIGN(CP_LINE, memory);
+    memset(m->state, 0, size);
+    cp_sgd_init(m->state, shape);
+    return m;
+}
+
+/* Make a machine that only scores rows. */
+CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, const double *classes)
+{
+    cp_sgd_shape shape = {.loss = loss,
+                          .bytes = bytes,
+                          .intercept = 1,
+                          .isa = -1,
+                          .features = width,
+                          .outputs = outputs,
+                          .batch = 1,
+                          .classes = classes};
+    return make(&shape);
+}
+
+/* Make a machine that learns. */
+CorgiMachine *corgi_machine_for(const CorgiRun *run)
+{
+    const CorgiOptions *o = &run->options;
+    const CorgiSurvey *v = &run->survey;
+    cp_sgd_shape shape = {.loss = o->loss,
+                          .bytes = run->source.bytes,
+                          .intercept = o->intercept,
+                          .isa = -1,
+                          .features = v->width,
+                          .outputs = o->loss == CP_SOFTMAX ? v->class_count : 1,
+                          .batch = o->batch,
+                          .l2 = o->l2,
+                          .classes = v->classes};
+    return make(&shape);
+}
+
+void corgi_machine_begin(CorgiMachine *m, double rate) { cp_sgd_begin(m->state, rate); }
+
+static void refuse(const CorgiRun *run, int status, int32 slot)
+{
+    const CorgiBuffer *b = &run->buffer;
+    const char *row = corgi_row_name(&b->tid[slot]);
+    switch (status) {
+    case CP_SGD_BAD_LABEL:
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("%s has label %g, which is none of the classes", row, b->y[slot]));
+        break;
+    case CP_SGD_BAD_VALUE:
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("%s has a feature that is NaN or infinite; finite numbers are needed", row));
+        break;
+    case CP_SGD_DIVERGED:
+        ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                errmsg("training diverged: %s brought the weights beyond what %s can hold", row,
+                       run->source.bytes == 4 ? "real" : "double precision"),
+                errhint("Try learning_rate => %g.", run->options.learning_rate / 10));
+        break;
+    default:
+        elog(ERROR, "%s was refused by the kernel with status %d", row, status);
+    }
+}
+
+/* Learn from rows by slot, in pieces: the model does not depend on how rows are cut into calls. */
+void corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count)
+{
+    const CorgiBuffer *b = &run->buffer;
+    int64 piece = Max(PIECE / (run->survey.width * m->state->outputs), 1);
+    for (int64 from = 0; from < count; from += piece) {
+        cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
+                        .visit = visit + from, .m = Min(piece, count - from)};
+        int64_t done;
+        int status;
+        CHECK_FOR_INTERRUPTS();
+        status = cp_sgd_learn(m->state, &rows, &done);
+        if (status != CP_SGD_OK)
+            refuse(run, status, visit[from + done]);
+    }
+}
+
+/* End an epoch: apply the last batch, however short, and return the totals. */
+CorgiTotals corgi_machine_end(CorgiMachine *m)
+{
+    const cp_sgd_totals *t = &m->state->totals;
+    cp_sgd_flush(m->state);
+    return (CorgiTotals){.rows = t->rows, .correct = t->correct, .loss = cp_sgd_loss(m->state), .squares = t->squares,
+                         .sum = t->sum, .square = t->square};
+}
+
+/* Copy the weights, [outputs][features], and the intercepts out of a flushed machine. */
+void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts)
+{
+    int bytes = m->state->bytes;
+    int64 outputs = m->state->outputs, count = outputs * m->state->features;
+    enum cp_type type = bytes == 4 ? CP_F32 : CP_F64;
+    char *weights = MemoryContextAllocHuge(CurrentMemoryContext, (Size) (count + outputs) * bytes);
+    cp_sgd_get(m->state, weights, weights + count * bytes);
+    cp_cast((char *) coefficients, 1, weights, type, count);
+    cp_cast((char *) intercepts, 1, weights + count * bytes, type, outputs);
+    pfree(weights);
+}
+
+void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts)
+{
+    int bytes = m->state->bytes;
+    int64 outputs = m->state->outputs, count = outputs * m->state->features;
+    char *weights = MemoryContextAllocHuge(CurrentMemoryContext, (Size) (count + outputs) * bytes);
+    cp_cast(weights, bytes == 8, (const char *) coefficients, CP_F64, count);
+    cp_cast(weights + count * bytes, bytes == 8, (const char *) intercepts, CP_F64, outputs);
+    cp_sgd_set(m->state, weights, weights + count * bytes);
+    pfree(weights);
+}
+
+/* Score one row. */
+void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
+{
+    const int32_t first = 0;
+    int64 outputs = m->state->outputs;
+    cp_rows rows = {.x = row, .slots = 1, .stride = m->state->features * m->state->bytes, .visit = &first, .m = 1};
+    char *out = palloc((Size) (outputs * m->state->bytes));
+    if (cp_sgd_decide(m->state, &rows, out) != CP_SGD_OK)
+        elog(ERROR, "the kernel refused to score a row");
+    cp_cast((char *) scores, 1, out, m->state->bytes == 4 ? CP_F32 : CP_F64, outputs);
+    pfree(out);
+}

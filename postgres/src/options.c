@@ -1,0 +1,157 @@
+/* Reads and checks the arguments of corgipile.train. */
+#include "corgipile.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "plan.h"
+#include "sgd_state.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+static const char *const losses[] = {"logistic", "svm", "linear", "softmax"};
+static const char *const orders[] = {"no_shuffle", "block_only", "corgipile", "riffle"};
+static const int64 exact = INT64CONST(1) << 53;
+
+static const char *const arguments[ARG_COUNT] = {
+    "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
+    "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes"};
+
+#define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
+
+/* Find a name in a list; -1 if it is none of them. */
+static int place_of(const char *name, const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+int corgi_loss_of(const char *kind)
+{
+    int loss = place_of(kind, losses, lengthof(losses));
+    if (loss < 0)
+        REFUSE("model must be logistic, svm, linear or softmax, got \"%s\"", kind);
+    return loss;
+}
+
+static int order_of(const char *name)
+{
+    int order = place_of(name, orders, lengthof(orders));
+    if (order < 0)
+        REFUSE("order must be riffle, corgipile, block_only or no_shuffle, got \"%s\"", name);
+    return order;
+}
+
+static List *feature_names(Datum value, bool one)
+{
+    Datum *names;
+    bool *nulls;
+    int count;
+    List *list = NIL;
+    if (one)
+        return list_make1(TextDatumGetCString(value));
+    deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &names, &nulls, &count);
+    if (count == 0)
+        REFUSE("features is an empty list; name at least one column");
+    for (int i = 0; i < count; i++) {
+        if (nulls[i])
+            REFUSE("features holds a NULL; column names are needed");
+        list = lappend(list, TextDatumGetCString(names[i]));
+    }
+    return list;
+}
+
+static int64 bytes_of(Datum value, const char *what)
+{
+    int64 bytes = DatumGetInt64(DirectFunctionCall1(pg_size_bytes, value));
+    if (bytes < 1)
+        REFUSE("%s must be positive, got \"%s\"; give bytes such as 64MB", what, TextDatumGetCString(value));
+    return bytes;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return x < y ? -1 : x > y;
+}
+
+/* Sort class values, drop repeated ones, and check that there are as many as the kind of model takes. */
+double *corgi_check_classes(double *classes, int64 count, const char *kind, int64 *found)
+{
+    int64 kept = 0;
+    qsort(classes, (size_t) count, sizeof *classes, by_size);
+    for (int64 i = 0; i < count; i++)
+        if (kept == 0 || classes[kept - 1] != classes[i])
+            classes[kept++] = classes[i];
+    if (kept < 2)
+        REFUSE("the labels have %d value; a %s model needs two classes at least", (int) kept, kind);
+    if (kept > 2 && corgi_loss_of(kind) != CP_SOFTMAX)
+        REFUSE("the labels have the values %g, %g, %g...; a %s model takes two, softmax takes more", classes[0],
+               classes[1], classes[2], kind);
+    *found = kept;
+    return classes;
+}
+
+static void read_classes(CorgiOptions *o, Datum value)
+{
+    Datum *values;
+    bool *nulls;
+    int64 found;
+    deconstruct_array(DatumGetArrayTypeP(value), FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &values,
+                      &nulls, &o->class_count);
+    o->classes = palloc(sizeof(double) * Max(o->class_count, 1));
+    for (int i = 0; i < o->class_count; i++) {
+        double y = nulls[i] ? NAN : DatumGetFloat8(values[i]);
+        if (!isfinite(y) || fabs(y) > (double) exact)
+            REFUSE("classes must be finite numbers up to 2^53 in size, got %s", nulls[i] ? "NULL" : psprintf("%g", y));
+        o->classes[i] = y;
+    }
+    o->classes = corgi_check_classes(o->classes, o->class_count, o->kind, &found);
+    o->class_count = (int) found;
+}
+
+static void check_schedule(const CorgiOptions *o)
+{
+    if (o->epochs < 1 || o->epochs > 1000000)
+        REFUSE("epochs must be 1 to 1000000, got %d", o->epochs);
+    if (o->batch < 1)
+        REFUSE("batch_size must be at least 1, got %d", o->batch);
+    if (!(o->learning_rate > 0 && isfinite(o->learning_rate)))
+        REFUSE("learning_rate must be positive, got %g", o->learning_rate);
+    if (!(o->decay > 0 && o->decay <= 1))
+        REFUSE("decay must be above 0 and at most 1, got %g", o->decay);
+    if (!(o->l2 * o->learning_rate >= 0 && o->l2 * o->learning_rate < 1))
+        REFUSE("l2 must be 0 or more, and below 1 / learning_rate, got %g", o->l2);
+    if (o->balance && o->order != CP_RIFFLE)
+        REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
+}
+
+void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature)
+{
+    for (int i = 0; i < ARG_COUNT; i++)
+        if (nulls[i] && i != ARG_NAME && i != ARG_BLOCK_SIZE && i != ARG_CLASSES)
+            REFUSE("%s must not be NULL", arguments[i]);
+    o->source = DatumGetObjectId(values[ARG_SOURCE]);
+    o->kind = TextDatumGetCString(values[ARG_MODEL]);
+    o->loss = corgi_loss_of(o->kind);
+    o->features = feature_names(values[ARG_FEATURES], one_feature);
+    o->label = TextDatumGetCString(values[ARG_LABEL]);
+    o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
+    o->epochs = DatumGetInt32(values[ARG_EPOCHS]);
+    o->learning_rate = DatumGetFloat8(values[ARG_LEARNING_RATE]);
+    o->decay = DatumGetFloat8(values[ARG_DECAY]);
+    o->l2 = DatumGetFloat8(values[ARG_L2]);
+    o->batch = DatumGetInt32(values[ARG_BATCH_SIZE]);
+    o->block_bytes = nulls[ARG_BLOCK_SIZE] ? 0 : bytes_of(values[ARG_BLOCK_SIZE], "block_size");
+    o->buffer_bytes = bytes_of(values[ARG_BUFFER_SIZE], "buffer_size");
+    o->order_name = TextDatumGetCString(values[ARG_ORDER]);
+    o->order = order_of(o->order_name);
+    o->balance = DatumGetBool(values[ARG_BALANCE]);
+    o->seed = DatumGetInt64(values[ARG_SEED]);
+    o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
+    check_schedule(o);
+    if (!nulls[ARG_CLASSES] && o->loss != CP_SQUARED)
+        read_classes(o, values[ARG_CLASSES]);
+}

@@ -1,0 +1,147 @@
+/* Plans a call of corgipile.train as SGD over TupleShuffle over BlockShuffle. */
+#include "corgipile.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "funcapi.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/restrictinfo.h"
+#include "optimizer/tlist.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+static set_rel_pathlist_hook_type previous_hook = NULL;
+
+/* Return whether a function is corgipile.train, whatever it was renamed to. */
+static bool is_train(Oid function)
+{
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    bool found = false;
+    if (!HeapTupleIsValid(tuple))
+        return false;
+    if (((Form_pg_proc) GETSTRUCT(tuple))->prolang == ClanguageId) {
+        bool null;
+        Datum symbol = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &null);
+        found = !null && strcmp(TextDatumGetCString(symbol), "corgipile_train") == 0;
+    }
+    ReleaseSysCache(tuple);
+    return found;
+}
+
+static FuncExpr *train_call(const RangeTblEntry *rte)
+{
+    RangeTblFunction *function;
+    if (rte->rtekind != RTE_FUNCTION || rte->funcordinality || list_length(rte->functions) != 1)
+        return NULL;
+    function = linitial_node(RangeTblFunction, rte->functions);
+    if (!IsA(function->funcexpr, FuncExpr) || !is_train(((FuncExpr *) function->funcexpr)->funcid))
+        return NULL;
+    return (FuncExpr *) function->funcexpr;
+}
+
+static CustomScan *make_scan(const CustomScanMethods *methods, List *children)
+{
+    CustomScan *scan = makeNode(CustomScan);
+    scan->methods = methods;
+    scan->custom_plans = children;
+    return scan;
+}
+
+static Plan *plan_blocks(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
+                         List *children)
+{
+    return &make_scan(&corgi_block_methods, children)->scan.plan;
+}
+
+static Plan *plan_tuples(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
+                         List *children)
+{
+    return &make_scan(&corgi_tuple_methods, children)->scan.plan;
+}
+
+/* The list of what SGD hands over: every column of the function. */
+static List *result_columns(const RangeTblEntry *rte, Index relid)
+{
+    RangeTblFunction *function = linitial_node(RangeTblFunction, rte->functions);
+    TupleDesc columns;
+    List *list = NIL;
+    get_expr_result_type(function->funcexpr, NULL, &columns);
+    for (int i = 0; i < columns->natts; i++) {
+        Form_pg_attribute a = TupleDescAttr(columns, i);
+        Var *var = makeVar(relid, i + 1, a->atttypid, a->atttypmod, a->attcollation, 0);
+        list = lappend(list, makeTargetEntry((Expr *) var, i + 1, pstrdup(NameStr(a->attname)), false));
+    }
+    return list;
+}
+
+static Plan *plan_sgd(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses, List *children)
+{
+    CustomScan *scan = make_scan(&corgi_sgd_methods, children);
+    FuncExpr *call = linitial_node(FuncExpr, path->custom_private);
+    scan->flags = path->flags;
+    scan->scan.plan.targetlist = tlist;
+    scan->scan.plan.qual = extract_actual_clauses(clauses, false);
+    scan->custom_scan_tlist = result_columns(root->simple_rte_array[rel->relid], rel->relid);
+    scan->custom_exprs = copyObject(call->args);
+    return &scan->scan.plan;
+}
+
+static const CustomPathMethods block_path = {"BlockShuffle", plan_blocks, NULL};
+static const CustomPathMethods tuple_path = {"TupleShuffle", plan_tuples, NULL};
+static const CustomPathMethods sgd_path = {"SGD", plan_sgd, NULL};
+
+static CustomPath *make_path(RelOptInfo *rel, const CustomPathMethods *methods, PathTarget *target, CustomPath *child)
+{
+    CustomPath *path = makeNode(CustomPath);
+    path->path.pathtype = T_CustomScan;
+    path->path.parent = rel;
+    path->path.pathtarget = target;
+    path->path.rows = rel->rows;
+    path->path.total_cost = 100 * rel->rows; /* an epoch each, of a table that may not be known before execution */
+    path->custom_paths = child ? list_make1(child) : NIL;
+    path->methods = methods;
+    return path;
+}
+
+static void replace_train(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+    FuncExpr *call;
+    CustomPath *path;
+    if (previous_hook)
+        previous_hook(root, rel, rti, rte);
+    call = train_call(rte);
+    if (call == NULL || !bms_is_empty(rel->lateral_relids))
+        return;
+    path = make_path(rel, &block_path, create_empty_pathtarget(), NULL);
+    path = make_path(rel, &tuple_path, create_empty_pathtarget(), path);
+    path = make_path(rel, &sgd_path, rel->reltarget, path);
+    path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+    path->custom_private = list_make1(call);
+    rel->pathlist = list_make1(path);
+    rel->partial_pathlist = NIL;
+}
+
+TupleTableSlot *corgi_never_executed(CustomScanState *node)
+{
+    elog(ERROR, "%s hands over blocks and steps, not rows", node->methods->CustomName);
+    return NULL;
+}
+
+static void register_scan(const CustomScanMethods *methods)
+{
+    if (GetCustomScanMethods(methods->CustomName, true) == NULL)
+        RegisterCustomScanMethods(methods);
+}
+
+void corgi_install_planner(void)
+{
+    register_scan(&corgi_block_methods);
+    register_scan(&corgi_tuple_methods);
+    register_scan(&corgi_sgd_methods);
+    previous_hook = set_rel_pathlist_hook;
+    set_rel_pathlist_hook = replace_train;
+}

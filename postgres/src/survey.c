@@ -1,0 +1,199 @@
+/* The first pass: counts the visible rows of each block and collects classes, the width of a row, and block sketches.
+ *
+ * Plans are made of row numbers, so every block's rows must be known before the first step. The pass reads the table
+ * once as it lies; it takes no more of each row than its label, and not even that where neither classes nor sketches
+ * are wanted. */
+#include "corgipile.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "sgd_state.h"
+#include "utils/memutils.h"
+
+enum { MOST_CLASSES = 1 << 16, MOST_INTEGERS = 1024, MOST_FLOATS = 64 };
+
+/* Counts labels. Blocks are told apart by their classes as long as those are few whole numbers, else by their mean. */
+typedef struct {
+    double *values;         /* ascending */
+    int64 *counts;          /* in this block */
+    int64 n, room, at;      /* at: where the last label was found */
+    int64 limit, most;      /* of classes of the model, of classes of a sketch */
+    bool wanted, sketching, by_class;
+    double sum;
+    double *sums, *dominant;
+    int64 *dominants;       /* by block: the label found most often, and how often */
+    const char *kind;
+} Tally;
+
+static void *take(int64 count, size_t bytes)
+{
+    return MemoryContextAllocHuge(CurrentMemoryContext, (Size) Max(count, 1) * bytes);
+}
+
+static Tally make_tally(const CorgiRun *run, int64 blocks)
+{
+    const CorgiOptions *o = &run->options;
+    Oid type = run->source.label.type;
+    bool floats = type == FLOAT4OID || type == FLOAT8OID || type == NUMERICOID;
+    Tally t = {.kind = o->kind, .wanted = o->loss != CP_SQUARED && o->classes == NULL, .sketching = o->balance,
+               .by_class = o->balance, .limit = o->loss == CP_SOFTMAX ? MOST_CLASSES : 2,
+               .most = floats ? MOST_FLOATS : MOST_INTEGERS, .room = 16};
+    t.values = take(t.room, sizeof *t.values);
+    t.counts = take(t.room, sizeof *t.counts);
+    t.sums = take(o->balance ? blocks : 0, sizeof *t.sums);
+    t.dominant = take(o->balance ? blocks : 0, sizeof *t.dominant);
+    t.dominants = take(o->balance ? blocks : 0, sizeof *t.dominants);
+    return t;
+}
+
+static void insert_value(Tally *t, int64 at, double y)
+{
+    if (t->n == t->room) {
+        t->room *= 2;
+        t->values = repalloc(t->values, sizeof *t->values * (Size) t->room);
+        t->counts = repalloc(t->counts, sizeof *t->counts * (Size) t->room);
+    }
+    memmove(t->values + at + 1, t->values + at, sizeof *t->values * (Size) (t->n - at));
+    memmove(t->counts + at + 1, t->counts + at, sizeof *t->counts * (Size) (t->n - at));
+    t->values[at] = y;
+    t->counts[at] = 0;
+    t->n++;
+}
+
+/* Find where a label is in the list, putting it there if it is new; -1 where no list is kept any more. */
+static int64 place_of(Tally *t, double y)
+{
+    int64 low = 0, high = t->n;
+    while (low < high) {
+        int64 middle = low + (high - low) / 2;
+        if (t->values[middle] < y)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < t->n && t->values[low] == y)
+        return low;
+    if (t->by_class && (t->n == t->most || y != floor(y)))
+        t->by_class = false;
+    if (!t->wanted && !t->by_class)
+        return -1;
+    if (t->wanted && t->n == t->limit)
+        ereport(
+            ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+            t->limit == 2
+                ? errmsg("the labels have the values %g, %g, %g...; a %s model takes two, softmax takes more",
+                         t->values[0], t->values[1], y, t->kind)
+                : errmsg("the labels have more than %d values; for numbers to predict use model linear", MOST_CLASSES));
+    insert_value(t, low, y);
+    return low;
+}
+
+static void add_label(Tally *t, double y)
+{
+    t->sum += y;
+    if (t->at >= t->n || t->values[t->at] != y) {
+        int64 at = place_of(t, y);
+        if (at < 0)
+            return;
+        t->at = at;
+    }
+    t->counts[t->at]++;
+}
+
+static void end_block(Tally *t, int64 block)
+{
+    int64 best = 0;
+    if (!t->sketching)
+        return;
+    for (int64 i = 1; t->by_class && i < t->n; i++)
+        best = t->counts[i] > t->counts[best] ? i : best;
+    t->sums[block] = t->sum;
+    t->sum = 0;
+    if (t->by_class) {
+        t->dominant[block] = t->values[best];
+        t->dominants[block] = t->counts[best];
+        memset(t->counts, 0, sizeof *t->counts * (Size) t->n);
+    }
+}
+
+/* One number a block by which alike blocks become neighbours, as corgipile.loader.feeder.seriate has it: the share of
+ * the second of two classes; of more, the place of the dominant one and half its share; else the mean label. */
+static double *seriate(Tally *t, const CorgiSurvey *v)
+{
+    double *sketch = take(v->blocks, sizeof *sketch);
+    for (int64 i = 0; i < v->blocks; i++) {
+        int64 rows = v->cuts[i + 1] - v->cuts[i], place = t->by_class ? place_of(t, t->dominant[i]) : 0;
+        if (!t->by_class)
+            sketch[i] = t->sums[i] / (double) rows;
+        else if (t->n <= 2)
+            sketch[i] = (double) (place == t->n - 1 ? t->dominants[i] : rows - t->dominants[i]) / (double) rows;
+        else
+            sketch[i] = (double) place + (double) t->dominants[i] / (double) rows / 2;
+    }
+    return sketch;
+}
+
+/* Count one block's rows. */
+static int64 survey_block(CorgiRun *run, CustomScanState *blocks, BlockNumber page, Tally *t, MemoryContext leftovers)
+{
+    int64 rows = 0;
+    MemoryContext outside = MemoryContextSwitchTo(leftovers);
+    TupleTableSlot *row;
+    corgi_block_seek(blocks, page);
+    while ((row = corgi_block_next(blocks)) != NULL) {
+        if (run->survey.width == 0)
+            run->survey.width = corgi_row_width(&run->source, row);
+        if (t->wanted || t->sketching) {
+            double y = corgi_read_label(&run->source.label, row);
+            MemoryContextSwitchTo(outside);
+            add_label(t, y);
+            MemoryContextSwitchTo(leftovers);
+        }
+        rows++;
+    }
+    MemoryContextSwitchTo(outside);
+    MemoryContextReset(leftovers);
+    return rows;
+}
+
+static void settle_classes(CorgiRun *run, Tally *t)
+{
+    CorgiSurvey *v = &run->survey;
+    if (run->options.loss == CP_SQUARED)
+        return;
+    v->classes = run->options.classes;
+    v->class_count = run->options.class_count;
+    if (t->wanted)
+        v->classes = corgi_check_classes(t->values, t->n, t->kind, &v->class_count);
+}
+
+void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
+{
+    CorgiSurvey *v = &run->survey;
+    const CorgiSource *source = &run->source;
+    int64 most = ((int64) source->pages + source->block_pages - 1) / source->block_pages;
+    Tally t = make_tally(run, most);
+    MemoryContext leftovers = AllocSetContextCreate(CurrentMemoryContext, "corgipile survey", ALLOCSET_DEFAULT_SIZES);
+    memset(v, 0, sizeof *v);
+    v->cuts = take(most + 1, sizeof *v->cuts);
+    v->page = take(most, sizeof *v->page);
+    v->cuts[0] = 0;
+    for (int64 i = 0; i < most; i++) {
+        BlockNumber page = (BlockNumber) (i * source->block_pages);
+        int64 rows = survey_block(run, blocks, page, &t, leftovers);
+        if (rows == 0)
+            continue;
+        end_block(&t, v->blocks);
+        v->page[v->blocks++] = page;
+        v->cuts[v->blocks] = v->rows += rows;
+        v->widest = Max(v->widest, rows);
+    }
+    corgi_end_loop(blocks);
+    MemoryContextDelete(leftovers);
+    if (v->rows == 0)
+        ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
+                errmsg("table \"%s\" has no rows to learn from", RelationGetRelationName(source->rel)));
+    settle_classes(run, &t);
+    v->sketch = run->options.balance ? seriate(&t, v) : NULL;
+}

@@ -1,0 +1,238 @@
+/* TupleShuffle: runs the plan of an order. Each step loads blocks into buffer slots and says which slots to visit. */
+#include "corgipile.h"
+
+#include <sys/mman.h>
+
+#include "balance.h"
+#include "executor/instrument.h"
+#include "plan.h"
+#include "utils/memutils.h"
+
+enum { LARGE_PAGE = 2 << 20 };
+enum { BALANCE = 4 }; /* the purpose of a key: corgipile.orders.riffle.BALANCE */
+
+typedef struct {
+    CustomScanState css;
+    CorgiRun *run;
+    CustomScanState *blocks;
+    MemoryContext rows;     /* what one block's rows leave behind */
+    int64 *order;           /* of blocks, if balanced */
+    int64 *extents;
+    int32 *into, *sweep, *visit;
+    int64 extent_room, read_room, visit_room;
+    cp_plan plan;
+} TupleState;
+
+static void begin(CustomScanState *node, EState *estate, int eflags)
+{
+    Plan *child = linitial(((CustomScan *) node->ss.ps.plan)->custom_plans);
+    node->custom_ps = list_make1(ExecInitNode(child, estate, eflags));
+}
+
+static void free_plan(void *plan) { cp_plan_free(plan); }
+
+void corgi_tuple_open(CustomScanState *node, CorgiRun *run)
+{
+    TupleState *s = (TupleState *) node;
+    s->run = run;
+    s->blocks = linitial(node->custom_ps);
+    corgi_block_open(s->blocks, run);
+}
+
+static void *take(int64 count, size_t bytes)
+{
+    return MemoryContextAllocHuge(CurrentMemoryContext, (Size) Max(count, 1) * bytes);
+}
+
+/* The same for what is visited at random, in large pages where the system has them: fewer address look-ups miss. */
+static void *take_large(int64 count, size_t bytes)
+{
+    Size size = (Size) Max(count, 1) * bytes;
+    char *memory;
+    if (size < 2 * LARGE_PAGE)
+        return take(count, bytes);
+    memory = (char *) TYPEALIGN(LARGE_PAGE, MemoryContextAllocHuge(CurrentMemoryContext, size + LARGE_PAGE));
+#ifdef MADV_HUGEPAGE
+    (void) madvise(memory, size, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
+/* Take a survey, choose sizes, allocate the buffer. The kernel's plan holds memory that only a callback can free. */
+void corgi_tuple_prepare(CustomScanState *node)
+{
+    TupleState *s = (TupleState *) node;
+    CorgiRun *run = s->run;
+    CorgiBuffer *b = &run->buffer;
+    MemoryContextCallback *callback = palloc(sizeof *callback);
+    corgi_take_survey(run, s->blocks);
+    corgi_fit_sizes(run);
+    b->slots = run->sizes.slots;
+    b->stride = run->survey.width * run->source.bytes;
+    b->x = take_large(b->slots, (size_t) b->stride);
+    b->y = take_large(b->slots, sizeof *b->y);
+    b->tid = take_large(b->slots, sizeof *b->tid);
+    s->order = run->options.balance ? take(run->survey.blocks, sizeof *s->order) : NULL;
+    s->extent_room = s->read_room = s->visit_room = 0;
+    s->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
+    memset(&s->plan, 0, sizeof s->plan);
+    *callback = (MemoryContextCallback){.func = free_plan, .arg = &s->plan};
+    MemoryContextRegisterResetCallback(CurrentMemoryContext, callback);
+    run->prepared = true;
+}
+
+static void no_memory(void) { ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")); }
+
+/* The same key as corgipile.orders.Key.hash, so that a seed means the same order in Python. */
+static uint64 key_of(const CorgiRun *run, int epoch, int purpose)
+{
+    uint64_t parts[3] = {(uint64_t) run->options.seed, (uint64_t) epoch, (uint64_t) purpose};
+    return cp_derive(parts, 3);
+}
+
+/* Begin an epoch. */
+void corgi_tuple_begin(CustomScanState *node, int epoch)
+{
+    TupleState *s = (TupleState *) node;
+    const CorgiRun *run = s->run;
+    const CorgiSurvey *v = &run->survey;
+    cp_spec spec = {.kind = run->options.order,
+                    .rows = v->rows,
+                    .blocks = v->blocks,
+                    .cuts = v->cuts,
+                    .order = s->order,
+                    .key = key_of(run, epoch, 0),
+                    .stop_row = v->rows,
+                    .buffer = run->sizes.buffer_blocks,
+                    .group = run->sizes.group,
+                    .shift = run->sizes.shift,
+                    .whole = run->sizes.whole};
+    if (s->order && cp_balance(v->sketch, v->blocks, key_of(run, epoch, BALANCE), s->order) < 0)
+        no_memory();
+    cp_plan_free(&s->plan);
+    if (cp_plan_init(&s->plan, &spec, 0) < 0)
+        no_memory();
+}
+
+static void *grow(void *array, int64 *room, int64 count, size_t bytes, MemoryContext context)
+{
+    if (count <= *room)
+        return array;
+    if (*room)
+        pfree(array);
+    *room = count + count / 4;
+    return MemoryContextAllocHuge(context, (Size) *room * bytes);
+}
+
+/* Read the rows of one block into their slots. `into` has one slot for each; no more, no fewer may come. */
+static void load_block(TupleState *s, int64 block, const int32 *into)
+{
+    const CorgiRun *run = s->run;
+    const CorgiSource *source = &run->source;
+    const CorgiBuffer *b = &run->buffer;
+    int64 rows = run->survey.cuts[block + 1] - run->survey.cuts[block], i = 0;
+    MemoryContext outside = MemoryContextSwitchTo(s->rows);
+    TupleTableSlot *row;
+    corgi_block_seek(s->blocks, run->survey.page[block]);
+    for (; (row = corgi_block_next(s->blocks)) != NULL; i++) {
+        if (i == rows)
+            break;
+        slot_getsomeattrs(row, source->last);
+        b->y[into[i]] = corgi_read_label(&source->label, row);
+        b->tid[into[i]] = row->tts_tid;
+        corgi_read_features(source, row, run->survey.width, b->x + into[i] * b->stride);
+    }
+    if (i != rows || row != NULL)
+        elog(ERROR, "block at page %u has another number of visible rows than when they were counted",
+             run->survey.page[block]);
+    MemoryContextSwitchTo(outside);
+    MemoryContextReset(s->rows);
+}
+
+/* Ask for the block that comes after position k. */
+static void prefetch_after(TupleState *s, int64 k)
+{
+    if (k + 1 < s->plan.count)
+        corgi_block_prefetch(s->blocks, s->run->survey.page[cp_block_at(&s->plan, s->plan.first + k + 1)]);
+}
+
+static bool next_step(TupleState *s)
+{
+    cp_plan *plan = &s->plan;
+    MemoryContext context = GetMemoryChunkContext(s->run->survey.cuts);
+    int64 read_room = s->read_room;
+    int32 *into;
+    int more = cp_plan_begin(plan);
+    if (more < 0)
+        no_memory();
+    if (more == 0)
+        return false;
+    s->extents = grow(s->extents, &s->extent_room, 2 * plan->extents, sizeof *s->extents, context);
+    s->sweep = grow(s->sweep, &read_room, plan->reads, sizeof *s->sweep, context);
+    s->into = grow(s->into, &s->read_room, plan->reads, sizeof *s->into, context);
+    s->visit = grow(s->visit, &s->visit_room, plan->visits, sizeof *s->visit, context);
+    if (cp_plan_next(plan, s->extents, s->into, s->sweep, s->visit) < 0)
+        elog(ERROR, "the buffer bound of order %s was broken", s->run->options.order_name);
+    into = s->into;
+    for (int64 k = plan->load_from, e = 0; k < plan->load_to; k++, e++) {
+        prefetch_after(s, k);
+        load_block(s, cp_block_at(plan, plan->first + k), into);
+        into += s->extents[2 * e + 1] - s->extents[2 * e];
+    }
+    return true;
+}
+
+/* Do the next step. Returns false at the end of the epoch. */
+bool corgi_tuple_next(CustomScanState *node, const int32 **visit, int64 *count)
+{
+    TupleState *s = (TupleState *) node;
+    bool more;
+    if (node->ss.ps.instrument)
+        InstrStartNode(node->ss.ps.instrument);
+    more = next_step(s);
+    *visit = s->visit;
+    *count = more ? s->plan.visits : 0;
+    if (node->ss.ps.instrument)
+        InstrStopNode(node->ss.ps.instrument, (double) *count);
+    return more;
+}
+
+static void end(CustomScanState *node)
+{
+    cp_plan_free(&((TupleState *) node)->plan);
+    ExecEndNode(linitial(node->custom_ps));
+}
+
+static void rescan(CustomScanState *node) { ExecReScan(linitial(node->custom_ps)); }
+
+static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
+{
+    const CorgiRun *run = ((TupleState *) node)->run;
+    if (run == NULL || run->source.rel == NULL)
+        return;
+    ExplainPropertyText("Order", run->options.order_name, es);
+    ExplainPropertyBool("Balanced", run->options.balance, es);
+    if (run->prepared) {
+        ExplainPropertyInteger("Buffer Blocks", NULL, run->sizes.buffer_blocks, es);
+        ExplainPropertyInteger("Buffer Rows", NULL, run->sizes.slots, es);
+        ExplainPropertyInteger("Buffer Memory", "kB", run->sizes.slots * run->sizes.row_bytes / 1024, es);
+    } else {
+        ExplainPropertyInteger("Buffer Memory", "kB", run->options.buffer_bytes / 1024, es);
+    }
+}
+
+static const CustomExecMethods exec_methods = {.CustomName = "TupleShuffle",
+                                               .BeginCustomScan = begin,
+                                               .ExecCustomScan = corgi_never_executed,
+                                               .EndCustomScan = end,
+                                               .ReScanCustomScan = rescan,
+                                               .ExplainCustomScan = explain};
+
+static Node *create(CustomScan *scan)
+{
+    TupleState *s = (TupleState *) newNode(sizeof(TupleState), T_CustomScanState);
+    s->css.methods = &exec_methods;
+    return (Node *) s;
+}
+
+const CustomScanMethods corgi_tuple_methods = {"TupleShuffle", create};

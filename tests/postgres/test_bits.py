@@ -1,0 +1,135 @@
+"""Same seed, same model: what PostgreSQL trains is what Python trains from the same rows, blocks and order."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import corgipile as cp
+from corgipile.tables import MemoryTable
+
+ROWS, WIDTH = 4000, 9
+TYPES = {"real": pa.float32(), "double precision": pa.float64(), "integer": pa.int32(), "smallint": pa.int16()}
+
+
+class CutTable(MemoryTable):
+    """A table with the blocks that the server has."""
+
+    def __init__(self, rows, cuts):
+        super().__init__(rows)
+        self._cuts = np.array(cuts, np.int64)
+
+    def cuts(self, rows):
+        return self._cuts
+
+
+def stored_rows(server, table, pages):
+    """Return the visible rows in their physical order, and where blocks begin."""
+    rows = server.rows(
+        f"SELECT x, label, (ctid::text::point)[0]::int / {pages} AS block FROM {table} ORDER BY {table}.ctid"
+    )
+    blocks = np.array([row["block"] for row in rows])
+    return rows, [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(rows)]
+
+
+def in_python(server, model, kind):
+    """Train in Python what the server trained."""
+    params = model["params"]
+    rows, cuts = stored_rows(server, model["source"], params["block_pages"])
+    widest, features = int(np.diff(cuts).max()), [row["x"] for row in rows]
+    columns = {
+        "x": pa.array(features, pa.list_(TYPES[kind], WIDTH)),
+        "label": pa.array([row["label"] for row in rows], pa.int32()),
+    }
+    table = CutTable(pa.table(columns), cuts)
+    assert params["blocks"] == len(cuts) - 1
+    sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
+    if params["order"] == "riffle":
+        balance = "label" if params["balance"] else None
+        order = cp.orders.Riffle(**sizes, group=params["group"], whole=params["whole"], balance=balance)
+    else:
+        names = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
+        order = names[params["order"]](**sizes)
+    settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "intercept", "seed")
+    chosen = {name: params[name] for name in settings}
+    return cp.train(table, model=model["kind"], features="x", label="label", order=order, memory=None, **chosen)
+
+
+def make_table(server, kind, classes=2):
+    """Make a table clustered by label, with dead rows and pages of dead rows in it."""
+    scale = 10 if kind in ("integer", "smallint") else 1
+    server.sql(f"""
+        DROP TABLE IF EXISTS t;
+        SELECT setseed(0.5);
+        CREATE TABLE t AS SELECT i,
+            (SELECT array_agg({scale} * (random() + (i * {classes} / {ROWS} = j % {classes})::int))
+             FROM generate_series(1, {WIDTH}) j WHERE i >= 0)::{kind}[] AS x, i * {classes} / {ROWS} AS label
+        FROM generate_series(0, {ROWS - 1}) i;
+        DELETE FROM t WHERE i % 7 = 3 OR i BETWEEN 1000 AND 1400;
+    """)
+
+
+CASES = [
+    ("real", "logistic", {}),
+    ("real", "logistic", {"order": "corgipile"}),
+    ("real", "svm", {"order": "block_only", "l2": 0.01}),
+    ("real", "linear", {"order": "no_shuffle", "learning_rate": 0.001}),
+    ("real", "softmax", {"batch_size": 16}),
+    ("double precision", "logistic", {"batch_size": 64, "learning_rate": 0.1}),
+    ("double precision", "softmax", {"order": "corgipile", "intercept": False}),
+    ("integer", "svm", {"seed": -5}),
+    ("smallint", "linear", {"learning_rate": 0.00001}),
+    ("real", "logistic", {"balance": True}),
+    ("double precision", "softmax", {"balance": True, "seed": 2**62}),
+    ("real", "linear", {"balance": True, "learning_rate": 0.001, "block_size": "16kB"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "model", "options"), CASES)
+def test_same_seed_same_model(server, train, kind, model, options):
+    make_table(server, kind, classes=3 if model == "softmax" else 2)
+    sizes = {"block_size": "8kB", "buffer_size": "64kB" if kind == "double precision" else "40kB"}
+    history = train("t", model=model, name="bits", epochs=3, **{**sizes, **options})
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'bits'")
+    python = in_python(server, {**stored, "source": "t"}, kind)
+    assert stored["params"]["blocks"] > stored["params"]["buffer_blocks"]
+    assert np.array_equal(np.array(stored["coefficients"]), python.coef.astype(np.float64))
+    assert np.array_equal(np.array(stored["intercepts"]), python.intercept.astype(np.float64))
+    assert stored["classes"] == python.classes.tolist()
+    score = "r2" if model == "linear" else "accuracy"
+    for here, there in zip(history, python.history, strict=True):
+        assert (here["loss"], here[score], here["rows"]) == (there["loss"], there[score], there["rows"])
+
+
+def test_columns_and_an_array_give_the_same_model(server, train):
+    make_table(server, "real")
+    names = ", ".join(f"x[{i}]::real AS f{i}" for i in range(1, WIDTH + 1))
+    server.sql(f"DROP TABLE IF EXISTS flat; CREATE TABLE flat AS SELECT {names}, label = 1 AS label FROM t ORDER BY i")
+    server.sql("DROP TABLE IF EXISTS listed; CREATE TABLE listed AS SELECT x, label::numeric FROM t ORDER BY i")
+    one_block = {"block_size": "1GB", "buffer_size": "1GB", "order": "riffle"}
+    for table, features in (("flat", [f"f{i}" for i in range(1, WIDTH + 1)]), ("listed", ["x"])):
+        train(table, features=features, name=table, **one_block)
+    first, second = server.rows("SELECT coefficients FROM corgipile.models WHERE name IN ('flat', 'listed')")
+    assert first == second
+
+
+@pytest.mark.parametrize("kind", ["logistic", "svm", "linear", "softmax"])
+def test_predictions_are_those_of_python(server, train, kind):
+    make_table(server, "real", classes=3 if kind == "softmax" else 2)
+    train("t", model=kind, name="same", learning_rate=0.001)
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'same'")
+    python = in_python(server, {**stored, "source": "t"}, "real")
+    rows = server.rows("SELECT x, corgipile.predict('same', x) p, corgipile.decision('same', x) d FROM t ORDER BY ctid")
+    x = np.array([row["x"] for row in rows], np.float32)
+    assert [row["p"] for row in rows] == python.predict(x).tolist()
+    assert np.array_equal(np.squeeze([row["d"] for row in rows]), python.decision(x).astype(np.float64))
+    if kind in ("logistic", "softmax"):
+        shares = server.rows("SELECT corgipile.predict_proba('same', x) p FROM t ORDER BY ctid")
+        assert np.allclose([row["p"] for row in shares], python.predict_proba(x), rtol=1e-12)
+
+
+def test_json_of_numbers_is_exact(server):
+    assert json.loads(server.text("SELECT to_json('{0.1, 1e-300, 5e-324}'::float8[])")) == [0.1, 1e-300, 5e-324]

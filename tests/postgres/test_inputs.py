@@ -1,0 +1,205 @@
+"""What can be learnt from, and what is said where something cannot."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(server):
+    """Make a small good table and one where each kind of bad row can be put."""
+    server.sql("""
+        CREATE TABLE good AS SELECT ARRAY[i % 2 - 0.5, i / 100.0]::real[] AS x, i % 2 AS label, i % 3 AS three,
+            i AS gone, 'a'::text AS word FROM generate_series(0, 99) i;
+        ALTER TABLE good DROP COLUMN gone;
+        CREATE TABLE bad (x float8[], label float8);
+        CREATE TABLE nothing (x real[], label int);
+        CREATE ROLE stranger LOGIN;
+        CREATE TABLE hidden AS SELECT * FROM good;
+        CREATE TABLE half AS SELECT * FROM good;
+        GRANT SELECT (x, label) ON half TO stranger;
+    """)
+
+
+BAD_ROWS = {
+    "NULL": ("NULL in feature column", "NULL, 1"),
+    "NULL element": ("holds a NULL", "'{1, NULL}', 1"),
+    "ragged": ("has 3 numbers in column", "'{1, 2, 3}', 1"),
+    "empty": ("has 0 numbers in column", "'{}', 1"),
+    "two dimensions": ("array of 2 dimensions", "'{{1, 2}}', 1"),
+    "NaN": ("feature that is NaN or infinite", "'{1, NaN}', 1"),
+    "infinite": ("feature that is NaN or infinite", "'{1, -Infinity}', 1"),
+    "NULL label": ("NULL in label column", "'{1, 2}', NULL"),
+    "NaN label": ("has label nan", "'{1, 2}', 'NaN'"),
+    "third class": ("a logistic model takes two", "'{1, 2}', 7"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ROWS)
+def test_bad_row_is_named(server, fails, kind):
+    said, values = BAD_ROWS[kind]
+    server.sql(f"""
+        TRUNCATE bad;
+        INSERT INTO bad SELECT ARRAY[i, 1], i % 2 FROM generate_series(1, 300) i;
+        INSERT INTO bad VALUES ({values});
+        INSERT INTO bad SELECT ARRAY[i, 1], i % 2 FROM generate_series(1, 300) i;
+    """)
+    message = fails("SELECT * FROM corgipile.train('bad', 'logistic', 'x', 'label', name => 'never')").lower()
+    assert said.lower() in message
+    if kind != "third class":
+        where = server.value("SELECT ctid::text FROM bad WHERE NOT coalesce(x[1] > 0 AND array_length(x, 1) = 2 "
+                             "AND x[2] = 1 AND label IN (0, 1), false)")  # fmt: skip
+        assert f"row {where}" in message
+    assert server.rows("SELECT * FROM corgipile.models WHERE name = 'never'") == []
+
+
+REFUSED = {
+    "'good', 'tree', 'x', 'label'": 'model must be logistic, svm, linear or softmax, got "tree"',
+    "'good', 'svm', 'y', 'label'": 'has no column "y"',
+    "'good', 'svm', 'gone', 'label'": 'has no column "gone"',
+    "'good', 'svm', 'ctid', 'label'": 'has no column "ctid"',
+    "'good', 'svm', 'x', 'nolabel'": 'has no column "nolabel"',
+    "'good', 'svm', 'word', 'label'": 'feature column "word" is text',
+    "'good', 'svm', 'x', 'x'": 'label column "x" is real[]',
+    "'good', 'svm', 'label', 'label'": "cannot be a feature too",
+    "'good', 'svm', ARRAY['x', 'three'], 'label'": "is an array; give it alone",
+    "'good', 'svm', '{}'::text[], 'label'": "features is an empty list",
+    "'good', 'svm', 'x', 'three'": "a svm model takes two",
+    "'good', 'svm', 'x', NULL": "label must not be NULL",
+    "'good', 'svm', 'x', 'label', epochs => 0": "epochs must be 1 to 1000000, got 0",
+    "'good', 'svm', 'x', 'label', batch_size => 0": "batch_size must be at least 1, got 0",
+    "'good', 'svm', 'x', 'label', learning_rate => -1": "learning_rate must be positive, got -1",
+    "'good', 'svm', 'x', 'label', decay => 1.5": "decay must be above 0 and at most 1, got 1.5",
+    "'good', 'svm', 'x', 'label', l2 => 1000": "l2 must be 0 or more, and below 1 / learning_rate, got 1000",
+    "'good', 'svm', 'x', 'label', \"order\" => 'sorted'": 'got "sorted"',
+    "'good', 'svm', 'x', 'label', \"order\" => 'corgipile', balance => true": "balance takes the order riffle",
+    "'good', 'svm', 'x', 'label', block_size => '0'": "block_size must be positive",
+    "'good', 'svm', 'x', 'label', buffer_size => 'much'": "invalid size",
+    "'good', 'svm', 'x', 'label', buffer_size => '100'": "the buffer holds 4 rows",
+    "'good', 'svm', 'x', 'label', classes => '{1}'": "two classes at least",
+    "'good', 'svm', 'x', 'label', classes => '{1, NaN}'": "classes must be finite numbers",
+    "'good', 'svm', 'x', 'label', classes => '{1, 2}'": "has label 0, which is none of the classes",
+    "'good', 'svm', 'x', 'label', speed => 1": "does not exist",
+    "'nothing', 'svm', 'x', 'label'": "has no rows to learn from",
+    "'absent', 'svm', 'x', 'label'": "does not exist",
+    "'corgipile.models_pkey', 'svm', 'x', 'label'": "is an index",
+    "0::regclass, 'svm', 'x', 'label'": "could not open relation",
+    "'good', 'linear', 'x', 'three', learning_rate => 1e10": "diverged",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_bad_arguments(fails, arguments):
+    assert REFUSED[arguments] in fails(f"SELECT * FROM corgipile.train({arguments})")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT corgipile.train('good', 'svm', 'x', 'label')",
+        "SELECT * FROM generate_series(1, 2) s, corgipile.train('good', 'svm', 'x', 'label', seed => s)",
+        "SELECT * FROM corgipile.train('good', 'svm', 'x', 'label') WITH ORDINALITY",
+    ],
+)
+def test_calls_that_cannot_be_planned(fails, query):
+    assert "Write SELECT * FROM corgipile.train(...)" in fails(query)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("VIEW other AS SELECT * FROM good", "is a view; a table or materialized view is needed"),
+        ("TABLE other (LIKE good) PARTITION BY LIST (label)", "is a partitioned table"),
+        ("TABLE other AS SELECT * FROM good; CREATE TABLE child () INHERITS (other)", "has child tables"),
+        ("SEQUENCE other", "is a sequence"),
+    ],
+)
+def test_relations_that_do_not_serve(fails, made, said):
+    assert said in fails(f"BEGIN; CREATE {made}; SELECT * FROM corgipile.train('other', 'svm', 'x', 'label')")
+
+
+@pytest.mark.parametrize("made", ["TEMP TABLE", "UNLOGGED TABLE", "MATERIALIZED VIEW"])
+def test_relations_that_serve(server, made):
+    call = "SELECT sum(rows) FROM corgipile.train('other', 'svm', 'x', 'label')"
+    assert server.text(f"BEGIN; CREATE {made} other AS SELECT * FROM good; {call}; ROLLBACK") == "500\n"
+
+
+def test_privileges(server, train, fails):
+    call = "SELECT sum(rows) FROM corgipile.train('{}', 'svm', '{}', 'label')"
+    assert "permission denied for table hidden" in fails(call.format("hidden", "x"), "stranger")
+    assert "permission denied for table hidden" in fails("EXPLAIN " + call.format("hidden", "x"), "stranger")
+    assert server.value(call.format("half", "x"), "stranger") == 500
+    assert "permission denied for table half" in fails(call.format("half", "three"), "stranger")
+    server.sql("GRANT SELECT ON hidden TO stranger; ALTER TABLE hidden ENABLE ROW LEVEL SECURITY")
+    assert "row-level security applies to you" in fails(call.format("hidden", "x"), "stranger")
+    assert len(train("hidden")) == 2
+
+
+def test_a_model_is_its_owners(server, train, fails):
+    train("good", name="mine")
+    train("half", name="theirs", user="stranger")
+    assert server.value("SELECT owner FROM corgipile.models WHERE name = 'theirs'") == "stranger"
+    assert server.value("SELECT count(corgipile.predict('mine', x)) FROM half", "stranger") == 100
+    call = "SELECT * FROM corgipile.train('half', 'svm', 'x', 'label', name => 'mine')"
+    assert "row-level security policy" in fails(call, "stranger")
+    server.sql("DELETE FROM corgipile.models", "stranger")
+    assert server.rows("SELECT name FROM corgipile.models WHERE name IN ('mine', 'theirs')") == [{"name": "mine"}]
+
+
+def test_one_row_and_few_rows(server, train):
+    server.sql("CREATE TABLE few (x float8[], label bool); INSERT INTO few VALUES ('{1, 2}', true)")
+    assert train("few", model="linear")[0]["rows"] == 1
+    server.sql("INSERT INTO few VALUES ('{-1, -2}', false), ('{2, 3}', true)")
+    for order in ("riffle", "corgipile", "block_only", "no_shuffle"):
+        assert [epoch["rows"] for epoch in train("few", order=order, epochs=4)] == [3] * 4
+    server.sql("DELETE FROM few")
+    server.sql("INSERT INTO few SELECT ARRAY[i, 1], i > 5 FROM generate_series(1, 10) i")
+    assert train("few")[0]["rows"] == 10
+
+
+def test_toasted_rows(server, train):
+    server.sql("""
+        CREATE TABLE wide AS SELECT ARRAY(SELECT random() - 0.5 + i % 2 FROM generate_series(1, 1500)) AS x,
+            i % 2 AS label FROM generate_series(1, 300) i;
+        CREATE TABLE packed AS SELECT array_fill((i % 2)::int, ARRAY[3000]) AS x, i % 2 AS label
+            FROM generate_series(1, 300) i;
+    """)
+    for table in ("wide", "packed"):
+        last = train(table, block_size="32kB", epochs=3, learning_rate=0.001)[-1]
+        assert (last["rows"], last["accuracy"] > 0.9) == (300, True)
+    plan = server.text("EXPLAIN SELECT * FROM corgipile.train('wide', 'svm', 'x', 'label', block_size => '32kB')")
+    assert "Block Pages: 1\n" in plan
+
+
+def test_added_columns_have_their_default(server, train):
+    server.sql("CREATE TABLE old AS SELECT i % 2 AS a FROM generate_series(1, 50) i")
+    server.sql("ALTER TABLE old ADD b numeric DEFAULT 2.5, ADD label bigint DEFAULT 3")
+    server.sql("INSERT INTO old SELECT i % 2, i, 4 FROM generate_series(1, 50) i")
+    assert train("old", features=["a", "b"], name="old")[1]["rows"] == 100
+    assert server.value("SELECT classes FROM corgipile.models WHERE name = 'old'") == [3, 4]
+
+
+def test_predicting_refuses(server, train, fails):
+    train("good", model="svm", name="refuses")
+    call = "SELECT corgipile.{}('{}', {})"
+    for function, model, features, said in (
+        ("predict", "absent", "'{1}'::real[]", 'there is no model "absent"'),
+        ("predict", "refuses", "'{1}'::real[]", "the row has 1 features"),
+        ("predict", "refuses", "'{1, NULL}'::real[]", "holds a NULL"),
+        ("predict", "refuses", "'{1, NaN}'::real[]", "NaN, infinite or too large"),
+        ("predict", "refuses", "ARRAY['a', 'b']", "features are text[]"),
+        ("predict_proba", "refuses", "ARRAY[1, 2]", "has no probabilities"),
+    ):
+        assert said in fails(call.format(function, model, features))
+    assert server.value("SELECT corgipile.predict('refuses', NULL::int[])") is None
+    for damage in (
+        "coefficients = '{1, 2}'",
+        "coefficients = '{{1}}'",
+        "intercepts = '{}'",
+        "classes = '{1}'",
+        "dims = 3",
+    ):
+        said = fails(
+            f"BEGIN; UPDATE corgipile.models SET {damage}; " + call.format("predict", "refuses", "ARRAY[1, 2]")
+        )
+        assert "is damaged" in said
