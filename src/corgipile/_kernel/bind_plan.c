@@ -226,13 +226,6 @@ static PyObject *plan_new(PyObject *self, PyObject *args)
     return NULL;
 }
 
-static PyObject *plan_steps(PyObject *self, PyObject *capsule)
-{
-    plan_object *object = PyCapsule_GetPointer(capsule, PLAN);
-    (void)self;
-    return object ? PyLong_FromLongLong(object->plan.steps) : NULL;
-}
-
 static PyObject *plan_begin(PyObject *self, PyObject *capsule)
 {
     plan_object *object = PyCapsule_GetPointer(capsule, PLAN);
@@ -306,7 +299,6 @@ PyMethodDef cp_plan_methods[] = {
     {"plan_new", plan_new, METH_VARARGS, "Prepare a plan."},
     {"plan_next", plan_next, METH_VARARGS, "Write the step sized up."},
     {"plan_slots", plan_slots, METH_VARARGS, "Return the buffer slots a plan needs."},
-    {"plan_steps", plan_steps, METH_O, "Return the number of steps of an epoch."},
     {"randoms", randoms, METH_VARARGS, "Write a stretch of a keyed random stream."},
     {"shuffle", shuffle, METH_VARARGS, "Shuffle an array in place."},
     {"unpermute", unpermute, METH_VARARGS, "Invert a keyed permutation."},

@@ -15,7 +15,6 @@ __all__ = ["Field", "Store", "type_code"]
 
 SlotArray = npt.NDArray[np.int32]
 Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
-SLACK = 64  # bytes readable after the last row, so that kernels may load whole vectors
 _CODES = {
     np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
 }
@@ -106,9 +105,8 @@ class Store:
 
 def _aligned(slots: int, field: Field) -> npt.NDArray[np.generic]:
     size = slots * field.row_bytes
-    raw = np.empty(size + SLACK + 64, np.uint8)
+    raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
-    raw[start + size :] = 0
     flat: npt.NDArray[np.generic] = raw[start : start + size].view(field.dtype)
     return flat.reshape((slots, *field.shape))
 
