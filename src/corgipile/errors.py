@@ -21,6 +21,7 @@
     ├── StateMismatch (ValueError)        a saved state belongs to another table, order or seed
     ├── BadModelFile (ValueError)         a model file that is none of ours
     ├── MissingExtra (ImportError)        an optional dependency is not installed
+    ├── ServerError (RuntimeError)        a PostgreSQL server cannot be built for, started or reached
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
 Messages say what was wrong, the value got, and what would be right.
@@ -44,6 +45,7 @@ __all__ = [
     "ParseError",
     "RaggedRows",
     "ReadFailed",
+    "ServerError",
     "StateMismatch",
     "TableError",
     "UnknownFormat",
@@ -128,6 +130,10 @@ class BadModelFile(CorgiPileError, ValueError):
 
 class MissingExtra(CorgiPileError, ImportError):
     """An optional dependency is not installed."""
+
+
+class ServerError(CorgiPileError, RuntimeError):
+    """A PostgreSQL server cannot be built for, started or reached."""
 
 
 class Diverged(CorgiPileError, ArithmeticError):

@@ -88,6 +88,7 @@ CASES = [
 ]
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize(("kind", "model", "options"), CASES)
 def test_same_seed_same_model(server, train, kind, model, options):
     make_table(server, kind, classes=3 if model == "softmax" else 2)
