@@ -6,7 +6,7 @@ Example:
     ['kernel', 'postgres']
 """
 
-from corgipile.pg.install import EMBEDDED, Installation, embedded, install, installed, sources
+from corgipile.pg.installation import EMBEDDED, Installation, embedded, install, installed, sources
 from corgipile.pg.server import Server, default_home
 
 __all__ = ["EMBEDDED", "Installation", "Server", "default_home", "embedded", "install", "installed", "sources"]

@@ -8,13 +8,13 @@ import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from corgipile.errors import ServerError
-from corgipile.pg.install import Installation, install, sources
+from corgipile.pg.installation import Installation, install, sources
 from corgipile.pg.processes import alive, capture, taken
 
 _NEEDLESS = shutil.ignore_patterns("pgxs", "bitcode", "llvmjit*", "*.a")
@@ -111,6 +111,7 @@ class Server:
         if self.version is None and not (self.home / "server").exists() and _any(self.home):
             raise ServerError(f"{self.home} holds other files and no server; name a new or empty folder")
         self.home.mkdir(parents=True, exist_ok=True)
+        self._enterable()
         server, fresh = self.home / "server", self.home / "server.new"
         stamp = _stamp(source, flags)
         if _text(server / "stamp") == stamp:
@@ -139,7 +140,6 @@ class Server:
         """
         if port is not None and taken(port):
             raise ServerError(f"port {port} is taken; give another")
-        self._enterable()
         if self.version is None:
             self._make_data()
         listen = {"listen_addresses": "localhost", "port": port} if port else {"listen_addresses": ""}
@@ -243,18 +243,18 @@ def default_home() -> Path:
 
 
 def _stamp(source: Installation, flags: str) -> str:
-    """Return what changes when the server or the sources of the extension do."""
-    digest = hashlib.sha256(f"{source} {flags} {os.environ.get('EXTRA_CFLAGS', '')}".encode())
-    for path in _sources():
-        digest.update(path.read_bytes())
+    """Return what changes when the server, the compiler's options or the sources do."""
+    digest = hashlib.sha256(f"{source} {flags} {os.environ.get('EXTRA_CFLAGS')}".encode())
+    for pattern in (
+        "kernel/*.h",
+        "postgres/src/*.[ch]",
+        "postgres/sql/*.sql",
+        "postgres/*.control",
+        "postgres/Makefile",
+    ):
+        for path in sorted(sources().glob(pattern)):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _sources() -> Iterator[Path]:
-    folder = sources()
-    for pattern in ("kernel/*.h", "postgres/src/*.[ch]", "postgres/sql/*.sql", "postgres/corgipile.control"):
-        yield from sorted(folder.glob(pattern))
-    yield folder / "postgres" / "Makefile"
 
 
 def _any(folder: Path) -> bool:

@@ -131,10 +131,10 @@ def install(target: Installation, root: Path | None = None, flags: str = "") -> 
         >>> from corgipile.pg import embedded, install
         >>> install(embedded(18))  # doctest: +SKIP
     """
-    make, compiler = _tools(target)
     for folder in () if root else (target.pkglibdir, target.sharedir):
         if not os.access(folder, os.W_OK):
             raise ServerError(f"{folder} cannot be written; run this as the owner of {target.name}, such as by sudo")
+    make, compiler = _tools(target)
     environment = {name: value for name, value in os.environ.items() if name not in _OTHER_MAKE}
     flags = f"{flags} {environment.pop('EXTRA_CFLAGS', '')}".strip()
     with tempfile.TemporaryDirectory(prefix="corgipile-build-") as place:
@@ -144,7 +144,7 @@ def install(target: Installation, root: Path | None = None, flags: str = "") -> 
             [*command, *settings], cwd=place, env=environment, capture_output=True, text=True, check=False
         )
     if done.returncode:
-        raise ServerError(f"the extension cannot be built for {target.name}: {done.stderr.strip()[-3000:]}")
+        raise ServerError(f"the extension cannot be built for {target.name}: {done.stderr.strip()[-1500:]}")
 
 
 def _tools(target: Installation) -> tuple[str, list[str]]:
