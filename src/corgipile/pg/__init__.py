@@ -6,7 +6,18 @@ Example:
     ['kernel', 'postgres']
 """
 
+from corgipile.pg.copy import copy_table
 from corgipile.pg.installation import EMBEDDED, Installation, embedded, install, installed, sources
 from corgipile.pg.server import Server, default_home
 
-__all__ = ["EMBEDDED", "Installation", "Server", "default_home", "embedded", "install", "installed", "sources"]
+__all__ = [
+    "EMBEDDED",
+    "Installation",
+    "Server",
+    "copy_table",
+    "default_home",
+    "embedded",
+    "install",
+    "installed",
+    "sources",
+]
