@@ -146,7 +146,9 @@ extern const CustomScanMethods corgi_tuple_methods;
 extern void corgi_tuple_open(CustomScanState *node, CorgiRun *run);
 extern void corgi_tuple_prepare(CustomScanState *node);
 extern void corgi_tuple_begin(CustomScanState *node, int epoch);
-extern bool corgi_tuple_next(CustomScanState *node, const int32 **visit, int64 *count);
+struct corgi_step;
+extern struct corgi_steps *corgi_tuple_steps(CustomScanState *node);
+extern void corgi_tuple_load(CustomScanState *node, const struct corgi_step *step);
 
 /* sgd.c */
 extern const CustomScanMethods corgi_sgd_methods;
