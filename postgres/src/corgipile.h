@@ -28,6 +28,7 @@ typedef struct {
     bool intercept, balance;
     double *classes;        /* NULL: to be found */
     int class_count;
+    int threads;            /* 1, or 2: one reads while the other learns */
 } CorgiOptions;
 
 typedef struct {
@@ -117,7 +118,7 @@ typedef struct {
 enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
-    ARG_COUNT
+    ARG_THREADS, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature);
 extern double *corgi_check_classes(double *classes, int64 count, const char *kind, int64 *found);
@@ -149,11 +150,15 @@ typedef struct CorgiMachine CorgiMachine;
 extern CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, const double *classes);
 extern CorgiMachine *corgi_machine_for(const CorgiRun *run);
 extern void corgi_machine_begin(CorgiMachine *m, double rate);
-extern void corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count);
+extern int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
+extern void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot);
 extern CorgiTotals corgi_machine_end(CorgiMachine *m);
 extern void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts);
 extern void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts);
 extern void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores);
+
+/* compute.c */
+extern void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanState *tuples);
 
 /* store.c */
 extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiEpoch *history, int epochs);

@@ -1,7 +1,6 @@
 /* The SGD kernel: kernel/sgd.h with the server's memory and errors. */
 #include "corgipile.h"
 
-#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "sgd.h"
@@ -56,7 +55,8 @@ CorgiMachine *corgi_machine_for(const CorgiRun *run)
 
 void corgi_machine_begin(CorgiMachine *m, double rate) { cp_sgd_begin(m->state, rate); }
 
-static void refuse(const CorgiRun *run, int status, int32 slot)
+/* Say why the kernel refused the row in a slot. */
+void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
 {
     const CorgiBuffer *b = &run->buffer;
     const char *row = corgi_row_name(&b->tid[slot]);
@@ -80,21 +80,18 @@ static void refuse(const CorgiRun *run, int status, int32 slot)
     }
 }
 
-/* Learn from rows by slot, in pieces: the model does not depend on how rows are cut into calls. */
-void corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count)
+/* Learn from rows by slot, from visit[*done] on, one piece: the model does not depend on how rows are cut into calls.
+ * Moves `done` on to the row after the last one learnt. Returns a status of the kernel. A thread may call this. */
+int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
 {
     const CorgiBuffer *b = &run->buffer;
     int64 piece = Max(PIECE / (run->survey.width * m->state->outputs), 1);
-    for (int64 from = 0; from < count; from += piece) {
-        cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
-                        .visit = visit + from, .m = Min(piece, count - from)};
-        int64_t done;
-        int status;
-        CHECK_FOR_INTERRUPTS();
-        status = cp_sgd_learn(m->state, &rows, &done);
-        if (status != CP_SGD_OK)
-            refuse(run, status, visit[from + done]);
-    }
+    cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
+                    .visit = visit + *done, .m = Min(piece, count - *done)};
+    int64_t learnt;
+    int status = cp_sgd_learn(m->state, &rows, &learnt);
+    *done += learnt;
+    return status;
 }
 
 /* End an epoch: apply the last batch, however short, and return the totals. */

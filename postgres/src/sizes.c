@@ -7,7 +7,7 @@
 #include "utils/builtins.h"
 
 enum { DEFAULT_BLOCK_BYTES = 256 << 10, DEFAULT_BLOCKS = 192, STEP_ROWS = 8192, STEP_BYTES = 2 << 20, CHUNKS = 128 };
-enum { FEWEST_BLOCKS = 16, BALANCED_BLOCKS = 64, WHOLE_PILES = 192 };
+enum { FEWEST_BLOCKS = 16, BALANCED_BLOCKS = 64, WHOLE_PILES = 192, AHEAD = 1 };
 
 /* The bytes of a table's rows, its TOAST pages included. */
 static int64 stored_bytes(const CorgiSource *part)
@@ -32,15 +32,12 @@ int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o)
     return Min(Max(wanted / Max(bytes / Max(s->pages, 1), 1), 1), Max(s->pages, 1));
 }
 
-static cp_spec spec_of(const CorgiRun *run, int64 blocks)
-{
-    return (cp_spec){.kind = run->options.order, .buffer = blocks, .group = run->sizes.group, .shift = run->sizes.shift,
-                     .whole = run->sizes.whole};
-}
-
+/* Slots for this many blocks and a step read ahead: as many with one thread, so that threads do not change the model. */
 static int64 slots_of(const CorgiRun *run, int64 blocks)
 {
-    cp_spec spec = spec_of(run, blocks);
+    const CorgiSizes *z = &run->sizes;
+    cp_spec spec = {.kind = run->options.order, .buffer = blocks, .group = z->group, .shift = z->shift,
+                    .whole = z->whole, .ahead = AHEAD};
     return cp_slots(&spec, run->survey.widest, run->survey.blocks);
 }
 
@@ -75,7 +72,7 @@ static void check_room(const CorgiRun *run, int64 budget)
                 errhint("Give a larger buffer_size or a smaller block_size."));
 }
 
-/* Turn buffer_size into blocks and slots, as corgipile does in Python without a reading thread: riffle loads a group of
+/* Turn buffer_size into blocks and slots, as corgipile does in Python: riffle loads a group of
  * blocks a step and keeps blocks as they were read where that leaves piles enough, for what is written in one run is
  * written fastest; orders that mix nothing load as many blocks as make a step worth its overhead. */
 void corgi_fit_sizes(CorgiRun *run)
@@ -99,7 +96,7 @@ void corgi_fit_sizes(CorgiRun *run)
         most = run->options.balance ? Min(most, (int64) BALANCED_BLOCKS) : most;
     }
     if (run->options.order < CP_CORGIPILE)
-        z->buffer_blocks = Max(Min(Min(step, room), v->blocks), 1);
+        z->buffer_blocks = Max(Min(Min(step, room / (1 + AHEAD)), v->blocks), 1);
     else
         z->buffer_blocks = largest(run, budget, most);
     z->slots = slots_of(run, z->buffer_blocks);

@@ -17,8 +17,8 @@ typedef struct {
     MemoryContext rows;     /* what one block's rows leave behind */
     int64 *order;           /* of blocks, if balanced */
     int64 *extents;
-    int32 *into, *sweep, *visit;
-    int64 extent_room, read_room, visit_room;
+    int32 *into, *sweep, *visit[2]; /* visits: of this step, and of the one under way */
+    int64 extent_room, read_room, visit_room[2];
     cp_plan plan;
 } TupleState;
 
@@ -72,7 +72,7 @@ void corgi_tuple_prepare(CustomScanState *node)
     b->y = take_large(b->slots, sizeof *b->y);
     b->tid = take_large(b->slots, sizeof *b->tid);
     s->order = run->options.balance ? take(run->survey.blocks, sizeof *s->order) : NULL;
-    s->extent_room = s->read_room = s->visit_room = 0;
+    s->extent_room = s->read_room = s->visit_room[0] = s->visit_room[1] = 0;
     s->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
     memset(&s->plan, 0, sizeof s->plan);
     *callback = (MemoryContextCallback){.func = free_plan, .arg = &s->plan};
@@ -98,7 +98,8 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
                     .buffer = run->sizes.buffer_blocks,
                     .group = run->sizes.group,
                     .shift = run->sizes.shift,
-                    .whole = run->sizes.whole};
+                    .whole = run->sizes.whole,
+                    .ahead = run->options.threads - 1};
     if (s->order && cp_balance(v->sketch, v->blocks, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)
         no_memory();
     cp_plan_free(&s->plan);
@@ -157,6 +158,7 @@ static bool next_step(TupleState *s)
     cp_plan *plan = &s->plan;
     MemoryContext context = GetMemoryChunkContext(s->run->survey.cuts);
     int64 read_room = s->read_room;
+    int turn = (int) (plan->step % 2);
     int32 *into;
     int more = cp_plan_begin(plan);
     if (more < 0)
@@ -166,8 +168,8 @@ static bool next_step(TupleState *s)
     s->extents = grow(s->extents, &s->extent_room, 2 * plan->extents, sizeof *s->extents, context);
     s->sweep = grow(s->sweep, &read_room, plan->reads, sizeof *s->sweep, context);
     s->into = grow(s->into, &s->read_room, plan->reads, sizeof *s->into, context);
-    s->visit = grow(s->visit, &s->visit_room, plan->visits, sizeof *s->visit, context);
-    if (cp_plan_next(plan, s->extents, s->into, s->sweep, s->visit) < 0)
+    s->visit[turn] = grow(s->visit[turn], &s->visit_room[turn], plan->visits, sizeof *s->visit[turn], context);
+    if (cp_plan_next(plan, s->extents, s->into, s->sweep, s->visit[turn]) < 0)
         elog(ERROR, "the buffer bound of order %s was broken", s->run->options.order_name);
     into = s->into;
     for (int64 k = plan->load_from, e = 0; k < plan->load_to; k++, e++) {
@@ -178,7 +180,7 @@ static bool next_step(TupleState *s)
     return true;
 }
 
-/* Do the next step. Returns false at the end of the epoch. */
+/* Do the next step. Returns false at the end of the epoch. `visit` holds until the step after the next one. */
 bool corgi_tuple_next(CustomScanState *node, const int32 **visit, int64 *count)
 {
     TupleState *s = (TupleState *) node;
@@ -186,7 +188,7 @@ bool corgi_tuple_next(CustomScanState *node, const int32 **visit, int64 *count)
     if (node->ss.ps.instrument)
         InstrStartNode(node->ss.ps.instrument);
     more = next_step(s);
-    *visit = s->visit;
+    *visit = s->visit[(s->plan.step - 1) % 2];
     *count = more ? s->plan.visits : 0;
     if (node->ss.ps.instrument)
         InstrStopNode(node->ss.ps.instrument, (double) *count);

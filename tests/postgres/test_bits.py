@@ -104,6 +104,15 @@ def test_same_seed_same_model(server, train, kind, model, options):
         assert (here["loss"], here[score], here["rows"]) == (there["loss"], there[score], there["rows"])
 
 
+@pytest.mark.parametrize("options", [{}, {"balance": True}, {"order": "corgipile"}, {"order": "no_shuffle"}], ids=str)
+def test_threads_do_not_change_the_model(server, train, options):
+    make_table(server, "real")
+    for threads in (1, 2):
+        train("t", name=f"by {threads}", threads=threads, block_size="8kB", buffer_size="40kB", **options)
+    first, second = server.rows("SELECT coefficients, params FROM corgipile.models WHERE name LIKE 'by _'")
+    assert first == second
+
+
 def test_columns_and_an_array_give_the_same_model(server, train):
     make_table(server, "real")
     names = ", ".join(f"x[{i}]::real AS f{i}" for i in range(1, WIDTH + 1))
