@@ -11,6 +11,7 @@
 #include "compat.h"
 #include "executor/executor.h"
 #include "nodes/extensible.h"
+#include "permute.h"
 #include "utils/rel.h"
 
 /* What the caller of corgipile.train asked for. */
@@ -18,9 +19,11 @@ typedef struct {
     Oid source;
     const char *kind, *label, *name, *order_name;
     List *features;         /* of char * */
+    const char *warm_start; /* name of a model to go on from */
     int loss, order;        /* of kernel/sgd.h, of kernel/plan.h */
     int epochs, batch;
-    double learning_rate, decay, l2;
+    double learning_rate, decay, l2, holdout;
+    double tolerance;       /* negative: train all epochs */
     int64 block_bytes, buffer_bytes, seed;
     bool intercept, balance;
     double *classes;        /* NULL: to be found */
@@ -35,21 +38,29 @@ typedef struct {
     bool list;              /* an array column */
 } CorgiColumn;
 
-/* The table and its columns. */
-typedef struct {
+/* A table and its columns. Partitions and children are parts, read one after the other; a plain table is its own. */
+typedef struct CorgiSource {
     Relation rel;
     CorgiColumn label, *features;
     int feature_columns;
     AttrNumber last;        /* the last attribute that is needed */
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
-    BlockNumber pages, block_pages;
+    struct CorgiSource *parts;
+    int part_count;
+    int64 pages, block_pages;
 } CorgiSource;
 
-/* What the first pass finds: blocks by their visible rows, the classes, the width of a row. */
+/* Where a block begins: in which part, on which page, and the number of its first visible row in the whole table. */
 typedef struct {
-    int64 rows, blocks, widest, width;
+    int64 row, page;
+    int part;
+} CorgiPlace;
+
+/* What the first pass finds: blocks by the rows to learn from, the classes, the width of a row. */
+typedef struct {
+    int64 rows, blocks, widest, width, held; /* held: rows held out */
     int64 *cuts;            /* [blocks + 1] */
-    BlockNumber *page;      /* [blocks] first page; blocks without visible rows are left out */
+    CorgiPlace *place;      /* [blocks]; blocks without rows to learn from are left out */
     double *classes, *sketch;
     int64 class_count;
 } CorgiSurvey;
@@ -74,8 +85,24 @@ typedef struct {
     CorgiSurvey survey;
     CorgiSizes sizes;
     CorgiBuffer buffer;
+    uint64 holdout_key, holdout_below; /* see corgi_held_out */
     bool prepared;          /* surveyed, sized, allocated */
 } CorgiRun;
+
+enum { CORGI_ORDER = 0, CORGI_BALANCE = 4, CORGI_HOLDOUT = 7 }; /* what a key is for; as in corgipile.orders */
+
+/* The same key as corgipile.orders.Key.hash, so that a seed means the same order in Python. */
+static inline uint64 corgi_key(const CorgiOptions *o, int epoch, int purpose)
+{
+    uint64_t parts[3] = {(uint64_t) o->seed, (uint64_t) epoch, (uint64_t) purpose};
+    return cp_derive(parts, 3);
+}
+
+/* Return whether a row, by its number among the visible ones, is held out: nothing is kept, each pass asks again. */
+static inline bool corgi_held_out(const CorgiRun *run, int64 row)
+{
+    return run->holdout_below != 0 && cp_random(run->holdout_key, (uint64_t) row) < run->holdout_below;
+}
 
 typedef struct {
     int64 rows, correct;
@@ -99,6 +126,9 @@ extern int corgi_loss_of(const char *kind);
 
 /* source.c */
 extern void corgi_open_source(CorgiSource *s, const CorgiOptions *o);
+extern void corgi_close_source(CorgiSource *s);
+extern bool corgi_settle(const CorgiSource *s, CorgiPlace *place);
+extern int64 corgi_most_blocks(const CorgiSource *s);
 
 /* columns.c */
 extern bool corgi_is_number(Oid type);
@@ -113,7 +143,7 @@ extern void corgi_take_survey(CorgiRun *run, CustomScanState *blocks);
 
 /* sizes.c */
 extern void corgi_fit_sizes(CorgiRun *run);
-extern BlockNumber corgi_block_pages(Relation rel, BlockNumber pages, const CorgiOptions *o);
+extern int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o);
 
 /* machine.c */
 typedef struct CorgiMachine CorgiMachine;
@@ -136,9 +166,9 @@ extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const 
 /* blockshuffle.c */
 extern const CustomScanMethods corgi_block_methods;
 extern void corgi_block_open(CustomScanState *node, CorgiRun *run);
-extern void corgi_block_seek(CustomScanState *node, BlockNumber page);
+extern void corgi_block_seek(CustomScanState *node, const CorgiPlace *place);
 extern TupleTableSlot *corgi_block_next(CustomScanState *node);
-extern void corgi_block_prefetch(CustomScanState *node, BlockNumber page);
+extern void corgi_block_prefetch(CustomScanState *node, const CorgiPlace *place);
 extern void corgi_end_loop(CustomScanState *node);
 
 /* tupleshuffle.c */

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "access/relation.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -165,7 +164,7 @@ static TupleTableSlot *exec(CustomScanState *node) { return ExecScan(&node->ss, 
 static void leave(SgdState *s)
 {
     if (s->configured && s->run.source.rel != NULL)
-        relation_close(s->run.source.rel, NoLock);
+        corgi_close_source(&s->run.source);
     memset(&s->run, 0, sizeof s->run);
     s->configured = false;
 }

@@ -10,11 +10,11 @@ enum { DEFAULT_BLOCK_BYTES = 256 << 10, DEFAULT_BLOCKS = 192, STEP_ROWS = 8192, 
 enum { FEWEST_BLOCKS = 16, BALANCED_BLOCKS = 64, WHOLE_PILES = 192, AHEAD = 1 };
 
 /* The bytes of a table's rows, its TOAST pages included. */
-static int64 stored_bytes(Relation rel, BlockNumber pages)
+static int64 stored_bytes(const CorgiSource *part)
 {
-    int64 bytes = (int64) pages * BLCKSZ;
-    if (OidIsValid(rel->rd_rel->reltoastrelid)) {
-        Relation toast = relation_open(rel->rd_rel->reltoastrelid, AccessShareLock);
+    int64 bytes = part->pages * BLCKSZ;
+    if (OidIsValid(part->rel->rd_rel->reltoastrelid)) {
+        Relation toast = relation_open(part->rel->rd_rel->reltoastrelid, AccessShareLock);
         bytes += (int64) RelationGetNumberOfBlocks(toast) * BLCKSZ;
         relation_close(toast, NoLock);
     }
@@ -22,13 +22,14 @@ static int64 stored_bytes(Relation rel, BlockNumber pages)
 }
 
 /* Return the pages of a block: as many as hold about block_bytes, counting each row's TOASTed part. */
-BlockNumber corgi_block_pages(Relation rel, BlockNumber pages, const CorgiOptions *o)
+int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o)
 {
-    int64 wanted = o->block_bytes, page_bytes;
+    int64 wanted = o->block_bytes, bytes = 0;
     if (wanted == 0)
         wanted = Min((int64) DEFAULT_BLOCK_BYTES, o->buffer_bytes / DEFAULT_BLOCKS);
-    page_bytes = stored_bytes(rel, pages) / Max(pages, 1);
-    return (BlockNumber) Min(Max(wanted / Max(page_bytes, 1), 1), (int64) Max(pages, 1));
+    for (int i = 0; i < s->part_count; i++)
+        bytes += stored_bytes(&s->parts[i]);
+    return Min(Max(wanted / Max(bytes / Max(s->pages, 1), 1), 1), Max(s->pages, 1));
 }
 
 /* Slots for this many blocks and a step read ahead: as many with one thread, so that threads do not change the model. */

@@ -9,7 +9,6 @@
 #include "utils/memutils.h"
 
 enum { LARGE_PAGE = 2 << 20 };
-enum { BALANCE = 4 }; /* the purpose of a key: corgipile.orders.riffle.BALANCE */
 
 typedef struct {
     CustomScanState css;
@@ -81,13 +80,6 @@ void corgi_tuple_prepare(CustomScanState *node)
 
 static void no_memory(void) { ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")); }
 
-/* The same key as corgipile.orders.Key.hash, so that a seed means the same order in Python. */
-static uint64 key_of(const CorgiRun *run, int epoch, int purpose)
-{
-    uint64_t parts[3] = {(uint64_t) run->options.seed, (uint64_t) epoch, (uint64_t) purpose};
-    return cp_derive(parts, 3);
-}
-
 /* Begin an epoch. */
 void corgi_tuple_begin(CustomScanState *node, int epoch)
 {
@@ -99,14 +91,14 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
                     .blocks = v->blocks,
                     .cuts = v->cuts,
                     .order = s->order,
-                    .key = key_of(run, epoch, 0),
+                    .key = corgi_key(&run->options, epoch, CORGI_ORDER),
                     .stop_row = v->rows,
                     .buffer = run->sizes.buffer_blocks,
                     .group = run->sizes.group,
                     .shift = run->sizes.shift,
                     .whole = run->sizes.whole,
                     .ahead = run->options.threads - 1};
-    if (s->order && cp_balance(v->sketch, v->blocks, key_of(run, epoch, BALANCE), s->order) < 0)
+    if (s->order && cp_balance(v->sketch, v->blocks, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)
         no_memory();
     cp_plan_free(&s->steps.plan);
     if (cp_plan_init(&s->steps.plan, &spec, 0) < 0)
@@ -118,23 +110,27 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
 static int64 load_block(TupleState *s, int64 block, const int32 *into)
 {
     const CorgiRun *run = s->run;
-    const CorgiSource *source = &run->source;
+    const CorgiPlace *place = &run->survey.place[block];
+    const CorgiSource *source = &run->source.parts[place->part];
     const CorgiBuffer *b = &run->buffer;
-    int64 rows = run->survey.cuts[block + 1] - run->survey.cuts[block], i = 0;
+    int64 rows = run->survey.cuts[block + 1] - run->survey.cuts[block], number = place->row, i = 0;
     MemoryContext outside = MemoryContextSwitchTo(s->rows);
     TupleTableSlot *row;
-    corgi_block_seek(s->blocks, run->survey.page[block]);
-    for (; (row = corgi_block_next(s->blocks)) != NULL; i++) {
+    corgi_block_seek(s->blocks, place);
+    while ((row = corgi_block_next(s->blocks)) != NULL) {
+        if (corgi_held_out(run, number++))
+            continue;
         if (i == rows)
             break;
         slot_getsomeattrs(row, source->last);
         b->y[into[i]] = corgi_read_label(&source->label, row);
         b->tid[into[i]] = row->tts_tid;
         corgi_read_features(source, row, run->survey.width, b->x + into[i] * b->stride);
+        i++;
     }
     if (i != rows || row != NULL)
-        elog(ERROR, "block at page %u has another number of visible rows than when they were counted",
-             run->survey.page[block]);
+        elog(ERROR, "block at page " INT64_FORMAT " has another number of visible rows than when they were counted",
+             place->page);
     MemoryContextSwitchTo(outside);
     MemoryContextReset(s->rows);
     return rows;
@@ -145,7 +141,7 @@ static void prefetch_after(TupleState *s, int64 k)
 {
     const cp_plan *plan = &s->steps.plan;
     if (k + 1 < plan->count)
-        corgi_block_prefetch(s->blocks, s->run->survey.page[cp_block_at(plan, plan->first + k + 1)]);
+        corgi_block_prefetch(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + k + 1)]);
 }
 
 /* Load the rows of a step into their slots. */
