@@ -3,14 +3,17 @@
 # ruff: noqa: S608  # tests write SQL
 
 import json
+import os
 import random
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 ORDERS = ("riffle", "corgipile", "block_only", "no_shuffle")
 ROWS = 30_000
+INTERRUPTIONS = int(os.environ.get("CORGIPILE_INTERRUPTIONS", "67"))  # of each kind
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -171,14 +174,49 @@ def test_large_tables_leave_shared_buffers_alone(server):
     assert hit <= before + 64
 
 
+def test_threads_end_with_the_epoch(server, fails):
+    """The thread that learns is gone after each epoch and after each way of failing."""
+    threads = "SELECT count(*) FROM pg_ls_dir('/proc/self/task');"
+    if not Path("/proc/self/task").exists():
+        pytest.skip("this system does not list the threads of a process")
+    server.sql("DROP TABLE IF EXISTS flawed; CREATE TABLE flawed AS SELECT * FROM large")
+    server.sql("UPDATE flawed SET x[3] = 'NaN' WHERE id = 20000")
+    learns = call(epochs=3, name="'flawed'").replace("large", "flawed")
+    said = server.text(f"""
+        BEGIN; DECLARE c CURSOR FOR {call()}; FETCH 1 FROM c; {threads} FETCH 1 FROM c; {threads} COMMIT; {threads}
+        {call()} LIMIT 1; {threads}
+        \\set ON_ERROR_STOP off
+        SET client_min_messages = panic;
+        SET statement_timeout = 50; {call()}; RESET statement_timeout; {threads}
+        {learns}; {threads}
+        DO $$ BEGIN PERFORM * FROM ({learns}) e; EXCEPTION WHEN others THEN NULL; END $$; {threads}
+    """)
+    assert [line for line in said.splitlines() if "|" not in line] == ["1"] * 7
+
+
+def test_a_thread_learns(server):
+    with subprocess.Popen(server.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") as psql:
+        psql.stdin.write(f"SELECT pg_backend_pid();\n{call(threads=2)};\n")
+        psql.stdin.flush()
+        tasks = Path(f"/proc/{psql.stdout.readline().strip()}/task")
+        most = 0
+        for _ in range(200 if tasks.exists() else 0):
+            most = max(most, len(list(tasks.iterdir())))
+            time.sleep(0.002)
+        assert most in (2, 0)
+        server.sql(f"SELECT pg_terminate_backend({tasks.parent.name})")
+        psql.stdin.close()
+
+
 @pytest.mark.every_server
 @pytest.mark.parametrize("how", ["pg_cancel_backend", "pg_terminate_backend", "statement_timeout"])
 def test_interrupted_training_leaves_nothing(server, how):
-    """Twenty interruptions at random moments, of all orders: no crash, no model, no pin, server usable."""
+    """Interruptions at random moments, of all orders: no crash, no model, no pin, server usable."""
     moment = random.Random(how)  # noqa: S311
-    for i in range(20):
-        query = call(order=f"'{ORDERS[i % 4]}'", name=f"'half {i}'", balance=i % 8 == 0, buffer_size="'2MB'")
-        wait = moment.uniform(0.01, 0.15)
+    for i in range(INTERRUPTIONS):
+        options = {"order": f"'{ORDERS[i % 4]}'", "balance": i % 8 == 0, "threads": 1 if i % 5 == 4 else 2}
+        query = call(name=f"'half {i}'", buffer_size="'2MB'", **options)
+        wait = moment.uniform(0.005, 0.1)
         if how == "statement_timeout":
             query = f"SET statement_timeout = {int(wait * 1000)}; {query}"
         with subprocess.Popen(
