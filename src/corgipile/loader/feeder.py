@@ -12,18 +12,18 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.errors import BadArgument
 from corgipile.loader.fill import Filler, filler
+from corgipile.loader.fitting import fit
 from corgipile.loader.store import SlotArray, Store, fields_of
 from corgipile.orders import Blocks, Key, Order, Riffle, Step, named
-from corgipile.sizes import Size, format_bytes, parse_bytes
+from corgipile.sizes import Size
 from corgipile.tables import open as open_table
 from corgipile.tables.base import IntArray, Table, check_columns, even_cuts
 from corgipile.tables.sketch import Sketch, row_bytes, sketch
 
-__all__ = ["DEFAULT_MEMORY", "Feeder"]
+__all__ = ["Feeder"]
 
-DEFAULT_MEMORY = 64 << 20
 MOST_PREFETCH = 64
 ENDED = "this iteration has ended: another one of the same loader began, or it was closed"
 FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
@@ -88,7 +88,8 @@ class Feeder:
         loose = [source for source in sources if source not in fixed]
         self.row_bytes = sum(f.row_bytes for f in fields) + (row_bytes(table, loose) if loose else 0.0) or 1.0
         wanted = replace(named(order), ahead=int(prefetch))  # type: ignore[type-var]
-        self.order, self.blocks = _fit(table, wanted, memory, self.row_bytes, whole=bool(held))
+        self.order, blocks = fit(table, wanted, memory, self.row_bytes, whole=bool(held))
+        self.blocks = _sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
@@ -247,24 +248,11 @@ def _check(columns: Sequence[str] | None, seed: int, prefetch: int, rank: int, w
         raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
 
 
-def _fit(table: Table, order: Order, memory: Size | None, row_bytes: float, *, whole: bool) -> tuple[Order, Blocks]:
-    """Turn sizes into rows and cut the table; where its natural blocks are wider than asked for, fit again."""
-    sized = getattr(order, "buffer", None) is not None
-    limit = parse_bytes(memory) if memory is not None else None if sized else DEFAULT_MEMORY
-    budget = int(limit / row_bytes) if limit is not None else None
-    fitted = order.fit(len(table), row_bytes, budget, whole=whole)
-    blocks = Blocks.of(table.cuts(fitted.block_rows))
-    if blocks.widest > fitted.block_rows:
-        fitted = replace(order, block=blocks.widest).fit(len(table), row_bytes, budget, whole=whole)  # type: ignore[type-var]
-    resident = fitted.resident(blocks)
-    if budget is not None and resident > max(budget, 1):
-        raise BudgetTooSmall(
-            f"memory={memory!r} holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs "
-            f"{resident} ({format_bytes(resident * row_bytes)})"
-        )
-    if isinstance(fitted, Riffle) and fitted.balance is not None:
-        blocks = replace(blocks, sketch=seriate(sketch(table, _cuts(blocks), fitted.balance)))
-    return fitted, blocks
+def _sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:
+    """Add the sketch of each block that balancing needs."""
+    if not isinstance(order, Riffle) or order.balance is None:
+        return blocks
+    return replace(blocks, sketch=seriate(sketch(table, _cuts(blocks), order.balance)))
 
 
 def _cuts(blocks: Blocks) -> IntArray:
