@@ -20,6 +20,7 @@
     ├── BadLabel (ValueError)             a label outside the model's range
     ├── StateMismatch (ValueError)        a saved state belongs to another table, order or seed
     ├── BadModelFile (ValueError)         a model file that is none of ours
+    ├── WriteFailed (OSError)             a file could not be written; what was there is as it was
     ├── MissingExtra (ImportError)        an optional dependency is not installed
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
@@ -47,6 +48,7 @@ __all__ = [
     "StateMismatch",
     "TableError",
     "UnknownFormat",
+    "WriteFailed",
 ]
 
 
@@ -124,6 +126,10 @@ class StateMismatch(CorgiPileError, ValueError):
 
 class BadModelFile(CorgiPileError, ValueError):
     """A file is not a model saved by corgipile."""
+
+
+class WriteFailed(CorgiPileError, OSError):
+    """A file could not be written; nothing half-written is left, and what was there before is as it was."""
 
 
 class MissingExtra(CorgiPileError, ImportError):

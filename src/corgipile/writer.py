@@ -11,7 +11,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadSchema
+from corgipile.errors import BadArgument, BadSchema, CorgiPileError, WriteFailed
 from corgipile.sizes import parse_bytes
 from corgipile.tables.files import PathLike
 from corgipile.tables.pieces import join
@@ -36,6 +36,10 @@ def replacing(path: PathLike) -> Iterator[Path]:
         ...     _ = temporary.write_text("whole")
         >>> [entry.name for entry in folder.iterdir()]
         ['a.txt']
+
+    Raises:
+        BadArgument: There is no such folder, or a folder has that name.
+        WriteFailed: The disk is full, or the file system refuses.
     """
     goal = Path(path).expanduser().absolute()
     if goal.is_dir() or not goal.parent.is_dir():
@@ -46,6 +50,11 @@ def replacing(path: PathLike) -> Iterator[Path]:
         _flush(temporary)
         temporary.replace(goal)
         _flush(goal.parent)
+    except CorgiPileError:
+        raise
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise WriteFailed(error.errno, f"cannot write {goal}: {reason}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
