@@ -54,7 +54,7 @@ class Bench:
         self.quick, self.data = options.quick, options.data
         self.repeats = options.repeats or (3 if options.quick else 7)
         self.few = max(3, self.repeats // 2)  # for what takes long, such as cold runs
-        self.only = options.only
+        self.only, self.chosen_rows = options.only, options.rows
         self.theme = ""
         self.rows: list[Row] = []
         self.failures: list[str] = []
@@ -200,6 +200,7 @@ def options(description: str, themes: list[str] | None = None) -> argparse.Names
     parser.add_argument("--quick", action="store_true", help="small tables and few repeats: minutes in all")
     parser.add_argument("--only", metavar="PART", help="only the parts whose name contains this")
     parser.add_argument("--repeats", type=int, help="interleaved rounds (default 7, quick 3)")
+    parser.add_argument("--rows", type=int, help="rows of the table (postgres; default 1,000,000, quick 200,000)")
     parser.add_argument("--work", metavar="DIR", help="folder for generated files; kept (default: a temporary one)")
     parser.add_argument("--data", metavar="DIR", type=Path, help="folder of the real data sets")
     return parser.parse_args()

@@ -21,6 +21,7 @@ CREATE FUNCTION train(
     seed bigint DEFAULT 0,
     intercept bool DEFAULT true,
     classes float8[] DEFAULT NULL,
+    threads int DEFAULT 2,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,
@@ -48,6 +49,7 @@ CREATE FUNCTION train(
     seed bigint DEFAULT 0,
     intercept bool DEFAULT true,
     classes float8[] DEFAULT NULL,
+    threads int DEFAULT 2,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,
@@ -58,9 +60,9 @@ CREATE FUNCTION train(
     AS 'MODULE_PATHNAME', 'corgipile_train' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 5 SUPPORT train_support;
 
 COMMENT ON FUNCTION train(regclass, text, text[], text, text, int, float8, float8, float8, int, text, text, text, bool,
-    bigint, bool, float8[]) IS 'train a linear model; one row an epoch';
+    bigint, bool, float8[], int) IS 'train a linear model; one row an epoch';
 COMMENT ON FUNCTION train(regclass, text, text, text, text, int, float8, float8, float8, int, text, text, text, bool,
-    bigint, bool, float8[]) IS 'train a linear model; one row an epoch';
+    bigint, bool, float8[], int) IS 'train a linear model; one row an epoch';
 
 CREATE TABLE models (
     name text PRIMARY KEY,

@@ -1,7 +1,6 @@
 /* The SGD kernel: kernel/sgd.h with the server's memory and errors. */
 #include "corgipile.h"
 
-#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "sgd.h"
@@ -44,6 +43,7 @@ CorgiMachine *corgi_machine_for(const CorgiRun *run)
     const CorgiSurvey *v = &run->survey;
     cp_sgd_shape shape = {.loss = o->loss,
                           .bytes = run->source.bytes,
+                          .sparse = run->source.sparse,
                           .intercept = o->intercept,
                           .isa = -1,
                           .features = v->width,
@@ -56,7 +56,8 @@ CorgiMachine *corgi_machine_for(const CorgiRun *run)
 
 void corgi_machine_begin(CorgiMachine *m, double rate) { cp_sgd_begin(m->state, rate); }
 
-static void refuse(const CorgiRun *run, int status, int32 slot)
+/* Say why the kernel refused the row in a slot. */
+void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
 {
     const CorgiBuffer *b = &run->buffer;
     const char *row = corgi_row_name(&b->tid[slot]);
@@ -69,6 +70,10 @@ static void refuse(const CorgiRun *run, int status, int32 slot)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("%s has a feature that is NaN or infinite; finite numbers are needed", row));
         break;
+    case CP_SGD_BAD_INDEX:
+    case CP_SGD_BAD_ORDER:
+        corgi_refuse_indices(run->source.features, &b->tid[slot], status, run->survey.width);
+        break;
     case CP_SGD_DIVERGED:
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("training diverged: %s brought the weights beyond what %s can hold", row,
@@ -80,21 +85,19 @@ static void refuse(const CorgiRun *run, int status, int32 slot)
     }
 }
 
-/* Learn from rows by slot, in pieces: the model does not depend on how rows are cut into calls. */
-void corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count)
+/* Learn from rows by slot, from visit[*done] on, one piece: the model does not depend on how rows are cut into calls.
+ * Moves `done` on to the row after the last one learnt. Returns a status of the kernel. A thread may call this. */
+int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
 {
     const CorgiBuffer *b = &run->buffer;
-    int64 piece = Max(PIECE / (run->survey.width * m->state->outputs), 1);
-    for (int64 from = 0; from < count; from += piece) {
-        cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
-                        .visit = visit + from, .m = Min(piece, count - from)};
-        int64_t done;
-        int status;
-        CHECK_FOR_INTERRUPTS();
-        status = cp_sgd_learn(m->state, &rows, &done);
-        if (status != CP_SGD_OK)
-            refuse(run, status, visit[from + done]);
-    }
+    int64 row_bytes = run->source.sparse ? Max(b->heaviest / b->widest, 1) : b->stride;
+    int64 piece = Max(PIECE * (int64) m->state->bytes / (row_bytes * m->state->outputs), 1);
+    cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
+                    .indices = b->indices, .values = b->values, .lengths = b->lengths, .visit = visit + *done, .m = Min(piece, count - *done)};
+    int64_t learnt;
+    int status = cp_sgd_learn(m->state, &rows, &learnt);
+    *done += learnt;
+    return status;
 }
 
 /* End an epoch: apply the last batch, however short, and return the totals. */

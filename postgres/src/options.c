@@ -15,7 +15,8 @@ static const int64 exact = INT64CONST(1) << 53;
 
 static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
-    "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes"};
+    "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
+    "threads"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -124,6 +125,8 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("decay must be above 0 and at most 1, got %g", o->decay);
     if (!(o->l2 * o->learning_rate >= 0 && o->l2 * o->learning_rate < 1))
         REFUSE("l2 must be 0 or more, and below 1 / learning_rate, got %g", o->l2);
+    if (o->threads < 1 || o->threads > 2)
+        REFUSE("threads must be 1 or 2, got %d", o->threads);
     if (o->balance && o->order != CP_RIFFLE)
         REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
 }
@@ -151,6 +154,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->balance = DatumGetBool(values[ARG_BALANCE]);
     o->seed = DatumGetInt64(values[ARG_SEED]);
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
+    o->threads = DatumGetInt32(values[ARG_THREADS]);
     check_schedule(o);
     if (!nulls[ARG_CLASSES] && o->loss != CP_SQUARED)
         read_classes(o, values[ARG_CLASSES]);

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "access/relation.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -98,15 +97,12 @@ static void check_progress(const SgdState *s)
 static void learn_epoch(SgdState *s)
 {
     const CorgiOptions *o = &s->run.options;
-    const int32 *visit;
-    int64 count;
     instr_time start, took;
     CorgiTotals totals;
     INSTR_TIME_SET_CURRENT(start);
     corgi_tuple_begin(s->tuples, s->done);
     corgi_machine_begin(s->machine, o->learning_rate * pow(o->decay, s->done));
-    while (corgi_tuple_next(s->tuples, &visit, &count))
-        corgi_machine_learn(s->machine, &s->run, visit, count);
+    corgi_compute_epoch(s->machine, &s->run, s->tuples);
     totals = corgi_machine_end(s->machine);
     INSTR_TIME_SET_CURRENT(took);
     INSTR_TIME_SUBTRACT(took, start);
@@ -168,7 +164,7 @@ static TupleTableSlot *exec(CustomScanState *node) { return ExecScan(&node->ss, 
 static void leave(SgdState *s)
 {
     if (s->configured && s->run.source.rel != NULL)
-        relation_close(s->run.source.rel, NoLock);
+        corgi_close_source(&s->run.source);
     memset(&s->run, 0, sizeof s->run);
     s->configured = false;
 }
@@ -201,6 +197,7 @@ static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
     ExplainPropertyText("Model", o->kind, es);
     ExplainPropertyInteger("Epochs", NULL, o->epochs, es);
     ExplainPropertyInteger("Batch Size", NULL, o->batch, es);
+    ExplainPropertyInteger("Threads", NULL, o->threads, es);
     ExplainPropertyText("Numbers", s->run.source.bytes == 4 ? "real" : "double precision", es);
     if (s->run.prepared) {
         ExplainPropertyInteger("Features", NULL, s->run.survey.width, es);

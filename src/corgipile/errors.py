@@ -22,6 +22,7 @@
     ├── BadModelFile (ValueError)         a model file that is none of ours
     ├── WriteFailed (OSError)             a file could not be written; what was there is as it was
     ├── MissingExtra (ImportError)        an optional dependency is not installed
+    ├── ServerError (RuntimeError)        a PostgreSQL server cannot be built for, started or reached
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
 Messages say what was wrong, the value got, and what would be right.
@@ -45,6 +46,7 @@ __all__ = [
     "ParseError",
     "RaggedRows",
     "ReadFailed",
+    "ServerError",
     "StateMismatch",
     "TableError",
     "UnknownFormat",
@@ -134,6 +136,10 @@ class WriteFailed(CorgiPileError, OSError):
 
 class MissingExtra(CorgiPileError, ImportError):
     """An optional dependency is not installed."""
+
+
+class ServerError(CorgiPileError, RuntimeError):
+    """A PostgreSQL server cannot be built for, started or reached."""
 
 
 class Diverged(CorgiPileError, ArithmeticError):

@@ -12,7 +12,7 @@ from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, Corg
 from corgipile.linear.inputs import Inputs
 from corgipile.loader.store import Store, type_code
 
-__all__ = ["LOSSES", "Machine", "OnBad", "Sparse", "Totals"]
+__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "Sparse"]
 
 LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
 FloatArray = npt.NDArray[Any]
@@ -30,29 +30,21 @@ class Sparse(NamedTuple):
     lengths: npt.NDArray[np.int64]
 
 
-class Totals(NamedTuple):
-    """What one epoch added up, each row before its own update."""
+class Figures(NamedTuple):
+    """What one epoch amounts to, each row judged before its own update: mean loss, and accuracy or R²."""
 
     rows: int
-    correct: int
     loss: float
-    squares: float
-    total: float
-    square: float
+    score: float
 
     def record(self, kind: str) -> dict[str, float]:
-        """Return mean loss and accuracy, or R².
+        """Return the loss and the score by their names.
 
         Example:
-            >>> Totals(4, 3, 2.0, 0.0, 0.0, 0.0).record("logistic")
+            >>> Figures(4, 0.5, 0.75).record("logistic")
             {'loss': 0.5, 'accuracy': 0.75}
         """
-        rows = max(self.rows, 1)
-        if kind != "linear":
-            return {"loss": self.loss / rows, "accuracy": self.correct / rows}
-        spread = self.square - self.total * self.total / rows
-        r2 = 1 - self.squares / spread if spread > 0 else float(self.squares == 0)
-        return {"loss": self.squares / 2 / rows, "r2": r2}
+        return {"loss": self.loss, "r2" if kind == "linear" else "accuracy": self.score}
 
 
 class Machine:
@@ -143,10 +135,10 @@ class Machine:
         }.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
         return kind(f"{where} {what}")
 
-    def flush(self) -> Totals:
-        """End an epoch: apply the last batch, however short, and return the totals."""
+    def flush(self) -> Figures:
+        """End an epoch: apply the last batch, however short, and return its figures."""
         _kernel.sgd_flush(self._state)
-        return Totals(*_kernel.sgd_totals(self._state))
+        return Figures(*_kernel.sgd_figures(self._state))
 
     def weights(self) -> tuple[FloatArray, FloatArray]:
         """Return copies of the weights, [outputs, features], and of the intercepts, [outputs]."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument, BadValue, Diverged
 from corgipile.linear import passes
 from corgipile.linear.inputs import Inputs, find_inputs
@@ -25,8 +26,7 @@ from corgipile.tables.base import Table
 
 __all__ = ["train"]
 
-GROWTH = 1000.0
-PATIENCE = 2
+ENOUGH, LOSS_GROWS = 1, 2  # of kernel/epochs.h
 Record = dict[str, Any]
 
 
@@ -58,28 +58,24 @@ class Schedule:
         """
         return float(self.learning_rate * self.decay**epoch)
 
-    def check(self, losses: Sequence[float], epoch: int) -> None:
-        """Raise Diverged if the last loss is NaN, infinite, or growing and far above the first."""
-        last = losses[-1]
-        grows = len(losses) > 1 and last > losses[-2] and last > GROWTH * losses[0] > 0
-        if not math.isfinite(last) or grows:
-            raise self.diverged(epoch, f"the loss is {last:.6g}, after {losses[0]:.6g} in the first epoch")
+    def enough(self, losses: Sequence[float], epoch: int) -> bool:
+        """Say whether the loss improved too little for two epochs in a row.
+
+        Raises:
+            Diverged: The last loss is NaN, infinite, or growing and far above the first.
+
+        Example:
+            >>> Schedule(0.1, 1.0, 0.0, 0.01).enough([1.0, 0.5, 0.499, 0.499], 3)
+            True
+        """
+        verdict = _kernel.sgd_verdict(np.array(losses), -1.0 if self.tolerance is None else self.tolerance)
+        if verdict == LOSS_GROWS:
+            raise self.diverged(epoch, f"the loss is {losses[-1]:.6g}, after {losses[0]:.6g} in the first epoch")
+        return verdict == ENOUGH
 
     def diverged(self, epoch: int, why: str) -> Diverged:
         """Make the error that suggests a smaller step."""
         return Diverged(f"training diverged in epoch {epoch}: {why}; try learning_rate={self.learning_rate / 10:g}")
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        """Say whether the loss improved too little for two epochs in a row.
-
-        Example:
-            >>> Schedule(0.1, 1.0, 0.0, 0.01).enough([1.0, 0.5, 0.499, 0.499])
-            True
-        """
-        if self.tolerance is None or len(losses) <= PATIENCE:
-            return False
-        pairs = zip(losses[-PATIENCE - 1 : -1], losses[-PATIENCE:], strict=True)
-        return all(now > before - self.tolerance * abs(before) for before, now in pairs)
 
 
 def train(
@@ -188,11 +184,10 @@ def train(
             history.append(record)
             if callback is not None:
                 callback(record)
-            losses = [float(past["loss"]) for past in history]
-            schedule.check(losses, epoch)
+            stop = schedule.enough([float(past["loss"]) for past in history], epoch)
             if save is not None:
                 now().save(save)
-            if schedule.enough(losses):
+            if stop:
                 break
     if save is not None and not epochs:
         now().save(save)
@@ -241,13 +236,13 @@ def _epoch(
 ) -> Record:
     start, read = time.perf_counter(), feeder.bytes_read
     try:
-        totals = passes.learn(machine, feeder, label, schedule.rate(epoch), epoch, on_rows)
+        figures = passes.learn(machine, feeder, label, schedule.rate(epoch), epoch, on_rows)
     except Diverged as error:
         raise schedule.diverged(epoch, str(error)) from None
     return {
         "epoch": epoch,
-        **totals.record(machine.kind),
-        "rows": totals.rows,
+        **figures.record(machine.kind),
+        "rows": figures.rows,
         "seconds": time.perf_counter() - start,
         "bytes_read": feeder.bytes_read - read,
         **({"skipped": machine.skipped} if machine.skipped else {}),
