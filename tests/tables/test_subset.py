@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corgipile.errors import BadArgument
-from corgipile.tables import MemoryTable, Subset, open
+from corgipile.tables import MemoryTable, Subset
+from corgipile.tables import open as open_table
 
 ROWS = 120
 
@@ -30,7 +31,7 @@ def test_laws(rows_of, laws, layout_law, tmp_path, seed, kind):
     if kind == "file":
         with pa.ipc.new_file(str(tmp_path / "t.arrow"), rows.schema) as writer:
             writer.write_table(rows, max_chunksize=17)
-        table = open(tmp_path / "t.arrow")
+        table = open_table(tmp_path / "t.arrow")
     subset = Subset(table, runs)
     laws(subset, rows.take(pa.array(numbers_of(runs))), rng)
     if kind == "file" and len(subset):
