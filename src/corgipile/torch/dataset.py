@@ -1,6 +1,7 @@
 """Tables as an IterableDataset: for any DataLoader, with any workers, on any number of ranks, resumable."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
@@ -80,11 +81,10 @@ class CorgiPileDataset(IterableDataset[Any]):
     ) -> None:
         if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
             raise BadArgument(f"batch_size must be a whole number of at least 1, or None for rows, got {batch_size!r}")
+        chosen: Order = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
         options = {} if block_index_path is None else {"index": block_index_path}
         self.table = open_table(path, **options)
-        self._settings = Settings(
-            self.table, named(order), memory, batch_size, columns, seed, drop_last, prefetch, transform
-        )
+        self._settings = Settings(self.table, chosen, memory, batch_size, columns, seed, drop_last, prefetch, transform)
         self._places, self._passes, self._kept = Places(rank, world), Passes(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed)
         len(self)
