@@ -19,6 +19,7 @@
     │   └── BadValue (ValueError)         NaN or infinity, or null, where a number must be
     ├── BadLabel (ValueError)             a label outside the model's range
     ├── StateMismatch (ValueError)        a saved state belongs to another table, order or seed
+    ├── FetchFailed (RuntimeError)        a dataset of the user's raised while a row was fetched
     ├── BadModelFile (ValueError)         a model file that is none of ours
     ├── MissingExtra (ImportError)        an optional dependency is not installed
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
@@ -38,6 +39,7 @@ __all__ = [
     "CorgiPileError",
     "CorruptFile",
     "Diverged",
+    "FetchFailed",
     "MissingColumn",
     "MissingExtra",
     "MissingFile",
@@ -120,6 +122,10 @@ class BadLabel(CorgiPileError, ValueError):
 
 class StateMismatch(CorgiPileError, ValueError):
     """A saved state belongs to another table, order or seed."""
+
+
+class FetchFailed(CorgiPileError, RuntimeError):
+    """A dataset raised while a row was fetched; its own error is the cause."""
 
 
 class BadModelFile(CorgiPileError, ValueError):
