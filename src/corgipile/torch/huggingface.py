@@ -36,7 +36,7 @@ class MappedDataset:
         dataset: A ``datasets.Dataset``.
     """
 
-    run = 64  # rows of one task: the device works on all of them already
+    run = 128  # rows of one task: the device works on all of them already
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
