@@ -15,10 +15,11 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.fill import Filler, filler
 from corgipile.loader.store import SlotArray, Store, fields_of
-from corgipile.orders import Blocks, Key, Order, Riffle, Step, named
+from corgipile.orders import Blocks, FullShuffle, Key, Order, Riffle, Step, named
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.tables import open as open_table
 from corgipile.tables.base import IntArray, Table, check_columns, even_cuts
+from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import Sketch, row_bytes, sketch
 
 __all__ = ["DEFAULT_MEMORY", "Feeder"]
@@ -88,7 +89,7 @@ class Feeder:
         loose = [source for source in sources if source not in fixed]
         self.row_bytes = sum(f.row_bytes for f in fields) + (row_bytes(table, loose) if loose else 0.0) or 1.0
         wanted = replace(named(order), ahead=int(prefetch))  # type: ignore[type-var]
-        self.order, self.blocks = _fit(table, wanted, memory, self.row_bytes, whole=bool(held))
+        self.order, self.blocks = _fit(table, sources, wanted, memory, self.row_bytes, whole=bool(held))
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
@@ -247,13 +248,15 @@ def _check(columns: Sequence[str] | None, seed: int, prefetch: int, rank: int, w
         raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
 
 
-def _fit(table: Table, order: Order, memory: Size | None, row_bytes: float, *, whole: bool) -> tuple[Order, Blocks]:
+def _fit(
+    table: Table, sources: Sequence[str], order: Order, memory: Size | None, row_bytes: float, *, whole: bool
+) -> tuple[Order, Blocks]:
     """Turn sizes into rows and cut the table; where its natural blocks are wider than asked for, fit again."""
     sized = getattr(order, "buffer", None) is not None
     limit = parse_bytes(memory) if memory is not None else None if sized else DEFAULT_MEMORY
     budget = int(limit / row_bytes) if limit is not None else None
     fitted = order.fit(len(table), row_bytes, budget, whole=whole)
-    blocks = Blocks.of(table.cuts(fitted.block_rows))
+    blocks = _cut(table, sources, fitted)
     if blocks.widest > fitted.block_rows:
         fitted = replace(order, block=blocks.widest).fit(len(table), row_bytes, budget, whole=whole)  # type: ignore[type-var]
     resident = fitted.resident(blocks)
@@ -265,6 +268,15 @@ def _fit(table: Table, order: Order, memory: Size | None, row_bytes: float, *, w
     if isinstance(fitted, Riffle) and fitted.balance is not None:
         blocks = replace(blocks, sketch=seriate(sketch(table, _cuts(blocks), fitted.balance)))
     return fitted, blocks
+
+
+def _cut(table: Table, sources: Sequence[str], order: Order) -> Blocks:
+    """Cut a table into the units of an order."""
+    if not isinstance(order, FullShuffle) or order.unit == "block":
+        return Blocks.of(table.cuts(order.block_rows))
+    if order.unit == "row":
+        return Blocks(len(table), even=1)
+    return Blocks.of(run_cuts(table, sources, order.run_bytes))
 
 
 def _cuts(blocks: Blocks) -> IntArray:
