@@ -6,6 +6,9 @@ import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
 
+# bind_memory.c
+def advise(address: _Array, length: _Array, what: int, /) -> int: ...
+
 # bind_plan.c
 def balance(values: _Array, key: int, out: _Array, /) -> None: ...
 def derive(*parts: int) -> int: ...

@@ -19,6 +19,7 @@
     │   └── BadValue (ValueError)         NaN or infinity, or null, where a number must be
     ├── BadLabel (ValueError)             a label outside the model's range
     ├── StateMismatch (ValueError)        a saved state belongs to another table, order or seed
+    ├── FetchFailed (RuntimeError)        a dataset of the user's raised while a row was fetched
     ├── BadModelFile (ValueError)         a model file that is none of ours
     ├── WriteFailed (OSError)             a file could not be written; what was there is as it was
     ├── MissingExtra (ImportError)        an optional dependency is not installed
@@ -40,6 +41,7 @@ __all__ = [
     "CorgiPileError",
     "CorruptFile",
     "Diverged",
+    "FetchFailed",
     "MissingColumn",
     "MissingExtra",
     "MissingFile",
@@ -124,6 +126,10 @@ class BadLabel(CorgiPileError, ValueError):
 
 class StateMismatch(CorgiPileError, ValueError):
     """A saved state belongs to another table, order or seed."""
+
+
+class FetchFailed(CorgiPileError, RuntimeError):
+    """A dataset raised while a row was fetched; its own error is the cause."""
 
 
 class BadModelFile(CorgiPileError, ValueError):

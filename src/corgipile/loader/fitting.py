@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.store import Field, fields_of
-from corgipile.orders import Blocks, Order, Riffle
+from corgipile.orders import Blocks, FullShuffle, Order, Riffle
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of
 from corgipile.tables.base import Table, check_columns, even_cuts
+from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import Sketch, row_bytes, sketch
 
-__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "columns_of", "fit", "seriate", "sketched"]
+__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "columns_of", "cut", "fit", "seriate", "sketched"]
 
 DEFAULT_MEMORY = 64 << 20
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
@@ -38,11 +39,12 @@ class Columns(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """An order with all sizes in rows, the blocks it runs over, and the ``cut`` asked of the table to get them."""
+    """An order with all sizes in rows, the blocks it runs over, and what `cut` was asked for to get them."""
 
     order: Order
     blocks: Blocks
     cut: int
+    sources: list[str]
 
 
 def columns_of(
@@ -97,9 +99,9 @@ def _fit(table: Table, order: Order, budget: int | None, columns: Columns) -> Fi
     """Fit to a budget in rows; where the table's natural blocks are wider than asked for, fit again."""
     whole = bool(columns.held)
     fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
-    cut = fitted.block_rows
-    blocks = Blocks.of(table.cuts(cut))
-    if blocks.widest > cut:
+    wanted = fitted.block_rows
+    blocks = cut(table, fitted, wanted, columns.sources)
+    if blocks.widest > wanted:
         order = replace(order, block=blocks.widest)  # type: ignore[type-var]
         fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
     resident = fitted.resident(blocks)
@@ -107,7 +109,16 @@ def _fit(table: Table, order: Order, budget: int | None, columns: Columns) -> Fi
         raise BudgetTooSmall(
             f"memory holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs {resident}"
         )
-    return Fitted(fitted, blocks, cut)
+    return Fitted(fitted, blocks, wanted, columns.sources)
+
+
+def cut(table: Table, order: Order, rows: int, columns: Sequence[str]) -> Blocks:
+    """Cut a table into the units of an order: blocks of about so many rows, single rows, or runs of pages."""
+    if not isinstance(order, FullShuffle) or order.unit == "block":
+        return Blocks.of(table.cuts(rows))
+    if order.unit == "row":
+        return Blocks(len(table), even=1)
+    return Blocks.of(run_cuts(table, columns, order.run_bytes))
 
 
 def _enough(attempt: Callable[[int], object], limit: int) -> str | None:
