@@ -14,6 +14,7 @@ from corgipile.tables.base import Table
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.files import File, PathLike
 from corgipile.tables.formats import FORMATS
+from corgipile.tables.indexes import INDEX_SUFFIX
 from corgipile.tables.memory import MemoryTable
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
@@ -87,7 +88,7 @@ def _files(source: str) -> list[str]:
         missing = f"no file matches {source!r}"
     else:
         return [str(path)]
-    found = sorted(name for name in found if not name.endswith(svmlight.INDEX_SUFFIX))
+    found = sorted(name for name in found if not name.endswith(INDEX_SUFFIX))
     if not found:
         raise MissingFile(missing)
     return found

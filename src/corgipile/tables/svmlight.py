@@ -8,11 +8,10 @@ from corgipile.errors import BadSparseRow, BadValue, CorruptFile, ParseError, Un
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.files import File, PathLike, describe, digest
 from corgipile.tables.pieces import check_rows, empty, pick, take_runs
-from corgipile.tables.svmindex import INDEX_SUFFIX, open_index, row_bytes_of
+from corgipile.tables.svmindex import open_index, row_bytes_of
 from corgipile.tables.svmtext import Summary, ZeroBased, parse_rows, schema, stream_batches
 
 __all__ = [
-    "INDEX_SUFFIX",
     "SUFFIXES",
     "SvmlightTable",
     "check_looks_like_text",
