@@ -77,13 +77,19 @@ static inline void cp_tfr_walk(cp_tfr_scan *s)
         }
         if (at_hand < CP_TFR_HEAD || at_hand - CP_TFR_FRAME < length)
             return;
-        s->consumed += length + CP_TFR_FRAME;
-        if (!cp_tfr_data_ok(record, length)) {
+        length += CP_TFR_FRAME;
+        if (!cp_tfr_data_ok(record, length - CP_TFR_FRAME)) {
+            if (at_hand - length < CP_TFR_HEAD && left - length >= CP_TFR_HEAD)
+                return;
+            /* Where no head follows, bytes are missing: the next record begins somewhere inside this one. */
+            s->lost = left > length && (left - length < CP_TFR_HEAD || cp_tfr_length(record + length) < 0);
+            s->consumed += s->lost ? 1 : length;
             s->code = CP_TFR_DATA;
             return;
         }
+        s->consumed += length;
         s->starts[s->rows] = s->bad;
-        s->sizes[s->rows++] = length + CP_TFR_FRAME;
+        s->sizes[s->rows++] = length;
     }
 }
 

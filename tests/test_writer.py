@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.writer import ROWS_KEY, Writer, replacing
+from corgipile.tables.files import replacing
+from corgipile.writer import ROWS_KEY, Writer
 
 
 def rows_of(*sizes):

@@ -87,7 +87,7 @@ def examples_find(
     expected: _Array,
     spans: _Array,
     counts: _Array,
-    bytes: _Array,
+    nbytes: _Array,
     /,
 ) -> tuple[int, int, int, int] | None: ...
 def read_ranges(
@@ -97,7 +97,7 @@ def tfrecord_pack(
     data: _Bytes | _Array, starts: _Array, sizes: _Array, out: _Array, ends: _Array, /
 ) -> tuple[int, int] | None: ...
 def tfrecord_scan(
-    data: _Bytes, remaining: int, lost: bool, starts: _Array, sizes: _Array, /
+    data: _Bytes, remaining: int, lost: int, starts: _Array, sizes: _Array, /
 ) -> tuple[int, int, int, int, int]: ...
 
 # bind_sgd.c

@@ -1,7 +1,5 @@
 """Indexes of files that have none: built by one scan, kept beside the file as an Arrow IPC file."""
 
-import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -11,7 +9,7 @@ import pyarrow as pa
 from corgipile.errors import TableError
 from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.base import Table
-from corgipile.tables.files import File, decoding
+from corgipile.tables.files import File, decoding, replacing
 from corgipile.tables.memory import MemoryTable
 
 INDEX_SUFFIX = ".corgipile-index.arrow"
@@ -36,30 +34,28 @@ def open_index(file: File, schema: pa.Schema, names: Sequence[str], scan: Scan) 
     Returns:
         The entries, and the numbers; ``rows`` is among them.
     """
-    found = _load(file, schema, names)
+    found = load_index(file, schema, names)
     if found is not None:
         return found
-    path = file.path + INDEX_SUFFIX
-    temporary = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
     try:
-        with Path(temporary).open("xb") as sink:
+        with replacing(index_path(file)) as temporary, temporary.open("xb") as sink:
             _build(sink, file, schema, scan)
-            sink.flush()
-            os.fsync(sink.fileno())
-        Path(temporary).replace(path)
     except TableError:
-        Path(temporary).unlink(missing_ok=True)
         raise
     except OSError:
-        Path(temporary).unlink(missing_ok=True)
-    else:
-        found = _load(file, schema, names)
+        return _in_memory(file, schema, scan)
+    found = load_index(file, schema, names)
     return found or _in_memory(file, schema, scan)
 
 
-def _load(file: File, schema: pa.Schema, names: Sequence[str]) -> tuple[Table, Numbers] | None:
+def index_path(file: File) -> str:
+    """Return where the index of a file is kept."""
+    return file.path + INDEX_SUFFIX
+
+
+def load_index(file: File, schema: pa.Schema, names: Sequence[str]) -> tuple[Table, Numbers] | None:
     """Open a stored index; None if there is none, or it is damaged or of another state of the file."""
-    path = file.path + INDEX_SUFFIX
+    path = index_path(file)
     if not Path(path).exists():
         return None
     try:

@@ -1,12 +1,14 @@
 """SVMlight / LIBSVM text files, read through an index of byte offsets."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
-from corgipile.errors import BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
+from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.files import File, PathLike, describe, digest
+from corgipile.tables.indexes import index_path
 from corgipile.tables.pieces import check_rows, empty, pick, take_runs
 from corgipile.tables.svmindex import open_index, row_bytes_of
 from corgipile.tables.svmtext import Summary, ZeroBased, parse_rows, schema, stream_batches
@@ -15,6 +17,7 @@ __all__ = [
     "SUFFIXES",
     "SvmlightTable",
     "check_looks_like_text",
+    "index_file",
     "same_base",
     "stream_batches",
 ]
@@ -127,6 +130,15 @@ def same_base(tables: Sequence[Table]) -> list[Table]:
         else table
         for table in tables
     ]
+
+
+def index_file(path: str) -> str:
+    """Write the index of a text, unless there is one of its present state; return its path."""
+    file = File(path)
+    open_index(file)
+    if not Path(index_path(file)).exists():
+        raise BadArgument(f"cannot write {index_path(file)}; a folder that can be written is needed")
+    return index_path(file)
 
 
 def check_looks_like_text(file: File) -> None:
