@@ -28,15 +28,18 @@ from corgipile.tables.pieces import (
     empty,
     merge_cuts,
     pick,
+    pick_rows,
     read_pieces,
     take_pieces,
     take_runs,
 )
+from corgipile.tables.scatter import Scatter
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
 ROWS_KEY = b"corgipile.rows"
 MOST_COMPRESSION = 1 << 16
 FREE_ROWS = 1 << 20
+DENSE = 8  # rows passed over for each one wanted, below which runs are read
 BRIDGE = 1 << 15  # bytes read over, rather than seeking, between two rows that are taken
 
 
@@ -76,6 +79,12 @@ class ArrowFile:
         self._places = places(stored) if native else None
         self._whole = packed or self._places is None or not all(sliceable(field.type) for field in stored)
 
+        self._scatter: Scatter | None = None
+        if self._places is not None and not packed:
+            self._scatter = Scatter(
+                self._file, self._places, len(self._blocks), lambda i: self._body(i, self._batch(i))
+            )
+
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str]]:
         return ArrowFile, (self._file.path,)
 
@@ -113,7 +122,18 @@ class ArrowFile:
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        return take_pieces(self._starts, rows, lambda i, local: self._take(i, local, names))
+        wanted, back = np.unique(rows, return_inverse=True)
+        batch = self._scattered(wanted, names)
+        if batch is None:
+            return take_pieces(self._starts, rows, lambda i, local: self._take(i, local, names))
+        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
+
+    def _scattered(self, rows: IntArray, names: list[str]) -> pa.RecordBatch | None:
+        """Take rows, ascending, by few calls; None where runs must be read, or are cheaper."""
+        if self._scatter is None or rows[-1] - rows[0] < DENSE * len(rows):
+            return None
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        return self._scatter.take(pick(self.schema, names), batches, rows - self._starts[batches])
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
