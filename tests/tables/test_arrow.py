@@ -168,7 +168,7 @@ def test_stream_is_told_apart(tmp_path):
     rows = pa.table({"label": [1]})
     with pa.ipc.new_stream(path, rows.schema) as writer:
         writer.write_table(rows)
-    with pytest.raises(UnknownFormat, match=r"Arrow IPC stream.*`corgipile convert`"):
+    with pytest.raises(UnknownFormat, match="an Arrow IPC file begins with"):
         ArrowFile(path)
 
 

@@ -23,7 +23,6 @@ from corgipile.tables.tfrecord import Decode, OnBad
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-STREAM = b"\xff\xff\xff\xff"
 
 
 def open(  # noqa: A001 - reads as corgipile.open
@@ -43,8 +42,8 @@ def open(  # noqa: A001 - reads as corgipile.open
         source: A path, a glob such as ``"part-*.arrow"``, a folder, a list of these, or a ``pyarrow.Table``.
             Many files are one table, in the order of the list, or sorted by name.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
-        format: ``"arrow"``, ``"numpy"``, ``"parquet"``, ``"svmlight"`` or ``"tfrecord"``; found out from the file by
-            default.
+        format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"numpy"``, ``"parquet"``,
+            ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file.
         decode: For TFRecord: whether records are ``tensorflow.Example`` messages; if not, they are one column
@@ -67,7 +66,9 @@ def open(  # noqa: A001 - reads as corgipile.open
     if zero_based not in (True, False, "auto"):
         raise BadArgument(f"zero_based must be True, False or 'auto', got {zero_based!r}")
     beside = {"label": _paths(label), "index": _paths(index)}
-    parts = _parts(source, {str(Path(path).expanduser().absolute()) for paths in beside.values() for path in paths})
+    parts = _parts(
+        source, format, {str(Path(path).expanduser().absolute()) for paths in beside.values() for path in paths}
+    )
     common = {"zero_based": zero_based, "decode": decode, "features": features, "on_bad": on_bad}
     given = {name: value for name, value in common.items() if value not in ("auto", "raise", None)}
     options: list[dict[str, Any]] = [dict(given) for _ in parts]
@@ -96,7 +97,7 @@ def write_indexes(source: Source) -> Iterator[Index]:
     Raises:
         BadArgument: A file is of a format whose rows are found without an index.
     """
-    for path in _parts(source, set()):
+    for path in _parts(source, None, set()):
         name = find_format(path)
         write = FORMATS[name].index_file
         if write is None:
@@ -110,23 +111,26 @@ def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
     return [] if given is None else [given] if isinstance(given, str | os.PathLike) else list(given)
 
 
-def _parts(source: Any, beside: set[str]) -> list[Any]:
+def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
     """List the files and tables of a source, without those that lie beside a table."""
     if isinstance(source, str | os.PathLike):
-        return [path for path in _files(os.fspath(source)) if path not in beside]
+        return [path for path in _files(os.fspath(source), format_name) if path not in beside]
     if isinstance(source, Sequence):
-        parts = [part for inner in source for part in _parts(inner, beside)]
+        parts = [part for inner in source for part in _parts(inner, format_name, beside)]
         if not parts:
             raise BadArgument("an empty list was given to open; at least one table is needed")
         return parts
     return [source]
 
 
-def _files(source: str) -> list[str]:
+def _files(source: str, format_name: str | None) -> list[str]:
     path = Path(source).expanduser().absolute()
     if path.is_dir():
-        suffixes = tuple(suffix for kind in FORMATS.values() for suffix in kind.suffixes)
+        kinds = FORMATS.values() if format_name is None else [FORMATS[format_name]]
+        suffixes = tuple(suffix for kind in kinds for suffix in kind.suffixes)
         found = [str(inner) for inner in path.iterdir() if _whole_name(inner).endswith(suffixes) and inner.is_file()]
+        if any(kind.folder(path, found) for kind in kinds):
+            return [str(path)]
         missing = f"folder {path} has no file ending in {', '.join(suffixes)}"
     elif not path.exists() and glob.has_magic(source):
         names = glob.glob(str(path), recursive=True)  # noqa: PTH207 - the pattern may be absolute
@@ -163,26 +167,35 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> T
 
 
 def find_format(path: str) -> str:
-    """Find out the format of a file by its first bytes, or by its name and first line if it is text.
+    """Find out the format of a folder, or of a file by its first bytes, or by its name and first line if it is text.
 
     Raises:
         UnknownFormat: It is of no known format.
     """
+    for name, kind in FORMATS.items():
+        if Path(path).is_dir() and kind.folder(Path(path), []):
+            return name
     head = File(path)
     first = head.read(0, min(16, head.size))
     for name, kind in FORMATS.items():
-        if kind.magic and (first.startswith(kind.magic) or (name == "arrow" and first.startswith(STREAM))):
-            return name
-        if kind.knows(first):
+        if (kind.magic and first.startswith(kind.magic)) or kind.knows(first):
             return name
     for magic, name in COMPRESSED.items():
         if first.startswith(magic):
             raise UnknownFormat(f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first")
+    return _named_format(path, first) or _text_format(head)
+
+
+def _named_format(path: str, first: bytes) -> str | None:
+    """Return the format that a file's name tells, None if it tells none; what has no magic may be empty or damaged."""
     for name, kind in FORMATS.items():
-        if kind.magic and _whole_name(Path(path)).endswith(kind.suffixes):
-            raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {kind.magic!r}")
-    for name, kind in FORMATS.items():
-        if not kind.magic and _whole_name(Path(path)).endswith(kind.suffixes):
+        if _whole_name(Path(path)).endswith(kind.suffixes):
+            if kind.magic:
+                raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {kind.magic!r}")
             return name
+    return None
+
+
+def _text_format(head: File) -> str:
     svmlight.check_looks_like_text(head)
     return "svmlight"

@@ -1,6 +1,6 @@
 """Scattered rows of uncompressed record batches: the bytes of all of them are asked for at once, column by column."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +23,21 @@ class Scatter:
         file: The file.
         places: Where each column's parts are listed.
         batches: The number of record batches.
-        body: Gives the body of one of them.
+        bodies: Gives the bodies of some of them.
     """
 
-    def __init__(self, file: File, places: Mapping[str, Place], batches: int, body: Callable[[int], Body]) -> None:
-        self._file, self._places, self._body = file, places, body
-        self._known = {name: np.full((batches, 3), UNKNOWN, np.int64) for name in places if width(places[name].kind)}
+    def __init__(
+        self, file: File, places: Mapping[str, Place], batches: int, bodies: Callable[[IntArray], Iterable[Body]]
+    ) -> None:
+        self._file, self._places, self._batches, self._bodies = file, places, batches, bodies
+        self._known: dict[str, IntArray] = {}
 
     def take(self, schema: pa.Schema, batches: IntArray, rows: IntArray) -> pa.RecordBatch | None:
         """Take rows, each given by its batch and its number there; None where runs must be read.
 
         That is so for columns of other types and batches with nulls.
         """
-        if not all(name in self._known for name in schema.names):
+        if not all(width(field.type) for field in schema):
             return None
         arrays = []
         for field in schema:
@@ -48,9 +50,10 @@ class Scatter:
 
     def _find(self, name: str, batches: IntArray) -> IntArray:
         """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
-        known = self._known[name]
-        for batch in np.unique(batches[known[batches, 0] == UNKNOWN]).tolist():
-            known[batch] = self._body(batch).item_places(self._places[name]) or (UNFIT, 0, 0)
+        known = self._known.setdefault(name, np.full((self._batches, 3), UNKNOWN))
+        new = np.unique(batches[known[batches, 0] == UNKNOWN])
+        for batch, body in zip(new, self._bodies(new), strict=True):
+            known[batch] = body.item_places(self._places[name]) or (UNFIT, 0, 0)
         return known[batches]
 
     def _column(self, kind: pa.DataType, found: IntArray, rows: IntArray) -> pa.Array:
