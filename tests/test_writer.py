@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, WriteFailed
-from corgipile.writer import ROWS_KEY, Writer, replacing
+from corgipile.tables.files import replacing
+from corgipile.writer import ROWS_KEY, Writer
 
 
 def rows_of(*sizes):

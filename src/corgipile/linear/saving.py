@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadModelFile, MissingFile
-from corgipile.writer import replacing
+from corgipile.tables.files import replacing
 
 __all__ = ["read_tensors", "write_tensors"]
 

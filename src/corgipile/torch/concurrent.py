@@ -246,4 +246,4 @@ def _fetch(source: Any, rows: list[Any]) -> list[Any]:
 
 
 def _some(rows: list[Any]) -> str:
-    return ", ".join(map(repr, rows[:8])) + (", ..." if len(rows) > 8 else "")  # noqa: PLR2004
+    return ", ".join(map(repr, rows[:8])) + (", ..." if len(rows) > 8 else "")
