@@ -5,6 +5,10 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
+_Bytes: TypeAlias = bytes | memoryview
+
+# bind_memory.c
+def advise(address: _Array, length: _Array, what: int, /) -> int: ...
 
 # bind_plan.c
 def balance(values: _Array, key: int, out: _Array, /) -> None: ...
@@ -73,6 +77,31 @@ def scatter(
     into: _Array,
     /,
 ) -> None: ...
+
+# bind_records.c
+def crc32c(data: _Bytes, /) -> int: ...
+def example_features(record: _Bytes, /) -> list[tuple[bytes, int, int]] | None: ...
+def examples_fill(data: _Array, spans: _Array, kind: int, values: _Array, ends: _Array, /) -> None: ...
+def examples_find(
+    data: _Array,
+    ends: _Array,
+    names: tuple[bytes, ...],
+    kinds: _Array,
+    expected: _Array,
+    spans: _Array,
+    counts: _Array,
+    nbytes: _Array,
+    /,
+) -> tuple[int, int, int, int] | None: ...
+def read_ranges(
+    fd: int, offsets: _Array, lengths: _Array, to: _Array, out: _Array, threads: int, /
+) -> tuple[int, int] | None: ...
+def tfrecord_pack(
+    data: _Bytes | _Array, starts: _Array, sizes: _Array, out: _Array, ends: _Array, /
+) -> tuple[int, int] | None: ...
+def tfrecord_scan(
+    data: _Bytes, remaining: int, lost: int, starts: _Array, sizes: _Array, /
+) -> tuple[int, int, int, int, int]: ...
 
 # bind_sgd.c
 def sgd_begin(model: object, rate: float, /) -> None: ...

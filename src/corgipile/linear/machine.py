@@ -2,20 +2,22 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
+from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
 from corgipile.linear.inputs import Inputs
 from corgipile.loader.store import Store, type_code
 
-__all__ = ["LOSSES", "Figures", "Machine", "Sparse"]
+__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "Sparse"]
 
 LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
 FloatArray = npt.NDArray[Any]
+ROWS_FAULT = (2, 3, 4, 5, 6)  # statuses that blame one row's values
+OnBad = Literal["raise", "skip"]
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
 
@@ -55,6 +57,7 @@ class Machine:
         batch_size: Rows of an update.
         l2: Strength of the L2 penalty.
         intercept: Whether to learn one.
+        on_bad: Whether a row that cannot be learnt from is an error or left out and counted in ``skipped``.
     """
 
     def __init__(
@@ -66,9 +69,13 @@ class Machine:
         batch_size: int = 1,
         l2: float = 0.0,
         intercept: bool = True,
+        on_bad: OnBad = "raise",
         isa: int = -1,
     ) -> None:
+        if on_bad not in ("raise", "skip"):
+            raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
         self.kind, self.inputs = kind, inputs
+        self.skipped, self._skip = 0, on_bad == "skip"
         self.outputs = len(classes) if kind == "softmax" else 1
         self._classes = classes
         coded = np.ascontiguousarray(classes, np.float64)
@@ -87,6 +94,7 @@ class Machine:
 
     def begin(self, rate: float) -> None:
         """Begin an epoch."""
+        self.skipped = 0
         _kernel.sgd_begin(self._state, rate)
 
     def learn(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray, locate: Locate) -> None:
@@ -99,13 +107,22 @@ class Machine:
             Diverged: The weights grew without bound.
         """
         labels = labels.view(np.uint8) if labels.dtype == np.bool_ else labels
+        start = 0
+        while True:
+            status, done = self._learn(rows, labels, visit[start:])
+            if not status:
+                return
+            start += done
+            if not (self._skip and status in ROWS_FAULT):
+                raise self._refusal(status, locate(start), labels[visit[start]])
+            self.skipped += 1
+            start += 1
+
+    def _learn(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray) -> tuple[int, int]:
         code = type_code(labels.dtype)
         if isinstance(rows, Sparse):
-            status, done = _kernel.sgd_sparse(self._state, *rows, labels, code, visit)
-        else:
-            status, done = _kernel.sgd_dense(self._state, rows, labels, code, visit)
-        if status:
-            raise self._refusal(status, locate(done), labels[visit[done]])
+            return _kernel.sgd_sparse(self._state, *rows, labels, code, visit)
+        return _kernel.sgd_dense(self._state, rows, labels, code, visit)
 
     def _refusal(self, status: int, where: str, label: Any) -> CorgiPileError:
         kind, what = {
