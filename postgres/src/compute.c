@@ -30,6 +30,7 @@ typedef struct {
     pthread_cond_t changed;
     Step steps[STEPS];
     int64 given, done;      /* steps */
+    cp_figures so_far;
     int status;             /* of the kernel */
     int32 refused;          /* the slot of the row that it refused */
     volatile sig_atomic_t stop;
@@ -61,7 +62,9 @@ static void *work(void *argument)
         }
         pthread_mutex_unlock(&c->lock);
         int status = learn_step(c, &step);
+        cp_figures so_far = corgi_machine_figures(c->machine);
         pthread_mutex_lock(&c->lock);
+        c->so_far = so_far;
         c->status = status;
         c->done++;
         pthread_cond_signal(&c->changed);
@@ -110,36 +113,43 @@ static void nap(Compute *c)
 /* Wait until no more than `most` steps are under way. */
 static void wait_for(Compute *c, int64 most)
 {
+    cp_figures so_far;
     bool over;
-    if (!c->running)
+    if (!c->running) {
+        corgi_progress_rows(c->run, &c->so_far);
         return;
+    }
     do {
         CHECK_FOR_INTERRUPTS();
         pthread_mutex_lock(&c->lock);
         if (c->given - c->done > most && c->status == CP_SGD_OK)
             nap(c);
+        so_far = c->so_far;
         over = c->given - c->done <= most || c->status != CP_SGD_OK;
         pthread_mutex_unlock(&c->lock);
     } while (!over);
+    corgi_progress_rows(c->run, &so_far);
     if (c->status != CP_SGD_OK)
         corgi_machine_refuse(c->run, c->status, c->refused);
 }
 
-static void learn_here(Compute *c, const Step *step)
+/* Learn from rows by slot, in the backend. */
+void corgi_learn_here(CorgiMachine *machine, const CorgiRun *run, const int32 *visit, int64 count)
 {
-    for (int64 done = 0; done < step->count;) {
+    for (int64 done = 0; done < count;) {
         int status;
         CHECK_FOR_INTERRUPTS();
-        status = corgi_machine_learn(c->machine, c->run, step->visit, step->count, &done);
+        status = corgi_machine_learn(machine, run, visit, count, &done);
         if (status != CP_SGD_OK)
-            corgi_machine_refuse(c->run, status, step->visit[done]);
+            corgi_machine_refuse(run, status, visit[done]);
     }
 }
 
 static void give(Compute *c, const Step *step)
 {
     if (!c->running) {
-        learn_here(c, step);
+        corgi_learn_here(c->machine, c->run, step->visit, step->count);
+        c->so_far = corgi_machine_figures(c->machine);
         return;
     }
     pthread_mutex_lock(&c->lock);

@@ -36,6 +36,14 @@ CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, con
     return make(&shape);
 }
 
+/* Make a machine that measures what another one of the run has learnt. */
+CorgiMachine *corgi_machine_judge(const CorgiRun *run)
+{
+    const CorgiSurvey *v = &run->survey;
+    int loss = run->options.loss;
+    return corgi_machine(loss, run->source.bytes, v->width, loss == CP_SOFTMAX ? v->class_count : 1, v->classes);
+}
+
 /* Make a machine that learns. */
 CorgiMachine *corgi_machine_for(const CorgiRun *run)
 {
@@ -70,6 +78,10 @@ void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
                 errmsg("%s has a feature that is NaN or infinite; finite numbers are needed", row));
         break;
     case CP_SGD_DIVERGED:
+        if (run->options.learning_rate == 0)
+            ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                    errmsg("%s has a score beyond what %s can hold", row,
+                           run->source.bytes == 4 ? "real" : "double precision"));
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("training diverged: %s brought the weights beyond what %s can hold", row,
                        run->source.bytes == 4 ? "real" : "double precision"),
@@ -94,14 +106,15 @@ int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit
     return status;
 }
 
-/* End an epoch: apply the last batch, however short, and return the totals. */
-CorgiTotals corgi_machine_end(CorgiMachine *m)
+/* End an epoch: apply the last batch, however short, and return its figures. */
+cp_figures corgi_machine_end(CorgiMachine *m)
 {
-    const cp_sgd_totals *t = &m->state->totals;
     cp_sgd_flush(m->state);
-    return (CorgiTotals){.rows = t->rows, .correct = t->correct, .loss = cp_sgd_loss(m->state), .squares = t->squares,
-                         .sum = t->sum, .square = t->square};
+    return cp_sgd_figures(m->state);
 }
+
+/* Return the figures of the epoch so far. */
+cp_figures corgi_machine_figures(const CorgiMachine *m) { return cp_sgd_figures(m->state); }
 
 /* Copy the weights, [outputs][features], and the intercepts out of a flushed machine. */
 void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts)
@@ -113,6 +126,17 @@ void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts
     cp_sgd_get(m->state, weights, weights + count * bytes);
     cp_cast((char *) coefficients, 1, weights, type, count);
     cp_cast((char *) intercepts, 1, weights + count * bytes, type, outputs);
+    pfree(weights);
+}
+
+/* Copy the weights of a flushed machine into one of the same shape. */
+void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from)
+{
+    Size count = (Size) (from->state->outputs * (from->state->features + 1)) * from->state->bytes;
+    char *weights = MemoryContextAllocHuge(CurrentMemoryContext, count);
+    char *biases = weights + from->state->outputs * from->state->features * from->state->bytes;
+    cp_sgd_get(from->state, weights, biases);
+    cp_sgd_set(to->state, weights, biases);
     pfree(weights);
 }
 
@@ -139,3 +163,5 @@ void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
     cp_cast((char *) scores, 1, out, m->state->bytes == 4 ? CP_F32 : CP_F64, outputs);
     pfree(out);
 }
+
+void corgi_probabilities(double *scores, int64 classes) { cp_sgd_probabilities(scores, classes); }
