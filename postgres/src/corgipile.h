@@ -182,7 +182,6 @@ extern void corgi_probabilities(double *scores, int64 classes);
 /* compute.c */
 extern void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanState *tuples);
 
-extern void corgi_learn_here(CorgiMachine *machine, const CorgiRun *run, const int32 *visit, int64 count);
 
 /* measure.c */
 extern cp_figures corgi_measure(const CorgiRun *run, CorgiMachine *judge, bool held, Snapshot snapshot);
@@ -232,7 +231,9 @@ extern const CustomScanMethods corgi_tuple_methods;
 extern void corgi_tuple_open(CustomScanState *node, CorgiRun *run);
 extern void corgi_tuple_prepare(CustomScanState *node);
 extern void corgi_tuple_begin(CustomScanState *node, int epoch);
-extern bool corgi_tuple_next(CustomScanState *node, const int32 **visit, int64 *count);
+struct corgi_step;
+extern struct corgi_steps *corgi_tuple_steps(CustomScanState *node);
+extern void corgi_tuple_load(CustomScanState *node, const struct corgi_step *step);
 
 /* sgd.c */
 extern const CustomScanMethods corgi_sgd_methods;

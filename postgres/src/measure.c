@@ -49,7 +49,11 @@ static void put_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
 
 static void judge_rows(Pass *p)
 {
-    corgi_learn_here(p->judge, &p->run, p->visit, p->waiting);
+    for (int64 done = 0; done < p->waiting;) {
+        int status = corgi_machine_learn(p->judge, &p->run, p->visit, p->waiting, &done);
+        if (status != CP_SGD_OK)
+            corgi_machine_refuse(&p->run, status, p->visit[done]);
+    }
     p->waiting = 0;
     MemoryContextReset(p->rows);
 }

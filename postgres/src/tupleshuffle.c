@@ -5,7 +5,7 @@
 
 #include "balance.h"
 #include "executor/instrument.h"
-#include "plan.h"
+#include "steps.h"
 #include "utils/memutils.h"
 
 enum { LARGE_PAGE = 2 << 20 };
@@ -16,10 +16,7 @@ typedef struct {
     CustomScanState *blocks;
     MemoryContext rows;     /* what one block's rows leave behind */
     int64 *order;           /* of blocks, if balanced */
-    int64 *extents;
-    int32 *into, *sweep, *visit[2]; /* visits: of this step, and of the one under way */
-    int64 extent_room, read_room, visit_room[2];
-    cp_plan plan;
+    corgi_steps steps;
 } TupleState;
 
 static void begin(CustomScanState *node, EState *estate, int eflags)
@@ -28,7 +25,9 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
     node->custom_ps = list_make1(ExecInitNode(child, estate, eflags));
 }
 
-static void free_plan(void *plan) { cp_plan_free(plan); }
+static void free_steps(void *steps) { corgi_steps_free(steps); }
+
+corgi_steps *corgi_tuple_steps(CustomScanState *node) { return &((TupleState *) node)->steps; }
 
 void corgi_tuple_open(CustomScanState *node, CorgiRun *run)
 {
@@ -57,7 +56,7 @@ static void *take_large(int64 count, size_t bytes)
     return memory;
 }
 
-/* Take a survey, choose sizes, allocate the buffer. The kernel's plan holds memory that only a callback can free. */
+/* Take a survey, choose sizes, allocate the buffer. Plans hold memory that only a callback can free. */
 void corgi_tuple_prepare(CustomScanState *node)
 {
     TupleState *s = (TupleState *) node;
@@ -72,10 +71,9 @@ void corgi_tuple_prepare(CustomScanState *node)
     b->y = take_large(b->slots, sizeof *b->y);
     b->tid = take_large(b->slots, sizeof *b->tid);
     s->order = run->options.balance ? take(run->survey.blocks, sizeof *s->order) : NULL;
-    s->extent_room = s->read_room = s->visit_room[0] = s->visit_room[1] = 0;
     s->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
-    memset(&s->plan, 0, sizeof s->plan);
-    *callback = (MemoryContextCallback){.func = free_plan, .arg = &s->plan};
+    memset(&s->steps, 0, sizeof s->steps);
+    *callback = (MemoryContextCallback){.func = free_steps, .arg = &s->steps};
     MemoryContextRegisterResetCallback(CurrentMemoryContext, callback);
     run->prepared = true;
 }
@@ -102,23 +100,14 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
                     .ahead = run->options.threads - 1};
     if (s->order && cp_balance(v->sketch, v->blocks, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)
         no_memory();
-    cp_plan_free(&s->plan);
-    if (cp_plan_init(&s->plan, &spec, 0) < 0)
+    cp_plan_free(&s->steps.plan);
+    if (cp_plan_init(&s->steps.plan, &spec, 0) < 0)
         no_memory();
 }
 
-static void *grow(void *array, int64 *room, int64 count, size_t bytes, MemoryContext context)
-{
-    if (count <= *room)
-        return array;
-    if (*room)
-        pfree(array);
-    *room = count + count / 4;
-    return MemoryContextAllocHuge(context, (Size) *room * bytes);
-}
-
-/* Read the rows of one block into their slots. `into` has one slot for each; no more, no fewer may come. */
-static void load_block(TupleState *s, int64 block, const int32 *into)
+/* Read the rows of one block into their slots. `into` has one slot for each; no more, no fewer may come. Returns how
+ * many. */
+static int64 load_block(TupleState *s, int64 block, const int32 *into)
 {
     const CorgiRun *run = s->run;
     const CorgiPlace *place = &run->survey.place[block];
@@ -144,60 +133,36 @@ static void load_block(TupleState *s, int64 block, const int32 *into)
              place->page);
     MemoryContextSwitchTo(outside);
     MemoryContextReset(s->rows);
+    return rows;
 }
 
 /* Ask for the block that comes after position k. */
 static void prefetch_after(TupleState *s, int64 k)
 {
-    if (k + 1 < s->plan.count)
-        corgi_block_prefetch(s->blocks, &s->run->survey.place[cp_block_at(&s->plan, s->plan.first + k + 1)]);
+    const cp_plan *plan = &s->steps.plan;
+    if (k + 1 < plan->count)
+        corgi_block_prefetch(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + k + 1)]);
 }
 
-static bool next_step(TupleState *s)
-{
-    cp_plan *plan = &s->plan;
-    MemoryContext context = GetMemoryChunkContext(s->run->survey.cuts);
-    int64 read_room = s->read_room;
-    int turn = (int) (plan->step % 2);
-    int32 *into;
-    int more = cp_plan_begin(plan);
-    if (more < 0)
-        no_memory();
-    if (more == 0)
-        return false;
-    s->extents = grow(s->extents, &s->extent_room, 2 * plan->extents, sizeof *s->extents, context);
-    s->sweep = grow(s->sweep, &read_room, plan->reads, sizeof *s->sweep, context);
-    s->into = grow(s->into, &s->read_room, plan->reads, sizeof *s->into, context);
-    s->visit[turn] = grow(s->visit[turn], &s->visit_room[turn], plan->visits, sizeof *s->visit[turn], context);
-    if (cp_plan_next(plan, s->extents, s->into, s->sweep, s->visit[turn]) < 0)
-        elog(ERROR, "the buffer bound of order %s was broken", s->run->options.order_name);
-    into = s->into;
-    for (int64 k = plan->load_from, e = 0; k < plan->load_to; k++, e++) {
-        prefetch_after(s, k);
-        load_block(s, cp_block_at(plan, plan->first + k), into);
-        into += s->extents[2 * e + 1] - s->extents[2 * e];
-    }
-    return true;
-}
-
-/* Do the next step. Returns false at the end of the epoch. `visit` holds until the step after the next one. */
-bool corgi_tuple_next(CustomScanState *node, const int32 **visit, int64 *count)
+/* Load the rows of a step into their slots. */
+void corgi_tuple_load(CustomScanState *node, const corgi_step *step)
 {
     TupleState *s = (TupleState *) node;
-    bool more;
+    const cp_plan *plan = &s->steps.plan; /* a thread may be planning on: only what holds for the epoch is read */
+    const int32 *into = step->into;
     if (node->ss.ps.instrument)
         InstrStartNode(node->ss.ps.instrument);
-    more = next_step(s);
-    *visit = s->visit[(s->plan.step - 1) % 2];
-    *count = more ? s->plan.visits : 0;
+    for (int64 k = step->from; k < step->to; k++) {
+        prefetch_after(s, k);
+        into += load_block(s, cp_block_at(plan, plan->first + k), into);
+    }
     if (node->ss.ps.instrument)
-        InstrStopNode(node->ss.ps.instrument, (double) *count);
-    return more;
+        InstrStopNode(node->ss.ps.instrument, (double) step->visits);
 }
 
 static void end(CustomScanState *node)
 {
-    cp_plan_free(&((TupleState *) node)->plan);
+    corgi_steps_free(&((TupleState *) node)->steps);
     ExecEndNode(linitial(node->custom_ps));
 }
 
