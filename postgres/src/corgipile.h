@@ -46,6 +46,7 @@ typedef struct CorgiSource {
     int feature_columns;
     AttrNumber last;        /* the last attribute that is needed */
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
+    bool sparse;            /* features: a column of indices and one of values */
     struct CorgiSource *parts;
     int part_count;
     int64 pages, block_pages;
@@ -60,6 +61,7 @@ typedef struct {
 /* What the first pass finds: blocks by the rows to learn from, the classes, the width of a row. */
 typedef struct {
     int64 rows, blocks, widest, width, held; /* held: rows held out */
+    int64 heaviest;         /* bytes of the sparse rows of a block at most */
     int64 *cuts;            /* [blocks + 1] */
     CorgiPlace *place;      /* [blocks]; blocks without rows to learn from are left out */
     double *classes, *sketch;
@@ -72,13 +74,31 @@ typedef struct {
     bool whole;
 } CorgiSizes;
 
-/* The buffer: slot s has its features at x + s * stride, its label at y[s], and came from tid[s]. */
+/* The buffer: slot s has its features at x + s * stride, its label at y[s], and came from tid[s]. Sparse features are
+ * `lengths` numbers at `indices` and `values`, see buffer.c. */
 typedef struct {
     char *x;
     double *y;
     ItemPointerData *tid;
     int64 slots, stride;
+    uint64 *indices, *values; /* addresses, as the kernel takes them */
+    int64 *lengths;
+    int64 widest, heaviest; /* slots and bytes of a place */
+    char *next, *stop;      /* of the place being filled */
 } CorgiBuffer;
+
+/* The numbers of an array, wherever they lie. */
+typedef struct {
+    const char *numbers;
+    int64 count;
+    struct varlena *copy;   /* NULL: the array itself was readable */
+} CorgiList;
+
+/* The bytes of a sparse row: indices, then values at an address that suits them. */
+static inline int64 corgi_pair_bytes(int64 count, int bytes)
+{
+    return TYPEALIGN(bytes, count * sizeof(int32)) + count * bytes;
+}
 
 typedef struct {
     CorgiOptions options;
@@ -155,6 +175,20 @@ extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64
 extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
 extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
 extern char *corgi_row_name(const ItemPointerData *tid);
+extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what) pg_attribute_noreturn();
+extern CorgiList corgi_open_list(Datum array, const char **why);
+extern void corgi_close_list(CorgiList *list);
+
+/* sparse.c */
+extern void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width);
+extern int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width);
+extern bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot);
+
+/* buffer.c */
+extern int64 corgi_slot_bytes(const CorgiSource *s, int64 width);
+extern CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 slots, int64 widest, int64 heaviest);
+extern void corgi_begin_place(CorgiBuffer *b, int64 place);
+extern bool corgi_put_row(const CorgiSource *s, TupleTableSlot *row, int64 width, CorgiBuffer *b, int64 slot);
 
 /* survey.c */
 extern void corgi_take_survey(CorgiRun *run, CustomScanState *blocks);

@@ -51,6 +51,7 @@ CorgiMachine *corgi_machine_for(const CorgiRun *run)
     const CorgiSurvey *v = &run->survey;
     cp_sgd_shape shape = {.loss = o->loss,
                           .bytes = run->source.bytes,
+                          .sparse = run->source.sparse,
                           .intercept = o->intercept,
                           .isa = -1,
                           .features = v->width,
@@ -77,6 +78,10 @@ void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("%s has a feature that is NaN or infinite; finite numbers are needed", row));
         break;
+    case CP_SGD_BAD_INDEX:
+    case CP_SGD_BAD_ORDER:
+        corgi_refuse_indices(run->source.features, &b->tid[slot], status, run->survey.width);
+        break;
     case CP_SGD_DIVERGED:
         if (run->options.learning_rate == 0)
             ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
@@ -97,9 +102,10 @@ void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
 int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
 {
     const CorgiBuffer *b = &run->buffer;
-    int64 piece = Max(PIECE / (run->survey.width * m->state->outputs), 1);
+    int64 row_bytes = run->source.sparse ? Max(b->heaviest / b->widest, 1) : b->stride;
+    int64 piece = Max(PIECE * (int64) m->state->bytes / (row_bytes * m->state->outputs), 1);
     cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
-                    .visit = visit + *done, .m = Min(piece, count - *done)};
+                    .indices = b->indices, .values = b->values, .lengths = b->lengths, .visit = visit + *done, .m = Min(piece, count - *done)};
     int64_t learnt;
     int status = cp_sgd_learn(m->state, &rows, &learnt);
     *done += learnt;

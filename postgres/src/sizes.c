@@ -80,7 +80,7 @@ void corgi_fit_sizes(CorgiRun *run)
     CorgiSizes *z = &run->sizes;
     const CorgiSurvey *v = &run->survey;
     int64 budget, step, room, most;
-    z->row_bytes = v->width * run->source.bytes + (int64) (sizeof(double) + sizeof(ItemPointerData));
+    z->row_bytes = corgi_slot_bytes(&run->source, v->width) + (v->heaviest + v->widest - 1) / v->widest;
     budget = Min(run->options.buffer_bytes / z->row_bytes, (int64) INT32_MAX - 1);
     step = Max(Min((int64) STEP_ROWS, STEP_BYTES / z->row_bytes), 1);
     step = (step + v->widest - 1) / v->widest;
@@ -89,7 +89,7 @@ void corgi_fit_sizes(CorgiRun *run)
     most = v->blocks;
     if (run->options.order == CP_RIFFLE) {
         z->group = Max(Min(room / 8, step), 1);
-        z->whole = run->options.balance || room >= WHOLE_PILES;
+        z->whole = run->source.sparse || run->options.balance || room >= WHOLE_PILES;
         while (v->widest / CHUNKS >> (z->shift + 1))
             z->shift++;
         most = z->whole ? 2 * v->blocks : v->blocks;

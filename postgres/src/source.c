@@ -85,6 +85,24 @@ static void check_privileges(const CorgiSource *s)
     }
 }
 
+/* An array serves alone, or as one of a sparse pair. */
+static void check_lists(CorgiSource *s)
+{
+    const CorgiColumn *c = s->features;
+    s->sparse = s->feature_columns == 2 && c[0].list && c[1].list;
+    if (s->sparse && (c[0].type != INT4OID || (c[1].type != FLOAT4OID && c[1].type != FLOAT8OID)))
+        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+                errmsg("sparse features \"%s\" and \"%s\" are %s[] and %s[]; integer[] and real[] (or double "
+                       "precision[]) are needed",
+                       c[0].name, c[1].name, format_type_be(c[0].type), format_type_be(c[1].type)));
+    for (int i = 0; i < s->feature_columns && s->feature_columns > 1 && !s->sparse; i++)
+        if (c[i].list)
+            ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+                    errmsg("feature column \"%s\" is an array; give it alone, or as one of two that are indices and "
+                           "values, or a list of columns of numbers",
+                           c[i].name));
+}
+
 static void find_features(CorgiSource *s, const CorgiOptions *o)
 {
     ListCell *cell;
@@ -92,10 +110,6 @@ static void find_features(CorgiSource *s, const CorgiOptions *o)
     s->bytes = sizeof(float);
     foreach (cell, o->features) {
         CorgiColumn c = find_column(s->rel, lfirst(cell), true, "feature");
-        if (c.list && list_length(o->features) > 1)
-            ereport(
-                ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-                errmsg("feature column \"%s\" is an array; give it alone, or a list of columns of numbers", c.name));
         if (c.attnum == s->label.attnum)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("column \"%s\" is the label; it cannot be a feature too", c.name));
@@ -104,6 +118,7 @@ static void find_features(CorgiSource *s, const CorgiOptions *o)
         s->last = Max(s->last, c.attnum);
         s->features[s->feature_columns++] = c;
     }
+    check_lists(s);
 }
 
 static void open_table(CorgiSource *s, Relation rel, const CorgiOptions *o)

@@ -141,14 +141,16 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
 {
     CorgiSurvey *v = &run->survey;
     const CorgiSource *source = &run->source.parts[place->part];
-    int64 number = place->row, learnt = 0;
+    int64 number = place->row, learnt = 0, bytes = 0;
     MemoryContext outside = MemoryContextSwitchTo(leftovers);
     TupleTableSlot *row;
     corgi_block_seek(blocks, place);
     while ((row = corgi_block_next(blocks)) != NULL) {
         bool held = corgi_held_out(run, number++);
         learnt += !held;
-        if (v->width == 0)
+        if (source->sparse)
+            bytes += corgi_survey_pair(source, row, &v->width) * !held;
+        else if (v->width == 0)
             v->width = corgi_row_width(source, row);
         if (t->wanted || t->sketching) {
             double y = corgi_read_label(&source->label, row);
@@ -165,6 +167,7 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
         v->place[v->blocks++] = *place;
         v->cuts[v->blocks] = v->rows += learnt;
         v->widest = Max(v->widest, learnt);
+        v->heaviest = Max(v->heaviest, bytes);
     }
     return number - place->row;
 }
@@ -208,6 +211,7 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     corgi_end_loop(blocks);
     MemoryContextDelete(leftovers);
     check_rows(run);
+    v->width = Max(v->width, 1);
     settle_classes(run, &t);
     v->sketch = run->options.balance ? seriate(&t, v) : NULL;
 }

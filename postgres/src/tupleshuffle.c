@@ -1,14 +1,10 @@
 /* TupleShuffle: runs the plan of an order. Each step loads blocks into buffer slots and says which slots to visit. */
 #include "corgipile.h"
 
-#include <sys/mman.h>
-
 #include "balance.h"
 #include "executor/instrument.h"
 #include "steps.h"
 #include "utils/memutils.h"
-
-enum { LARGE_PAGE = 2 << 20 };
 
 typedef struct {
     CustomScanState css;
@@ -37,40 +33,19 @@ void corgi_tuple_open(CustomScanState *node, CorgiRun *run)
     corgi_block_open(s->blocks, run);
 }
 
-static void *take(int64 count, size_t bytes)
-{
-    return MemoryContextAllocHuge(CurrentMemoryContext, (Size) Max(count, 1) * bytes);
-}
-
-/* The same for what is visited at random, in large pages where the system has them: fewer address look-ups miss. */
-static void *take_large(int64 count, size_t bytes)
-{
-    Size size = (Size) Max(count, 1) * bytes;
-    char *memory;
-    if (size < 2 * LARGE_PAGE)
-        return take(count, bytes);
-    memory = (char *) TYPEALIGN(LARGE_PAGE, MemoryContextAllocHuge(CurrentMemoryContext, size + LARGE_PAGE));
-#ifdef MADV_HUGEPAGE
-    (void) madvise(memory, size, MADV_HUGEPAGE);
-#endif
-    return memory;
-}
-
 /* Take a survey, choose sizes, allocate the buffer. Plans hold memory that only a callback can free. */
 void corgi_tuple_prepare(CustomScanState *node)
 {
     TupleState *s = (TupleState *) node;
     CorgiRun *run = s->run;
-    CorgiBuffer *b = &run->buffer;
+    const CorgiSurvey *v = &run->survey;
     MemoryContextCallback *callback = palloc(sizeof *callback);
     corgi_take_survey(run, s->blocks);
     corgi_fit_sizes(run);
-    b->slots = run->sizes.slots;
-    b->stride = run->survey.width * run->source.bytes;
-    b->x = take_large(b->slots, (size_t) b->stride);
-    b->y = take_large(b->slots, sizeof *b->y);
-    b->tid = take_large(b->slots, sizeof *b->tid);
-    s->order = run->options.balance ? take(run->survey.blocks, sizeof *s->order) : NULL;
+    run->buffer = corgi_make_buffer(&run->source, v->width, run->sizes.slots, v->widest, v->heaviest);
+    s->order = run->options.balance
+                   ? MemoryContextAllocHuge(CurrentMemoryContext, sizeof *s->order * (Size) v->blocks)
+                   : NULL;
     s->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
     memset(&s->steps, 0, sizeof s->steps);
     *callback = (MemoryContextCallback){.func = free_steps, .arg = &s->steps};
@@ -109,10 +84,10 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
  * many. */
 static int64 load_block(TupleState *s, int64 block, const int32 *into)
 {
-    const CorgiRun *run = s->run;
+    CorgiRun *run = s->run;
     const CorgiPlace *place = &run->survey.place[block];
     const CorgiSource *source = &run->source.parts[place->part];
-    const CorgiBuffer *b = &run->buffer;
+    CorgiBuffer *b = &run->buffer;
     int64 rows = run->survey.cuts[block + 1] - run->survey.cuts[block], number = place->row, i = 0;
     MemoryContext outside = MemoryContextSwitchTo(s->rows);
     TupleTableSlot *row;
@@ -122,10 +97,8 @@ static int64 load_block(TupleState *s, int64 block, const int32 *into)
             continue;
         if (i == rows)
             break;
-        slot_getsomeattrs(row, source->last);
-        b->y[into[i]] = corgi_read_label(&source->label, row);
-        b->tid[into[i]] = row->tts_tid;
-        corgi_read_features(source, row, run->survey.width, b->x + into[i] * b->stride);
+        if (!corgi_put_row(source, row, run->survey.width, b, into[i]))
+            break;
         i++;
     }
     if (i != rows || row != NULL)
@@ -144,6 +117,14 @@ static void prefetch_after(TupleState *s, int64 k)
         corgi_block_prefetch(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + k + 1)]);
 }
 
+/* The place of the block loaded as the e-th of a step: riffle gives every sparse block a place of its own, the other
+ * orders fill a region of the buffer from its beginning. */
+static int64 place_of(const TupleState *s, const corgi_step *step, const int32 *into, int64 e)
+{
+    int64 widest = s->run->survey.widest;
+    return s->run->options.order == CP_RIFFLE ? *into / widest : *step->into / widest + e;
+}
+
 /* Load the rows of a step into their slots. */
 void corgi_tuple_load(CustomScanState *node, const corgi_step *step)
 {
@@ -154,6 +135,8 @@ void corgi_tuple_load(CustomScanState *node, const corgi_step *step)
         InstrStartNode(node->ss.ps.instrument);
     for (int64 k = step->from; k < step->to; k++) {
         prefetch_after(s, k);
+        if (s->run->source.sparse)
+            corgi_begin_place(&s->run->buffer, place_of(s, step, into, k - step->from));
         into += load_block(s, cp_block_at(plan, plan->first + k), into);
     }
     if (node->ss.ps.instrument)

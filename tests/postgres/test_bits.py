@@ -26,10 +26,11 @@ class CutTable(MemoryTable):
         return self._cuts
 
 
-def stored_rows(server, table, pages):
+def stored_rows(server, table, pages, columns):
     """Return the visible rows in their physical order, and where blocks begin."""
     rows = server.rows(
-        f"SELECT x, label, (ctid::text::point)[0]::int / {pages} AS block FROM {table} ORDER BY {table}.ctid"
+        f"SELECT {', '.join(columns)}, label, (ctid::text::point)[0]::int / {pages} AS block "
+        f"FROM {table} ORDER BY {table}.ctid"
     )
     blocks = np.array([row["block"] for row in rows])
     return rows, [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(rows)]
@@ -38,12 +39,12 @@ def stored_rows(server, table, pages):
 def in_python(server, model, kind):
     """Train in Python what the server trained."""
     params = model["params"]
-    rows, cuts = stored_rows(server, model["source"], params["block_pages"])
-    widest, features = int(np.diff(cuts).max()), [row["x"] for row in rows]
-    columns = {
-        "x": pa.array(features, pa.list_(TYPES[kind], WIDTH)),
-        "label": pa.array([row["label"] for row in rows], pa.int32()),
-    }
+    features = params["features"]
+    rows, cuts = stored_rows(server, model["source"], params["block_pages"], features)
+    widest = int(np.diff(cuts).max())
+    kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
+    columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
+    columns["label"] = pa.array([row["label"] for row in rows], pa.int32())
     table = CutTable(pa.table(columns), cuts)
     assert params["blocks"] == len(cuts) - 1
     sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
@@ -55,18 +56,25 @@ def in_python(server, model, kind):
         order = names[params["order"]](**sizes)
     settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "intercept", "seed")
     chosen = {name: params[name] for name in settings}
-    return cp.train(table, model=model["kind"], features="x", label="label", order=order, memory=None, **chosen)
+    features = features if len(features) == 2 else "x"
+    return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)
 
 
 def make_table(server, kind, classes=2):
-    """Make a table clustered by label, with dead rows and pages of dead rows in it."""
+    """Make a table clustered by label, with dead rows and pages of dead rows in it.
+
+    Beside the dense column x it has a sparse pair, k and v, of rows of 0 to 8 features among 55.
+    """
     scale = 10 if kind in ("integer", "smallint") else 1
     server.sql(f"""
         DROP TABLE IF EXISTS t;
         SELECT setseed(0.5);
         CREATE TABLE t AS SELECT i,
             (SELECT array_agg({scale} * (random() + (i * {classes} / {ROWS} = j % {classes})::int))
-             FROM generate_series(1, {WIDTH}) j WHERE i >= 0)::{kind}[] AS x, i * {classes} / {ROWS} AS label
+             FROM generate_series(1, {WIDTH}) j WHERE i >= 0)::{kind}[] AS x, i * {classes} / {ROWS} AS label,
+            ARRAY(SELECT j * 6 + i * j % 5 FROM generate_series(1, i * 7 % 9) j) AS k,
+            ARRAY(SELECT random() + (i * {classes} / {ROWS} = j % {classes})::int
+                  FROM generate_series(1, i * 7 % 9) j)::{kind}[] AS v
         FROM generate_series(0, {ROWS - 1}) i;
         DELETE FROM t WHERE i % 7 = 3 OR i BETWEEN 1000 AND 1400;
     """)
@@ -85,17 +93,24 @@ CASES = [
     ("real", "logistic", {"balance": True}),
     ("double precision", "softmax", {"balance": True, "seed": 2**62}),
     ("real", "linear", {"balance": True, "learning_rate": 0.001, "block_size": "16kB"}),
+    ("real", "logistic", {"features": ["k", "v"]}),
+    ("double precision", "softmax", {"features": ["k", "v"], "batch_size": 8, "l2": 0.01}),
+    ("double precision", "svm", {"features": ["k", "v"], "order": "corgipile"}),
+    ("real", "linear", {"features": ["k", "v"], "order": "no_shuffle", "learning_rate": 0.001}),
+    ("real", "logistic", {"features": ["k", "v"], "balance": True}),
 ]
 
 
 @pytest.mark.parametrize(("kind", "model", "options"), CASES)
 def test_same_seed_same_model(server, train, kind, model, options):
     make_table(server, kind, classes=3 if model == "softmax" else 2)
-    sizes = {"block_size": "8kB", "buffer_size": "64kB" if kind == "double precision" else "40kB"}
+    sparse = "features" in options
+    sizes = {"block_size": "8kB", "buffer_size": "100kB" if kind == "double precision" or sparse else "70kB"}
     history = train("t", model=model, name="bits", epochs=3, **{**sizes, **options})
     (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'bits'")
     python = in_python(server, {**stored, "source": "t"}, kind)
     assert stored["params"]["blocks"] > stored["params"]["buffer_blocks"]
+    assert stored["params"]["buffer_bytes"] <= int(options.get("buffer_size", sizes["buffer_size"])[:-2]) * 1024
     assert np.array_equal(np.array(stored["coefficients"]), python.coef.astype(np.float64))
     assert np.array_equal(np.array(stored["intercepts"]), python.intercept.astype(np.float64))
     assert stored["classes"] == python.classes.tolist()
@@ -104,11 +119,15 @@ def test_same_seed_same_model(server, train, kind, model, options):
         assert (here["loss"], here[score], here["rows"]) == (there["loss"], there[score], there["rows"])
 
 
-@pytest.mark.parametrize("options", [{}, {"balance": True}, {"order": "corgipile"}, {"order": "no_shuffle"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"balance": True}, {"order": "corgipile"}, {"order": "no_shuffle"}, {"features": ["k", "v"]}],
+    ids=str,
+)
 def test_threads_do_not_change_the_model(server, train, options):
     make_table(server, "real")
     for threads in (1, 2):
-        train("t", name=f"by {threads}", threads=threads, block_size="8kB", buffer_size="40kB", **options)
+        train("t", name=f"by {threads}", threads=threads, block_size="8kB", buffer_size="100kB", **options)
     first, second = server.rows("SELECT coefficients, params FROM corgipile.models WHERE name LIKE 'by _'")
     assert first == second
 
