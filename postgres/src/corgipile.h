@@ -199,7 +199,7 @@ extern int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o);
 
 /* machine.c */
 typedef struct CorgiMachine CorgiMachine;
-extern CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, const double *classes);
+extern CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes);
 extern CorgiMachine *corgi_machine_for(const CorgiRun *run);
 extern CorgiMachine *corgi_machine_judge(const CorgiRun *run);
 extern void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from);
@@ -233,7 +233,7 @@ extern void corgi_progress_end(CorgiRun *run);
 
 /* model.c */
 extern CorgiModel *corgi_load_model(const char *name, bool past);
-extern CorgiMachine *corgi_model_machine(const CorgiModel *m);
+extern CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse);
 
 /* cache.c */
 typedef struct {

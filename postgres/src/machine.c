@@ -22,11 +22,12 @@ static CorgiMachine *make(const cp_sgd_shape *shape)
     return m;
 }
 
-/* Make a machine that only scores rows. */
-CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, const double *classes)
+/* Make a machine that only scores and measures rows. */
+CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes)
 {
     cp_sgd_shape shape = {.loss = loss,
                           .bytes = bytes,
+                          .sparse = sparse,
                           .intercept = 1,
                           .isa = -1,
                           .features = width,
@@ -41,7 +42,8 @@ CorgiMachine *corgi_machine_judge(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
     int loss = run->options.loss;
-    return corgi_machine(loss, run->source.bytes, v->width, loss == CP_SOFTMAX ? v->class_count : 1, v->classes);
+    int64 outputs = loss == CP_SOFTMAX ? v->class_count : 1;
+    return corgi_machine(loss, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
 }
 
 /* Make a machine that learns. */
@@ -105,7 +107,8 @@ int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit
     int64 row_bytes = run->source.sparse ? Max(b->heaviest / b->widest, 1) : b->stride;
     int64 piece = Max(PIECE * (int64) m->state->bytes / (row_bytes * m->state->outputs), 1);
     cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
-                    .indices = b->indices, .values = b->values, .lengths = b->lengths, .visit = visit + *done, .m = Min(piece, count - *done)};
+                    .indices = b->indices, .values = b->values, .lengths = b->lengths, .visit = visit + *done,
+                    .m = Min(piece, count - *done)};
     int64_t learnt;
     int status = cp_sgd_learn(m->state, &rows, &learnt);
     *done += learnt;

@@ -9,42 +9,33 @@ enum { PART_ROWS = 4096, PART_BYTES = 1 << 20 };
 typedef struct {
     CorgiRun run;           /* with a small buffer of its own */
     CorgiMachine *judge;
-    int32 *visit;
+    int32 visit[PART_ROWS];
     int64 waiting, number;  /* rows in the buffer; number of the next row */
     bool held;              /* of rows held out, else of all */
     MemoryContext rows;     /* what they leave behind */
 } Pass;
 
+/* Make room for so many bytes of rows. */
+static CorgiBuffer make_buffer(const CorgiRun *run, int64 bytes)
+{
+    const CorgiSource *s = &run->source;
+    int64 width = run->survey.width, slots = s->sparse ? PART_ROWS : bytes / (width * s->bytes);
+    slots = Max(Min(slots, (int64) PART_ROWS), 1);
+    return corgi_make_buffer(s, width, slots, slots, bytes);
+}
+
 static Pass *make_pass(const CorgiRun *run, CorgiMachine *judge, bool held)
 {
     Pass *p = palloc0(sizeof *p);
-    CorgiBuffer *b = &p->run.buffer;
     p->run = *run;
     p->run.options.learning_rate = 0;
+    p->run.buffer = make_buffer(run, PART_BYTES);
     p->judge = judge;
     p->held = held;
     p->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
-    b->stride = run->survey.width * run->source.bytes;
-    b->slots = Max(Min((int64) PART_ROWS, PART_BYTES / b->stride), 1);
-    b->x = MemoryContextAllocHuge(CurrentMemoryContext, (Size) (b->slots * b->stride));
-    b->y = palloc(sizeof *b->y * (Size) b->slots);
-    b->tid = palloc(sizeof *b->tid * (Size) b->slots);
-    p->visit = palloc(sizeof *p->visit * (Size) b->slots);
-    for (int32 i = 0; i < b->slots; i++)
+    for (int32 i = 0; i < PART_ROWS; i++)
         p->visit[i] = i;
     return p;
-}
-
-static void put_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
-{
-    const CorgiBuffer *b = &p->run.buffer;
-    MemoryContext outside = MemoryContextSwitchTo(p->rows);
-    slot_getsomeattrs(row, part->last);
-    b->y[p->waiting] = corgi_read_label(&part->label, row);
-    b->tid[p->waiting] = row->tts_tid;
-    corgi_read_features(part, row, p->run.survey.width, b->x + p->waiting * b->stride);
-    p->waiting++;
-    MemoryContextSwitchTo(outside);
 }
 
 static void judge_rows(Pass *p)
@@ -55,7 +46,26 @@ static void judge_rows(Pass *p)
             corgi_machine_refuse(&p->run, status, p->visit[done]);
     }
     p->waiting = 0;
+    if (p->run.source.sparse)
+        corgi_begin_place(&p->run.buffer, 0);
     MemoryContextReset(p->rows);
+}
+
+static bool put_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
+{
+    MemoryContext outside = MemoryContextSwitchTo(p->rows);
+    bool fits = corgi_put_row(part, row, p->run.survey.width, &p->run.buffer, p->waiting);
+    MemoryContextSwitchTo(outside);
+    p->waiting += fits;
+    return fits;
+}
+
+/* Measure a row that is longer than the room left for sparse ones. */
+static void put_long_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
+{
+    judge_rows(p);
+    while (!put_row(p, part, row))
+        p->run.buffer = make_buffer(&p->run, 2 * p->run.buffer.heaviest);
 }
 
 static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
@@ -65,7 +75,8 @@ static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
     while (table_scan_getnextslot(scan, ForwardScanDirection, row)) {
         if (p->held && !corgi_held_out(&p->run, p->number++))
             continue;
-        put_row(p, part, row);
+        if (!put_row(p, part, row))
+            put_long_row(p, part, row);
         if (p->waiting == p->run.buffer.slots)
             judge_rows(p);
     }

@@ -108,10 +108,10 @@ CorgiModel *corgi_load_model(const char *name, bool past)
     return m;
 }
 
-/* Make a machine that scores and measures by a model. */
-CorgiMachine *corgi_model_machine(const CorgiModel *m)
+/* Make a machine that scores and measures dense or sparse rows by a model. */
+CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse)
 {
-    CorgiMachine *machine = corgi_machine(m->loss, m->bytes, m->width, m->outputs, m->class_values);
+    CorgiMachine *machine = corgi_machine(m->loss, m->bytes, sparse, m->width, m->outputs, m->class_values);
     corgi_machine_set(machine, m->coefficients, m->intercepts);
     return machine;
 }

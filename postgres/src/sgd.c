@@ -99,10 +99,12 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
 /* Survey the table, make machines. */
 static void prepare(SgdState *s)
 {
-    const CorgiRun *run = &s->run;
+    CorgiRun *run = &s->run;
     const CorgiModel *past = s->past;
-    corgi_progress_begin(&s->run);
+    corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
+    if (past != NULL && run->source.sparse)
+        run->survey.width = Max(run->survey.width, past->width);
     if (past != NULL && past->width != run->survey.width)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" has " INT64_FORMAT " features, the rows have " INT64_FORMAT,
@@ -238,6 +240,10 @@ static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
     ExplainPropertyText("Model", o->kind, es);
     ExplainPropertyInteger("Epochs", NULL, o->epochs, es);
     ExplainPropertyInteger("Batch Size", NULL, o->batch, es);
+    if (o->holdout > 0)
+        ExplainPropertyFloat("Holdout", NULL, o->holdout, 4, es);
+    if (o->warm_start != NULL)
+        ExplainPropertyText("Warm Start", o->warm_start, es);
     ExplainPropertyInteger("Threads", NULL, o->threads, es);
     ExplainPropertyText("Numbers", s->run.source.bytes == 4 ? "real" : "double precision", es);
     if (s->run.prepared) {

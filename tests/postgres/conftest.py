@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parents[2] / "postgres"
-PROGRAMS = ("postgres", "initdb", "pg_ctl", "psql")
+PROGRAMS = ("postgres", "initdb", "pg_ctl", "psql", "pg_dump")
 
 
 class SqlError(Exception):
@@ -74,14 +74,17 @@ class Server:
         arguments = ["-XAtq", "-v", "ON_ERROR_STOP=1", "-h", str(self.data), "-U", user, "postgres"]
         return [str(self.bin / "psql"), *arguments]
 
-    def text(self, sql, user="postgres"):
-        """Run SQL and return what psql printed."""
-        done = subprocess.run(
-            self.command(user), input=sql, capture_output=True, text=True, check=False, timeout=300, cwd="/"
-        )
+    def said(self, sql, user="postgres", database="postgres"):
+        """Run SQL and return what psql printed, and the messages."""
+        command = [*self.command(user)[:-1], database]
+        done = subprocess.run(command, input=sql, capture_output=True, text=True, check=False, timeout=300, cwd="/")
         if done.returncode or "WARNING" in done.stderr:
             raise SqlError(done.stderr)
-        return done.stdout
+        return done.stdout, done.stderr
+
+    def text(self, sql, user="postgres", database="postgres"):
+        """Run SQL and return what psql printed."""
+        return self.said(sql, user, database)[0]
 
     def sql(self, sql, user="postgres"):
         """Run statements."""
