@@ -154,7 +154,12 @@ def test_progress_is_seen_while_it_lasts(server):
     assert seen(server) == []
     call = "SELECT * FROM corgipile.train('noisy', 'logistic', 'x', 'two', name => 'Größe', epochs => 1000000);"
     with subprocess.Popen(
-        server.command(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, cwd="/"
+        server.command(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd="/",
     ) as psql:
         psql.stdin.write(call)
         psql.stdin.close()
@@ -180,7 +185,8 @@ def test_progress_leaves_the_command_of_others_alone(server):
     call = "SELECT epoch FROM corgipile.train('noisy', 'svm', 'x', 'two', epochs => 9)"
     assert server.text(f"COPY ({call}) TO STDOUT").split() == [str(i) for i in range(9)]
     said = server.text(
-        f"BEGIN; DECLARE c CURSOR FOR {call}; DECLARE d CURSOR FOR {call}; FETCH c; {inside}; FETCH d; CLOSE d; FETCH c; "
+        f"BEGIN; DECLARE c CURSOR FOR {call}; DECLARE d CURSOR FOR {call}; "
+        f"FETCH c; {inside}; FETCH d; CLOSE d; FETCH c; "
         f"SELECT pg_stat_clear_snapshot(); {inside}; CLOSE c; SELECT pg_stat_clear_snapshot(); {inside}; COMMIT"
     )
     assert said.split() == ["0", "1", "0", "1", "1", "0"]
