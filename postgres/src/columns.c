@@ -198,17 +198,16 @@ static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, ch
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(&row->tts_tid), c->name, why);
     if (unlikely(found != width))
         REFUSE(ERRCODE_DATA_EXCEPTION,
-               "%s has " INT64_FORMAT " numbers in column \"%s\", the first row has " INT64_FORMAT
-               "; all rows need as many",
+               "%s has " INT64_FORMAT " numbers in column \"%s\" where " INT64_FORMAT " are needed",
                corgi_row_name(&row->tts_tid), found, c->name, width);
 }
 
-/* Convert one column's number as the kernel converts arrays of its type. */
-static void read_scalar(const CorgiColumn *c, Datum value, int bytes, char *to)
+/* Convert a number as the kernel converts arrays of its type. */
+void corgi_read_number(Oid type, Datum value, int bytes, char *to)
 {
     union { bool b; int16 i2; int32 i4; int64 i8; float4 f4; float8 f8; } held;
-    enum cp_type from = stored_type(c->type);
-    switch (c->type) {
+    enum cp_type from = stored_type(type);
+    switch (type) {
     case BOOLOID: held.b = DatumGetBool(value); break;
     case INT2OID: held.i2 = DatumGetInt16(value); break;
     case INT4OID: held.i4 = DatumGetInt32(value); break;
@@ -233,6 +232,6 @@ void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width,
         const CorgiColumn *c = &s->features[i];
         if (unlikely(row->tts_isnull[c->attnum - 1]))
             corgi_null_value(c, row, "feature");
-        read_scalar(c, row->tts_values[c->attnum - 1], s->bytes, to + i * s->bytes);
+        corgi_read_number(c->type, row->tts_values[c->attnum - 1], s->bytes, to + i * s->bytes);
     }
 }

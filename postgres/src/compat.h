@@ -26,6 +26,13 @@
 #define CORGI_IS_VIRTUAL(attribute) false
 #endif
 
+/* A backend by its place in the list of them. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_BACKEND(place) pgstat_get_local_beentry_by_index(place)
+#else
+#define CORGI_BACKEND(place) pgstat_fetch_stat_local_beentry(place)
+#endif
+
 /* EXPLAIN (GENERIC_PLAN), 16: parameters have no values. */
 #if PG_VERSION_NUM >= 160000
 #define CORGI_GENERIC(flags) (((flags) & EXEC_FLAG_EXPLAIN_GENERIC) != 0)

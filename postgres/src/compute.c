@@ -30,6 +30,7 @@ typedef struct {
     pthread_cond_t changed;
     int64 planned, loaded, learnt; /* steps, from the first on */
     bool ended;             /* no step is left to plan */
+    cp_figures so_far;      /* of the steps learnt */
     int trouble;            /* of a plan, below 0; of the kernel, above */
     int32 refused;          /* the slot of the row that the kernel refused */
 } Compute;
@@ -74,6 +75,7 @@ static void do_task(Compute *c, Task task)
         c->planned += result > 0;
     } else {
         c->trouble = result;
+        c->so_far = corgi_machine_figures(c->machine);
         c->learnt++;
     }
     pthread_cond_signal(&c->changed);
@@ -156,12 +158,15 @@ static void wait_until(Compute *c, bool (*brought)(const Compute *))
 /* Read while the thread learns. */
 static void run_together(Compute *c)
 {
+    cp_figures so_far;
     pthread_mutex_lock(&c->lock);
     for (;;) {
         wait_until(c, can_load);
         if (c->trouble != 0 || c->loaded == c->planned)
             break;
+        so_far = c->so_far;
         pthread_mutex_unlock(&c->lock);
+        corgi_progress_rows(c->run, &so_far);
         corgi_tuple_load(c->tuples, &c->steps->ring[c->loaded % CORGI_STEPS]);
         pthread_mutex_lock(&c->lock);
         c->loaded++;
@@ -179,6 +184,8 @@ static void run_alone(Compute *c)
         corgi_tuple_load(c->tuples, step);
         c->trouble = learn(c, step);
         raise_trouble(c);
+        c->so_far = corgi_machine_figures(c->machine);
+        corgi_progress_rows(c->run, &c->so_far);
     }
     raise_trouble(c);
 }

@@ -9,6 +9,7 @@
 
 #include "access/tableam.h"
 #include "compat.h"
+#include "epochs.h"
 #include "executor/executor.h"
 #include "nodes/extensible.h"
 #include "permute.h"
@@ -107,6 +108,7 @@ typedef struct {
     CorgiBuffer buffer;
     uint64 holdout_key, holdout_below; /* see corgi_held_out */
     bool prepared;          /* surveyed, sized, allocated */
+    bool published;         /* in corgipile.progress */
 } CorgiRun;
 
 enum { CORGI_ORDER = 0, CORGI_BALANCE = 4, CORGI_HOLDOUT = 7 }; /* what a key is for; as in corgipile.orders */
@@ -124,25 +126,40 @@ static inline bool corgi_held_out(const CorgiRun *run, int64 row)
     return run->holdout_below != 0 && cp_random(run->holdout_key, (uint64_t) row) < run->holdout_below;
 }
 
+/* A stored model. */
 typedef struct {
-    int64 rows, correct;
-    double loss, squares, sum, square;
-} CorgiTotals;
+    char *kind, *label, *history; /* history: JSON */
+    List *features;         /* of char * */
+    int loss, bytes;
+    int64 width, outputs, classes, epochs;
+    double *class_values, *coefficients, *intercepts;
+    double *losses;         /* [epochs] */
+} CorgiModel;
 
 typedef struct {
-    double loss, accuracy, r2, seconds;
-    int64 rows;
+    cp_figures learnt, held; /* held: of the rows held out, after the epoch; no rows where there are none */
+    double seconds;
 } CorgiEpoch;
+
+typedef struct {
+    CorgiEpoch *epochs;     /* [count] */
+    double *losses;         /* [past + count], those of an earlier model first */
+    int64 past, count, room;
+    const char *score;
+} CorgiHistory;
 
 /* options.c */
 enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
-    ARG_THREADS, ARG_COUNT
+    ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature);
 extern double *corgi_check_classes(double *classes, int64 count, const char *kind, int64 *found);
 extern int corgi_loss_of(const char *kind);
+extern const char *corgi_kind_of(int loss);
+extern List *corgi_text_list(Datum array);
+extern List *corgi_feature_names(Datum value, bool one);
 
 /* source.c */
 extern void corgi_open_source(CorgiSource *s, const CorgiOptions *o);
@@ -156,6 +173,7 @@ extern double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row);
 extern int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row);
 extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to);
 extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
+extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
 extern char *corgi_row_name(const ItemPointerData *tid);
 pg_noreturn extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what);
 extern CorgiList corgi_open_list(Datum array, const char **why);
@@ -181,21 +199,58 @@ extern int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o);
 
 /* machine.c */
 typedef struct CorgiMachine CorgiMachine;
-extern CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, const double *classes);
+extern CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes);
 extern CorgiMachine *corgi_machine_for(const CorgiRun *run);
+extern CorgiMachine *corgi_machine_judge(const CorgiRun *run);
+extern void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from);
 extern void corgi_machine_begin(CorgiMachine *m, double rate);
 extern int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
 extern void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot);
-extern CorgiTotals corgi_machine_end(CorgiMachine *m);
+extern cp_figures corgi_machine_end(CorgiMachine *m);
+extern cp_figures corgi_machine_figures(const CorgiMachine *m);
 extern void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts);
 extern void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts);
 extern void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores);
+extern void corgi_probabilities(double *scores, int64 classes);
 
 /* compute.c */
 extern void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanState *tuples);
 
+
+/* measure.c */
+extern cp_figures corgi_measure(const CorgiRun *run, CorgiMachine *judge, bool held, Snapshot snapshot);
+
+/* epochs.c */
+extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
+extern bool corgi_add_epoch(CorgiHistory *h, const CorgiOptions *o, const CorgiEpoch *e);
+extern char *corgi_history_json(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
+
+/* progress.c */
+extern void corgi_progress_begin(CorgiRun *run);
+extern void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs);
+extern void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far);
+extern void corgi_progress_end(CorgiRun *run);
+
+/* model.c */
+extern CorgiModel *corgi_load_model(const char *name, bool past);
+extern CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse);
+
+/* cache.c */
+typedef struct {
+    MemoryContext context;
+    const char *name;
+    TransactionId writer;
+    ItemPointerData place;
+    uint64 asked, loads;
+    CorgiModel *model;
+    CorgiMachine *machine;
+    char *row;              /* room for a row and its scores */
+    double *scores;
+} CorgiCached;
+extern CorgiCached *corgi_cached_model(const char *name);
+
 /* store.c */
-extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiEpoch *history, int epochs);
+extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, char *history);
 
 /* blockshuffle.c */
 extern const CustomScanMethods corgi_block_methods;

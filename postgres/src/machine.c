@@ -22,11 +22,12 @@ static CorgiMachine *make(const cp_sgd_shape *shape)
     return m;
 }
 
-/* Make a machine that only scores rows. */
-CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, const double *classes)
+/* Make a machine that only scores and measures rows. */
+CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes)
 {
     cp_sgd_shape shape = {.loss = loss,
                           .bytes = bytes,
+                          .sparse = sparse,
                           .intercept = 1,
                           .isa = -1,
                           .features = width,
@@ -34,6 +35,15 @@ CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, con
                           .batch = 1,
                           .classes = classes};
     return make(&shape);
+}
+
+/* Make a machine that measures what another one of the run has learnt. */
+CorgiMachine *corgi_machine_judge(const CorgiRun *run)
+{
+    const CorgiSurvey *v = &run->survey;
+    int loss = run->options.loss;
+    int64 outputs = loss == CP_SOFTMAX ? v->class_count : 1;
+    return corgi_machine(loss, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
 }
 
 /* Make a machine that learns. */
@@ -75,6 +85,10 @@ void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
         corgi_refuse_indices(run->source.features, &b->tid[slot], status, run->survey.width);
         break;
     case CP_SGD_DIVERGED:
+        if (run->options.learning_rate == 0)
+            ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                    errmsg("%s has a score beyond what %s can hold", row,
+                           run->source.bytes == 4 ? "real" : "double precision"));
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("training diverged: %s brought the weights beyond what %s can hold", row,
                        run->source.bytes == 4 ? "real" : "double precision"),
@@ -93,21 +107,23 @@ int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit
     int64 row_bytes = run->source.sparse ? Max(b->heaviest / b->widest, 1) : b->stride;
     int64 piece = Max(PIECE * (int64) m->state->bytes / (row_bytes * m->state->outputs), 1);
     cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
-                    .indices = b->indices, .values = b->values, .lengths = b->lengths, .visit = visit + *done, .m = Min(piece, count - *done)};
+                    .indices = b->indices, .values = b->values, .lengths = b->lengths, .visit = visit + *done,
+                    .m = Min(piece, count - *done)};
     int64_t learnt;
     int status = cp_sgd_learn(m->state, &rows, &learnt);
     *done += learnt;
     return status;
 }
 
-/* End an epoch: apply the last batch, however short, and return the totals. */
-CorgiTotals corgi_machine_end(CorgiMachine *m)
+/* End an epoch: apply the last batch, however short, and return its figures. */
+cp_figures corgi_machine_end(CorgiMachine *m)
 {
-    const cp_sgd_totals *t = &m->state->totals;
     cp_sgd_flush(m->state);
-    return (CorgiTotals){.rows = t->rows, .correct = t->correct, .loss = cp_sgd_loss(m->state), .squares = t->squares,
-                         .sum = t->sum, .square = t->square};
+    return cp_sgd_figures(m->state);
 }
+
+/* Return the figures of the epoch so far. */
+cp_figures corgi_machine_figures(const CorgiMachine *m) { return cp_sgd_figures(m->state); }
 
 /* Copy the weights, [outputs][features], and the intercepts out of a flushed machine. */
 void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts)
@@ -119,6 +135,17 @@ void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts
     cp_sgd_get(m->state, weights, weights + count * bytes);
     cp_cast((char *) coefficients, 1, weights, type, count);
     cp_cast((char *) intercepts, 1, weights + count * bytes, type, outputs);
+    pfree(weights);
+}
+
+/* Copy the weights of a flushed machine into one of the same shape. */
+void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from)
+{
+    Size count = (Size) (from->state->outputs * (from->state->features + 1)) * from->state->bytes;
+    char *weights = MemoryContextAllocHuge(CurrentMemoryContext, count);
+    char *biases = weights + from->state->outputs * from->state->features * from->state->bytes;
+    cp_sgd_get(from->state, weights, biases);
+    cp_sgd_set(to->state, weights, biases);
     pfree(weights);
 }
 
@@ -145,3 +172,5 @@ void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
     cp_cast((char *) scores, 1, out, m->state->bytes == 4 ? CP_F32 : CP_F64, outputs);
     pfree(out);
 }
+
+void corgi_probabilities(double *scores, int64 classes) { cp_sgd_probabilities(scores, classes); }

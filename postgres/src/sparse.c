@@ -2,7 +2,7 @@
 #include "corgipile.h"
 
 #include "gather.h"
-#include "sgd_isa.h"
+#include "sgd_rows.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 

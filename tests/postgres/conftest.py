@@ -33,14 +33,17 @@ class Server(pg.Server):
         """Return the command of a psql that reads SQL from its input and writes rows as JSON."""
         return self.psql("-XAtq", "-v", "ON_ERROR_STOP=1", user=user)
 
-    def text(self, sql, user="postgres"):
-        """Run SQL and return what psql printed."""
-        done = subprocess.run(
-            self.command(user), input=sql, capture_output=True, text=True, check=False, timeout=300, cwd="/"
-        )
+    def said(self, sql, user="postgres", database="postgres"):
+        """Run SQL and return what psql printed, and the messages."""
+        command = [*self.command(user)[:-1], database]
+        done = subprocess.run(command, input=sql, capture_output=True, text=True, check=False, timeout=300, cwd="/")
         if done.returncode or "WARNING" in done.stderr:
             raise SqlError(done.stderr)
-        return done.stdout
+        return done.stdout, done.stderr
+
+    def text(self, sql, user="postgres", database="postgres"):
+        """Run SQL and return what psql printed."""
+        return self.said(sql, user, database)[0]
 
     def sql(self, sql, user="postgres"):
         """Run statements."""
@@ -55,6 +58,11 @@ class Server(pg.Server):
         (row,) = self.rows(query, user)
         (value,) = row.values()
         return value
+
+    @property
+    def scripts(self):
+        """Return the folder of the server's extension scripts."""
+        return next((self.home / "server").rglob("corgipile.control")).parent
 
     def log(self):
         """Return the server's log."""

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 import corgipile as cp
+from corgipile import kernel
 from corgipile.tables import MemoryTable
 
 ROWS, WIDTH = 4000, 9
+HOLDOUT = 7  # what the key is for
 TYPES = {"real": pa.float32(), "double precision": pa.float64(), "integer": pa.int32(), "smallint": pa.int16()}
 
 
@@ -26,26 +28,36 @@ class CutTable(MemoryTable):
         return self._cuts
 
 
-def stored_rows(server, table, pages, columns):
-    """Return the visible rows in their physical order, and where blocks begin."""
+def stored_rows(server, model):
+    """Return the rows to learn from in their physical order, where blocks begin, and the rows held out."""
+    params = model["params"]
     rows = server.rows(
-        f"SELECT {', '.join(columns)}, label, (ctid::text::point)[0]::int / {pages} AS block "
-        f"FROM {table} ORDER BY {table}.ctid"
+        f"SELECT {', '.join(params['features'])}, label, tableoid::int AS part, "
+        f"(ctid::text::point)[0]::int / {params['block_pages']} AS block FROM {model['source']} s "
+        "ORDER BY s.tableoid, s.ctid"
     )
-    blocks = np.array([row["block"] for row in rows])
-    return rows, [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(rows)]
+    chance = kernel.randoms(kernel.derive(params["seed"], 0, HOLDOUT), 0, len(rows))
+    held = (chance < int(params.get("holdout", 0) * 2.0**64)).tolist()
+    kept = [row for row, out in zip(rows, held, strict=True) if not out]
+    blocks = np.array([(row["part"], row["block"]) for row in kept])
+    cuts = np.flatnonzero(np.diff(blocks, axis=0).any(axis=1)) + 1
+    return kept, [0, *cuts.tolist(), len(kept)], [row for row, out in zip(rows, held, strict=True) if out]
+
+
+def arrow(rows, features, kind):
+    """Make an Arrow table of rows."""
+    kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
+    columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
+    return pa.table({**columns, "label": pa.array([row["label"] for row in rows], pa.int32())})
 
 
 def in_python(server, model, kind):
     """Train in Python what the server trained."""
     params = model["params"]
     features = params["features"]
-    rows, cuts = stored_rows(server, model["source"], params["block_pages"], features)
+    rows, cuts, held = stored_rows(server, model)
     widest = int(np.diff(cuts).max())
-    kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
-    columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
-    columns["label"] = pa.array([row["label"] for row in rows], pa.int32())
-    table = CutTable(pa.table(columns), cuts)
+    table = CutTable(arrow(rows, features, kind), cuts)
     assert params["blocks"] == len(cuts) - 1
     sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
     if params["order"] == "riffle":
@@ -55,7 +67,8 @@ def in_python(server, model, kind):
         names = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
         order = names[params["order"]](**sizes)
     settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "intercept", "seed")
-    chosen = {name: params[name] for name in settings}
+    chosen = {name: params[name] for name in settings} | {"tolerance": params.get("tolerance")}
+    chosen["test"] = arrow(held, features, kind) if held else None
     features = features if len(features) == 2 else "x"
     return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)
 
@@ -98,6 +111,11 @@ CASES = [
     ("double precision", "svm", {"features": ["k", "v"], "order": "corgipile"}),
     ("real", "linear", {"features": ["k", "v"], "order": "no_shuffle", "learning_rate": 0.001}),
     ("real", "logistic", {"features": ["k", "v"], "balance": True}),
+    ("real", "logistic", {"holdout": 0.2}),
+    ("real", "softmax", {"holdout": 0.5, "balance": True, "seed": 3}),
+    ("double precision", "linear", {"holdout": 0.1, "learning_rate": 0.001, "batch_size": 7, "l2": 0.1}),
+    ("real", "svm", {"features": ["k", "v"], "holdout": 0.3}),
+    ("real", "logistic", {"epochs": 30, "tolerance": 0.05}),
 ]
 
 
@@ -107,7 +125,7 @@ def test_same_seed_same_model(server, train, kind, model, options):
     make_table(server, kind, classes=3 if model == "softmax" else 2)
     sparse = "features" in options
     sizes = {"block_size": "8kB", "buffer_size": "100kB" if kind == "double precision" or sparse else "70kB"}
-    history = train("t", model=model, name="bits", epochs=3, **{**sizes, **options})
+    history = train("t", model=model, name="bits", **{"epochs": 3, **sizes, **options})
     (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'bits'")
     python = in_python(server, {**stored, "source": "t"}, kind)
     assert stored["params"]["blocks"] > stored["params"]["buffer_blocks"]
@@ -118,6 +136,8 @@ def test_same_seed_same_model(server, train, kind, model, options):
     score = "r2" if model == "linear" else "accuracy"
     for here, there in zip(history, python.history, strict=True):
         assert (here["loss"], here[score], here["rows"]) == (there["loss"], there[score], there["rows"])
+        held = ("test_loss", f"test_{score}")
+        assert [here["holdout_loss"], here[f"holdout_{score}"]] == [there.get(name) for name in held]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +177,23 @@ def test_predictions_are_those_of_python(server, train, kind):
     assert np.array_equal(np.squeeze([row["d"] for row in rows]), python.decision(x).astype(np.float64))
     if kind in ("logistic", "softmax"):
         shares = server.rows("SELECT corgipile.predict_proba('same', x) p FROM t ORDER BY ctid")
-        assert np.allclose([row["p"] for row in shares], python.predict_proba(x), rtol=1e-12)
+        assert np.array_equal([row["p"] for row in shares], python.predict_proba(x))
+
+
+@pytest.mark.parametrize(("kind", "features"), [("logistic", "x"), ("linear", "x"), ("softmax", ["k", "v"])])
+def test_evaluation_is_that_of_python(server, train, kind, features):
+    make_table(server, "real", classes=3 if kind == "softmax" else 2)
+    train("t", model=kind, name="judged", learning_rate=0.001, features=features, holdout=0.5)
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'judged'")
+    python = in_python(server, {**stored, "source": "t"}, "real")
+    kept, _, held = stored_rows(server, stored)
+    everything = server.rows("SELECT (corgipile.evaluate('judged', 't')).*")[0]
+    rows = sorted(kept + held, key=lambda row: (row["part"], row["block"]))
+    assert everything["rows"] == len(rows) == server.value("SELECT count(*) FROM t")
+    expected = python.measure(arrow(rows, stored["params"]["features"], "real"))
+    for name, value in expected.items():
+        assert everything[name] == pytest.approx(value, rel=1e-12)
+    assert everything["r2" if "accuracy" in expected else "accuracy"] is None
 
 
 def test_json_of_numbers_is_exact(server):

@@ -281,6 +281,22 @@ static PyObject *sgd_figures(PyObject *self, PyObject *capsule)
     return Py_BuildValue("Ldd", (long long)f.rows, f.loss, f.score);
 }
 
+/* sgd_probabilities(scores[rows, classes], classes): in place */
+static PyObject *sgd_probabilities(PyObject *self, PyObject *args)
+{
+    PyObject *array;
+    Py_buffer scores;
+    long long classes;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OL", &array, &classes) || cp_buffer(array, &scores, 8, 1, "scores") < 0)
+        return NULL;
+    double *row = scores.buf;
+    for (int64_t rows = classes > 0 ? scores.len / 8 / classes : 0; rows > 0; rows--, row += classes)
+        cp_sgd_probabilities(row, classes);
+    PyBuffer_Release(&scores);
+    Py_RETURN_NONE;
+}
+
 /* sgd_verdict(losses, tolerance) -> 0: go on, 1: enough, 2: the loss grows without bound */
 static PyObject *sgd_verdict(PyObject *self, PyObject *args)
 {
@@ -352,6 +368,7 @@ PyMethodDef cp_sgd_methods[] = {
     {"sgd_get", sgd_get, METH_VARARGS, "Copy weights out."},
     {"sgd_isa", sgd_isa, METH_NOARGS, "Return the best vector level of this CPU."},
     {"sgd_new", sgd_new, METH_VARARGS, "Make a model."},
+    {"sgd_probabilities", sgd_probabilities, METH_VARARGS, "Turn scores of classes into probabilities."},
     {"sgd_set", sgd_set, METH_VARARGS, "Copy weights in."},
     {"sgd_sparse", sgd_sparse, METH_VARARGS, "Learn from sparse rows."},
     {"sgd_verdict", sgd_verdict, METH_VARARGS, "Judge whether to go on by the losses so far."},
