@@ -1,4 +1,4 @@
-"""The dataset under a DataLoader: every row once an epoch, in the epoch meant, with any workers; errors come through."""
+"""The dataset under a DataLoader: every row once an epoch, in the epoch meant, with any workers; errors come out."""
 
 import copy
 import os
