@@ -139,7 +139,13 @@ def timed(work):
     return time.perf_counter() - start
 
 
-JOBS = {"sklearn": sklearn_sgd, "torch": torch_loader, "scdataset": scdataset, "hf": hf_random, "hf concurrent": hf_concurrent}
+JOBS = {
+    "sklearn": sklearn_sgd,
+    "torch": torch_loader,
+    "scdataset": scdataset,
+    "hf": hf_random,
+    "hf concurrent": hf_concurrent,
+}
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Concurrent: random rows of cold map-style datasets, against Hugging Face as shipped and one thread per row (RINAS)."""
+"""Concurrent: random rows of cold datasets, against Hugging Face as shipped and one thread per row (RINAS)."""
 
 import os
 import time
@@ -17,7 +17,7 @@ BATCH, THREADS = 256, 32
 
 
 def huggingface_part(bench: Bench) -> None:
-    """Rows of 1 KB in random order: Concurrent, and the dataset as shipped, whose read-ahead soon has a small file cached."""
+    """Rows of 1 KB in random order; few as shipped, since its read-ahead soon has a file of this size cached."""
     rows, few, many = bench.pick(2_000_000, 1_000_000), 1000, bench.pick(65_536, 32_768)
     _, stream = numbered(bench.work, rows)
     cases = {"shipped": (few, 0, 0), "few": (few, THREADS, 4), "many": (many, THREADS, 4)}

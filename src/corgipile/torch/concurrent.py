@@ -20,14 +20,15 @@ __all__ = ["Concurrent"]
 
 MOST_THREADS = 1024
 RUN = 8  # rows a thread fetches one after the other: what a task costs is shared, and places ascend
+CLOSED = "this dataset was closed; make a new one"
 
 
 class Concurrent(Dataset[Any]):
     """Fetches the rows of a batch in parallel, and those of batches to come, from any map-style dataset.
 
-    PyTorch's DataLoader asks a dataset that has ``__getitems__`` for a whole batch. Here a pool of threads answers: each
-    fetches a few rows at neighbouring places and preprocesses them, as the dataset's ``__getitem__`` does. RINAS takes
-    one thread per row; fewer threads with sorted rows are faster, since they cost less and the device seeks less.
+    PyTorch's DataLoader asks a dataset that has ``__getitems__`` for a whole batch. Here a pool of threads answers:
+    each fetches a few rows at neighbouring places and preprocesses them, as the dataset's ``__getitem__`` does. RINAS
+    takes one thread per row; fewer threads with sorted rows are faster: they cost less, and the device seeks less.
 
     The dataset may offer more, and is then asked for it: ``__getitems__(rows)`` returns several rows at once;
     ``offsets(rows)`` says where rows lie, so that they are fetched in this order; ``soon(rows)`` begins to fetch rows
@@ -92,7 +93,7 @@ class Concurrent(Dataset[Any]):
     def _here(self) -> "_UnderWay":
         """Return what is under way in this process: threads do not survive a fork."""
         if self._closed:
-            raise BadArgument("this dataset was closed; make a new one")
+            raise BadArgument(CLOSED)
         process = os.getpid()
         if process not in self._under_way:
             mine = self._under_way.setdefault(process, _UnderWay(self._source, self.threads))
@@ -119,39 +120,42 @@ class _UnderWay:
 
     def __init__(self, source: Any, threads: int) -> None:
         self._source, self._threads, self._crew = source, threads, Crew(threads)
-        self._lock = threading.Lock()
+        self._lock, self._closed = threading.Lock(), False
         self._flights: dict[tuple[int, int], _Flight] = {}
         self._awaited: weakref.WeakSet[_Flight] = weakref.WeakSet()
 
     def take(self, rows: Sequence[Any]) -> "_Flight":
         """Return a batch's flight, begun now if it was not ahead; begin with those announced and forget others."""
-        if not isinstance(rows, Announced):
-            flight = self._begin(rows)
+        with self._lock:
+            if self._closed:
+                raise BadArgument(CLOSED)
+            flight = self._announced(rows) if isinstance(rows, Announced) else self._begin(rows)
             self._awaited.add(flight)
             return flight
+
+    def _announced(self, rows: Announced) -> "_Flight":
         worker = get_worker_info()
         stride = worker.num_workers if worker is not None else 1  # the batches between go to the other workers
-        wanted = {(rows.turn, rows.number): rows}
+        wanted: dict[tuple[int, int], Sequence[Any]] = {(rows.turn, rows.number): rows}
         for number, later in enumerate(rows.following[stride - 1 :: stride], 1):
             wanted[rows.turn, rows.number + stride * number] = later
-        with self._lock:
-            for name in self._flights.keys() - wanted:
-                self._flights.pop(name).cancel()
-            for name, later in wanted.items():
-                if name not in self._flights:
-                    self._flights[name] = self._begin(later)
-            flight = self._flights.pop((rows.turn, rows.number))
-            self._awaited.add(flight)
-        return flight
+        for name in self._flights.keys() - wanted:
+            self._flights.pop(name).cancel()
+        for name, later in wanted.items():
+            if name not in self._flights:
+                self._flights[name] = self._begin(later)
+        return self._flights.pop((rows.turn, rows.number))
 
     def _begin(self, rows: Sequence[Any]) -> "_Flight":
         return _Flight(self._source, rows, self._crew, self._threads)
 
     def close(self, *, wait: bool = True) -> None:
         """Forget all batches and end the threads."""
-        for flight in [*self._flights.values(), *self._awaited]:
-            flight.cancel()
-        self._flights.clear()
+        with self._lock:
+            self._closed = True
+            for flight in [*self._flights.values(), *self._awaited]:
+                flight.cancel()
+            self._flights.clear()
         self._crew.stop(wait=wait)
 
 
@@ -162,7 +166,12 @@ class _Flight:
         self._source, self._rows, self._crew = source, list(rows), crew
         self._done: queue.SimpleQueue[tuple[list[int], list[Any] | BaseException]] = queue.SimpleQueue()
         self._cancelled = False
-        order = _by_place(source, self._rows)
+        try:
+            order = _by_place(source, self._rows)
+        except Exception as error:  # noqa: BLE001  # it belongs to who waits for this batch
+            self._runs: list[list[int]] = [[]]
+            self._done.put(([], error))
+            return
         run = source.run if isinstance(source, MappedDataset) else max(1, min(RUN, len(order) // threads))
         self._runs = [order[at : at + run] for at in range(0, len(order), run)]
         if callable(getattr(source, "soon", None)):
@@ -209,7 +218,7 @@ class _Flight:
     def cancel(self) -> None:
         """Fetch no more; whoever waits learns of it."""
         self._cancelled = True
-        self._done.put(([], BadArgument("this dataset was closed while a batch was under way")))
+        self._done.put(([], BadArgument(CLOSED)))
 
 
 def _by_place(source: Any, rows: list[Any]) -> list[int]:
@@ -217,7 +226,7 @@ def _by_place(source: Any, rows: list[Any]) -> list[int]:
     numbers = np.asarray(rows) if all(isinstance(row, int | np.integer) for row in rows) else np.zeros(len(rows))
     if len(rows) and numbers.dtype.kind in "iu" and callable(getattr(source, "offsets", None)):
         numbers = np.asarray(source.offsets(numbers))
-    return np.argsort(numbers, kind="stable").tolist()
+    return [int(position) for position in np.argsort(numbers, kind="stable")]
 
 
 def _fetch(source: Any, rows: list[Any]) -> list[Any]:
@@ -246,4 +255,4 @@ def _fetch(source: Any, rows: list[Any]) -> list[Any]:
 
 
 def _some(rows: list[Any]) -> str:
-    return ", ".join(map(repr, rows[:8])) + (", ..." if len(rows) > 8 else "")  # noqa: PLR2004
+    return ", ".join(map(repr, rows[:8])) + (", ..." if len(rows) > 8 else "")
