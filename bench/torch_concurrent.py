@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from corgipile.torch import Concurrent
 
 BATCH, THREADS = 256, 32
+FLYING = 16 << 20  # bytes of rows in flight ahead of the consumer: more is no faster, and all of it is memory
 
 
 def huggingface_part(bench: Bench) -> None:
@@ -105,7 +106,7 @@ def records_part(bench: Bench, width: int) -> None:
 
     cases = {
         "RINAS": lambda: run("RINAS"),
-        "ahead": lambda: run("Concurrent", 4),
+        "ahead": lambda: run("Concurrent", max(1, min(4, FLYING // (width * BATCH)))),
         "one batch at a time": lambda: run("Concurrent"),
     }
     times = interleave(cases, bench.repeats, warm=False)

@@ -68,9 +68,7 @@ def test_ranks_cut_one_order_of_visits_at_rows(case, world, disjoint, data):
 @given(cases(), st.integers(0, 3))
 def test_memory_is_as_stated(case, ahead):
     order, blocks, key = case
-    order = FullShuffle(unit=order.unit, block=order.block, buffer=order.buffer, ahead=ahead).fit(
-        blocks.rows, 8.0, None
-    )
+    order = replace(order, ahead=ahead).fit(blocks.rows, 8.0, None)
     for step in order.steps(blocks, key):
         assert len(np.unique(step.into)) == len(step.into) == len(step.visit)
         assert step.into.max(initial=-1) < order.slots(blocks)
