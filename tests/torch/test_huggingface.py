@@ -103,3 +103,10 @@ def test_a_row_that_is_not_there_is_named(stored):
     for whole in (stored, stored.shuffle(seed=1)):
         with Concurrent(whole) as rows, pytest.raises(FetchFailed, match=rf"row {ROWS} failed: IndexError"):
             rows.__getitems__([1, ROWS])
+
+
+def test_a_dictionary_of_splits_is_told_apart(stored):
+    splits = datasets.DatasetDict({"train": stored})
+    assert not huggingface.is_hugging_face(splits)
+    with Concurrent(splits) as rows, pytest.raises(FetchFailed, match="row 3 failed: KeyError: .*split"):
+        rows.__getitems__([3])

@@ -26,7 +26,7 @@ def is_hugging_face(dataset: Any) -> bool:
         >>> is_hugging_face([1, 2])
         False
     """
-    return type(dataset).__module__.startswith("datasets.") and hasattr(dataset, "cache_files")
+    return type(dataset).__module__.startswith("datasets.") and hasattr(dataset, "_indices")
 
 
 class MappedDataset:
