@@ -22,10 +22,10 @@ class FullShuffle(Sized):
     """Visit units (rows, runs of pages, or blocks) in the order of a keyed bijection: no table of positions is kept.
 
     LIRS shuffles an index and reads rows at random, whole pages where rows are small. Rows of ``buffer`` visits are
-    read at a time, sorted by place, so that neighbours are read together. With ``unit="page"`` the rows whose first byte
-    lies in one run of pages are visited together, as they lie: each page is read once, but for the one into which the
-    last row of a run reaches. The loader finds out which rows these are. Batches then mix fewer places than those of
-    other orders; where neighbouring rows are alike, an order with a buffer is better.
+    read at a time, sorted by place, so that neighbours are read together. With ``unit="page"`` the rows whose first
+    byte lies in one run of pages are visited together, as they lie: each page is read once, but for the one into which
+    the last row of a run reaches. The loader finds out which rows these are. Batches then mix fewer places than those
+    of other orders; where neighbouring rows are alike, an order with a buffer is better.
 
     Attributes:
         unit: ``"row"``, ``"page"`` or ``"block"``.

@@ -26,7 +26,7 @@ def is_hugging_face(dataset: Any) -> bool:
         >>> is_hugging_face([1, 2])
         False
     """
-    return type(dataset).__module__.startswith("datasets.") and hasattr(dataset, "cache_files")
+    return type(dataset).__module__.startswith("datasets.") and hasattr(dataset, "_indices")
 
 
 class MappedDataset:
@@ -63,6 +63,7 @@ class MappedDataset:
     def offsets(self, rows: IntArray) -> IntArray:
         """Return where rows lie in the stored table: a shuffled or filtered dataset keeps a list of places."""
         places = self.dataset._indices  # noqa: SLF001  # there is no public way to ask
+        rows = rows % max(len(self), 1)  # what is no row is for the dataset to tell
         return rows if places is None else places.fast_gather(rows).column(0).to_numpy().astype(np.int64)
 
     def _rows(self) -> Mapped:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -89,8 +89,12 @@ class Buffers:
         return np.fromiter((int(offsets[at]) if at < len(offsets) else 0 for offsets, at in found), np.int64, len(row))
 
 
-def _then(array: Callable[[int], pa.Array], get: Callable[[pa.Array], pa.Array]) -> Callable[[int], pa.Array]:
-    return lambda i: get(array(i))
+def _then(outer: Callable[[int], Any], get: Callable[[Any], pa.Array]) -> Callable[[int], pa.Array]:
+    return lambda i: get(outer(i))
+
+
+def _column(name: str) -> Callable[[pa.RecordBatch], pa.Array]:
+    return lambda batch: batch.column(name)
 
 
 def _field(i: int) -> Callable[[pa.Array], pa.Array]:
@@ -122,8 +126,8 @@ def _bits(address: IntArray, start: IntArray, stop: IntArray, bits: int) -> Rang
 class Mapped:
     """Record batches that lie in mapped files: tells the system which rows are wanted.
 
-    A row that is touched costs a wait for each of its pages, and the system reads on for what is set as read-ahead, which
-    may be megabytes. Rows announced here are fetched all at a time, and nothing but the pages they lie in.
+    A row that is touched costs a wait for each of its pages, and the system reads on for what is set as read-ahead,
+    which may be megabytes. Rows announced here are fetched all at a time, and nothing but the pages they lie in.
 
     Args:
         batches: The record batches.
@@ -141,14 +145,14 @@ class Mapped:
         kept = [batch for batch in batches if batch.num_rows]
         self._starts = np.cumsum([0, *(batch.num_rows for batch in kept)], dtype=np.int64)
         self._columns = [
-            Buffers(kept[0].schema.field(name).type, lambda i, name=name: kept[i].column(name), len(kept))
+            Buffers(kept[0].schema.field(name).type, _then(kept.__getitem__, _column(name)), len(kept))
             for name in (columns if kept else ())
         ]
         self._where = mappings(paths)
         self._advise(self._where, RANDOM)
 
     def ranges(self, rows: IntArray) -> Iterator[Ranges]:
-        """Yield where rows lie, all columns side by side, so that offsets of all have come before they are looked at."""
+        """Yield where rows lie, all columns side by side: offsets of all of them before any is looked at."""
         batch = np.searchsorted(self._starts, rows, side="right") - 1
         start = rows - self._starts[batch]
         levels = zip_longest(*(column.ranges(batch, start, start + 1) for column in self._columns))
