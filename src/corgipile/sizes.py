@@ -5,7 +5,7 @@ import re
 
 from corgipile.errors import BadSize
 
-__all__ = ["Size", "format_bytes", "parse_bytes", "to_rows"]
+__all__ = ["Size", "format_bytes", "parse_bytes", "part_of", "to_rows"]
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 Size = int | str
@@ -63,6 +63,19 @@ def to_rows(size: Size, rows: int, row_bytes: float, what: str) -> int:
     if not isinstance(size, str) or not _BYTES.fullmatch(size):
         raise BadSize(f'{what} {size!r} is no size; give rows (1000), bytes ("256KB") or a share of the table ("2%")')
     return max(1, math.floor(parse_bytes(size, what) / row_bytes))
+
+
+def part_of(size: Size, parts: int) -> Size:
+    """Return a size divided, at least 1 row where it is in rows.
+
+    Example:
+        >>> part_of(100, 3), part_of("4KB", 2), part_of("3%", 2)
+        (33, '2KB', '1.5%')
+    """
+    if not isinstance(size, str):
+        return max(1, size // parts)
+    number = re.match(r"[\s\d.]*", size)[0]  # type: ignore[index]  # it matches anything
+    return f"{float(number) / parts:.15g}{size[len(number) :].strip()}"
 
 
 def format_bytes(count: float) -> str:

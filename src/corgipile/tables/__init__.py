@@ -7,6 +7,7 @@ from corgipile.tables.memory import MemoryTable
 from corgipile.tables.numpy import NumpyTable
 from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.open
 from corgipile.tables.parquet import ParquetTable
+from corgipile.tables.subset import Subset
 
 __all__ = [
     "ArrowFile",
@@ -16,6 +17,7 @@ __all__ = [
     "MemoryTable",
     "NumpyTable",
     "ParquetTable",
+    "Subset",
     "Table",
     "open",
 ]
