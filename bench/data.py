@@ -91,7 +91,10 @@ def hollow(path: Path, size: int, row_bytes: int, batch_rows: int, *, noted: boo
     schema = pa.schema([("features", pa.list_(pa.float32(), row_bytes // 4))], metadata=metadata)
     zeros = pa.array(np.zeros(batch_rows * row_bytes // 4, np.float32))
     batch = pa.RecordBatch.from_arrays([pa.FixedSizeListArray.from_arrays(zeros, row_bytes // 4)], schema=schema)
-    with path.open("wb") as file, pa.ipc.new_file(pa.PythonFile(Hollow(file, batch_rows * row_bytes), "w"), schema) as writer:
+    with (
+        path.open("wb") as file,
+        pa.ipc.new_file(pa.PythonFile(Hollow(file, batch_rows * row_bytes), "w"), schema) as writer,
+    ):
         for _ in range(batches):
             writer.write_batch(batch)
     return path

@@ -5,9 +5,11 @@ files anew, so that a cold one is cold.
 """
 # ruff: noqa: PLC0415 - each job imports its own peer
 
+import contextlib
 import shutil
 import sys
 import types
+import warnings
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -74,7 +76,7 @@ def hf_iterable(stream, batch, buffer, shards):
     return walker(batches)
 
 
-def grain_records(x, y, batch, folder, threads=1, buffer=16):
+def grain_records(x, y, batch, folder, threads=2, buffer=16):
     """Grain over ArrayRecord: a global shuffle of row numbers, records of one row each."""
     import grain
     import numpy as np
@@ -107,6 +109,7 @@ def grain_records(x, y, batch, folder, threads=1, buffer=16):
 
 def mosaicml(x, y, batch, folder):
     """MosaicML streaming: MDS shards, shuffle py1e."""
+    warnings.simplefilter("ignore")  # its arrays cannot be written to, as PyTorch remarks
     without_torchvision()
     from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
@@ -151,20 +154,17 @@ def rows_of(x, y):
         yield from zip(features[start : start + CHUNK], labels[start : start + CHUNK], strict=True)
 
 
-class fresh:
+@contextlib.contextmanager
+def fresh(folder):
     """Say whether a folder must still be filled; one whose filling failed is removed."""
-
-    def __init__(self, folder):
-        self.folder = Path(folder)
-
-    def __enter__(self):
-        self.needed = not self.folder.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return self.needed
-
-    def __exit__(self, kind, *_):
-        if kind is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+    path = Path(folder)
+    needed = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield needed
+    except BaseException:
+        shutil.rmtree(path)
+        raise
 
 
 def without_torchvision():
