@@ -80,7 +80,7 @@ def remainder(table: Table, seed: int, epoch: int, segments: Sequence[Segment]) 
         >>> table = MemoryTable(pa.table({"x": [0, 1, 2, 3, 4]}))
         >>> done = Segment({"name": "no_shuffle", "block": 1, "buffer": 1}, 1, 2, False, 1, [1, 1])
         >>> remainder(table, 0, 0, [done]).read(0, 1).to_pydict()
-        {'x': [4]}
+        {'x': [2]}
     """
     for segment in segments:
         left = np.ones(len(table) + 2, np.bool_)

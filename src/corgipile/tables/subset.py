@@ -90,10 +90,14 @@ class Subset:
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
+        return self.table.take(self.places(check_rows(rows, len(self))), columns)
+
+    def places(self, rows: IntArray) -> IntArray:
+        """Return the numbers that rows have in the table."""
+        if not len(rows):
+            return rows
         run = np.searchsorted(self._starts, rows, side="right") - 1
-        begins = self.runs[:, 0] - self._starts[:-1]
-        return self.table.take(rows + begins[run] if len(rows) else rows, columns)
+        return np.asarray(rows + (self.runs[:, 0] - self._starts[:-1])[run])
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where these rows lie, if the table says where its rows do."""

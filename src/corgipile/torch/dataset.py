@@ -1,17 +1,19 @@
 """Tables as an IterableDataset: for any DataLoader, with any workers, on any number of ranks, resumable."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
 from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader.parts import Part, checked, identity_of, segments_of
 from corgipile.orders import Order, named
 from corgipile.sizes import Size
 from corgipile.tables import open as open_table
 from corgipile.torch.passes import Passes, Turn
 from corgipile.torch.place import Places
-from corgipile.torch.running import Kept, Part, Running, Settings, checked, identity_of, segments_of
+from corgipile.torch.running import Kept, Running, Settings
 
 __all__ = ["CorgiPileDataset"]
 
@@ -79,14 +81,13 @@ class CorgiPileDataset(IterableDataset[Any]):
     ) -> None:
         if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
             raise BadArgument(f"batch_size must be a whole number of at least 1, or None for rows, got {batch_size!r}")
+        chosen: Order = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
         options = {} if block_index_path is None else {"index": block_index_path}
         self.table = open_table(path, **options)
-        self._settings = Settings(
-            self.table, named(order), memory, batch_size, columns, seed, drop_last, prefetch, transform
-        )
+        self._settings = Settings(self.table, chosen, memory, batch_size, columns, seed, drop_last, prefetch, transform)
         self._places, self._passes, self._kept = Places(rank, world), Passes(), Kept()
-        self._settings.fit(self.table, 1)
-        self._identity = identity_of(self._settings)
+        self._identity = identity_of(self.table, self._settings.order, seed)
+        len(self)
 
     @property
     def epoch(self) -> int:
@@ -134,9 +135,7 @@ class CorgiPileDataset(IterableDataset[Any]):
             raise BadArgument("workers run ahead of the training loop: say state_dict(batches=...) it got so far")
         part = self._part(turn)
         done = part.segment.batches if batches is None else part.after(batches, batch_size)
-        if done == part.totals:
-            return {**self._identity, "epoch": part.epoch + 1, "segments": []}
-        return {**self._identity, **part.state(done)}
+        return {**self._identity, **part.standing(done)}
 
     def _part(self, turn: Turn) -> Part:
         """Return the part that an iteration runs; made again here where workers run it."""

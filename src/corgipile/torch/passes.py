@@ -61,7 +61,7 @@ class Passes:
 
     def __setstate__(self, state: dict[str, torch.Tensor]) -> None:
         self._memory = state["_memory"]
-        if not self._memory.is_shared():
+        if not self._memory.is_shared():  # type: ignore[no-untyped-call]
             self._memory.share_memory_()  # type: ignore[no-untyped-call]
         words: npt.NDArray[np.int64] = self._memory.numpy()
         self._start, self._text = words[:2], words[-TEXT // 8 :].view(np.uint8)

@@ -7,19 +7,18 @@ from typing import Any
 
 from torch.utils.data import get_worker_info
 
-from corgipile.errors import BadArgument, StateMismatch
+from corgipile.errors import StateMismatch
 from corgipile.loader import Loader
 from corgipile.loader.fitting import Fitted, columns_of, fit
-from corgipile.loader.segments import Segment, dealt, next_worker, remainder
-from corgipile.orders import Order, described
+from corgipile.loader.parts import Part, checked, go_on, segments_of
+from corgipile.loader.segments import Segment, next_worker
+from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
 from corgipile.torch.passes import ALONE, Passes, Turn
 from corgipile.torch.place import Places
 
-__all__ = ["Kept", "Part", "Running", "Settings", "checked", "identity_of", "segments_of"]
-
-STATE_VERSION = 1
+__all__ = ["Kept", "Running", "Settings"]
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,6 @@ class Settings:
         """Return the rows of what is yielded at a time."""
         return self.batch_size or 1
 
-    def fit(self, table: Table, workers: int) -> Fitted:
-        """Fit the order to a table and a worker's memory."""
-        return fit(table, self.order, self.memory, columns_of(table, self.columns), workers)
-
     def loader(self, table: Table, rank: int, world: int, worker: int, workers: int) -> Loader:
         """Make the loader of one worker."""
         return Loader(
@@ -52,70 +47,14 @@ class Settings:
             rank, world, worker, workers,
         )  # fmt: skip
 
-    def part(self, epoch: int, segments: Sequence[Segment], world: int, workers: int) -> "Part":
-        """Go on with an epoch: in step with its last segment if the workers are as they were, else with what is left.
+    def part(self, epoch: int, segments: Sequence[Segment], world: int, workers: int) -> Part:
+        """Go on with an epoch of which some segments are done."""
 
-        Args:
-            epoch: Which epoch.
-            segments: What is done of it.
-            world: Number of ranks.
-            workers: Number of workers, at least 1.
-        """
-        before, last = list(segments), None
-        if before:
-            last = before.pop()
-        table = remainder(self.table, self.seed, epoch, before)
-        fitted = self.fit(table, workers)
-        fresh = Segment.begin(fitted, self.unit, world, workers, drop_last=self.drop_last)
-        if last is not None and not fresh.like(last):
-            before.append(last)
-            table = remainder(table, self.seed, epoch, [last])
-            fitted = self.fit(table, workers)
-            fresh = Segment.begin(fitted, self.unit, world, workers, drop_last=self.drop_last)
-        elif last is not None:
-            fresh = last
-        return Part(epoch, before, fresh, fresh.totals(fitted, self.seed, epoch), table)
+        def begin(table: Table) -> tuple[Segment, Fitted]:
+            fitted = fit(table, self.order, self.memory, columns_of(table, self.columns), workers)
+            return Segment.begin(fitted, self.unit, world, workers, drop_last=self.drop_last), fitted
 
-
-@dataclass
-class Part:
-    """Where an epoch stands.
-
-    Attributes:
-        epoch: Which epoch.
-        before: The segments that are done.
-        segment: The one under way; its batches are counted while one worker yields its own.
-        totals: Batches that each worker has in it.
-        table: The rows it runs over.
-    """
-
-    epoch: int
-    before: list[Segment]
-    segment: Segment
-    totals: list[int]
-    table: Table
-
-    def __post_init__(self) -> None:
-        self.begun = list(self.segment.batches)
-
-    def after(self, turns: int, rows: int) -> list[int]:
-        """Return the batches done once some more have come, from each worker in turn; see `CorgiPileDataset`."""
-        workers = len(self.begun)
-        first = next_worker(self.begun, self.totals)
-        turning = [(first + k) % workers for k in range(workers)]
-        left = [self.totals[k] - self.begun[k] for k in turning]
-        got = dealt([-(-batches // rows) for batches in left], turns)
-        if sum(got) < turns:
-            raise BadArgument(f"this iteration has {sum(got)} batches, {turns} were asked for")
-        done = list(self.begun)
-        for k, some, most in zip(turning, got, left, strict=True):
-            done[k] += min(some * rows, most)
-        return done
-
-    def state(self, done: list[int]) -> dict[str, Any]:
-        """Return epoch and segments, for JSON."""
-        segments = [*self.before, self.segment._replace(batches=list(done))]
-        return {"epoch": self.epoch, "segments": [segment._asdict() for segment in segments]}
+        return go_on(self.table, self.seed, epoch, segments, begin)
 
 
 @dataclass
@@ -211,36 +150,3 @@ class Running:
                 f"{self._worker} stood; after a change of workers, ranks, memory or batch size load the state into the "
                 "dataset instead"
             )
-
-
-def identity_of(settings: Settings) -> dict[str, Any]:
-    """Return what a state must agree with."""
-    return {
-        "version": STATE_VERSION,
-        "table": settings.table.fingerprint,
-        "order": described(settings.order),
-        "seed": settings.seed,
-    }
-
-
-def segments_of(segments: Any) -> list[Segment]:
-    """Read segments of a state."""
-    return [Segment(**{**segment, "batches": list(segment["batches"])}) for segment in segments]
-
-
-def checked(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[int, list[Segment]]:
-    """Return epoch and segments of a state that agrees.
-
-    Raises:
-        StateMismatch: It does not, or is no state.
-    """
-    for name, mine in identity.items():
-        if state.get(name) != mine:
-            raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the dataset has {mine!r}")
-    try:
-        epoch, segments = int(state["epoch"]), segments_of(state["segments"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise StateMismatch(f"state has no valid position: {error!r}") from None
-    if epoch < 0 or any(min(segment.batches, default=-1) < 0 for segment in segments):
-        raise StateMismatch(f"state has no valid position: epoch {epoch}, segments {segments}")
-    return epoch, segments
