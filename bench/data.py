@@ -1,13 +1,17 @@
 """Tables that the benchmarks make for themselves."""
 
+import json
+import os
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 
+import corgipile as cp
 from corgipile.convert import convert
 from corgipile.datasets import higgs_like
-from corgipile.writer import Writer
+from corgipile.writer import ROWS_KEY, Writer
 
 CHUNK = 1 << 16
 
@@ -40,7 +44,7 @@ def classes(work: Path, rows: int, features: int, count: int = 10) -> tuple[Path
 
 def numbered(work: Path, rows: int, row_bytes: int = 1024) -> tuple[Path, Path]:
     """Make a table whose label is the row's number: Arrow IPC file, and Arrow stream as Hugging Face keeps it."""
-    arrow, stream = work / f"numbered-{rows}.arrow", work / f"numbered-{rows}-stream.arrow"
+    arrow, stream = (work / f"numbered-{rows}x{row_bytes}{end}.arrow" for end in ("", "-stream"))
     if not stream.exists():
         width = row_bytes // 4 - 1
         schema = pa.schema([("features", pa.list_(pa.float32(), width)), ("label", pa.int32())])
@@ -54,3 +58,68 @@ def numbered(work: Path, rows: int, row_bytes: int = 1024) -> tuple[Path, Path]:
                 for at in range(0, batch.num_rows, 1000):  # the record batches that datasets writes
                     copy.write(batch.slice(at, 1000))
     return arrow, stream
+
+
+def arrays(arrow: Path) -> tuple[Path, Path]:
+    """Write the features and labels of an Arrow file as two .npy files beside it."""
+    x, y = (arrow.with_name(f"{arrow.stem}{end}") for end in ("-x.npy", "-y.npy"))
+    if not y.exists():
+        table = cp.open(arrow)
+        width = table.schema.field("features").type.list_size
+        array, labels = np.lib.format.open_memmap(x, "w+", np.float32, (len(table), width)), []
+        for start in range(0, len(table), CHUNK):
+            part = table.read(start, min(start + CHUNK, len(table)))
+            array[start : start + CHUNK] = part.column("features").flatten().to_numpy().reshape(-1, width)
+            labels.append(part.column("label").to_numpy())
+        array.flush()
+        np.save(y, np.concatenate(labels).astype(np.int64))
+    return x, y
+
+
+def hollow(path: Path, size: int, row_bytes: int, batch_rows: int, *, noted: bool) -> Path:
+    """Make an Arrow IPC file of zeros, of which the disk keeps only what lies between the rows.
+
+    Args:
+        path: File to write.
+        size: Bytes of all rows.
+        row_bytes: Bytes of a row.
+        batch_rows: Rows of a record batch.
+        noted: Note the rows of each batch in the schema, as corgipile's own writer does.
+    """
+    batches = size // (row_bytes * batch_rows)
+    metadata = {ROWS_KEY: json.dumps([[batches, batch_rows]])} if noted else None
+    schema = pa.schema([("features", pa.list_(pa.float32(), row_bytes // 4))], metadata=metadata)
+    zeros = pa.array(np.zeros(batch_rows * row_bytes // 4, np.float32))
+    batch = pa.RecordBatch.from_arrays([pa.FixedSizeListArray.from_arrays(zeros, row_bytes // 4)], schema=schema)
+    with (
+        path.open("wb") as file,
+        pa.ipc.new_file(pa.PythonFile(Hollow(file, batch_rows * row_bytes), "w"), schema) as writer,
+    ):
+        for _ in range(batches):
+            writer.write_batch(batch)
+    return path
+
+
+class Hollow:
+    """A file that leaves a hole where ``hole`` bytes are written at once."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes], hole: int) -> None:
+        self._file, self._hole = file, hole
+
+    def write(self, data: Any) -> int:
+        """Write bytes, or skip them."""
+        return self._file.write(data) if len(data) != self._hole else self._file.seek(len(data), os.SEEK_CUR)
+
+    def tell(self) -> int:
+        """Return where the next write goes."""
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Flush what was written."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Leave the file to who opened it."""
+        self.closed = True

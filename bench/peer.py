@@ -5,6 +5,9 @@ import json
 import sys
 import time
 
+import peer_loaders
+from peer_walk import timed, walk
+
 
 def sklearn_sgd(path, rate):
     """SGDClassifier.partial_fit, one epoch over rows in memory."""
@@ -113,38 +116,13 @@ def hf_concurrent(path, source):
     return run
 
 
-def walk(loader, label, out, limit=None):
-    """Iterate over a loader, up to a limit; count rows and, where a file is named, keep the labels for it."""
-    rows, kept = 0, []
-    start = time.perf_counter()
-    for item in loader:
-        labels = label(item)
-        rows += len(labels)
-        if out:
-            kept.append(labels)
-        if limit and rows >= limit:
-            break
-    seconds = time.perf_counter() - start
-    if out:
-        import numpy as np
-
-        np.save(out, np.concatenate([np.asarray(part) for part in kept]))
-    return {"seconds": seconds, "rows": rows}
-
-
-def timed(work):
-    """Return the seconds that a call takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 JOBS = {
     "sklearn": sklearn_sgd,
     "torch": torch_loader,
     "scdataset": scdataset,
     "hf": hf_random,
     "hf concurrent": hf_concurrent,
+    **peer_loaders.JOBS,
 }
 
 

@@ -183,7 +183,7 @@ PARTS = {
 def main(bench: Bench) -> None:
     """Run all parts."""
     try:
-        with Database(bench.chosen_rows or bench.pick(1_000_000, 200_000)) as data:
+        with Database(bench.table_rows(1_000_000, 200_000)) as data:
             print(f"  {data.source.name}", flush=True)
             for name, part in PARTS.items():
                 bench.part(name, lambda bench, part=part: part(bench, data))
