@@ -76,6 +76,22 @@ def hf_random(path, column):
     return run
 
 
+def tfrecord_queue(path, index, batch, queue):
+    """Iterate over the tfrecord package's dataset with its shuffle queue, batched by DataLoader."""
+    import torch
+    from tfrecord.torch.dataset import TFRecordDataset
+    from torch.utils.data import DataLoader
+
+    torch.set_num_threads(1)
+    kinds = {"x": "float", "label": "int"}
+
+    def run(labels=None, **_):
+        data = TFRecordDataset(path, index, kinds, shuffle_queue_size=queue)
+        return walk(DataLoader(data, batch_size=batch), lambda item: item["label"].ravel(), labels)
+
+    return run
+
+
 def walk(loader, label, out, limit=None):
     """Iterate over a loader, up to a limit; count rows and, where a file is named, keep the labels for it."""
     rows, kept = 0, []
@@ -102,7 +118,13 @@ def timed(work):
     return time.perf_counter() - start
 
 
-JOBS = {"sklearn": sklearn_sgd, "torch": torch_loader, "scdataset": scdataset, "hf": hf_random}
+JOBS = {
+    "sklearn": sklearn_sgd,
+    "torch": torch_loader,
+    "scdataset": scdataset,
+    "hf": hf_random,
+    "tfrecord": tfrecord_queue,
+}
 
 
 def main():

@@ -1,7 +1,8 @@
 """Run the benchmarks: corgipile against its peers and its own targets, as ratios measured in one run.
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
-accuracy (against Shuffle Once), quality (deff and prefix discrepancy). Each is also a script of its own.
+accuracy (against Shuffle Once), torch_tfrecord (against the tfrecord package), quality (deff and prefix discrepancy).
+Each is also a script of its own.
 """
 
 import datetime as dt
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from common import HERE, Bench, as_dict, options, run_theme
 
-THEMES = ["quality", "memory", "sgd", "loader", "accuracy"]
+THEMES = ["quality", "memory", "sgd", "loader", "torch_tfrecord", "accuracy"]
 
 
 def machine() -> dict[str, object]:
