@@ -79,6 +79,22 @@ def hf_random(path, column):
     return run
 
 
+def tfrecord_queue(path, index, batch, queue):
+    """Iterate over the tfrecord package's dataset with its shuffle queue, batched by DataLoader."""
+    import torch
+    from tfrecord.torch.dataset import TFRecordDataset
+    from torch.utils.data import DataLoader
+
+    torch.set_num_threads(1)
+    kinds = {"x": "float", "label": "int"}
+
+    def run(labels=None, **_):
+        data = TFRecordDataset(path, index, kinds, shuffle_queue_size=queue)
+        return walk(DataLoader(data, batch_size=batch), lambda item: item["label"].ravel(), labels)
+
+    return run
+
+
 def hf_concurrent(path, source):
     """A cold Hugging Face dataset behind DataLoader, as shipped and within corgipile's Concurrent."""
     from pathlib import Path
@@ -122,6 +138,7 @@ JOBS = {
     "scdataset": scdataset,
     "hf": hf_random,
     "hf concurrent": hf_concurrent,
+    "tfrecord": tfrecord_queue,
     **peer_loaders.JOBS,
 }
 

@@ -128,7 +128,7 @@ def test_bad_arguments(tmp_path):
         (
             path,
             {"format": "csv"},
-            "format 'csv' is not known; it must be one of arrow, arrows, huggingface, numpy, parquet, svmlight",
+            "format 'csv' is not known; it must be one of arrow, arrows, huggingface, images, numpy, parquet, svmlight",
         ),
         (path, {"label": path}, "0 tables|label does not apply"),
         (path, {"label": "y.npy"}, r"label does not apply to .*a.arrow, whose format is arrow"),

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corgipile import Loader, _kernel
+from corgipile import Loader, _kernel, convert
+from corgipile.convert import records as streamed
 from corgipile.errors import (
     BadArgument,
     BadSchema,
@@ -369,6 +370,30 @@ def test_format_is_told(tmp_path):
     (tmp_path / "c.tfrecord").write_bytes(gzip.compress(frame(b"x")))
     with pytest.raises(UnknownFormat, match=r"compressed \(gzip\).*corgipile convert"):
         open_table(tmp_path / "c.tfrecord")
+
+
+def test_compressed_files_are_converted(tmp_path, monkeypatch):
+    records, out = numbered(300), tmp_path / "out.arrow"
+    for chunk in (1 << 22, 50):
+        monkeypatch.setattr(streamed, "CHUNK", chunk)
+        (tmp_path / "a.tfrecord.gz").write_bytes(gzip.compress(b"".join(map(frame, records))))
+        assert convert(tmp_path / "a.tfrecord.gz", out) == 300
+        assert open_table(out).read(0, 300).to_pylist() == rows_of(range(300))
+    assert names_in(tmp_path) == ["a.tfrecord.gz", "out.arrow"]
+    (tmp_path / "b.gz").write_bytes(gzip.compress(frame(bytes(65536)) + frame(b"two")))
+    assert convert(tmp_path / "b.gz", out) == 2
+    assert open_table(out).read(1, 2).to_pydict() == {"record": [b"two"]}
+    assert convert(write(tmp_path / "c.tfrecord", records), out) == 300
+    bad = example({"ids": (3, []), "label": (3, []), "name": (1, [b""]), "x": (2, [1, 2])})
+    for data, error, message in [
+        (b"".join(map(frame, records))[:-3], CorruptFile, "record 299: the file ends within the record"),
+        (frame(records[0]) + frame(records[1])[:-1] + b"x", CorruptFile, "record 1: the CRC of the data is wrong"),
+        (b"".join(map(frame, [*records, *records * 20, bad])), RaggedRows, "record 6300: feature 'label' has 0 values"),
+    ]:
+        (tmp_path / "d.gz").write_bytes(gzip.compress(data, 1))
+        monkeypatch.setattr(streamed, "CHUNK", 1 << 16)
+        with pytest.raises(error, match=message):
+            convert(tmp_path / "d.gz", out)
 
 
 def test_no_record_one_record_and_empty_records(tmp_path, laws):

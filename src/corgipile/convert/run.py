@@ -28,9 +28,9 @@ def convert(
 ) -> int:
     """Write a table as Arrow IPC file, streaming; the file appears when it is complete.
 
-    Reads Arrow files and streams, Parquet, NumPy, SVMlight and CSV or TSV text (plain, gzip, bzip2 or xz),
-    IDX images, open tables and ``pyarrow.Table``; the kind is found from the bytes. Several files are written
-    as one.
+    Reads Arrow files and streams, saved Hugging Face datasets, Parquet, NumPy, TFRecord, SVMlight and CSV or TSV text
+    (these three plain, gzip, bzip2 or xz), IDX images, image folders, open tables and ``pyarrow.Table``; the kind is
+    found from the bytes. Several files are written as one.
 
     Args:
         source: Table, ``pyarrow.Table``, path, glob, or list of paths.

@@ -11,14 +11,16 @@ import pyarrow as pa
 
 from corgipile import tables
 from corgipile.convert.idx import idx_stream
+from corgipile.convert.records import record_stream
 from corgipile.convert.stream import Stream
 from corgipile.convert.text import csv_stream, decompressed, text_kind
 from corgipile.errors import BadArgument, MissingFile
 from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
 from corgipile.tables.concat import DIMS_KEY
-from corgipile.tables.files import decoding, readable
+from corgipile.tables.files import File, decoding, readable
 from corgipile.tables.pieces import check_names
+from corgipile.tables.recordindex import is_head
 from corgipile.tables.svmtext import stream_batches
 from corgipile.writer import conform, plain
 
@@ -87,6 +89,8 @@ def _open_bytes(path: str, options: Options) -> Stream:
     """Open text or images, compressed or not."""
     with decompressed(path) as file:
         head = file.read(_HEAD)
+    if is_head(head[:16]):
+        return _opened(path, options) if is_head(File(path).read(0, 16)) else record_stream(path)
     if head[:2] == b"\0\0":
         return idx_stream(path, options.label)
     suffixes = Path(path).suffixes[-2:]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from corgipile.tables import arrow, arrowstream, footer, huggingface, numpy, parquet, svmlight, tfrecord
+from corgipile.tables import arrow, arrowstream, footer, huggingface, images, numpy, parquet, svmlight, tfrecord
 from corgipile.tables.base import Table
 
 
@@ -41,6 +41,7 @@ FORMATS = {
         huggingface.open_saved,
         folder=lambda path, files: huggingface.is_saved(path),  # noqa: ARG005 - as above
     ),
+    "images": Format(b"", (), images.ImageFolder, frozenset({"paths"}), folder=images.holds_images),
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
     "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable),
     "svmlight": Format(

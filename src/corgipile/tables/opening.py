@@ -35,6 +35,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     decode: Decode = "auto",
     features: Features | None = None,
     on_bad: OnBad = "raise",
+    paths: bool = False,
 ) -> Table:
     """Open a table.
 
@@ -42,8 +43,8 @@ def open(  # noqa: A001 - reads as corgipile.open
         source: A path, a glob such as ``"part-*.arrow"``, a folder, a list of these, or a ``pyarrow.Table``.
             Many files are one table, in the order of the list, or sorted by name.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
-        format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"numpy"``, ``"parquet"``,
-            ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
+        format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"images"`` (folder),
+            ``"numpy"``, ``"parquet"``, ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file.
         decode: For TFRecord: whether records are ``tensorflow.Example`` messages; if not, they are one column
@@ -51,6 +52,7 @@ def open(  # noqa: A001 - reads as corgipile.open
         features: For TFRecord: names of features to decode, or a mapping from names to ``"byte"``, ``"int"``,
             ``"float"`` or Arrow types.
         on_bad: For TFRecord: ``"raise"``, or ``"skip"`` to leave out bad records; ``skipped`` of the table counts them.
+        paths: For image folders: add a column ``path``.
 
     Raises:
         MissingFile: No file lies there.
@@ -67,15 +69,21 @@ def open(  # noqa: A001 - reads as corgipile.open
         raise BadArgument(f"zero_based must be True, False or 'auto', got {zero_based!r}")
     beside = {"label": _paths(label), "index": _paths(index)}
     parts = _parts(
-        source, format, {str(Path(path).expanduser().absolute()) for paths in beside.values() for path in paths}
+        source, format, {str(Path(path).expanduser().absolute()) for files in beside.values() for path in files}
     )
-    common = {"zero_based": zero_based, "decode": decode, "features": features, "on_bad": on_bad}
+    common = {
+        "zero_based": zero_based,
+        "decode": decode,
+        "features": features,
+        "on_bad": on_bad,
+        "paths": paths or None,
+    }
     given = {name: value for name, value in common.items() if value not in ("auto", "raise", None)}
     options: list[dict[str, Any]] = [dict(given) for _ in parts]
-    for name, paths in beside.items():
-        if paths and len(paths) != len(parts):
-            raise BadArgument(f"{len(paths)} {name} files given for {len(parts)} tables; one for each is needed")
-        for chosen, path in zip(options, paths, strict=False):
+    for name, files in beside.items():
+        if files and len(files) != len(parts):
+            raise BadArgument(f"{len(files)} {name} files given for {len(parts)} tables; one for each is needed")
+        for chosen, path in zip(options, files, strict=False):
             chosen[name] = path
     tables = [_open_part(part, format, chosen) for part, chosen in zip(parts, options, strict=True)]
     for kind in FORMATS.values():

@@ -80,15 +80,22 @@ class RecordFile:
         return starts, sizes
 
     def _checked(self, data: "bytes | npt.NDArray[np.uint8]", at: IntArray, sizes: IntArray, rows: IntArray) -> Records:
-        """Check records that lie ``at`` these places of the bytes, and lay their data back to back."""
-        total = int(sizes.sum()) - FRAME * len(sizes)
-        if total >= LIMIT:
-            raise BadArgument(f"{len(sizes)} rows do not fit one record batch ({total} bytes); read fewer at a time")
-        records = Records(np.empty(total, np.uint8), np.empty(len(sizes) + 1, np.int64))
-        bad = _kernel.tfrecord_pack(data, at, sizes, *records)
+        """Check records that lie ``at`` these places of the bytes."""
+        records, bad = pack(data, at, sizes)
         if bad is not None:
             raise CorruptFile(f"{self.place(int(rows[bad[0]]))}: {REASONS[bad[1]]}")
         return records
+
+
+def pack(
+    data: "bytes | npt.NDArray[np.uint8]", starts: IntArray, sizes: IntArray
+) -> tuple[Records, tuple[int, int] | None]:
+    """Lay the data of records that lie at these places back to back; tell number and reason of the first bad one."""
+    total = int(sizes.sum()) - FRAME * len(sizes)
+    if total >= LIMIT:
+        raise BadArgument(f"{len(sizes)} rows do not fit one record batch ({total} bytes); read fewer at a time")
+    records = Records(np.empty(total, np.uint8), np.empty(len(sizes) + 1, np.int64))
+    return records, _kernel.tfrecord_pack(data, starts, sizes, *records)
 
 
 def binary_array(data: npt.NDArray[np.uint8], ends: IntArray) -> pa.Array:
