@@ -7,7 +7,9 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
-HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "kernel").glob("*.h"))
+HEADERS = sorted(
+    str(path.relative_to(HERE)) for folder in ("kernel", "src/corgipile/_kernel") for path in (HERE / folder).glob("*.h")
+)
 
 setup(
     ext_modules=[
@@ -15,7 +17,7 @@ setup(
             "corgipile._kernel",
             sources=sorted(str(path.relative_to(HERE)) for path in (HERE / "src/corgipile/_kernel").glob("*.c")),
             include_dirs=["kernel", "src/corgipile/_kernel"],
-            depends=[*HEADERS, "src/corgipile/_kernel/bind.h"],
+            depends=HEADERS,
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
             # Contraction to fused multiply-add would make results depend on the CPU.

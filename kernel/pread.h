@@ -49,7 +49,7 @@ typedef struct {
     char **stages;         /* one a worker, made when first needed */
     int64_t stage_bytes;   /* CP_STAGE, or the widest row */
     atomic_llong bytes;
-    atomic_int failed, waiting;
+    atomic_int failed, waiting, quit; /* quit: nobody wants the rest any more */
     int error;             /* errno of the first failure, 0: the file ended early */
     int64_t error_row;
     int32_t error_fd;
@@ -227,7 +227,7 @@ static inline void cp_read_request(void *context, int64_t task, int worker)
     cp_read *r = context;
     cp_request *request = &r->requests[task];
     char *stage = cp_stage_of(r, worker);
-    if (atomic_load(&r->failed) || (r->wait && !request->waits))
+    if (atomic_load(&r->failed) || atomic_load(&r->quit) || (r->wait && !request->waits))
         return;
     errno = ENOMEM;
     const cp_part *failed = !stage            ? &r->parts[request->from]
@@ -288,13 +288,12 @@ static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *colum
     return atomic_load(&r->failed);
 }
 
-/* Where the last reading had to wait for the device: begin to fetch the runs of the next one, so that the device is busy
- * while rows are moved. */
-static inline void cp_read_soon(const cp_read *r, const cp_column *columns, int64_t column_count, const int64_t *extents,
+/* Begin to fetch runs that will be read soon, so that the device is busy while rows are moved. */
+static inline void cp_read_soon(const cp_column *columns, int64_t column_count, const int64_t *extents,
                                 int64_t extent_count)
 {
 #ifdef POSIX_FADV_WILLNEED
-    for (int64_t e = 0; r->waited && e < extent_count; e++)
+    for (int64_t e = 0; e < extent_count; e++)
         for (int64_t i = 0; i < column_count; i++) {
             const cp_column *c = &columns[i];
             int64_t width = c->target.items * cp_type_bytes[c->target.from], row = extents[2 * e];
@@ -307,8 +306,47 @@ static inline void cp_read_soon(const cp_read *r, const cp_column *columns, int6
             }
         }
 #else
-    (void)r, (void)columns, (void)column_count, (void)extents, (void)extent_count;
+    (void)columns, (void)column_count, (void)extents, (void)extent_count;
 #endif
+}
+
+/* What reads the columns of one table into one buffer. */
+typedef struct {
+    cp_pool pool;
+    cp_read read;
+    cp_column *columns; /* the caller's */
+    int64_t column_count;
+    int cores;
+} cp_reader;
+
+/* Start a reader of `threads` threads, the caller's among them. Returns -1 without memory. */
+static inline int cp_reader_start(cp_reader *r, int threads)
+{
+    *r = (cp_reader){.read = {.stage_bytes = CP_STAGE}, .cores = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    r->read.stages = calloc((size_t)threads, sizeof(char *));
+    if (r->read.stages && cp_pool_start(&r->pool, threads - 1) == 0)
+        return 0;
+    free(r->read.stages);
+    return -1;
+}
+
+static inline void cp_reader_stop(cp_reader *r)
+{
+    cp_pool_stop(&r->pool);
+    for (int i = 0; i <= r->pool.count; i++)
+        free(r->read.stages[i]);
+    free(r->read.stages);
+    free(r->read.parts);
+    free(r->read.requests);
+}
+
+/* The same as cp_read_rows: what is cached is copied by all cores if the consumer waits (`hurry`), else by those that
+ * neither the consumer nor the caller needs. */
+static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t extent_count, const int32_t *into,
+                                 const int32_t *sweep, int hurry)
+{
+    return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, extents, extent_count, into, sweep,
+                        hurry ? r->pool.count : r->cores - 2);
 }
 
 #endif

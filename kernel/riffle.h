@@ -270,7 +270,7 @@ static inline void cp_share_write(const cp_plan *plan, const cp_share *share, in
     const int32_t *table = plan->table + share->ring * plan->chunks_per_block;
     const int32_t *perm = plan->spec.whole ? plan->perms + share->ring * plan->widest : NULL;
     const cp_clock *c = &plan->clocks[share->ring];
-    int32_t p = share->from, shift = plan->spec.shift, mask = (1 << shift) - 1, base = (int32_t)(*table * plan->chunk_rows);
+    int32_t p = share->from, base = (int32_t)(*table * plan->chunk_rows), shift = plan->spec.shift, mask = (1 << shift) - 1;
     int64_t sign = share->side ? -1 : 1, slope = sign * c->slope, jitter = sign * (c->slope >> 16);
     int64_t origin = share->side > 0 ? 2 * (plan->count << 32) - from : share->side < 0 ? -from : from;
     int64_t offset = sign * (c->base - origin) + slope * p;
