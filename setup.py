@@ -7,9 +7,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
-HEADERS = sorted(
-    str(path.relative_to(HERE)) for folder in ("kernel", "src/corgipile/_kernel") for path in (HERE / folder).glob("*.h")
-)
+HEADERS = sorted(str(path.relative_to(HERE)) for part in ("kernel", "src") for path in (HERE / part).rglob("*.h"))
 
 setup(
     ext_modules=[

@@ -92,7 +92,7 @@ class KernelRun:
 
 
 class StepRun:
-    """One pass of any order and filler, read ahead by one Python thread that ends with it; credits count visits over."""
+    """One pass of any order and filler, read ahead by one Python thread; credits count the visits that are over."""
 
     def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, order: Order, far: int) -> None:
         self._steps, self._reader, self._store, self._order = steps, reader, store, order
