@@ -9,7 +9,7 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 PACKED = ["kernel/*.h", "postgres/Makefile", "postgres/*.control", "postgres/sql/*.sql", "postgres/src/*.[ch]"]
-HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "kernel").glob("*.h"))
+HEADERS = sorted(str(path.relative_to(HERE)) for part in ("kernel", "src") for path in (HERE / part).rglob("*.h"))
 
 
 class BuildPy(build_py):
@@ -33,7 +33,7 @@ setup(
             "corgipile._kernel",
             sources=sorted(str(path.relative_to(HERE)) for path in (HERE / "src/corgipile/_kernel").glob("*.c")),
             include_dirs=["kernel", "src/corgipile/_kernel"],
-            depends=[*HEADERS, "src/corgipile/_kernel/bind.h"],
+            depends=HEADERS,
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
             # Contraction to fused multiply-add would make results depend on the CPU.

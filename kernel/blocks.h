@@ -26,8 +26,17 @@ typedef struct {
     int32_t ahead;     /* steps that may be loaded while an earlier one is visited */
 } cp_spec;
 
+/* When the rows of one waiting block are visited. */
 typedef struct {
-    int64_t position; /* of the block */
+    int64_t base, slope; /* dealt row p falls into [base + slope p, base + slope (p + 1)) */
+    uint64_t key;
+    double pace;         /* 1 / slope, nearly */
+    int64_t asked;       /* the time last asked about, and the rows before it: a window begins where one ended */
+    int32_t before, rows;
+} cp_clock;
+
+typedef struct {
+    int64_t ring;     /* where the block waits */
     int32_t from, to; /* dealt rows from <= p < to */
     int32_t side;     /* which reflection: 0 none, -1 at time 0, +1 at time N */
 } cp_share;
@@ -43,17 +52,17 @@ typedef struct {
     int64_t extents, reads, visits, load_from, load_to;
     /* Riffle */
     int64_t piles, ring, chunks, chunk_rows, chunks_per_block;
-    int32_t *rows_of;          /* [ring] rows of each waiting block */
+    cp_clock *clocks;          /* [ring] of each waiting block */
     int32_t *table;            /* [ring][chunks_per_block] chunk numbers */
     int32_t *perms;            /* [ring][widest] the row dealt p-th, of whole blocks */
     int32_t *remaining;        /* [chunks] rows not yet visited */
-    int32_t *free_queue;       /* [chunks] ring buffer */
-    int64_t free_head, free_tail;
+    int32_t *free_queue;       /* [free_mask + 1] ring buffer of chunks */
+    int64_t free_head, free_tail, free_mask, free_stop; /* free_stop: what the step may take ends here */
     int64_t *freed_at;         /* [ahead + 1] free_tail at the end of recent steps */
     cp_share *shares;
     int64_t share_count;
-    int32_t *slots;            /* [visits] and buckets, grown as needed */
-    uint32_t *buckets, *counts;
+    uint64_t *dealt;           /* [visits] bucket << 32 | slot, grown as needed */
+    uint32_t *counts;
     int64_t capacity;
 } cp_plan;
 

@@ -21,15 +21,14 @@ static inline int64_t cp_step_count(const cp_plan *plan)
 
 static inline void cp_plan_free(cp_plan *plan)
 {
-    free(plan->rows_of);
+    free(plan->clocks);
     free(plan->table);
     free(plan->perms);
     free(plan->remaining);
     free(plan->free_queue);
     free(plan->freed_at);
     free(plan->shares);
-    free(plan->slots);
-    free(plan->buckets);
+    free(plan->dealt);
     free(plan->counts);
     memset(plan, 0, sizeof *plan);
 }
@@ -80,7 +79,7 @@ static inline int cp_plan_begin(cp_plan *plan)
         cp_run_at(plan, k, &start, &stop);
         plan->reads += stop - start;
         if (s->kind == CP_RIFFLE)
-            plan->rows_of[k % plan->ring] = (int32_t)(stop - start);
+            plan->clocks[k % plan->ring] = cp_clock_make(plan, k, (int32_t)(stop - start));
     }
     plan->visits = plan->reads;
     return s->kind == CP_RIFFLE && cp_riffle_shares(plan) < 0 ? -1 : 1;

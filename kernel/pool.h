@@ -81,10 +81,20 @@ static inline void cp_pool_stop(cp_pool *pool)
     pthread_mutex_destroy(&pool->lock);
 }
 
+/* Start a thread that gets no signals. Returns an error number or 0. */
+static inline int cp_thread_start(pthread_t *thread, void *(*body)(void *), void *argument)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(thread, NULL, body, argument);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error;
+}
+
 /* Start `threads` threads beside the caller's; fewer if the system refuses. Returns -1 without memory. */
 static inline int cp_pool_start(cp_pool *pool, int threads)
 {
-    sigset_t all, old;
     *pool = (cp_pool){.owner = getpid()};
     pool->threads = malloc(sizeof(pthread_t) * (size_t)(threads ? threads : 1));
     if (!pool->threads)
@@ -92,20 +102,17 @@ static inline int cp_pool_start(cp_pool *pool, int threads)
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     for (int i = 0; i < threads; i++) {
         cp_pool_seat *seat = malloc(sizeof *seat);
         if (!seat)
             break;
         *seat = (cp_pool_seat){pool, i + 1};
-        if (pthread_create(&pool->threads[i], NULL, cp_pool_thread, seat)) {
+        if (cp_thread_start(&pool->threads[i], cp_pool_thread, seat)) {
             free(seat);
             break;
         }
         pool->count++;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     return 0;
 }
 

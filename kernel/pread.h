@@ -49,16 +49,16 @@ typedef struct {
     char **stages;         /* one a worker, made when first needed */
     int64_t stage_bytes;   /* CP_STAGE, or the widest row */
     atomic_llong bytes;
-    atomic_int failed, waiting;
+    atomic_int failed, waiting, quit; /* quit: nobody wants the rest any more */
     int error;             /* errno of the first failure, 0: the file ended early */
     int64_t error_row;
     int32_t error_fd;
 } cp_read;
 
-static inline int64_t cp_part_bytes(const cp_part *p)
-{
-    return p->rows * p->column->target.items * cp_type_bytes[p->column->target.from];
-}
+/* Bytes of a row in the file. */
+static inline int64_t cp_row_bytes(const cp_column *c) { return c->target.items * cp_type_bytes[c->target.from]; }
+
+static inline int64_t cp_part_bytes(const cp_part *p) { return p->rows * cp_row_bytes(p->column); }
 
 static inline int64_t cp_piece_of(const cp_column *c, int64_t row)
 {
@@ -98,7 +98,7 @@ static inline int cp_part_add(cp_read *r, cp_part part)
 /* Split one run of rows into parts of at most a stage, none crossing a piece. */
 static inline int cp_parts_of_run(cp_read *r, const cp_column *c, int64_t start, int64_t stop, const int32_t *into)
 {
-    int64_t width = c->target.items * cp_type_bytes[c->target.from], most = cp_rows_per_stage(width);
+    int64_t width = cp_row_bytes(c), most = cp_rows_per_stage(width);
     while (start < stop) {
         int64_t piece = cp_piece_of(c, start), rows = c->starts[piece + 1] - start;
         rows = rows < stop - start ? rows : stop - start;
@@ -227,7 +227,7 @@ static inline void cp_read_request(void *context, int64_t task, int worker)
     cp_read *r = context;
     cp_request *request = &r->requests[task];
     char *stage = cp_stage_of(r, worker);
-    if (atomic_load(&r->failed) || (r->wait && !request->waits))
+    if (atomic_load(&r->failed) || atomic_load(&r->quit) || (r->wait && !request->waits))
         return;
     errno = ENOMEM;
     const cp_part *failed = !stage            ? &r->parts[request->from]
@@ -244,7 +244,7 @@ static inline void cp_read_request(void *context, int64_t task, int worker)
 static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *extents, int64_t extent_count,
                                 const int32_t *into, const int32_t *sweep)
 {
-    int64_t from = r->part_count, width = c->target.items * cp_type_bytes[c->target.from];
+    int64_t from = r->part_count, width = cp_row_bytes(c);
     for (int64_t e = 0; e < extent_count; e++) {
         int64_t start = extents[2 * e], stop = extents[2 * e + 1];
         int fits = sweep && start < stop && (stop - start) * width <= r->stage_bytes;
@@ -288,16 +288,15 @@ static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *colum
     return atomic_load(&r->failed);
 }
 
-/* Where the last reading had to wait for the device: begin to fetch the runs of the next one, so that the device is busy
- * while rows are moved. */
-static inline void cp_read_soon(const cp_read *r, const cp_column *columns, int64_t column_count, const int64_t *extents,
+/* Begin to fetch runs that will be read soon, so that the device is busy while rows are moved. */
+static inline void cp_read_soon(const cp_column *columns, int64_t column_count, const int64_t *extents,
                                 int64_t extent_count)
 {
 #ifdef POSIX_FADV_WILLNEED
-    for (int64_t e = 0; r->waited && e < extent_count; e++)
+    for (int64_t e = 0; e < extent_count; e++)
         for (int64_t i = 0; i < column_count; i++) {
             const cp_column *c = &columns[i];
-            int64_t width = c->target.items * cp_type_bytes[c->target.from], row = extents[2 * e];
+            int64_t width = cp_row_bytes(c), row = extents[2 * e];
             while (row < extents[2 * e + 1]) {
                 int64_t piece = cp_piece_of(c, row), stop = c->starts[piece + 1];
                 stop = stop < extents[2 * e + 1] ? stop : extents[2 * e + 1];
@@ -307,8 +306,53 @@ static inline void cp_read_soon(const cp_read *r, const cp_column *columns, int6
             }
         }
 #else
-    (void)r, (void)columns, (void)column_count, (void)extents, (void)extent_count;
+    (void)columns, (void)column_count, (void)extents, (void)extent_count;
 #endif
+}
+
+/* What reads the columns of one table into one buffer. */
+typedef struct {
+    cp_pool pool;
+    cp_read read;
+    cp_column *columns; /* the caller's */
+    int64_t column_count;
+    int cores;
+} cp_reader;
+
+/* Start a reader of `threads` threads, the caller's among them. Returns -1 without memory. */
+static inline int cp_reader_start(cp_reader *r, int threads)
+{
+    *r = (cp_reader){.read = {.stage_bytes = CP_STAGE}, .cores = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    r->read.stages = calloc((size_t)threads, sizeof(char *));
+    if (r->read.stages && cp_pool_start(&r->pool, threads - 1) == 0)
+        return 0;
+    free(r->read.stages);
+    return -1;
+}
+
+static inline void cp_reader_stop(cp_reader *r)
+{
+    cp_pool_stop(&r->pool);
+    for (int i = 0; i <= r->pool.count; i++)
+        free(r->read.stages[i]);
+    free(r->read.stages);
+    free(r->read.parts);
+    free(r->read.requests);
+}
+
+/* The same as cp_read_rows. If the consumer waits (`hurry`) all cores copy what is cached, else those that neither the
+ * consumer nor the caller needs; but to wake a thread pays for a stage full of bytes, not for less. */
+static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t extent_count, const int32_t *into,
+                                 const int32_t *sweep, int hurry)
+{
+    int64_t rows = 0, bytes = 0, helpers = hurry ? r->pool.count : r->cores - 2;
+    for (int64_t e = 0; e < extent_count; e++)
+        rows += extents[2 * e + 1] - extents[2 * e];
+    for (int64_t c = 0; c < r->column_count; c++)
+        bytes += rows * cp_row_bytes(&r->columns[c]);
+    helpers = helpers < bytes / CP_STAGE ? helpers : bytes / CP_STAGE;
+    return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, extents, extent_count, into, sweep,
+                        (int)helpers);
 }
 
 #endif

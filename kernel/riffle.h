@@ -53,14 +53,16 @@ static inline int cp_riffle_alloc(cp_plan *plan)
     plan->chunk_rows = cp_chunk_rows(s, plan->widest);
     plan->chunks_per_block = (plan->widest + plan->chunk_rows - 1) / plan->chunk_rows;
     plan->chunks = cp_chunk_bound(s, plan->widest, plan->count);
-    plan->rows_of = calloc((size_t)plan->ring, sizeof(int32_t));
+    for (plan->free_mask = 1; plan->free_mask < plan->chunks; plan->free_mask *= 2)
+        ;
+    plan->clocks = malloc(sizeof(cp_clock) * (size_t)plan->ring);
     plan->table = malloc(sizeof(int32_t) * (size_t)(plan->ring * plan->chunks_per_block));
     plan->perms = malloc(sizeof(int32_t) * (size_t)(s->whole ? plan->ring * plan->widest : 1));
     plan->remaining = calloc((size_t)cp_max64(plan->chunks, 1), sizeof(int32_t));
-    plan->free_queue = malloc(sizeof(int32_t) * (size_t)cp_max64(plan->chunks, 1));
+    plan->free_queue = malloc(sizeof(int32_t) * (size_t)plan->free_mask--);
     plan->freed_at = calloc((size_t)s->ahead + 1, sizeof(int64_t));
     plan->shares = malloc(sizeof(cp_share) * 3 * (size_t)cp_max64(plan->ring, 1));
-    if (!plan->rows_of || !plan->table || !plan->perms || !plan->remaining || !plan->free_queue || !plan->freed_at ||
+    if (!plan->clocks || !plan->table || !plan->perms || !plan->remaining || !plan->free_queue || !plan->freed_at ||
         !plan->shares)
         return -1;
     for (int64_t i = 0; i < plan->chunks; i++)
@@ -71,17 +73,12 @@ static inline int cp_riffle_alloc(cp_plan *plan)
     return 0;
 }
 
-typedef struct {
-    int64_t base, slope; /* dealt row p falls into [base + slope p, base + slope (p + 1)) */
-    uint64_t key;
-    int32_t rows;
-} cp_clock;
-
-static inline cp_clock cp_clock_of(const cp_plan *plan, int64_t k)
+static inline cp_clock cp_clock_make(const cp_plan *plan, int64_t k, int32_t rows)
 {
-    cp_clock c = {.rows = plan->rows_of[k % plan->ring]};
+    cp_clock c = {.rows = rows, .asked = INT64_MIN};
     c.base = (k << 32) + ((int64_t)1 << 31) - (plan->piles << 31);
-    c.slope = (plan->piles << 32) / cp_max64(c.rows, 1);
+    c.slope = (plan->piles << 32) / cp_max64(rows, 1);
+    c.pace = 1.0 / (double)c.slope;
     c.key = cp_derive2(plan->spec.key ^ CP_KEY_JITTER, (uint64_t)(plan->first + k));
     return c;
 }
@@ -97,14 +94,20 @@ static inline int64_t cp_time_with(const cp_clock *c, int64_t p, uint64_t jitter
 static inline int64_t cp_time(const cp_clock *c, int64_t p) { return cp_time_with(c, p, cp_jitters(c, p)); }
 
 /* The number of dealt rows whose time is before t; times ascend with p. */
-static inline int32_t cp_before(const cp_clock *c, int64_t t)
+static inline int32_t cp_before(cp_clock *c, int64_t t)
 {
+    int64_t offset = t - c->base, p;
     if (t <= c->base)
         return 0;
-    int64_t p = (t - c->base) / c->slope;
-    if (p >= c->rows)
+    if (offset >= c->slope * c->rows)
         return c->rows;
-    return (int32_t)(p + (cp_time(c, p) < t));
+    if (t == c->asked)
+        return c->before;
+    p = (int64_t)((double)offset * c->pace); /* offset / slope, but for one */
+    p -= c->slope * p > offset;
+    p += c->slope * (p + 1) <= offset;
+    c->asked = t;
+    return c->before = (int32_t)(p + (cp_time(c, p) < t));
 }
 
 static inline void cp_window(const cp_plan *plan, int64_t step, int64_t *from, int64_t *to)
@@ -121,10 +124,10 @@ static inline int64_t cp_loaded_by(const cp_plan *plan, int64_t step)
     return cp_min64(plan->count, plan->piles / 2 + step * plan->spec.group);
 }
 
-static inline void cp_share_add(cp_plan *plan, int64_t k, int32_t from, int32_t to, int32_t side)
+static inline void cp_share_add(cp_plan *plan, int64_t ring, int32_t from, int32_t to, int32_t side)
 {
     if (from < to) {
-        plan->shares[plan->share_count++] = (cp_share){k, from, to, side};
+        plan->shares[plan->share_count++] = (cp_share){ring, from, to, side};
         plan->visits += to - from;
     }
 }
@@ -134,13 +137,11 @@ static inline int cp_grow(cp_plan *plan, int64_t need)
     if (need <= plan->capacity)
         return 0;
     need += need / 2;
-    free(plan->slots);
-    free(plan->buckets);
+    free(plan->dealt);
     free(plan->counts);
-    plan->slots = malloc(sizeof(int32_t) * (size_t)need);
-    plan->buckets = malloc(sizeof(uint32_t) * (size_t)need);
+    plan->dealt = malloc(sizeof(uint64_t) * (size_t)need);
     plan->counts = malloc(sizeof(uint32_t) * (size_t)(need + 1));
-    plan->capacity = plan->slots && plan->buckets && plan->counts ? need : 0;
+    plan->capacity = plan->dealt && plan->counts ? need : 0;
     return plan->capacity ? 0 : -1;
 }
 
@@ -160,22 +161,18 @@ static inline int cp_riffle_shares(cp_plan *plan)
 {
     int64_t from, to, end = plan->count << 32;
     cp_window(plan, plan->step, &from, &to);
-    int64_t k = cp_max64(0, (from >> 32) - plan->piles / 2);
+    int64_t k = cp_max64(0, (from >> 32) - plan->piles / 2), ring = k % plan->ring;
     plan->share_count = plan->visits = 0;
-    for (; k < plan->load_to; k++) {
-        cp_clock c = cp_clock_of(plan, k);
-        cp_share_add(plan, k, cp_before(&c, cp_max64(from, 0)), cp_before(&c, cp_min64(to, end)), 0);
-        if (c.base < 0 && from <= -c.base)
-            cp_share_add(plan, k, cp_before(&c, 1 - to), cp_before(&c, cp_min64(1 - from, 0)), -1);
-        if (c.base + (plan->piles << 32) > end)
-            cp_share_add(plan, k, cp_before(&c, cp_max64(2 * end - to + 1, end)), cp_before(&c, 2 * end - from + 1), 1);
+    for (; k < plan->load_to; k++, ring = ring + 1 < plan->ring ? ring + 1 : 0) {
+        cp_clock *c = &plan->clocks[ring];
+        int32_t first = cp_before(c, cp_max64(from, 0));
+        cp_share_add(plan, ring, first, cp_before(c, cp_min64(to, end)), 0);
+        if (c->base < 0 && from <= -c->base)
+            cp_share_add(plan, ring, cp_before(c, 1 - to), cp_before(c, cp_min64(1 - from, 0)), -1);
+        if (c->base + (plan->piles << 32) > end)
+            cp_share_add(plan, ring, cp_before(c, cp_max64(2 * end - to + 1, end)), cp_before(c, 2 * end - from + 1), 1);
     }
     return cp_grow(plan, plan->visits + 1);
-}
-
-static inline int32_t *cp_chunk_row(cp_plan *plan, int64_t k)
-{
-    return plan->table + (k % plan->ring) * plan->chunks_per_block;
 }
 
 static inline int64_t cp_visit_time(const cp_clock *c, int64_t p, int64_t end)
@@ -187,15 +184,15 @@ static inline int64_t cp_visit_time(const cp_clock *c, int64_t p, int64_t end)
 /* Take a free chunk; -1 if there is none, which cannot happen while cp_chunk_bound is a bound. */
 static inline int32_t cp_take_chunk(cp_plan *plan)
 {
-    if (plan->free_head == plan->freed_at[plan->step % (plan->spec.ahead + 1)])
+    if (plan->free_head == plan->free_stop)
         return -1;
-    return plan->free_queue[plan->free_head++ % plan->chunks];
+    return plan->free_queue[plan->free_head++ & plan->free_mask];
 }
 
 /* Keep a block as it lies: its rows go to consecutive slots, and dealt row p is the one at perm[p]. */
-static inline int cp_place_whole(cp_plan *plan, int64_t k, int32_t waiting, int32_t *into)
+static inline int cp_place_whole(cp_plan *plan, int64_t ring, int32_t waiting, int32_t *into)
 {
-    int32_t rows = plan->rows_of[k % plan->ring], *chunk = cp_chunk_row(plan, k);
+    int32_t rows = plan->clocks[ring].rows, *chunk = plan->table + ring;
     *chunk = waiting ? cp_take_chunk(plan) : 0;
     if (*chunk < 0)
         return -1;
@@ -208,15 +205,15 @@ static inline int cp_place_whole(cp_plan *plan, int64_t k, int32_t waiting, int3
 
 /* Lay a block out in dealt order, chunk by chunk: dealt row p is the perm[p]-th of the block, and slots ascend with p.
  * Rows visited before `from` are not kept. */
-static inline int cp_place_dealt(cp_plan *plan, int64_t k, int64_t from, const int32_t *perm, int32_t *into)
+static inline int cp_place_dealt(cp_plan *plan, int64_t ring, int64_t from, const int32_t *perm, int32_t *into)
 {
-    int32_t rows = plan->rows_of[k % plan->ring], *table = cp_chunk_row(plan, k), size = (int32_t)plan->chunk_rows;
+    const cp_clock *c = &plan->clocks[ring];
+    int32_t rows = c->rows, *table = plan->table + ring * plan->chunks_per_block, size = (int32_t)plan->chunk_rows;
     int resumed = plan->step == plan->start && plan->start > 0;
-    cp_clock c = cp_clock_of(plan, k);
     for (int32_t p = 0; p < rows; p += size, table++) {
-        int32_t stop = p + size < rows ? p + size : rows, waiting = 0, base;
-        for (int32_t q = p; q < stop; q++)
-            waiting += !resumed || cp_visit_time(&c, q, plan->count << 32) >= from;
+        int32_t stop = p + size < rows ? p + size : rows, waiting = stop - p, base;
+        for (int32_t q = p; resumed && q < stop; q++)
+            waiting -= cp_visit_time(c, q, plan->count << 32) < from;
         *table = waiting ? cp_take_chunk(plan) : 0;
         if (*table < 0)
             return -1;
@@ -227,7 +224,21 @@ static inline int cp_place_dealt(cp_plan *plan, int64_t k, int64_t from, const i
                 into[perm[q]] = base + q;
         else
             for (int32_t q = p; q < stop; q++)
-                into[perm[q]] = cp_visit_time(&c, q, plan->count << 32) < from ? -1 : base + q;
+                into[perm[q]] = cp_visit_time(c, q, plan->count << 32) < from ? -1 : base + q;
+    }
+    return 0;
+}
+
+/* The same for chunks of one row, where all wait. */
+static inline int cp_place_single(cp_plan *plan, int64_t ring, const int32_t *perm, int32_t *into)
+{
+    int32_t rows = plan->clocks[ring].rows, *table = plan->table + ring * plan->chunks_per_block;
+    if (plan->free_stop - plan->free_head < rows)
+        return -1;
+    for (int32_t p = 0; p < rows; p++) {
+        int32_t chunk = cp_take_chunk(plan);
+        table[p] = into[perm[p]] = chunk;
+        plan->remaining[chunk] = 1;
     }
     return 0;
 }
@@ -235,66 +246,76 @@ static inline int cp_place_dealt(cp_plan *plan, int64_t k, int64_t from, const i
 /* Give the rows of one block their slots, in an order drawn for the block. */
 static inline int cp_riffle_place(cp_plan *plan, int64_t k, int64_t from, int32_t *into, int32_t *sweep)
 {
-    int32_t rows = plan->rows_of[k % plan->ring], waiting = rows;
-    int32_t *perm = plan->spec.whole ? plan->perms + k % plan->ring * plan->widest : sweep;
+    int64_t ring = k % plan->ring;
+    const cp_clock *c = &plan->clocks[ring];
+    int32_t rows = c->rows, waiting = rows, *perm = plan->spec.whole ? plan->perms + ring * plan->widest : sweep;
     for (int32_t i = 0; i < rows; i++)
         perm[i] = i;
     cp_shuffle32(perm, (uint64_t)rows, cp_derive2(plan->spec.key ^ CP_KEY_ROWS, (uint64_t)(plan->first + k)));
+    int resumed = plan->step == plan->start && plan->start > 0;
+    if (plan->chunk_rows == 1 && !plan->spec.whole && !resumed)
+        return cp_place_single(plan, ring, perm, into);
     if (!plan->spec.whole)
-        return cp_place_dealt(plan, k, from, perm, into);
-    if (plan->step == plan->start && plan->start > 0) {
-        cp_clock c = cp_clock_of(plan, k);
+        return cp_place_dealt(plan, ring, from, perm, into);
+    if (resumed)
         for (int32_t p = 0; p < rows; p++)
-            waiting -= cp_visit_time(&c, p, plan->count << 32) < from;
-    }
-    return cp_place_whole(plan, k, waiting, into);
+            waiting -= cp_visit_time(c, p, plan->count << 32) < from;
+    return cp_place_whole(plan, ring, waiting, into);
 }
 
-/* Write the slots of one share with the bucket of time each falls into. */
-static inline int64_t cp_share_write(cp_plan *plan, const cp_share *share, int64_t from, int64_t span, int64_t at)
+/* Write the slots of one share with the bucket of time each falls into; scale is buckets per unit of time. */
+static inline void cp_share_write(const cp_plan *plan, const cp_share *share, int64_t from, uint64_t scale,
+                                  uint64_t *dealt)
 {
-    int64_t end = plan->count << 32, origin = share->side > 0 ? 2 * end - from : share->side < 0 ? -from : from;
-    int32_t shift = plan->spec.whole ? 31 : plan->spec.shift, *table = cp_chunk_row(plan, share->position);
-    const int32_t *perm = plan->spec.whole ? plan->perms + share->position % plan->ring * plan->widest : NULL;
-    cp_clock c = cp_clock_of(plan, share->position);
-    uint64_t scale = (uint64_t)((((unsigned __int128)plan->visits) << 64) / (unsigned __int128)(span + 1)), jitters = 0;
-    for (int32_t p = share->from; p < share->to; p++, at++) {
-        if (p == share->from || (p & 3) == 0)
-            jitters = cp_jitters(&c, p);
-        int64_t offset = cp_time_with(&c, p, jitters) - origin;
-        uint32_t bucket = (uint32_t)cp_high((uint64_t)(share->side ? -offset : offset), scale);
-        int32_t base = (int32_t)(table[p >> shift] * plan->chunk_rows);
-        plan->slots[at] = perm ? base + perm[p] : base + (p & ((1 << shift) - 1));
-        plan->buckets[at] = bucket;
-        plan->counts[bucket + 1]++;
+    const int32_t *table = plan->table + share->ring * plan->chunks_per_block;
+    const int32_t *perm = plan->spec.whole ? plan->perms + share->ring * plan->widest : NULL;
+    const cp_clock *c = &plan->clocks[share->ring];
+    int32_t p = share->from, base = (int32_t)(*table * plan->chunk_rows), shift = plan->spec.shift, mask = (1 << shift) - 1;
+    int64_t sign = share->side ? -1 : 1, slope = sign * c->slope, jitter = sign * (c->slope >> 16);
+    int64_t origin = share->side > 0 ? 2 * (plan->count << 32) - from : share->side < 0 ? -from : from;
+    int64_t offset = sign * (c->base - origin) + slope * p;
+    uint64_t jitters = cp_jitters(c, p) >> (p & 3) * 16;
+    uint32_t *counts = plan->counts + 1;
+    for (; p < share->to; offset += slope) {
+        uint64_t bucket = cp_high((uint64_t)(offset + jitter * (int64_t)(jitters & 0xFFFF)), scale);
+        int32_t slot = perm ? base + perm[p] : (table[p >> shift] << shift) + (p & mask);
+        *dealt++ = bucket << 32 | (uint32_t)slot;
+        counts[bucket]++;
+        jitters = ++p & 3 ? jitters >> 16 : cp_jitters(c, p);
     }
-    return at;
 }
 
 /* Give back the chunks whose last row was visited by this share. */
 static inline void cp_share_release(cp_plan *plan, const cp_share *share)
 {
-    int32_t *table = cp_chunk_row(plan, share->position);
+    const int32_t *table = plan->table + share->ring * plan->chunks_per_block;
+    int32_t shift = plan->spec.whole ? 31 : plan->spec.shift, *remaining = plan->remaining, *queue = plan->free_queue;
+    int64_t tail = plan->free_tail, mask = plan->free_mask;
     for (int64_t p = share->from, next; p < share->to; p = next) {
-        int32_t chunk = table[p / plan->chunk_rows];
-        next = cp_min64((p / plan->chunk_rows + 1) * plan->chunk_rows, share->to);
-        plan->remaining[chunk] -= (int32_t)(next - p);
-        if (plan->remaining[chunk] == 0)
-            plan->free_queue[plan->free_tail++ % plan->chunks] = chunk;
+        int32_t chunk = table[p >> shift];
+        next = cp_min64(((p >> shift) + 1) << shift, share->to);
+        remaining[chunk] -= (int32_t)(next - p);
+        if (remaining[chunk] == 0)
+            queue[tail++ & mask] = chunk;
     }
+    plan->free_tail = tail;
 }
 
 /* Order the rows of a window by time with one counting sort: as many buckets as rows, ties by age of the block. */
 static inline void cp_riffle_visit(cp_plan *plan, int64_t from, int64_t to, int32_t *visit)
 {
-    int64_t at = 0;
-    memset(plan->counts, 0, sizeof(uint32_t) * (size_t)(plan->visits + 1));
-    for (int64_t i = 0; i < plan->share_count; i++)
-        at = cp_share_write(plan, &plan->shares[i], from, to - from, at);
-    for (int64_t i = 0; i < plan->visits; i++)
-        plan->counts[i + 1] += plan->counts[i];
-    for (int64_t i = 0; i < at; i++)
-        visit[plan->counts[plan->buckets[i]]++] = plan->slots[i];
+    int64_t visits = plan->visits, at = 0;
+    uint64_t scale = (uint64_t)(((unsigned __int128)visits << 64) / (unsigned __int128)(to - from + 1));
+    uint32_t *counts = plan->counts;
+    memset(counts, 0, sizeof *counts * (size_t)(visits + 1));
+    for (const cp_share *share = plan->shares; share < plan->shares + plan->share_count; share++) {
+        cp_share_write(plan, share, from, scale, plan->dealt + at);
+        at += share->to - share->from;
+    }
+    for (int64_t i = 0; i < visits; i++)
+        counts[i + 1] += counts[i];
+    for (int64_t i = 0; i < visits; i++)
+        visit[counts[plan->dealt[i] >> 32]++] = (int32_t)plan->dealt[i];
     for (int64_t i = 0; i < plan->share_count; i++)
         cp_share_release(plan, &plan->shares[i]);
 }
@@ -303,15 +324,18 @@ static inline void cp_riffle_visit(cp_plan *plan, int64_t from, int64_t to, int3
 static inline int cp_riffle_step(cp_plan *plan, int32_t *into, int32_t *sweep, int32_t *visit)
 {
     int64_t from, to;
+    int64_t *freed = &plan->freed_at[plan->step % (plan->spec.ahead + 1)];
     cp_window(plan, plan->step, &from, &to);
+    plan->free_stop = *freed;
     for (int64_t k = plan->load_from; k < plan->load_to; k++) {
+        int32_t rows = plan->clocks[k % plan->ring].rows;
         if (cp_riffle_place(plan, k, from, into, sweep) < 0)
             return -1;
-        into += plan->rows_of[k % plan->ring];
-        sweep += plan->spec.whole ? 0 : plan->rows_of[k % plan->ring];
+        into += rows;
+        sweep += plan->spec.whole ? 0 : rows;
     }
     cp_riffle_visit(plan, from, to, visit);
-    plan->freed_at[plan->step % (plan->spec.ahead + 1)] = plan->free_tail;
+    *freed = plan->free_tail;
     return 0;
 }
 

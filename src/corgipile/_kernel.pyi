@@ -1,6 +1,6 @@
 # Binds the C kernel; see kernel/*.h.
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy.typing as npt
 
@@ -102,6 +102,11 @@ def tfrecord_pack(
 def tfrecord_scan(
     data: _Bytes, remaining: int, lost: int, starts: _Array, sizes: _Array, /
 ) -> tuple[int, int, int, int, int]: ...
+
+# bind_run.c
+def run_new(plan: object, reader: object, far: int, /) -> object: ...
+def run_next(run: object, /) -> bytearray | tuple[int, int, int] | Literal[False] | None: ...
+def run_stop(run: object, /) -> None: ...
 
 # bind_sgd.c
 def sgd_begin(model: object, rate: float, /) -> None: ...

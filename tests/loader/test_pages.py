@@ -59,5 +59,5 @@ def test_ranks_share_runs_exactly_and_any_batch_can_be_the_last(table):
 
 
 def test_a_budget_that_holds_no_run_says_what_would_do(table):
-    with pytest.raises(cp.errors.BudgetTooSmall, match="full needs at least"):
+    with pytest.raises(cp.errors.BudgetTooSmall, match="too few for full: give memory="):
         cp.Loader(table, 64, FullShuffle(unit="page"), memory="32KB")

@@ -1,7 +1,7 @@
 /* Hashes, permutations and the orders of kernel/plan.h. */
-#include "bind.h"
+#define _GNU_SOURCE
+#include "objects.h"
 #include "balance.h"
-#include "plan.h"
 
 static PyObject *derive(PyObject *self, PyObject *args)
 {
@@ -134,13 +134,6 @@ static PyObject *balance(PyObject *self, PyObject *args)
 }
 
 /* ---- plans ---- */
-
-typedef struct {
-    cp_plan plan;
-    Py_buffer cuts, order;
-} plan_object;
-
-#define PLAN "corgipile.plan"
 
 static void plan_destroy(PyObject *capsule)
 {

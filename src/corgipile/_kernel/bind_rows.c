@@ -1,37 +1,20 @@
 /* Rows between files, slots and batches: kernel/gather.h and kernel/pread.h. */
 #define _GNU_SOURCE
-#include "bind.h"
-#include "pread.h"
+#include "objects.h"
 
-#define READER "corgipile.reader"
-#define MAX_COLUMNS 65536
-
-typedef struct {
-    cp_pool pool;
-    cp_read read;
-    cp_column *columns;
-    Py_buffer *held; /* four a column: starts, offsets, fds, target */
-    int64_t count, room, slots, rows;
-    int cores;
-} reader_object;
-
-static void reader_destroy(PyObject *capsule)
+static void reader_free(reader_object *r)
 {
-    reader_object *r = PyCapsule_GetPointer(capsule, READER);
     Py_BEGIN_ALLOW_THREADS
-    cp_pool_stop(&r->pool);
+    cp_reader_stop(&r->reader);
     Py_END_ALLOW_THREADS
-    for (int i = 0; r->read.stages && i <= r->pool.count; i++)
-        free(r->read.stages[i]);
-    for (int64_t i = 0; i < 4 * r->count; i++)
+    for (int64_t i = 0; i < 4 * r->reader.column_count; i++)
         PyBuffer_Release(&r->held[i]);
-    free(r->read.stages);
-    free(r->read.parts);
-    free(r->read.requests);
-    free(r->columns);
+    free(r->reader.columns);
     free(r->held);
     free(r);
 }
+
+static void reader_destroy(PyObject *capsule) { reader_free(PyCapsule_GetPointer(capsule, READER)); }
 
 /* reader_new(threads, slots, rows) */
 static PyObject *reader_new(PyObject *self, PyObject *args)
@@ -44,24 +27,15 @@ static PyObject *reader_new(PyObject *self, PyObject *args)
     if (threads < 1 || threads > 256 || slots < 1 || slots > INT32_MAX)
         return PyErr_Format(PyExc_ValueError, "1 to 256 threads and 1 to 2^31 slots, got %d and %lld", threads, slots);
     reader_object *r = calloc(1, sizeof *r);
-    if (!r)
+    if (!r || cp_reader_start(&r->reader, threads) < 0) {
+        free(r);
         return PyErr_NoMemory();
+    }
     r->slots = slots;
     r->rows = rows;
-    r->read.stage_bytes = CP_STAGE;
-    r->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    r->read.stages = calloc((size_t)threads, sizeof(char *));
-    if (!r->read.stages || cp_pool_start(&r->pool, threads - 1) < 0) {
-        free(r->read.stages);
-        free(r);
-        return PyErr_NoMemory();
-    }
     PyObject *capsule = PyCapsule_New(r, READER, reader_destroy);
-    if (!capsule) {
-        cp_pool_stop(&r->pool);
-        free(r->read.stages);
-        free(r);
-    }
+    if (!capsule)
+        reader_free(r);
     return capsule;
 }
 
@@ -96,29 +70,30 @@ static PyObject *reader_column(PyObject *self, PyObject *args)
                           &items, &from, &to) ||
         !(r = PyCapsule_GetPointer(capsule, READER)))
         return NULL;
-    if (r->count == r->room) {
+    cp_reader *reader = &r->reader;
+    if (reader->column_count == r->room) {
         int64_t room = r->room ? 2 * r->room : 4;
-        cp_column *columns = realloc(r->columns, sizeof *columns * (size_t)room);
-        r->columns = columns ? columns : r->columns;
+        cp_column *columns = realloc(reader->columns, sizeof *columns * (size_t)room);
+        reader->columns = columns ? columns : reader->columns;
         Py_buffer *held = realloc(r->held, sizeof *held * 4 * (size_t)room);
         r->held = held ? held : r->held;
         if (!columns || !held)
             return PyErr_NoMemory();
         r->room = room;
     }
-    Py_buffer *v = &r->held[4 * r->count];
+    Py_buffer *v = &r->held[4 * reader->column_count];
     for (; got < 4; got++)
         if (cp_buffer(arrays[got], &v[got], sizes[got], got == 3, names[got]) < 0)
             break;
     if (got == 4) {
-        cp_column *c = &r->columns[r->count];
+        cp_column *c = &reader->columns[reader->column_count];
         *c = (cp_column){v[1].len / 8, v[0].buf, v[1].buf, v[2].buf,
                          {(char *)v[3].buf + at, stride, items, (enum cp_type)from, (enum cp_type)to,
                           r->slots * stride > CP_CACHE}};
         if (column_check(r, c, v, at) == 0) {
             int64_t width = items * cp_type_bytes[from];
-            r->read.stage_bytes = width > r->read.stage_bytes ? width : r->read.stage_bytes;
-            r->count++;
+            reader->read.stage_bytes = width > reader->read.stage_bytes ? width : reader->read.stage_bytes;
+            reader->column_count++;
             Py_RETURN_NONE;
         }
     }
@@ -148,8 +123,8 @@ static int sweep_ok(const int64_t *extents, int64_t count, const int32_t *sweep)
     return !bad;
 }
 
-/* reader_read(reader, extents, into, sweep, hurry): what is cached is copied by all cores if the consumer waits
- * (`hurry`), else by those that neither the consumer nor the caller needs -> None, or (errno, fd, row) of the first request that failed. */
+/* reader_read(reader, extents, into, sweep, hurry): see cp_reader_read -> None, or (errno, fd, row) of the first request
+ * that failed. */
 static PyObject *reader_read(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *extent_array, *into_array, *sweep_array;
@@ -178,8 +153,7 @@ static PyObject *reader_read(PyObject *self, PyObject *args)
     }
     if (!bad && rows == into.len / 4 && slots_ok(into.buf, rows, r->slots, INT32_MIN) &&
         (!sweep.buf || (sweep.len == into.len && sweep_ok(e, count, sweep.buf))))
-        status = cp_read_rows(&r->read, &r->pool, r->columns, r->count, e, count, into.buf, sweep.buf,
-                              hurry ? r->pool.count : r->cores - 2);
+        status = cp_reader_read(&r->reader, e, count, into.buf, sweep.buf, hurry);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&extents);
     PyBuffer_Release(&into);
@@ -192,7 +166,8 @@ static PyObject *reader_read(PyObject *self, PyObject *args)
     if (status < 0)
         return NULL;
     if (status == 1)
-        return Py_BuildValue("(iiL)", r->read.error, (int)r->read.error_fd, (long long)r->read.error_row);
+        return Py_BuildValue("(iiL)", r->reader.read.error, (int)r->reader.read.error_fd,
+                             (long long)r->reader.read.error_row);
     Py_RETURN_NONE;
 }
 
@@ -211,7 +186,8 @@ static PyObject *reader_soon(PyObject *self, PyObject *args)
     int64_t count = 0;
     while (count < extents.len / 16 && e[2 * count] >= 0 && e[2 * count + 1] <= r->rows)
         count++;
-    cp_read_soon(&r->read, r->columns, r->count, e, count);
+    if (r->reader.read.waited)
+        cp_read_soon(r->reader.columns, r->reader.column_count, e, count);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&extents);
     Py_RETURN_NONE;
@@ -221,7 +197,7 @@ static PyObject *reader_bytes(PyObject *self, PyObject *capsule)
 {
     reader_object *r = PyCapsule_GetPointer(capsule, READER);
     (void)self;
-    return r ? PyLong_FromLongLong(atomic_load(&r->read.bytes)) : NULL;
+    return r ? PyLong_FromLongLong(atomic_load(&r->reader.read.bytes)) : NULL;
 }
 
 /* gather(to, from, row_bytes, index): to[i] = from[index[i]]. */

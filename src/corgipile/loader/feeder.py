@@ -1,9 +1,5 @@
 """Runs an order over a table: reads the rows of each step into slots ahead of their visit."""
 
-import os
-import queue
-import threading
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -15,16 +11,15 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument
 from corgipile.loader.fill import Filler, filler
 from corgipile.loader.fitting import columns_of, fit, sketched
+from corgipile.loader.run import Run, begin
 from corgipile.loader.store import SlotArray, Store
-from corgipile.orders import Key, Order, Step, named
+from corgipile.orders import Key, Order, named
 from corgipile.sizes import Size
 from corgipile.tables import open as open_table
 
 __all__ = ["Feeder"]
 
 MOST_PREFETCH = 64
-ENDED = "this iteration has ended: another one of the same loader began, or it was closed"
-FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
 
 
 class Feeder:
@@ -93,7 +88,7 @@ class Feeder:
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
         self.store = Store(self.slots, found.fields, found.held)
-        self._run: _Run | None = None
+        self._run: Run | None = None
         self._filler: Filler = filler(table, self.store, found.sources, sequential=self.order.name == "no_shuffle")
 
     @property
@@ -123,8 +118,7 @@ class Feeder:
             raise BadArgument("this loader was closed; make a new one")
         if self._run is not None:
             self._run.stop()
-        steps = self.order.steps(self.blocks, self.key(epoch), start)
-        self._run = _Run(steps, self._filler, self.store, self.order, int(FAR_BYTES / self.row_bytes))
+        self._run = begin(self.order, self.blocks, self.key(epoch), start, self.store, self._filler, self.row_bytes)
         return self._run.visits()
 
     def close(self) -> None:
@@ -141,98 +135,6 @@ class Feeder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _Run:
-    """One pass, read ahead by one thread that ends with it; with ``ahead`` 0 there is none.
-
-    Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over, which credits count.
-    """
-
-    def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, order: Order, far: int) -> None:
-        self._steps, self._reader, self._store, self._order = steps, reader, store, order
-        self._marks: list[int] = []
-        self._far = far
-        ahead = order.ahead
-        self._credits = threading.Semaphore(ahead + 1)
-        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._stopped, self._process = False, os.getpid()
-        self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True) if ahead else None
-
-    def _read(self) -> None:
-        try:
-            for step in self._announced():
-                hurry = self._credits.acquire(blocking=False)  # else the consumer is the slower one
-                if not hurry:
-                    self._credits.acquire()
-                if self._stopped:
-                    return
-                self._fill(step, hurry=hurry)
-                self._ready.put(step.visit)
-            self._ready.put(None)
-        except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
-            self._ready.put(error)
-
-    def _announced(self) -> Iterator[Step]:
-        """Yield the steps, having told the reader of those that follow, as far as keeps a device busy."""
-        coming: deque[Step] = deque()
-        ahead = 0  # rows of the steps announced
-        for step in self._steps:
-            if coming:
-                self._reader.soon(step)
-                ahead += len(step.into)
-            coming.append(step)
-            while ahead > self._far:
-                yield coming.popleft()
-                ahead -= len(coming[0].into)
-        yield from coming
-
-    def _next(self) -> Any:
-        if os.getpid() != self._process:
-            raise BadArgument("this iteration began before the process was forked; begin one in the child")
-        if self._stopped:
-            raise BadArgument(ENDED)
-        if self._thread is not None:
-            item = self._ready.get()
-            return BadArgument(ENDED) if self._stopped else item
-        step = next(self._steps, None)
-        if step is None:
-            return None
-        self._fill(step, hurry=True)
-        return step.visit
-
-    def _fill(self, step: Step, *, hurry: bool) -> None:
-        if not self._store.held:
-            self._reader.fill(step, hurry=hurry)
-            return
-        self._marks.append(self._store.held.mark())
-        done = len(self._marks) - 1 - self._order.ahead if self._order.drains else 0
-        self._store.held.release(step.into, self._marks[done] if done > 0 else 0)
-        self._reader.fill(step, hurry=hurry)
-        self._store.held.settle(self._order.ahead)
-
-    def visits(self) -> Iterator[SlotArray]:
-        if self._thread is not None:
-            self._thread.start()
-        try:
-            while (item := self._next()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-                self._credits.release()
-        finally:
-            self.stop()
-
-    def stop(self) -> None:
-        """End the threads of this pass."""
-        if self._stopped:
-            return
-        self._stopped = True
-        self._credits.release()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
-        self._ready.put(None)  # whoever waits in another thread learns that it ended
-        self._reader.rest()
 
 
 def _check(seed: int, prefetch: int, rank: int, world: int) -> None:

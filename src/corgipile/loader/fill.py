@@ -79,8 +79,9 @@ class PlacedFiller:
             self.close()
             raise ReadFailed(error.errno, f"cannot open {path}: {error.strerror}") from None
 
-    def _reader(self, threads: int) -> object:
-        """Return the reader with this many threads, started when first needed."""
+    def reader(self, *, short: bool) -> object:
+        """Return the kernel's reader for short or long runs, started when first needed."""
+        threads = ROW_THREADS if short else BLOCK_THREADS
         if threads in self._readers:
             return self._readers[threads]
         reader = _kernel.reader_new(threads, self._store.slots, self._rows)
@@ -108,23 +109,22 @@ class PlacedFiller:
         if not len(extents):
             return
         short = len(into) < SHORT_RUNS * len(extents)
-        failure = _kernel.reader_read(
-            self._reader(ROW_THREADS if short else BLOCK_THREADS), extents, into, step.sweep, hurry
-        )
+        failure = _kernel.reader_read(self.reader(short=short), extents, into, step.sweep, hurry)
         if failure is not None:
-            code, fd, row = failure
-            path = self._paths[self._fds.index(fd)]
-            if code:
-                raise ReadFailed(
-                    code,
-                    f"reading {path} failed at row {row}: {os.strerror(code)} ({errno.errorcode.get(code)})",
-                )
-            raise CorruptFile(f"{path} ended while row {row} was read; the file was cut short since it was opened")
+            raise self.failure(*failure)
+
+    def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:
+        """Return the error of a reading that the kernel could not do; code 0: the file ended."""
+        path = self._paths[self._fds.index(fd)]
+        if code:
+            name = f"{os.strerror(code)} ({errno.errorcode.get(code)})"
+            return ReadFailed(code, f"reading {path} failed at row {row}: {name}")
+        return CorruptFile(f"{path} ended while row {row} was read; the file was cut short since it was opened")
 
     def soon(self, step: Step) -> None:
         """Let the device begin with a step ahead of time, where it was the device that was waited for."""
         if len(step.into) >= SHORT_RUNS * len(step.extents):
-            _kernel.reader_soon(self._reader(BLOCK_THREADS), step.extents)
+            _kernel.reader_soon(self.reader(short=False), step.extents)
 
     def rest(self) -> None:
         """End threads until the next reading."""

@@ -73,14 +73,18 @@ class Planned(Sized):
         """Return the block at each position, or None for the kernel's own order."""
         return None
 
-    def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
-        """Make the steps of one pass from step ``start`` on."""
+    def plan(self, blocks: Blocks, key: Key, start: int = 0) -> object:
+        """Return the kernel's plan of one pass from step ``start`` on."""
         first, stop = key.share(blocks.rows)
         order = self.block_order(blocks, key)
-        plan = _kernel.plan_new(
+        return _kernel.plan_new(
             self.kind, blocks.rows, blocks.count, blocks.even, blocks.cuts, order, key.hash(), first, stop,
             *self.shape(blocks), self.ahead, start,
         )  # fmt: skip
+
+    def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
+        """Make the steps of one pass from step ``start`` on."""
+        plan = self.plan(blocks, key, start)
         swept = self.kind == RIFFLE and not self.shape(blocks)[3]
         while (sizes := _kernel.plan_begin(plan)) is not None:
             extents, into, visit = np.empty((sizes[0], 2), np.int64), _slots(sizes[1]), _slots(sizes[2])

@@ -1,0 +1,293 @@
+/* Runs a plan over a reader: a thread makes steps and reads their rows into slots ahead of their visit.
+ *
+ * Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over. With ahead 0 there is no
+ * thread, and a step is made and read when it is asked for. Steps that will be read soon are announced to a device that
+ * was waited for, `far` rows ahead. The memory of a step serves another one after its visit. */
+#ifndef CP_RUN_H
+#define CP_RUN_H
+
+#include "plan.h"
+#include "pread.h"
+#include <time.h>
+
+#define CP_COMING 64 /* steps announced at most */
+#define CP_COLD 4    /* times `far` rows: read without waiting for the device, they end the announcements */
+
+enum cp_run_status {
+    CP_RUN_END, CP_RUN_STEP, CP_RUN_WAIT, CP_RUN_STOPPED, CP_RUN_FAILED, CP_RUN_NO_MEMORY, CP_RUN_OUTGROWN
+};
+
+typedef struct cp_step {
+    struct cp_step *next;
+    int64_t extent_count, reads, visits, room;
+    int64_t *extents; /* the memory of all four */
+    int32_t *into, *sweep, *visit;
+} cp_step;
+
+typedef struct {
+    cp_step *first, *last;
+} cp_steps;
+
+typedef struct {
+    cp_plan *plan;
+    cp_reader *reader;
+    int64_t ahead, far;
+    /* of whoever makes steps */
+    cp_steps coming;           /* made, not yet read; all but the first were announced */
+    int64_t coming_count, coming_rows, cold;
+    /* shared */
+    pthread_mutex_t lock;
+    pthread_cond_t loaded, left;
+    cp_steps ready;            /* loaded, not yet visited */
+    cp_step *spare, *visited;  /* visited: the step in the consumer's hands */
+    int64_t loads, visits;     /* steps loaded, steps whose visit is over */
+    int status, stopped;       /* status: CP_RUN_STEP until no more come */
+    int begun, threaded;
+    pid_t owner;
+    pthread_t thread;
+} cp_run;
+
+static inline void cp_steps_push(cp_steps *q, cp_step *step)
+{
+    step->next = NULL;
+    *(q->first ? &q->last->next : &q->first) = step;
+    q->last = step;
+}
+
+static inline cp_step *cp_steps_pop(cp_steps *q)
+{
+    cp_step *step = q->first;
+    if (step)
+        q->first = step->next;
+    return step;
+}
+
+static inline void cp_steps_free(cp_step *step)
+{
+    for (cp_step *next; step; step = next) {
+        next = step->next;
+        free(step->extents);
+        free(step);
+    }
+}
+
+/* Make room for the step that the plan has sized up; memory that a much larger one left behind is given back. */
+static inline int cp_step_fit(cp_step *step, const cp_plan *plan)
+{
+    int64_t swept = plan->spec.kind == CP_RIFFLE && !plan->spec.whole ? plan->reads : 0;
+    int64_t need = 16 * plan->extents + 4 * (plan->reads + swept + plan->visits) + 64;
+    if (need > step->room || need < step->room / 8) {
+        free(step->extents);
+        step->room = need + need / 4;
+        step->extents = malloc((size_t)step->room);
+        if (!step->extents) {
+            step->room = 0;
+            return -1;
+        }
+    }
+    step->extent_count = plan->extents, step->reads = plan->reads, step->visits = plan->visits;
+    step->into = (int32_t *)(void *)(step->extents + 2 * plan->extents);
+    step->visit = step->into + plan->reads;
+    step->sweep = swept ? step->visit + plan->visits : NULL;
+    return 0;
+}
+
+/* For whoever makes steps: in the consumer's call the lock is held already. */
+static inline void cp_run_lock(cp_run *run)
+{
+    if (run->threaded)
+        pthread_mutex_lock(&run->lock);
+}
+
+static inline void cp_run_unlock(cp_run *run)
+{
+    if (run->threaded)
+        pthread_mutex_unlock(&run->lock);
+}
+
+/* Make the next step of the plan; announce it unless it is read at once. */
+static inline int cp_run_make(cp_run *run)
+{
+    int status = cp_plan_begin(run->plan);
+    cp_step *step;
+    if (status <= 0)
+        return status < 0 ? CP_RUN_NO_MEMORY : CP_RUN_END;
+    cp_run_lock(run);
+    step = run->spare;
+    run->spare = step ? step->next : NULL;
+    cp_run_unlock(run);
+    if (!step && !(step = calloc(1, sizeof *step)))
+        return CP_RUN_NO_MEMORY;
+    cp_steps_push(&run->coming, step);
+    if (cp_step_fit(step, run->plan) < 0)
+        return CP_RUN_NO_MEMORY;
+    if (cp_plan_next(run->plan, step->extents, step->into, step->sweep, step->visit) < 0)
+        return CP_RUN_OUTGROWN;
+    if (step != run->coming.first) {
+        run->coming_count++;
+        run->coming_rows += step->reads;
+        cp_read_soon(run->reader->columns, run->reader->column_count, step->extents, step->extent_count);
+    }
+    return CP_RUN_STEP;
+}
+
+/* Have a step to read, and where the device is slow as many more as keep it busy. */
+static inline int cp_run_plan(cp_run *run)
+{
+    int status = CP_RUN_STEP;
+    while (status == CP_RUN_STEP && (!run->coming.first || (run->threaded && run->cold > 0 &&
+                                                            run->coming_rows < run->far && run->coming_count < CP_COMING)))
+        status = cp_run_make(run);
+    return status == CP_RUN_END && run->coming.first ? CP_RUN_STEP : status;
+}
+
+/* Read the first of the coming steps and hand it over; a step that could not be read stays. */
+static inline int cp_run_load(cp_run *run, int hurry)
+{
+    cp_step *step = run->coming.first;
+    int status = cp_reader_read(run->reader, step->extents, step->extent_count, step->into, step->sweep, hurry);
+    run->cold = run->reader->read.waited ? CP_COLD * run->far : run->cold - step->reads;
+    if (atomic_load(&run->reader->read.quit))
+        return CP_RUN_STOPPED;
+    if (status)
+        return status < 0 ? CP_RUN_NO_MEMORY : CP_RUN_FAILED;
+    run->coming.first = step->next;
+    if (run->coming.first) {
+        run->coming_count--;
+        run->coming_rows -= run->coming.first->reads;
+    }
+    cp_run_lock(run);
+    cp_steps_push(&run->ready, step);
+    run->loads++;
+    cp_run_unlock(run);
+    return CP_RUN_STEP;
+}
+
+/* Wait until the slots of the next step may be used again; returns whether there was no need to wait, or -1 to stop. */
+static inline int cp_run_admit(cp_run *run)
+{
+    int hurry, stopped;
+    pthread_mutex_lock(&run->lock);
+    hurry = run->loads - run->visits <= run->ahead;
+    while (!run->stopped && run->loads - run->visits > run->ahead)
+        pthread_cond_wait(&run->left, &run->lock);
+    stopped = run->stopped;
+    pthread_mutex_unlock(&run->lock);
+    return stopped ? -1 : hurry;
+}
+
+static inline void *cp_run_thread(void *argument)
+{
+    cp_run *run = argument;
+    int status, hurry;
+#ifdef __linux__
+    pthread_setname_np(pthread_self(), "corgipile-read");
+#endif
+    while ((status = cp_run_plan(run)) == CP_RUN_STEP) {
+        hurry = cp_run_admit(run);
+        status = hurry < 0 ? CP_RUN_STOPPED : cp_run_load(run, hurry);
+        if (status != CP_RUN_STEP)
+            break;
+        pthread_cond_signal(&run->loaded);
+    }
+    pthread_mutex_lock(&run->lock);
+    run->status = status;
+    pthread_mutex_unlock(&run->lock);
+    pthread_cond_signal(&run->loaded);
+    return NULL;
+}
+
+/* Prepare a run; the caller keeps plan and reader alive, and lets nobody else use them. */
+static inline void cp_run_init(cp_run *run, cp_plan *plan, cp_reader *reader, int64_t far)
+{
+    *run = (cp_run){.plan = plan, .reader = reader, .far = far, .ahead = plan->spec.ahead, .status = CP_RUN_STEP};
+    run->owner = getpid();
+    pthread_mutex_init(&run->lock, NULL);
+    pthread_cond_init(&run->loaded, NULL);
+    pthread_cond_init(&run->left, NULL);
+}
+
+/* Start the thread; where the system refuses one, steps are read when asked for. */
+static inline void cp_run_begin(cp_run *run)
+{
+    run->begun = 1;
+    run->threaded = run->ahead > 0;
+    if (run->threaded && cp_thread_start(&run->thread, cp_run_thread, run) != 0)
+        run->threaded = 0;
+}
+
+/* Wait so long for a step to be loaded, the lock held. */
+static inline void cp_run_wait(cp_run *run, int64_t nanoseconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    nanoseconds += until.tv_nsec;
+    until.tv_sec += (time_t)(nanoseconds / 1000000000);
+    until.tv_nsec = (long)(nanoseconds % 1000000000);
+    while (!run->ready.first && run->status == CP_RUN_STEP && !run->stopped)
+        if (pthread_cond_timedwait(&run->loaded, &run->lock, &until) == ETIMEDOUT)
+            return;
+}
+
+/* Leave the step visited last and get the next: CP_RUN_STEP, CP_RUN_WAIT if none came in time, or how the run ended;
+ * after CP_RUN_FAILED the reader's `read` says what failed. A step stays as it is until the next call. */
+static inline int cp_run_next(cp_run *run, int64_t nanoseconds, const cp_step **step)
+{
+    int status;
+    pthread_mutex_lock(&run->lock);
+    if (run->visited) {
+        run->visited->next = run->spare;
+        run->spare = run->visited;
+        run->visits++;
+        pthread_cond_signal(&run->left);
+    }
+    if (!run->begun && !run->stopped)
+        cp_run_begin(run);
+    if (!run->threaded && run->status == CP_RUN_STEP && !run->stopped) {
+        status = cp_run_plan(run);
+        run->status = status == CP_RUN_STEP ? cp_run_load(run, 1) : status;
+    } else if (!run->ready.first) {
+        cp_run_wait(run, nanoseconds);
+    }
+    run->visited = run->stopped ? NULL : cp_steps_pop(&run->ready);
+    *step = run->visited;
+    status = run->status == CP_RUN_STEP ? CP_RUN_WAIT : run->status;
+    status = run->stopped ? CP_RUN_STOPPED : run->visited ? CP_RUN_STEP : status;
+    pthread_mutex_unlock(&run->lock);
+    return status;
+}
+
+/* End the run at once, from any thread: whoever waits for a step learns of it. */
+static inline void cp_run_stop(cp_run *run)
+{
+    int join;
+    if (run->owner != getpid()) /* threads do not survive a fork, and the lock may be held for ever */
+        return;
+    atomic_store(&run->reader->read.quit, 1);
+    pthread_mutex_lock(&run->lock);
+    join = run->threaded && !run->stopped;
+    run->stopped = 1;
+    pthread_cond_signal(&run->left);
+    pthread_cond_broadcast(&run->loaded);
+    pthread_mutex_unlock(&run->lock);
+    if (join)
+        pthread_join(run->thread, NULL);
+}
+
+/* Stop, and free the steps. */
+static inline void cp_run_free(cp_run *run)
+{
+    cp_run_stop(run);
+    cp_steps_free(run->coming.first);
+    cp_steps_free(run->ready.first);
+    cp_steps_free(run->spare);
+    free(run->visited ? run->visited->extents : NULL);
+    free(run->visited);
+    if (run->owner != getpid())
+        return;
+    pthread_cond_destroy(&run->loaded);
+    pthread_cond_destroy(&run->left);
+    pthread_mutex_destroy(&run->lock);
+}
+
+#endif

@@ -1,0 +1,105 @@
+/* A plan run over a reader, ahead of its consumer: kernel/run.h. */
+#define _GNU_SOURCE
+#include "objects.h"
+
+#define RUN "corgipile.run"
+#define SLICE 50000000 /* nanoseconds between two looks for signals */
+
+typedef struct {
+    cp_run run;
+    PyObject *plan, *reader;
+} run_object;
+
+static void run_destroy(PyObject *capsule)
+{
+    run_object *o = PyCapsule_GetPointer(capsule, RUN);
+    Py_BEGIN_ALLOW_THREADS
+    cp_run_free(&o->run);
+    Py_END_ALLOW_THREADS
+    Py_DecRef(o->plan);
+    Py_DecRef(o->reader);
+    free(o);
+}
+
+/* run_new(plan, reader, far): the run has both to itself; `far` rows are announced to a slow device. */
+static PyObject *run_new(PyObject *self, PyObject *args)
+{
+    PyObject *plan_capsule, *reader_capsule, *capsule;
+    long long far;
+    plan_object *plan;
+    reader_object *reader;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOL", &plan_capsule, &reader_capsule, &far) ||
+        !(plan = PyCapsule_GetPointer(plan_capsule, PLAN)) || !(reader = PyCapsule_GetPointer(reader_capsule, READER)))
+        return NULL;
+    const cp_plan *p = &plan->plan;
+    if (p->spec.rows > reader->rows || cp_slots(&p->spec, p->widest, p->spec.blocks) > reader->slots)
+        return PyErr_Format(PyExc_ValueError, "the plan's rows or slots are more than the reader's");
+    run_object *o = calloc(1, sizeof *o);
+    if (!o)
+        return PyErr_NoMemory();
+    cp_run_init(&o->run, &plan->plan, &reader->reader, far);
+    o->plan = Py_NewRef(plan_capsule);
+    o->reader = Py_NewRef(reader_capsule);
+    capsule = PyCapsule_New(o, RUN, run_destroy);
+    if (!capsule) {
+        Py_DecRef(o->plan);
+        Py_DecRef(o->reader);
+        free(o);
+    }
+    return capsule;
+}
+
+/* run_next(run): wait for the next step -> bytearray of int32, the slots to visit; None at the end, False once stopped, or
+ * (errno, fd, row) of the request that failed. */
+static PyObject *run_next(PyObject *self, PyObject *capsule)
+{
+    run_object *o = PyCapsule_GetPointer(capsule, RUN);
+    const cp_step *step;
+    int status;
+    (void)self;
+    if (!o)
+        return NULL;
+    do {
+        Py_BEGIN_ALLOW_THREADS
+        status = cp_run_next(&o->run, SLICE, &step);
+        Py_END_ALLOW_THREADS
+        if (status == CP_RUN_WAIT && PyErr_CheckSignals() < 0)
+            return NULL;
+    } while (status == CP_RUN_WAIT);
+    const cp_read *read = &o->run.reader->read;
+    switch (status) {
+    case CP_RUN_STEP:
+        return PyByteArray_FromStringAndSize((const char *)step->visit, (Py_ssize_t)(4 * step->visits));
+    case CP_RUN_END:
+        Py_RETURN_NONE;
+    case CP_RUN_STOPPED:
+        Py_RETURN_FALSE;
+    case CP_RUN_FAILED:
+        return Py_BuildValue("(iiL)", read->error, (int)read->error_fd, (long long)read->error_row);
+    case CP_RUN_NO_MEMORY:
+        return PyErr_NoMemory();
+    default:
+        return PyErr_SetString(PyExc_RuntimeError, "the plan outgrew its buffer bound"), NULL;
+    }
+}
+
+/* run_stop(run): end it at once; returns when its thread has ended. */
+static PyObject *run_stop(PyObject *self, PyObject *capsule)
+{
+    run_object *o = PyCapsule_GetPointer(capsule, RUN);
+    (void)self;
+    if (!o)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    cp_run_stop(&o->run);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+PyMethodDef cp_run_methods[] = {
+    {"run_new", run_new, METH_VARARGS, "Prepare to run a plan over a reader."},
+    {"run_next", run_next, METH_O, "Wait for the next step."},
+    {"run_stop", run_stop, METH_O, "End a run."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,181 @@
+"""One pass over a table: the rows of each step are read into slots ahead of their visit.
+
+Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over.
+"""
+
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument
+from corgipile.loader.fill import SHORT_RUNS, Filler, PlacedFiller
+from corgipile.loader.store import SlotArray, Store
+from corgipile.orders import Blocks, Key, Order, Step
+from corgipile.orders.planned import Planned
+
+__all__ = ["Run", "begin"]
+
+ENDED = "this iteration has ended: another one of the same loader began, or it was closed"
+FORKED = "this iteration began before the process was forked; begin one in the child"
+FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
+
+
+class Run(Protocol):
+    """One pass, with its threads."""
+
+    def visits(self) -> Iterator[SlotArray]:
+        """Yield the slots each step visits."""
+
+    def stop(self) -> None:
+        """End the threads of this pass."""
+
+
+def begin(order: Order, blocks: Blocks, key: Key, start: int, store: Store, filler: Filler, row_bytes: float) -> Run:
+    """Prepare one pass: in the kernel where it makes the steps and reads the rows, else by a Python thread."""
+    far = int(FAR_BYTES / row_bytes)
+    if isinstance(order, Planned) and type(order).steps is Planned.steps and isinstance(filler, PlacedFiller):
+        return KernelRun(order, blocks, key, start, filler, far)
+    return StepRun(order.steps(blocks, key, start), filler, store, order, far)
+
+
+class KernelRun:
+    """One pass in the kernel, read ahead by one thread of its own; with ``ahead`` 0 there is none."""
+
+    def __init__(self, order: Planned, blocks: Blocks, key: Key, start: int, filler: PlacedFiller, far: int) -> None:
+        self._pass, self._filler = (order, blocks, key, start), filler
+        self._far = far if blocks.rows >= SHORT_RUNS * blocks.count else 0
+        self._run: object | None = None
+        self._stopped, self._process = False, os.getpid()
+
+    def _next(self) -> SlotArray | None:
+        if os.getpid() != self._process:
+            raise BadArgument(FORKED)
+        if self._run is None:
+            raise BadArgument(ENDED)
+        visit = _kernel.run_next(self._run)
+        if visit is None:
+            return None
+        if isinstance(visit, bytearray):
+            return np.frombuffer(visit, np.int32)
+        if isinstance(visit, tuple) and not self._stopped:
+            raise self._filler.failure(*visit)
+        raise BadArgument(ENDED)
+
+    def visits(self) -> Iterator[SlotArray]:
+        """Yield the slots each step visits."""
+        if not self._stopped:
+            order, blocks, key, start = self._pass
+            reader = self._filler.reader(short=not self._far)
+            self._run = _kernel.run_new(order.plan(blocks, key, start), reader, self._far)
+        try:
+            while (visit := self._next()) is not None:
+                yield visit
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """End the threads of this pass."""
+        run, self._run = self._run, None
+        if self._stopped:
+            return
+        self._stopped = True
+        if run is not None:
+            _kernel.run_stop(run)
+        del run
+        self._filler.rest()
+
+
+class StepRun:
+    """One pass of any order and filler, read ahead by one Python thread; credits count the visits that are over."""
+
+    def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, order: Order, far: int) -> None:
+        self._steps, self._reader, self._store, self._order = steps, reader, store, order
+        self._marks: list[int] = []
+        self._far = far
+        ahead = order.ahead
+        self._credits = threading.Semaphore(ahead + 1)
+        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._stopped, self._process = False, os.getpid()
+        self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True) if ahead else None
+
+    def _read(self) -> None:
+        try:
+            for step in self._announced():
+                hurry = self._credits.acquire(blocking=False)  # else the consumer is the slower one
+                if not hurry:
+                    self._credits.acquire()
+                if self._stopped:
+                    return
+                self._fill(step, hurry=hurry)
+                self._ready.put(step.visit)
+            self._ready.put(None)
+        except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
+            self._ready.put(error)
+
+    def _announced(self) -> Iterator[Step]:
+        """Yield the steps, having told the reader of those that follow, as far as keeps a device busy."""
+        coming: deque[Step] = deque()
+        ahead = 0  # rows of the steps announced
+        for step in self._steps:
+            if coming:
+                self._reader.soon(step)
+                ahead += len(step.into)
+            coming.append(step)
+            while ahead > self._far:
+                yield coming.popleft()
+                ahead -= len(coming[0].into)
+        yield from coming
+
+    def _next(self) -> Any:
+        if os.getpid() != self._process:
+            raise BadArgument(FORKED)
+        if self._stopped:
+            raise BadArgument(ENDED)
+        if self._thread is not None:
+            item = self._ready.get()
+            return BadArgument(ENDED) if self._stopped else item
+        step = next(self._steps, None)
+        if step is None:
+            return None
+        self._fill(step, hurry=True)
+        return step.visit
+
+    def _fill(self, step: Step, *, hurry: bool) -> None:
+        if not self._store.held:
+            self._reader.fill(step, hurry=hurry)
+            return
+        self._marks.append(self._store.held.mark())
+        done = len(self._marks) - 1 - self._order.ahead if self._order.drains else 0
+        self._store.held.release(step.into, self._marks[done] if done > 0 else 0)
+        self._reader.fill(step, hurry=hurry)
+        self._store.held.settle(self._order.ahead)
+
+    def visits(self) -> Iterator[SlotArray]:
+        """Yield the slots each step visits."""
+        if self._thread is not None:
+            self._thread.start()
+        try:
+            while (item := self._next()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+                self._credits.release()
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """End the threads of this pass."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._credits.release()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+        self._ready.put(None)  # whoever waits in another thread learns that it ended
+        self._reader.rest()

@@ -1,0 +1,153 @@
+/* Drives runs over a file, with and without their thread, to the end, into an error and to a stop; for sanitizers.
+ * Rows are visited where they lie, so that a slot written too early is a data race. */
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A device that may be slow: nothing is cached then, and each read takes so many nanoseconds. */
+static atomic_long slow;
+
+static inline ssize_t slow_pread(int fd, void *to, size_t bytes, off_t offset)
+{
+    struct timespec time = {0, atomic_load(&slow)};
+    if (time.tv_nsec)
+        nanosleep(&time, NULL);
+    return pread(fd, to, bytes, offset);
+}
+
+static inline ssize_t slow_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
+{
+    return atomic_load(&slow) ? -1 : preadv2(fd, parts, count, offset, flags);
+}
+
+#define pread slow_pread
+#define preadv2 slow_preadv2
+#include "run.h"
+#include <stdio.h>
+
+enum { ROWS = 5000, CUT = 2000, ITEMS = 3, SLICE = 100000 };
+
+static const int64_t starts[3] = {0, CUT, ROWS}, offsets[2] = {0, CUT * 4 * ITEMS};
+static int32_t *rows_at; /* the buffer: [slots][ITEMS] */
+
+static void check(int truth, const char *what)
+{
+    if (!truth) {
+        fprintf(stderr, "broken: %s\n", what);
+        exit(1);
+    }
+}
+
+static cp_spec spec_of(uint64_t seed)
+{
+    cp_spec s = {.kind = (int32_t)(seed % 4), .rows = ROWS, .key = seed};
+    s.even = 1 + (int64_t)cp_below(seed, 1, 200);
+    s.blocks = (ROWS + s.even - 1) / s.even;
+    s.first_row = (int64_t)cp_below(seed, 2, 300), s.stop_row = ROWS - (int64_t)cp_below(seed, 3, 300);
+    s.buffer = 1 + (int64_t)cp_below(seed, 4, 9), s.group = 1 + (int64_t)cp_below(seed, 5, 3);
+    s.shift = (int32_t)cp_below(seed, 6, 5), s.whole = (int32_t)cp_below(seed, 7, 2);
+    s.ahead = (int32_t)cp_below(seed, 8, 4);
+    return s;
+}
+
+static int waits; /* slices in which no step came */
+
+static int next(cp_run *run, const cp_step **step)
+{
+    int status;
+    while ((status = cp_run_next(run, SLICE, step)) == CP_RUN_WAIT)
+        waits++;
+    return status;
+}
+
+/* The step that a plan makes on its own, for the run to be compared with. */
+static void compare(cp_plan *plan, const cp_step *step, int64_t *row_of)
+{
+    check(cp_plan_begin(plan) == 1, "the run has more steps than the plan");
+    int64_t reads = plan->reads, visits = plan->visits, runs = plan->extents, *extents = malloc(16 * (size_t)runs + 1);
+    int32_t *into = malloc(4 * (size_t)reads + 1), *sweep = malloc(4 * (size_t)reads + 1), *at = into;
+    int32_t *visit = malloc(4 * (size_t)visits + 1);
+    check(cp_plan_next(plan, extents, into, sweep, visit) == 1, "next");
+    for (int64_t e = 0; e < runs; e++)
+        for (int64_t row = extents[2 * e]; row < extents[2 * e + 1]; row++, at++)
+            if (*at >= 0)
+                row_of[*at] = row;
+    check(step->visits == visits && memcmp(step->visit, visit, 4 * (size_t)visits) == 0, "the same visits");
+    for (int64_t i = 0; i < visits; i++)
+        check(rows_at[visit[i] * ITEMS + 2] == row_of[visit[i]] + 2, "the row in its slot");
+    free(extents), free(into), free(sweep), free(visit);
+}
+
+static void *stop(void *run)
+{
+    cp_run_stop(run);
+    return NULL;
+}
+
+/* Run a plan; what: 0 to its end, 1 until stopped by this thread, 2 by another, 3 until a read fails. */
+static void follow(uint64_t seed, int what, int fd)
+{
+    cp_spec spec = spec_of(seed);
+    int64_t slots = cp_slots(&spec, cp_widest(&spec), spec.blocks), start = (int64_t)cp_below(seed, 9, 4), steps = 0;
+    int64_t last = (int64_t)cp_below(seed, 10, 12), *row_of = malloc(8 * (size_t)slots);
+    int32_t fds[2] = {fd, what == 3 ? -1 : fd};
+    cp_plan plan, alone;
+    cp_reader reader;
+    cp_run run;
+    const cp_step *step;
+    pthread_t stopper;
+    int status = CP_RUN_STEP;
+    rows_at = malloc(4 * ITEMS * (size_t)slots);
+    cp_column column = {2, starts, offsets, fds, {(char *)rows_at, 4 * ITEMS, ITEMS, CP_I32, CP_I32, 0}};
+    check(cp_plan_init(&plan, &spec, start) == 0 && cp_plan_init(&alone, &spec, start) == 0, "plans");
+    check(cp_reader_start(&reader, 1 + (int)(seed % 3)) == 0, "reader");
+    reader.columns = &column, reader.column_count = 1;
+    cp_run_init(&run, &plan, &reader, 100 * (int64_t)cp_below(seed, 11, 10));
+    while ((what == 0 || what == 3 || steps < last) && (status = next(&run, &step)) == CP_RUN_STEP) {
+        compare(&alone, step, row_of);
+        steps++;
+    }
+    if (what == 0)
+        check(status == CP_RUN_END && cp_plan_begin(&alone) == 0 && next(&run, &step) == CP_RUN_END, "the end");
+    if (what == 1)
+        cp_run_stop(&run);
+    if (what == 2) {
+        check(pthread_create(&stopper, NULL, stop, &run) == 0, "thread");
+        while ((status = next(&run, &step)) == CP_RUN_STEP)
+            ;
+        pthread_join(stopper, NULL);
+        check(status == CP_RUN_STOPPED || status == CP_RUN_END, "whoever waits learns of a stop");
+    }
+    if (what == 1 || what == 2)
+        check(next(&run, &step) == CP_RUN_STOPPED, "stopped");
+    if (what == 3)
+        check(status == CP_RUN_FAILED && reader.read.error == EBADF && reader.read.error_row >= CUT, "the error");
+    cp_run_free(&run);
+    cp_reader_stop(&reader);
+    cp_plan_free(&plan), cp_plan_free(&alone);
+    free(rows_at), free(row_of);
+}
+
+int main(void)
+{
+    FILE *file = tmpfile();
+    int32_t *data = malloc(4 * ROWS * ITEMS);
+    for (int32_t i = 0; i < ROWS * ITEMS; i++)
+        data[i] = i / ITEMS + i % ITEMS;
+    check(file && write(fileno(file), data, 4 * ROWS * ITEMS) == 4 * ROWS * ITEMS, "write");
+    for (uint64_t seed = 0; seed < 120; seed++)
+        for (int what = 0; what < 4; what++)
+            follow(seed, what, fileno(file));
+    waits = 0;
+    atomic_store(&slow, 3 * SLICE);
+    for (uint64_t seed = 200; seed < 208; seed++)
+        for (int what = 0; what < 4; what++)
+            follow(seed, what, fileno(file));
+    check(waits > 0, "waiting ends with its slice");
+    free(data);
+    fclose(file);
+    return 0;
+}

@@ -1,0 +1,269 @@
+"""A pass in the kernel is the pass of a Python thread: the same visits, errors and threads that end."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from itertools import chain, count
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from corgipile.errors import BadArgument, CorruptFile, ReadFailed
+from corgipile.loader import run
+from corgipile.loader.feeder import Feeder
+from corgipile.loader.run import KernelRun, StepRun
+from corgipile.orders import BlockOnly, CorgiPile, NoShuffle, Riffle
+
+TASKS = Path("/proc/self/task")
+KINDS = [NoShuffle(), BlockOnly(), CorgiPile(), Riffle(), Riffle(whole=True), Riffle(balance="label")]
+
+
+def write(path, rows, piece=97):
+    features = np.arange(3 * rows, dtype=np.float32)
+    table = pa.table(
+        {
+            "features": pa.FixedSizeListArray.from_arrays(pa.array(features), 3),
+            "label": pa.array((np.arange(rows) >= rows // 2).astype(np.int32)),
+            "row": pa.array(np.arange(rows)),
+        }
+    )
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=piece)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    return {rows: write(folder / f"{rows}.arrow", rows) for rows in (1, 50, 1000, 3001)}
+
+
+def seen(feeder, epoch, start=0):
+    """The rows each step visits, by what lies in their slots."""
+    found = []
+    for visit in feeder.epoch(epoch, start):
+        found.append(feeder.store.dense("row")[visit].tolist())
+        assert np.array_equal(feeder.store.dense("features")[visit, 0], 3 * np.array(found[-1]))
+    return found
+
+
+def flat(steps):
+    return list(chain.from_iterable(steps))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_the_kernel_runs_what_python_runs(paths, monkeypatch, data):
+    def draw(strategy):
+        return data.draw(strategy)
+
+    path = paths[draw(st.sampled_from(sorted(paths)))]
+    block = draw(st.integers(1, 200))
+    order = replace(draw(st.sampled_from(KINDS)), block=block, buffer=block * draw(st.integers(1, 12)))
+    world = draw(st.integers(1, 4))
+    chosen = {
+        "seed": draw(st.integers(0, 99)),
+        "prefetch": draw(st.integers(0, 3)),
+        "world": world,
+        "rank": draw(st.integers(0, world - 1)),
+        "disjoint": draw(st.booleans()),
+    }
+    start, epoch = draw(st.integers(0, 5)), draw(st.integers(0, 3))
+    results = []
+    for general in (False, True):
+        with monkeypatch.context() as patch, Feeder(path, order, **chosen) as feeder:
+            if general:
+                patch.setattr(run, "KernelRun", python_run)
+            steps = [seen(feeder, e, s) for e, s in ((epoch, start), (epoch + 1, 0))]
+            assert type(feeder._run) is (StepRun if general else KernelRun)
+            results.append((steps, feeder.bytes_read))
+    assert results[0] == results[1]
+
+
+def python_run(order, blocks, key, start, filler, far):
+    return StepRun(order.steps(blocks, key, start), filler, filler._store, order, far)
+
+
+def test_an_order_with_steps_of_its_own_keeps_them(paths):
+    class Backwards(NoShuffle):
+        def steps(self, blocks, key, start=0):
+            for step in super().steps(blocks, key, start):
+                yield step._replace(visit=step.visit[::-1].copy())
+
+    with Feeder(paths[50], Backwards(block=50, buffer=50)) as feeder:
+        assert seen(feeder, 0) == [list(range(49, -1, -1))]
+
+
+def readers():
+    """Names of this process's reading threads, as the system knows them."""
+    names = []
+    for task in TASKS.iterdir():
+        try:
+            names.append((task / "comm").read_text().strip())
+        except OSError:
+            continue
+    return [name for name in names if name == "corgipile-read"]
+
+
+@pytest.mark.skipif(not TASKS.exists(), reason="threads are listed on Linux only")
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_no_thread_outlives_its_iterator(paths, prefetch):
+    before = len(list(TASKS.iterdir()))
+    for steps in (0, 1, 2, 5, None):
+        feeder = Feeder(paths[3001], Riffle(block=20, buffer=200), prefetch=prefetch)
+        visits = feeder.epoch(0)
+        for done, _ in enumerate(visits):
+            assert done > 5 or len(readers()) == (prefetch > 0)
+            if done == steps:
+                break
+        visits.close()
+        assert not readers()
+        assert len(list(TASKS.iterdir())) == before
+    visits = Feeder(paths[3001], Riffle(block=20, buffer=200)).epoch(0)
+    next(visits)
+    assert readers()
+    del visits
+    assert not readers()
+    feeder = Feeder(paths[3001], Riffle(block=20, buffer=200))
+    visits = feeder.epoch(0)
+    next(visits)
+    feeder.close()
+    assert not readers()
+    with pytest.raises(BadArgument, match="this iteration has ended"):
+        next(visits)
+
+
+def test_visits_kept_by_the_consumer_stay_as_they_were(paths):
+    with Feeder(paths[3001], Riffle(block=20, buffer=200)) as feeder:
+        kept = list(feeder.epoch(0))
+        again = [visit.copy() for visit in feeder.epoch(0)]
+    assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))
+
+
+def test_a_new_epoch_ends_the_one_under_way(paths):
+    with Feeder(paths[1000], CorgiPile(block=20, buffer=100)) as feeder:
+        first = feeder.epoch(0)
+        next(first)
+        assert sorted(flat(seen(feeder, 1))) == list(range(1000))
+        with pytest.raises(BadArgument, match="this iteration has ended"):
+            next(first)
+
+
+def test_whoever_waits_in_another_thread_learns_of_the_end(paths):
+    said = []
+
+    def consume(visits):
+        try:
+            for _ in visits:
+                pass
+        except BadArgument as error:
+            said.append(str(error))
+        else:
+            said.append("to the end")
+
+    for _ in range(20):
+        with Feeder(paths[3001], NoShuffle(block=1, buffer=1)) as feeder:
+            other = threading.Thread(target=consume, args=(feeder.epoch(0),))
+            other.start()
+            time.sleep(0.001)
+        other.join(10)
+        assert not other.is_alive()
+    assert len(said) == 20
+    assert any("this iteration has ended" in text for text in said)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2])
+def test_a_file_cut_short_during_a_pass_is_named(tmp_path, prefetch):
+    path = write(tmp_path / "t.arrow", 3000)
+    with Feeder(path, NoShuffle(block=10, buffer=10), prefetch=prefetch) as feeder:
+        visits = feeder.epoch(0)
+        done = sum(len(next(visits)) for _ in range(20))
+        os.truncate(path, Path(path).stat().st_size // 2)
+        with pytest.raises(CorruptFile, match=r"t\.arrow ended while row \d+ was read") as caught:
+            done += sum(map(len, visits))
+        named = int(str(caught.value).split(" row ")[1].split()[0])
+        assert done <= named < 3000
+        assert list(visits) == []
+    assert not readers()
+
+
+def test_an_error_of_reading_is_named_and_the_next_epoch_can_do_better(tmp_path):
+    path = write(tmp_path / "t.arrow", 3000)
+    with Feeder(path, Riffle(block=10, buffer=100)) as feeder:
+        assert len(seen(feeder, 0)) > 10
+        visits = feeder.epoch(1)
+        next(visits)
+        fd = feeder._filler._fds[0]
+        kept, null = os.dup(fd), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, fd)
+        with pytest.raises(ReadFailed, match=r"reading .*t\.arrow failed at row \d+: .* \(E") as caught:
+            list(visits)
+        assert caught.value.errno in (errno.EBADF, errno.ESPIPE)
+        os.dup2(kept, fd)
+        assert sorted(flat(seen(feeder, 1))) == list(range(3000))
+        os.close(kept)
+        os.close(null)
+    assert not readers()
+
+
+def test_many_epochs_each_every_row_once(paths):
+    with Feeder(paths[1000], Riffle(block=10, buffer=60)) as feeder:
+        orders = [tuple(flat(seen(feeder, epoch))) for epoch in range(200)]
+    assert all(sorted(order) == list(range(1000)) for order in orders)
+    assert len(set(orders)) == 200
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_begins_its_own_pass(paths):
+    script = (
+        "import os, sys, corgipile as cp\n"
+        "from corgipile.loader import Feeder\n"
+        "feeder = Feeder(sys.argv[1], cp.orders.Riffle(block=10, buffer=60))\n"
+        "visits = feeder.epoch(0)\n"
+        "next(visits)\n"
+        "if os.fork():\n"
+        "    print(sum(map(len, visits)) > 900, os.waitstatus_to_exitcode(os.wait()[1]))\n"
+        "else:\n"
+        "    try:\n"
+        "        next(visits)\n"
+        "    except cp.errors.BadArgument as error:\n"
+        "        assert 'before the process was forked' in str(error)\n"
+        "    assert sum(map(len, feeder.epoch(0))) == 1000\n"
+        "    feeder.close()\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", script, paths[1000]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["True", "0"], done.stderr
+
+
+def test_ctrl_c_ends_a_pass(paths):
+    with Feeder(paths[3001], NoShuffle(block=10, buffer=10)) as feeder:
+        visits = feeder.epoch(0)
+        next(visits)
+        timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            deque(chain.from_iterable(map(feeder.epoch, count())), maxlen=0)
+        timer.join()
+    assert not readers()
+
+
+def test_a_pass_ends_with_the_interpreter(paths):
+    script = (
+        "import sys, corgipile as cp\n"
+        "visits = iter(cp.Loader(sys.argv[1], 10, cp.orders.Riffle(block=20, buffer=200)))\n"
+        "next(visits)\n"
+        "keep = [visits]; keep.append(keep)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, paths[3001]], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
