@@ -17,6 +17,7 @@ $(VENV)/.installed: pyproject.toml setup.py
 	$(PY) -m pip install --quiet --no-build-isolation --editable ".[all]" --group dev
 	$(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet "$(TORCH)" || \
 	    echo "PyTorch is not to be had here; what needs it is skipped"
+	! $(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet --no-deps "torchdata>=0.11"
 	touch $@
 
 $(VENV)/.done: $(VENV)/.installed $(KERNEL)

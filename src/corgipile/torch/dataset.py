@@ -30,8 +30,8 @@ class CorgiPileDataset(IterableDataset[Any]):
     Ranks and workers share each epoch by the seed alone. Every rank yields the same number of batches, of which only
     the last can be short; where rows do not divide, fewer than ``world`` are visited twice, or left out with
     ``drop_last``. Rank and world are found when an iteration begins: those given, else of ``torch.distributed``, else
-    of RANK and WORLD_SIZE. Accelerate must not share it a second time: leave the DataLoader out of ``prepare``, or
-    give ``rank=0, world=1`` and let it dispatch.
+    of RANK and WORLD_SIZE; Lightning leaves it at that. Accelerate, and the Trainer of Hugging Face, would share it a
+    second time: leave the DataLoader out of ``prepare``, or give ``rank=0, world=1`` and let them dispatch.
 
     An iteration runs the epoch that `set_epoch` said, first 0; each one after it runs the next, also where the one
     before was left early. Workers learn it through shared memory, persistent ones too.
@@ -87,7 +87,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         self._settings = Settings(self.table, chosen, memory, batch_size, columns, seed, drop_last, prefetch, transform)
         self._places, self._passes, self._kept = Places(rank, world), Passes(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed)
-        len(self)
+        len(self)  # what is wrong with columns or memory is said here, not in a worker
 
     @property
     def epoch(self) -> int:
