@@ -5,6 +5,9 @@ import json
 import sys
 import time
 
+import peer_loaders
+from peer_walk import timed, walk
+
 
 def sklearn_sgd(path, rate):
     """SGDClassifier.partial_fit, one epoch over rows in memory."""
@@ -76,6 +79,22 @@ def hf_random(path, column):
     return run
 
 
+def tfrecord_queue(path, index, batch, queue):
+    """Iterate over the tfrecord package's dataset with its shuffle queue, batched by DataLoader."""
+    import torch
+    from tfrecord.torch.dataset import TFRecordDataset
+    from torch.utils.data import DataLoader
+
+    torch.set_num_threads(1)
+    kinds = {"x": "float", "label": "int"}
+
+    def run(labels=None, **_):
+        data = TFRecordDataset(path, index, kinds, shuffle_queue_size=queue)
+        return walk(DataLoader(data, batch_size=batch), lambda item: item["label"].ravel(), labels)
+
+    return run
+
+
 def hf_concurrent(path, source):
     """A cold Hugging Face dataset behind DataLoader, as shipped and within corgipile's Concurrent."""
     from pathlib import Path
@@ -113,38 +132,14 @@ def hf_concurrent(path, source):
     return run
 
 
-def walk(loader, label, out, limit=None):
-    """Iterate over a loader, up to a limit; count rows and, where a file is named, keep the labels for it."""
-    rows, kept = 0, []
-    start = time.perf_counter()
-    for item in loader:
-        labels = label(item)
-        rows += len(labels)
-        if out:
-            kept.append(labels)
-        if limit and rows >= limit:
-            break
-    seconds = time.perf_counter() - start
-    if out:
-        import numpy as np
-
-        np.save(out, np.concatenate([np.asarray(part) for part in kept]))
-    return {"seconds": seconds, "rows": rows}
-
-
-def timed(work):
-    """Return the seconds that a call takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 JOBS = {
     "sklearn": sklearn_sgd,
     "torch": torch_loader,
     "scdataset": scdataset,
     "hf": hf_random,
     "hf concurrent": hf_concurrent,
+    "tfrecord": tfrecord_queue,
+    **peer_loaders.JOBS,
 }
 
 
