@@ -39,9 +39,11 @@ def test_a_path_too_long_for_a_socket_and_with_odd_letters(server):
         assert not other.stop()
 
 
-def test_a_server_that_does_not_start_says_why(server):
-    with another(server, "short") as other, pytest.raises(ServerError, match="shared_buffers"):
+def test_a_server_that_does_not_start_says_why_and_leaves_no_socket_folder(server):
+    before = set(Path(tempfile.gettempdir()).glob("corgipile-pg-*"))
+    with another(server, "long" * 30) as other, pytest.raises(ServerError, match="shared_buffers"):
         other.start(settings={"shared_buffers": "1"})
+    assert set(Path(tempfile.gettempdir()).glob("corgipile-pg-*")) <= before
 
 
 def test_data_of_another_version(server):

@@ -143,11 +143,16 @@ class Server:
         if self.version is None:
             self._make_data()
         listen = {"listen_addresses": "localhost", "port": port} if port else {"listen_addresses": ""}
-        given = {"unix_socket_directories": f'"{self._socket_folder()}"', **listen, **(settings or {})}
+        sockets = self._socket_folder()
+        given = {"unix_socket_directories": f'"{sockets}"', **listen, **(settings or {})}
         options = shlex.join(word for name, value in given.items() for word in ("-c", f"{name}={value}"))
         log = self.home / "log"
         self._own(log).touch()
-        self._run("pg_ctl", "start", "-w", "-D", str(self.data), "-l", str(log), "-o", options)
+        try:
+            self._run("pg_ctl", "start", "-w", "-D", str(self.data), "-l", str(log), "-o", options)
+        except ServerError:
+            self._forget(sockets)
+            raise
         self.query("CREATE EXTENSION IF NOT EXISTS corgipile; ALTER EXTENSION corgipile UPDATE")
 
     def stop(self, mode: str = "fast") -> bool:
@@ -160,8 +165,7 @@ class Server:
         if address is None:
             return False
         self._run("pg_ctl", "stop", "-w", "-D", str(self.data), "-m", mode)
-        if Path(address.host) != self.data:
-            shutil.rmtree(address.host, ignore_errors=True)
+        self._forget(Path(address.host))
         return True
 
     def psql(self, *words: str, user: str = "postgres") -> list[str]:
@@ -202,6 +206,10 @@ class Server:
         if len(os.fsencode(self.data)) < _LONGEST - len("/.s.PGSQL.12345.lock"):
             return self.data
         return self._own(Path(tempfile.mkdtemp(prefix="corgipile-pg-")), folder=True)
+
+    def _forget(self, sockets: Path) -> None:
+        if sockets != self.data:
+            shutil.rmtree(sockets, ignore_errors=True)
 
     def _user(self) -> pwd.struct_passwd | None:
         """Return the user that runs the server in the place of root."""
