@@ -175,7 +175,7 @@ extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64
 extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
 extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
 extern char *corgi_row_name(const ItemPointerData *tid);
-extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what) pg_attribute_noreturn();
+extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what) __attribute__((noreturn));
 extern CorgiList corgi_open_list(Datum array, const char **why);
 extern void corgi_close_list(CorgiList *list);
 
