@@ -70,6 +70,7 @@ static void load(CorgiCached *e, const char *name)
     e->name = pstrdup(name);
     e->model = corgi_load_model(name, false);
     e->machine = corgi_model_machine(e->model, false);
+    e->sparse = NULL;
     e->scores = palloc(sizeof *e->scores * (Size) e->model->outputs);
     e->row = palloc((Size) (e->model->width * e->model->bytes));
     MemoryContextSwitchTo(outside);

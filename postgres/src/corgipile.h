@@ -211,6 +211,8 @@ extern cp_figures corgi_machine_figures(const CorgiMachine *m);
 extern void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts);
 extern void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts);
 extern void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores);
+extern int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char *values, int64 count,
+                                     double *scores);
 extern void corgi_probabilities(double *scores, int64 classes);
 
 /* compute.c */
@@ -243,11 +245,15 @@ typedef struct {
     ItemPointerData place;
     uint64 asked, loads;
     CorgiModel *model;
-    CorgiMachine *machine;
+    CorgiMachine *machine, *sparse; /* sparse: NULL until a sparse row is to be scored */
     char *row;              /* room for a row and its scores */
     double *scores;
 } CorgiCached;
 extern CorgiCached *corgi_cached_model(const char *name);
+
+/* predict_sparse.c */
+extern bool corgi_is_pair(Oid indices, Oid values);
+extern void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type);
 
 /* store.c */
 extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, char *history);

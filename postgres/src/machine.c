@@ -160,17 +160,36 @@ void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double
     pfree(weights);
 }
 
-/* Score one row. */
-void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
+static int decide(CorgiMachine *m, cp_rows rows, double *scores)
 {
     const int32_t first = 0;
     int64 outputs = m->state->outputs;
-    cp_rows rows = {.x = row, .slots = 1, .stride = m->state->features * m->state->bytes, .visit = &first, .m = 1};
     char *out = palloc((Size) (outputs * m->state->bytes));
-    if (cp_sgd_decide(m->state, &rows, out) != CP_SGD_OK)
-        elog(ERROR, "the kernel refused to score a row");
-    cp_cast((char *) scores, 1, out, m->state->bytes == 4 ? CP_F32 : CP_F64, outputs);
+    int status;
+    rows.slots = rows.m = 1;
+    rows.visit = &first;
+    status = cp_sgd_decide(m->state, &rows, out);
+    if (status == CP_SGD_OK)
+        cp_cast((char *) scores, 1, out, m->state->bytes == 4 ? CP_F32 : CP_F64, outputs);
     pfree(out);
+    return status;
+}
+
+/* Score one row. */
+void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
+{
+    cp_rows rows = {.x = row, .stride = m->state->features * m->state->bytes};
+    if (decide(m, rows, scores) != CP_SGD_OK)
+        elog(ERROR, "the kernel refused to score a row");
+}
+
+/* Score one sparse row. Returns a status of the kernel. */
+int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char *values, int64 count, double *scores)
+{
+    const uint64_t index_at = (uintptr_t) indices, values_at = (uintptr_t) values;
+    const int64_t length = count;
+    cp_rows rows = {.indices = &index_at, .values = &values_at, .lengths = &length};
+    return decide(m, rows, scores);
 }
 
 void corgi_probabilities(double *scores, int64 classes) { cp_sgd_probabilities(scores, classes); }

@@ -33,7 +33,7 @@ typedef struct {
     CorgiCached *cached;
     uint64 loads;
     Size name_bytes;
-    bool list;              /* the features are one array, else one argument each */
+    bool list, pair;        /* the features are one array, two arrays of a sparse row, else one argument each */
     int count;              /* of arguments with features */
     Oid types[FLEXIBLE_ARRAY_MEMBER]; /* of a number in each */
 } Site;
@@ -48,18 +48,28 @@ static Sight look(void)
 /* Find out what the arguments of a call are. */
 static Site *make_site(FunctionCallInfo fcinfo)
 {
-    int count = PG_NARGS() - 1;
+    int count = PG_NARGS() - 1, lists = 0;
     Site *s = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, offsetof(Site, types) + sizeof(Oid) * (Size) count);
     fcinfo->flinfo->fn_extra = s;
     s->count = count;
     for (int i = 0; i < count; i++) {
         Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1), item = get_element_type(getBaseType(type));
-        s->list = OidIsValid(item) && count == 1;
-        s->types[i] = getBaseType(s->list ? item : type);
+        bool list = OidIsValid(item) && count <= 2;
+        s->types[i] = getBaseType(list ? item : type);
+        lists += list;
         if (!corgi_is_number(s->types[i]))
             REFUSE(ERRCODE_DATATYPE_MISMATCH, "features are %s; numbers, or one array of numbers, are needed",
                    format_type_be(type));
     }
+    s->list = lists == 1 && count == 1;
+    s->pair = lists == 2;
+    if (lists == 1 && !s->list)
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "features are an array and a number; numbers, one array of numbers, or an "
+               "array of indices and one of values, are needed");
+    if (s->pair && !corgi_is_pair(s->types[0], s->types[1]))
+        REFUSE(ERRCODE_DATATYPE_MISMATCH,
+               "sparse features are %s[] and %s[]; integer[] and real[] (or double precision[]) are needed",
+               format_type_be(s->types[0]), format_type_be(s->types[1]));
     return s;
 }
 
@@ -96,11 +106,8 @@ static CorgiCached *find_model(Site *s, const text *name)
     return s->cached;
 }
 
-/* Score the row of a call. */
-static const CorgiCached *score(FunctionCallInfo fcinfo)
+static void score_row(FunctionCallInfo fcinfo, const Site *site, const CorgiCached *c)
 {
-    Site *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
-    const CorgiCached *c = find_model(site, PG_GETARG_TEXT_PP(0));
     const CorgiModel *m = c->model;
     int64 found = read_row(fcinfo, site, m, c->row);
     if (found != m->width)
@@ -108,7 +115,18 @@ static const CorgiCached *score(FunctionCallInfo fcinfo)
                "the row has " INT64_FORMAT " features; model \"%s\" was trained with " INT64_FORMAT, found, c->name,
                m->width);
     corgi_machine_decide(c->machine, c->row, c->scores);
-    for (int64 k = 0; k < m->outputs; k++)
+}
+
+/* Score the row of a call. */
+static const CorgiCached *score(FunctionCallInfo fcinfo)
+{
+    Site *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
+    CorgiCached *c = find_model(site, PG_GETARG_TEXT_PP(0));
+    if (site->pair)
+        corgi_score_pair(c, PG_GETARG_DATUM(1), PG_GETARG_DATUM(2), site->types[1]);
+    else
+        score_row(fcinfo, site, c);
+    for (int64 k = 0; k < c->model->outputs; k++)
         if (unlikely(!isfinite(c->scores[k])))
             REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,
                    "the row to predict has a feature that is NaN, infinite or too large");

@@ -179,6 +179,22 @@ def test_predictions_are_those_of_python(server, train, kind):
         assert np.array_equal([row["p"] for row in shares], python.predict_proba(x))
 
 
+@pytest.mark.parametrize("kind", ["logistic", "softmax"])
+@pytest.mark.parametrize("number", ["real", "double precision"])
+def test_sparse_predictions_are_those_of_python(server, train, kind, number):
+    make_table(server, number, classes=3 if kind == "softmax" else 2)
+    train("t", model=kind, name="sparse", features=["k", "v"])
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'sparse'")
+    python = in_python(server, {**stored, "source": "t"}, number)
+    rows = server.rows("""SELECT k, v, corgipile.predict('sparse', k, v) p, corgipile.decision('sparse', k, v) d,
+        corgipile.predict_proba('sparse', k, v) s FROM t ORDER BY ctid""")
+    kinds = {"k": pa.list_(pa.int32()), "v": pa.list_(TYPES[number])}
+    table = pa.table({name: pa.array([row[name] for row in rows], of) for name, of in kinds.items()})
+    assert [row["p"] for row in rows] == python.predict(table).tolist()
+    assert np.array_equal(np.squeeze([row["d"] for row in rows]), python.decision(table).astype(np.float64))
+    assert np.array_equal([row["s"] for row in rows], python.predict_proba(table))
+
+
 @pytest.mark.parametrize(("kind", "features"), [("logistic", "x"), ("linear", "x"), ("softmax", ["k", "v"])])
 def test_evaluation_is_that_of_python(server, train, kind, features):
     make_table(server, "real", classes=3 if kind == "softmax" else 2)

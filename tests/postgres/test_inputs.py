@@ -242,6 +242,13 @@ def test_predicting_refuses(server, train, fails):
         ("predict", "refuses", "'{1, NaN}'::real[]", "NaN, infinite or too large"),
         ("predict", "refuses", "ARRAY['a', 'b']", "features are text[]"),
         ("predict_proba", "refuses", "ARRAY[1, 2]", "has no probabilities"),
+        ("predict", "refuses", "'{0, 1, 2}'::int[], '{1, 2}'::real[]", "the row has 3 indices and 2 values"),
+        ("predict", "refuses", "'{1, 0}'::int[], '{1, 2}'::float8[]", "indices that repeat or fall"),
+        ("predict", "refuses", "'{0, 2}'::int[], '{1, 2}'::float8[]", "outside the 2 features"),
+        ("predict", "refuses", "'{0, NULL}'::int[], '{1, 2}'::float8[]", "holds a NULL"),
+        ("predict", "refuses", "'{0, 1}'::bigint[], '{1, 2}'::float8[]", "sparse features are bigint[]"),
+        ("predict", "refuses", "1, '{1, 2}'::real[]", "an array and a number"),
+        ("predict", "refuses", "'{1, 2}'::int[], 1.0::real", "an array and a number"),
     ):
         assert said in fails(call.format(function, model, features))
     assert server.value("SELECT corgipile.predict('refuses', NULL::int[])") is None

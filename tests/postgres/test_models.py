@@ -54,7 +54,7 @@ def test_predicting_refuses_what_is_no_row(server, model, fails):
         ("1", 'the row has 1 features; model "form" was trained with 2'),
         ("1, 2, 3", "the row has 3 features"),
         ("1, 'a'::text", "features are text; numbers, or one array of numbers, are needed"),
-        ("1, ARRAY[2]", "features are integer[]"),
+        ("1, ARRAY[2]", "features are an array and a number"),
         ("'{1, 2}'", "features are unknown"),
         ("1, 'NaN'::float8", "NaN, infinite or too large"),
     ):
