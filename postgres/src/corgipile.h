@@ -235,6 +235,8 @@ extern void corgi_progress_end(CorgiRun *run);
 
 /* model.c */
 extern CorgiModel *corgi_load_model(const char *name, bool past);
+extern CorgiModel *corgi_load_past(CorgiOptions *o);
+extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 extern CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse);
 
 /* cache.c */
