@@ -15,10 +15,6 @@
 #include "commands/explain_state.h"
 #endif
 
-#ifndef pg_noreturn /* before 18 an attribute behind the declaration */
-#define pg_noreturn pg_attribute_noreturn()
-#endif
-
 /* Virtual generated columns, 18, are not stored: no scan hands them over. */
 #if PG_VERSION_NUM >= 180000
 #define CORGI_IS_VIRTUAL(attribute) ((attribute)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)

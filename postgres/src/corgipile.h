@@ -175,7 +175,7 @@ extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64
 extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
 extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
 extern char *corgi_row_name(const ItemPointerData *tid);
-pg_noreturn extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what);
+extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what) __attribute__((noreturn));
 extern CorgiList corgi_open_list(Datum array, const char **why);
 extern void corgi_close_list(CorgiList *list);
 
@@ -235,6 +235,8 @@ extern void corgi_progress_end(CorgiRun *run);
 
 /* model.c */
 extern CorgiModel *corgi_load_model(const char *name, bool past);
+extern CorgiModel *corgi_load_past(CorgiOptions *o);
+extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 extern CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse);
 
 /* cache.c */

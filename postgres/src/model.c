@@ -115,3 +115,33 @@ CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse)
     corgi_machine_set(machine, m->coefficients, m->intercepts);
     return machine;
 }
+
+/* Load the model to go on from. Its classes become those of the new one. */
+CorgiModel *corgi_load_past(CorgiOptions *o)
+{
+    CorgiModel *past = corgi_load_model(o->warm_start, true);
+    if (past->loss != o->loss)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("warm_start \"%s\" is a %s model; a %s model is needed", o->warm_start, past->kind, o->kind));
+    if (o->classes != NULL && (o->class_count != past->classes ||
+                               memcmp(o->classes, past->class_values, sizeof(double) * (Size) past->classes) != 0))
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("warm_start \"%s\" has other classes than those given", o->warm_start));
+    if (o->loss != CP_SQUARED) {
+        o->classes = past->class_values;
+        o->class_count = (int) past->classes;
+    }
+    return past;
+}
+
+/* Check that the rows have the features of the model to go on from; sparse ones may lack the last of them. */
+void corgi_fit_past(CorgiRun *run, const CorgiModel *past)
+{
+    CorgiSurvey *v = &run->survey;
+    if (run->source.sparse)
+        v->width = Max(v->width, past->width);
+    if (v->width != past->width)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("warm_start \"%s\" has " INT64_FORMAT " features, the rows have " INT64_FORMAT,
+                       run->options.warm_start, past->width, v->width));
+}

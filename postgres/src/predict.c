@@ -50,7 +50,6 @@ static Site *make_site(FunctionCallInfo fcinfo)
 {
     int count = PG_NARGS() - 1, lists = 0;
     Site *s = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, offsetof(Site, types) + sizeof(Oid) * (Size) count);
-    fcinfo->flinfo->fn_extra = s;
     s->count = count;
     for (int i = 0; i < count; i++) {
         Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1), item = get_element_type(getBaseType(type));
@@ -70,6 +69,7 @@ static Site *make_site(FunctionCallInfo fcinfo)
         REFUSE(ERRCODE_DATATYPE_MISMATCH,
                "sparse features are %s[] and %s[]; integer[] and real[] (or double precision[]) are needed",
                format_type_be(s->types[0]), format_type_be(s->types[1]));
+    fcinfo->flinfo->fn_extra = s;
     return s;
 }
 

@@ -33,24 +33,6 @@ static bool waits(Node *node, void *context)
     return expression_tree_walker(node, waits, context);
 }
 
-/* Load the model to go on from. Its classes are those of the new one, unless others are asked for. */
-static CorgiModel *load_past(CorgiOptions *o)
-{
-    CorgiModel *past = corgi_load_model(o->warm_start, true);
-    if (past->loss != o->loss)
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("warm_start \"%s\" is a %s model; a %s model is needed", o->warm_start, past->kind, o->kind));
-    if (o->classes != NULL && (o->class_count != past->classes ||
-                               memcmp(o->classes, past->class_values, sizeof(double) * (Size) past->classes) != 0))
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("warm_start \"%s\" has other classes than those given", o->warm_start));
-    if (o->loss != CP_SQUARED) {
-        o->classes = past->class_values;
-        o->class_count = (int) past->classes;
-    }
-    return past;
-}
-
 /* Evaluate the arguments, open the table. */
 static void configure(SgdState *s)
 {
@@ -71,7 +53,7 @@ static void configure(SgdState *s)
     s->run.holdout_below = (uint64) (o->holdout * 18446744073709551616.0);
     corgi_open_source(&s->run.source, o);
     s->configured = true;
-    s->past = o->warm_start ? load_past(o) : NULL;
+    s->past = o->warm_start ? corgi_load_past(o) : NULL;
     corgi_tuple_open(s->tuples, &s->run);
     corgi_begin_history(&s->history, o, s->past);
     s->returned = 0;
@@ -103,12 +85,8 @@ static void prepare(SgdState *s)
     const CorgiModel *past = s->past;
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
-    if (past != NULL && run->source.sparse)
-        run->survey.width = Max(run->survey.width, past->width);
-    if (past != NULL && past->width != run->survey.width)
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("warm_start \"%s\" has " INT64_FORMAT " features, the rows have " INT64_FORMAT,
-                       run->options.warm_start, past->width, run->survey.width));
+    if (past != NULL)
+        corgi_fit_past(run, past);
     s->machine = corgi_machine_for(run);
     if (past != NULL)
         corgi_machine_set(s->machine, past->coefficients, past->intercepts);

@@ -26,7 +26,8 @@ static const char *kind_of(char relkind)
     }
 }
 
-static void check_kind(Relation rel)
+/* Check a table, or a part of the table that was named. */
+static void check_kind(Relation rel, Relation named)
 {
     char kind = rel->rd_rel->relkind;
     const char *name = RelationGetRelationName(rel);
@@ -34,7 +35,8 @@ static void check_kind(Relation rel)
         ereport(
             ERROR, errcode(ERRCODE_WRONG_OBJECT_TYPE),
             errmsg("\"%s\" is %s; a table or materialized view is needed", name, kind_of(kind)),
-            errhint("Make one of its rows: CREATE MATERIALIZED VIEW m AS SELECT * FROM %s.", quote_identifier(name)));
+            errhint("Make one of its rows: CREATE MATERIALIZED VIEW m AS SELECT * FROM %s.",
+                    quote_identifier(RelationGetRelationName(named))));
     if (kind != RELKIND_PARTITIONED_TABLE && rel->rd_tableam->scan_set_tidrange == NULL)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("the access method of table \"%s\" cannot scan a range of pages", name));
@@ -121,11 +123,11 @@ static void find_features(CorgiSource *s, const CorgiOptions *o)
     check_lists(s);
 }
 
-static void open_table(CorgiSource *s, Relation rel, const CorgiOptions *o)
+static void open_table(CorgiSource *s, Relation rel, Relation named, const CorgiOptions *o)
 {
     memset(s, 0, sizeof *s);
     s->rel = rel;
-    check_kind(rel);
+    check_kind(rel, named);
     s->label.attnum = InvalidAttrNumber;
     s->label = find_column(rel, o->label, false, "label");
     s->last = s->label.attnum;
@@ -163,7 +165,7 @@ static void open_parts(CorgiSource *s, const CorgiOptions *o)
     s->pages = 0;
     foreach (cell, tables) {
         CorgiSource *part = &s->parts[s->part_count++];
-        open_table(part, relation_open(lfirst_oid(cell), NoLock), o);
+        open_table(part, relation_open(lfirst_oid(cell), NoLock), s->rel, o);
         s->pages += part->pages;
     }
 }
@@ -175,7 +177,7 @@ void corgi_open_source(CorgiSource *s, const CorgiOptions *o)
     if (pg_class_aclmask(o->source, GetUserId(), ACL_SELECT, ACLMASK_ALL) == 0 &&
         pg_attribute_aclcheck_all(o->source, GetUserId(), ACL_SELECT, ACLMASK_ANY) != ACLCHECK_OK)
         aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(rel->rd_rel->relkind), RelationGetRelationName(rel));
-    open_table(s, rel, o);
+    open_table(s, rel, rel, o);
     check_privileges(s);
     open_parts(s, o);
     s->block_pages = corgi_block_pages(s, o);

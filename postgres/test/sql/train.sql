@@ -1,4 +1,5 @@
 -- Three operators learn from a table clustered by label; only figures that hold on every machine are shown.
+SET client_min_messages = warning;
 CREATE TABLE points AS
     SELECT ARRAY[i % 10 - 4.5, (i / 500) * 4 - 2]::real[] AS x, (i % 10)::real AS a, (i / 500) * 4 - 2 AS b, i / 500 AS label
     FROM generate_series(0, 999) i;
