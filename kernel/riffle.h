@@ -20,9 +20,18 @@ static inline int64_t cp_half(const cp_spec *s, int64_t blocks)
     return cp_min64(s->whole ? cp_max64(1, s->buffer / 2) : s->buffer, blocks);
 }
 
+/* log2 of the rows of a chunk: at least 128 chunks a block, for those that are half dealt waste memory. */
+static inline int32_t cp_chunk_shift(int64_t widest)
+{
+    int32_t shift = 0;
+    while (widest / 128 >> (shift + 1))
+        shift++;
+    return shift;
+}
+
 static inline int64_t cp_chunk_rows(const cp_spec *s, int64_t widest)
 {
-    return s->whole ? widest : (int64_t)1 << s->shift;
+    return s->whole ? widest : (int64_t)1 << cp_chunk_shift(widest);
 }
 
 /* Chunks of the buffer: a bound that no seed, step or table can break. A block of which r rows wait holds at most
@@ -254,7 +263,7 @@ static inline int cp_riffle_place(cp_plan *plan, int64_t k, int64_t from, int32_
 static inline int64_t cp_share_write(cp_plan *plan, const cp_share *share, int64_t from, int64_t span, int64_t at)
 {
     int64_t end = plan->count << 32, origin = share->side > 0 ? 2 * end - from : share->side < 0 ? -from : from;
-    int32_t shift = plan->spec.whole ? 31 : plan->spec.shift, *table = cp_chunk_row(plan, share->position);
+    int32_t shift = plan->spec.whole ? 31 : cp_chunk_shift(plan->widest), *table = cp_chunk_row(plan, share->position);
     const int32_t *perm = plan->spec.whole ? plan->perms + share->position % plan->ring * plan->widest : NULL;
     cp_clock c = cp_clock_of(plan, share->position);
     uint64_t scale = (uint64_t)((((unsigned __int128)plan->visits) << 64) / (unsigned __int128)(span + 1)), jitters = 0;
