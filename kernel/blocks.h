@@ -21,7 +21,6 @@ typedef struct {
     int64_t first_row, stop_row; /* this rank's share, in rows of the permuted sequence of blocks */
     int64_t buffer;    /* n: blocks mixed; whole blocks of Riffle: piles */
     int64_t group;     /* blocks loaded per step by Riffle; fill-and-drain loads `buffer` */
-    int32_t shift;     /* Riffle: log2 of rows per chunk */
     int32_t whole;     /* Riffle: blocks lie as they were read until their last row is visited */
     int32_t ahead;     /* steps that may be loaded while an earlier one is visited */
 } cp_spec;

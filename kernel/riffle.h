@@ -20,9 +20,18 @@ static inline int64_t cp_half(const cp_spec *s, int64_t blocks)
     return cp_min64(s->whole ? cp_max64(1, s->buffer / 2) : s->buffer, blocks);
 }
 
+/* log2 of the rows of a chunk: at least 128 chunks a block, for those that are half dealt waste memory. */
+static inline int32_t cp_chunk_shift(int64_t widest)
+{
+    int32_t shift = 0;
+    while (widest / 128 >> (shift + 1))
+        shift++;
+    return shift;
+}
+
 static inline int64_t cp_chunk_rows(const cp_spec *s, int64_t widest)
 {
-    return s->whole ? widest : (int64_t)1 << s->shift;
+    return s->whole ? widest : (int64_t)1 << cp_chunk_shift(widest);
 }
 
 /* Chunks of the buffer: a bound that no seed, step or table can break. A block of which r rows wait holds at most
@@ -270,7 +279,8 @@ static inline void cp_share_write(const cp_plan *plan, const cp_share *share, in
     const int32_t *table = plan->table + share->ring * plan->chunks_per_block;
     const int32_t *perm = plan->spec.whole ? plan->perms + share->ring * plan->widest : NULL;
     const cp_clock *c = &plan->clocks[share->ring];
-    int32_t p = share->from, base = (int32_t)(*table * plan->chunk_rows), shift = plan->spec.shift, mask = (1 << shift) - 1;
+    int32_t p = share->from, base = (int32_t)(*table * plan->chunk_rows);
+    int32_t shift = cp_chunk_shift(plan->widest), mask = (1 << shift) - 1;
     int64_t sign = share->side ? -1 : 1, slope = sign * c->slope, jitter = sign * (c->slope >> 16);
     int64_t origin = share->side > 0 ? 2 * (plan->count << 32) - from : share->side < 0 ? -from : from;
     int64_t offset = sign * (c->base - origin) + slope * p;
@@ -289,7 +299,7 @@ static inline void cp_share_write(const cp_plan *plan, const cp_share *share, in
 static inline void cp_share_release(cp_plan *plan, const cp_share *share)
 {
     const int32_t *table = plan->table + share->ring * plan->chunks_per_block;
-    int32_t shift = plan->spec.whole ? 31 : plan->spec.shift, *remaining = plan->remaining, *queue = plan->free_queue;
+    int32_t shift = plan->spec.whole ? 31 : cp_chunk_shift(plan->widest), *remaining = plan->remaining, *queue = plan->free_queue;
     int64_t tail = plan->free_tail, mask = plan->free_mask;
     for (int64_t p = share->from, next; p < share->to; p = next) {
         int32_t chunk = table[p >> shift];

@@ -70,7 +70,6 @@ typedef struct {
 
 typedef struct {
     int64 row_bytes, slots, buffer_blocks, group;
-    int shift;
     bool whole;
 } CorgiSizes;
 

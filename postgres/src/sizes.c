@@ -2,12 +2,11 @@
 #include "corgipile.h"
 
 #include "access/relation.h"
-#include "plan.h"
+#include "fit.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 
-enum { DEFAULT_BLOCK_BYTES = 256 << 10, DEFAULT_BLOCKS = 192, STEP_ROWS = 8192, STEP_BYTES = 2 << 20, CHUNKS = 128 };
-enum { FEWEST_BLOCKS = 16, BALANCED_BLOCKS = 64, WHOLE_PILES = 192, AHEAD = 1 };
+enum { DEFAULT_BLOCK_BYTES = 256 << 10, DEFAULT_BLOCKS = 192, FEWEST_BLOCKS = 16 };
 
 /* The bytes of a table's rows, its TOAST pages included. */
 static int64 stored_bytes(const CorgiSource *part)
@@ -32,29 +31,6 @@ int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o)
     return Min(Max(wanted / Max(bytes / Max(s->pages, 1), 1), 1), Max(s->pages, 1));
 }
 
-/* Slots for this many blocks and a step read ahead: as many with one thread, so that threads do not change the model. */
-static int64 slots_of(const CorgiRun *run, int64 blocks)
-{
-    const CorgiSizes *z = &run->sizes;
-    cp_spec spec = {.kind = run->options.order, .buffer = blocks, .group = z->group, .shift = z->shift,
-                    .whole = z->whole, .ahead = AHEAD};
-    return cp_slots(&spec, run->survey.widest, run->survey.blocks);
-}
-
-/* Find the largest number of blocks whose slots fit the budget; 1 if none does. */
-static int64 largest(const CorgiRun *run, int64 budget, int64 most)
-{
-    int64 low = 1, high = Max(most, 1);
-    while (low < high) {
-        int64 middle = (low + high + 1) / 2;
-        if (slots_of(run, middle) <= budget)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
 static void check_room(const CorgiRun *run, int64 budget)
 {
     const CorgiSizes *z = &run->sizes;
@@ -72,33 +48,21 @@ static void check_room(const CorgiRun *run, int64 budget)
                 errhint("Give a larger buffer_size or a smaller block_size."));
 }
 
-/* Turn buffer_size into blocks and slots, as corgipile does in Python: riffle loads a group of
- * blocks a step and keeps blocks as they were read where that leaves piles enough, for what is written in one run is
- * written fastest; orders that mix nothing load as many blocks as make a step worth its overhead. */
+/* Turn buffer_size into blocks and slots, as corgipile does in Python. A step read ahead counts with one thread too, so
+ * that threads do not change the model. */
 void corgi_fit_sizes(CorgiRun *run)
 {
     CorgiSizes *z = &run->sizes;
     const CorgiSurvey *v = &run->survey;
-    int64 budget, step, room, most;
+    cp_spec spec = {.kind = run->options.order, .whole = run->source.sparse ? 1 : -1, .ahead = 1};
+    cp_room room = {.rows = v->rows, .blocks = v->blocks, .widest = v->widest, .balanced = run->options.balance};
     z->row_bytes = corgi_slot_bytes(&run->source, v->width) + (v->heaviest + v->widest - 1) / v->widest;
-    budget = Min(run->options.buffer_bytes / z->row_bytes, (int64) INT32_MAX - 1);
-    step = Max(Min((int64) STEP_ROWS, STEP_BYTES / z->row_bytes), 1);
-    step = (step + v->widest - 1) / v->widest;
-    room = budget / v->widest;
-    z->group = 1;
-    most = v->blocks;
-    if (run->options.order == CP_RIFFLE) {
-        z->group = Max(Min(room / 8, step), 1);
-        z->whole = run->source.sparse || run->options.balance || room >= WHOLE_PILES;
-        while (v->widest / CHUNKS >> (z->shift + 1))
-            z->shift++;
-        most = z->whole ? 2 * v->blocks : v->blocks;
-        most = run->options.balance ? Min(most, (int64) BALANCED_BLOCKS) : most;
-    }
-    if (run->options.order < CP_CORGIPILE)
-        z->buffer_blocks = Max(Min(Min(step, room / (1 + AHEAD)), v->blocks), 1);
-    else
-        z->buffer_blocks = largest(run, budget, most);
-    z->slots = slots_of(run, z->buffer_blocks);
-    check_room(run, budget);
+    room.step = cp_step_rows((double) z->row_bytes);
+    room.budget = Min(run->options.buffer_bytes / z->row_bytes, (int64) INT32_MAX - 1);
+    cp_fit(&spec, &room);
+    z->buffer_blocks = spec.kind == CP_RIFFLE ? spec.buffer : Min(spec.buffer, v->blocks);
+    z->group = spec.group;
+    z->whole = spec.whole;
+    z->slots = cp_slots(&spec, v->widest, v->blocks);
+    check_room(run, room.budget);
 }

@@ -70,7 +70,6 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
                     .stop_row = v->rows,
                     .buffer = run->sizes.buffer_blocks,
                     .group = run->sizes.group,
-                    .shift = run->sizes.shift,
                     .whole = run->sizes.whole,
                     .ahead = run->options.threads - 1};
     if (s->order && cp_balance(v->sketch, v->blocks, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)

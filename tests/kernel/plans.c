@@ -61,7 +61,6 @@ static void plans(void)
         s.blocks = (rows + even - 1) / even;
         s.buffer = 1 + (int64_t)cp_below(seed, 4, 20);
         s.group = 1 + (int64_t)cp_below(seed, 5, 4);
-        s.shift = (int32_t)cp_below(seed, 6, 7);
         s.ahead = (int32_t)cp_below(seed, 7, 4);
         s.whole = (int32_t)cp_below(seed, 9, 2);
         int64_t *seen = calloc((size_t)rows + 1, sizeof(int64_t)), *order = malloc(8 * (size_t)s.blocks + 1);

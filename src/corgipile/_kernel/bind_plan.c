@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "objects.h"
 #include "balance.h"
+#include "fit.h"
 
 static PyObject *derive(PyObject *self, PyObject *args)
 {
@@ -187,13 +188,13 @@ static PyObject *plan_new(PyObject *self, PyObject *args)
     long long rows, blocks, even, first, stop, buffer, group, start;
     plan_object *object;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLLLOOKLLLLipiL", &spec.kind, &rows, &blocks, &even, &cuts, &order, &key, &first,
-                          &stop, &buffer, &group, &spec.shift, &spec.whole, &spec.ahead, &start))
+    if (!PyArg_ParseTuple(args, "iLLLOOKLLLLpiL", &spec.kind, &rows, &blocks, &even, &cuts, &order, &key, &first,
+                          &stop, &buffer, &group, &spec.whole, &spec.ahead, &start))
         return NULL;
     spec.rows = rows, spec.blocks = blocks, spec.even = even, spec.key = key, spec.first_row = first;
     spec.stop_row = stop, spec.buffer = buffer, spec.group = group;
     if (blocks >= CP_MAX_BLOCKS || blocks < 0 || buffer < 1 || group < 1 || first < 0 || stop > rows || start < 0 ||
-        spec.shift < 0 || spec.shift > 20 || spec.ahead < 0 || spec.ahead > 64 || (cuts == Py_None && even < 1))
+        spec.ahead < 0 || spec.ahead > 64 || (cuts == Py_None && even < 1))
         return PyErr_Format(PyExc_ValueError, "a plan needs 0 to %lld blocks, got %lld; buffer and group of at least 1",
                             (long long)CP_MAX_BLOCKS - 1, blocks);
     object = calloc(1, sizeof *object);
@@ -277,11 +278,38 @@ static PyObject *plan_slots(PyObject *self, PyObject *args)
     cp_spec spec = {.kind = 0};
     long long blocks, widest, buffer, group;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLLLLipi", &spec.kind, &blocks, &widest, &buffer, &group, &spec.shift, &spec.whole,
-                          &spec.ahead))
+    if (!PyArg_ParseTuple(args, "iLLLLpi", &spec.kind, &blocks, &widest, &buffer, &group, &spec.whole, &spec.ahead))
         return NULL;
     spec.buffer = buffer, spec.group = group;
     return PyLong_FromLongLong(cp_slots(&spec, widest, blocks));
+}
+
+/* plan_fit(kind, rows, even, wanted, budget, row_bytes, group, whole, balanced, ahead) -> buffer blocks, group, whole */
+static PyObject *plan_fit(PyObject *self, PyObject *args)
+{
+    cp_spec spec = {.kind = 0};
+    cp_room room;
+    long long rows, even, wanted, budget, group;
+    double row_bytes;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iLLLLdLipi", &spec.kind, &rows, &even, &wanted, &budget, &row_bytes, &group,
+                          &spec.whole, &room.balanced, &spec.ahead))
+        return NULL;
+    if (even < 1 || !(row_bytes > 0))
+        return PyErr_Format(PyExc_ValueError, "blocks have at least 1 row, of more than 0 bytes");
+    spec.group = group, room.rows = rows, room.blocks = (rows + even - 1) / even, room.widest = even;
+    room.wanted = wanted, room.budget = budget, room.step = cp_step_rows(row_bytes);
+    cp_fit(&spec, &room);
+    return Py_BuildValue("(LLN)", (long long)spec.buffer, (long long)spec.group, PyBool_FromLong(spec.whole));
+}
+
+static PyObject *step_rows(PyObject *self, PyObject *args)
+{
+    double row_bytes;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "d", &row_bytes))
+        return NULL;
+    return PyLong_FromLongLong(cp_step_rows(row_bytes));
 }
 
 PyMethodDef cp_plan_methods[] = {
@@ -289,11 +317,13 @@ PyMethodDef cp_plan_methods[] = {
     {"derive", derive, METH_VARARGS, "Hash integers into a key."},
     {"permute", permute, METH_VARARGS, "Write a stretch of a keyed permutation."},
     {"plan_begin", plan_begin, METH_O, "Size up the next step."},
+    {"plan_fit", plan_fit, METH_VARARGS, "Choose sizes that fit a budget."},
     {"plan_new", plan_new, METH_VARARGS, "Prepare a plan."},
     {"plan_next", plan_next, METH_VARARGS, "Write the step sized up."},
     {"plan_slots", plan_slots, METH_VARARGS, "Return the buffer slots a plan needs."},
     {"randoms", randoms, METH_VARARGS, "Write a stretch of a keyed random stream."},
     {"shuffle", shuffle, METH_VARARGS, "Shuffle an array in place."},
+    {"step_rows", step_rows, METH_VARARGS, "Return the rows of a step that is worth its overhead."},
     {"unpermute", unpermute, METH_VARARGS, "Invert a keyed permutation."},
     {NULL, NULL, 0, NULL},
 };

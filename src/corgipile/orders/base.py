@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from corgipile import kernel
+from corgipile import _kernel, kernel
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.sizes import Size, format_bytes, to_rows
 
@@ -17,7 +17,6 @@ SlotArray = npt.NDArray[np.int32]
 
 DEFAULT_BLOCK_BYTES = 256 << 10
 DEFAULT_BLOCKS = 64
-STEP_ROWS, STEP_BYTES = 8192, 2 << 20  # of a step that is worth its overhead and still fits a cache
 
 
 class Key(NamedTuple):
@@ -224,7 +223,7 @@ def step_rows(row_bytes: float) -> int:
         >>> step_rows(4), step_rows(4096)
         (8192, 512)
     """
-    return max(1, min(STEP_ROWS, int(STEP_BYTES / row_bytes)))
+    return _kernel.step_rows(row_bytes)
 
 
 def too_small(name: str, needed: int, budget: int, row_bytes: float) -> BudgetTooSmall:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corgipile.orders.planned import BLOCK_ONLY, Sequential
+from corgipile.orders.planned import BLOCK_ONLY, Planned
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockOnly(Sequential):
+class BlockOnly(Planned):
     """Visit blocks in random order, the rows inside as they lie.
 
     Example:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corgipile.orders.planned import NO_SHUFFLE, Sequential
+from corgipile.orders.planned import NO_SHUFFLE, Planned
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoShuffle(Sequential):
+class NoShuffle(Planned):
     """Visit rows as they lie.
 
     Example:

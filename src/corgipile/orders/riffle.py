@@ -7,13 +7,10 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
-from corgipile.orders.base import Blocks, IntArray, Key, step_rows, with_sizes
+from corgipile.orders.base import Blocks, IntArray, Key, with_sizes
 from corgipile.orders.planned import RIFFLE, Planned
 
 BALANCE = 4
-CHUNKS = 128  # of a block: less than that and half-dealt chunks waste memory
-BALANCED_BLOCKS = 64
-WHOLE_PILES = 192  # with so many, a batch of 256 rows varies hardly more than with twice as many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,24 +52,18 @@ class Riffle(Planned):
         if self.group < 0:
             raise BadArgument(f"group must be at least 1 block, got {self.group}")
 
-    def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
-        """Turn all sizes into rows, at most ``budget`` rows in memory, and choose the blocks loaded per step."""
-        block = self.fit_block(rows, row_bytes, budget)
-        wanted = self.wanted_buffer(rows, row_bytes, block) if self.buffer is not None else budget or rows
-        group = self.group or max(1, min(wanted // block // 8, -(-step_rows(row_bytes) // block)))
-        many = wanted // block >= WHOLE_PILES
-        keep = whole or (self.balance is not None or many if self.whole is None else self.whole)
-        return super(Riffle, with_sizes(self, block=block, group=group, whole=keep)).fit(rows, row_bytes, budget)
+    def shape(self) -> tuple[int, int, bool]:
+        """Return the plan's buffer blocks, blocks per step, and whether blocks stay whole."""
+        return self.buffer_blocks(), max(1, self.group), bool(self.whole)
 
-    def most_blocks(self, blocks: Blocks) -> int:
-        """Return how many blocks it is worth to mix: few if they are balanced."""
-        most = blocks.count * (2 if self.whole else 1)
-        return min(most, BALANCED_BLOCKS) if self.balance is not None else most
+    def wishes(self, whole: bool) -> tuple[int, int, bool]:  # by position, into the kernel
+        """Return blocks per step (0: any), whether blocks stay whole (-1: either), and whether they are balanced."""
+        kept = True if whole else self.whole
+        return self.group, -1 if kept is None else int(kept), self.balance is not None
 
-    def shape(self, blocks: Blocks) -> tuple[int, int, int, bool]:
-        """Return the plan's buffer blocks, blocks per step, log2 of rows per chunk, and whether blocks stay whole."""
-        chunk = max(0, (blocks.widest // CHUNKS).bit_length() - 1)
-        return self.buffer_blocks(), max(1, self.group), chunk, bool(self.whole)
+    def sized(self, block: int, buffer: int, group: int, whole: bool) -> Self:
+        """Return this order with sizes in rows, and how blocks are loaded and kept."""
+        return with_sizes(self, block=block, buffer=buffer, group=group, whole=whole)
 
     def block_order(self, blocks: Blocks, key: Key) -> IntArray | None:
         """Return the balanced order of blocks where their sketch is known."""

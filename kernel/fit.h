@@ -1,0 +1,63 @@
+/* Fits a shared order to its memory: how many blocks it mixes and loads at a time.
+ *
+ * Riffle keeps blocks as they were read where that leaves piles enough, for what is written in one run is written
+ * fastest; balanced blocks need few piles. Orders that mix nothing load as many blocks as make a step worth its
+ * overhead. */
+#ifndef CP_FIT_H
+#define CP_FIT_H
+
+#include "plan.h"
+
+enum { CP_STEP_ROWS = 8192, CP_STEP_BYTES = 2 << 20 }; /* of a step that is worth its overhead and still fits a cache */
+enum { CP_BALANCED_BLOCKS = 64 };
+enum { CP_WHOLE_PILES = 192 }; /* with so many, a batch of 256 rows varies hardly more than with twice as many */
+
+static inline int64_t cp_step_rows(double row_bytes)
+{
+    return cp_max64(1, cp_min64(CP_STEP_ROWS, (int64_t)(CP_STEP_BYTES / row_bytes)));
+}
+
+/* What there is to fit into. `wanted`: rows of the buffer asked for, or 0; `budget`: rows in memory, or -1 for any. */
+typedef struct {
+    int64_t rows, blocks, widest, wanted, budget, step;
+    int balanced;
+} cp_room;
+
+static inline int64_t cp_fit_mixed(cp_spec *spec, const cp_room *r)
+{
+    int64_t low = 1, high = spec->kind == CP_RIFFLE && spec->whole ? 2 * r->blocks : r->blocks;
+    if (r->balanced)
+        high = cp_min64(high, CP_BALANCED_BLOCKS);
+    while (low < high) {
+        spec->buffer = low + (high - low + 1) / 2;
+        if (r->budget < 0 || cp_slots(spec, r->widest, r->blocks) <= r->budget)
+            low = spec->buffer;
+        else
+            high = spec->buffer - 1;
+    }
+    return low;
+}
+
+/* Set `buffer`, and `group` and `whole` where Riffle has them 0 and -1. The smallest sizes that work may still need more
+ * than the budget. */
+static inline void cp_fit(cp_spec *spec, const cp_room *r)
+{
+    int64_t step = (r->step + r->widest - 1) / r->widest;
+    int64_t held = (r->wanted ? r->wanted : r->budget >= 0 ? r->budget : r->rows) / r->widest;
+    if (spec->kind == CP_RIFFLE) {
+        spec->group = spec->group ? spec->group : cp_max64(1, cp_min64(held / 8, step));
+        spec->whole = spec->whole < 0 ? r->balanced || held >= CP_WHOLE_PILES : spec->whole;
+    } else {
+        spec->group = 1;
+        spec->whole = 0;
+    }
+    if (r->wanted)
+        spec->buffer = r->wanted / r->widest;
+    else if (spec->kind >= CP_CORGIPILE)
+        spec->buffer = cp_fit_mixed(spec, r);
+    else
+        spec->buffer = cp_min64(step, r->budget / (1 + spec->ahead) / r->widest);
+    spec->buffer = cp_max64(1, spec->buffer);
+}
+
+#endif
