@@ -14,7 +14,7 @@ from typing import Any, Self
 
 HERE = Path(__file__).resolve().parent
 ROOM = 3 << 30  # bytes of generated files that may be kept from part to part
-PEER_PYTHON = HERE / ".venv-peers" / "bin" / "python"
+PEERS = HERE / ".venv-peers"
 
 
 class Skip(Exception):  # not an error: what is measured needs something that is not here
@@ -54,7 +54,7 @@ class Bench:
         self.quick, self.data = options.quick, options.data
         self.repeats = options.repeats or (3 if options.quick else 7)
         self.few = max(3, self.repeats // 2)  # for what takes long, such as cold runs
-        self.only = options.only
+        self.only, self._rows = options.only, options.rows
         self.theme = ""
         self.rows: list[Row] = []
         self.failures: list[str] = []
@@ -65,6 +65,10 @@ class Bench:
     def pick(self, full: int, quick: int) -> int:
         """Return a size: the full one, or the one of a quick run."""
         return quick if self.quick else full
+
+    def table_rows(self, full: int, quick: int) -> int:
+        """Return the rows of a table: as asked for by ``--rows``, or a size as `pick` does."""
+        return self._rows or self.pick(full, quick)
 
     def report(self, measure: str, value: float, unit: str = "x", target: str = "", note: str = "") -> None:
         """Print one measure and keep it."""
@@ -102,10 +106,11 @@ class Bench:
 class Peer:
     """Another library in a process with its own environment; it times itself and answers over pipes."""
 
-    def __init__(self, job: str, **settings: Any) -> None:
-        if not PEER_PYTHON.exists():
-            raise Skip("the peers are not installed: make -C bench peers")
-        command = [str(PEER_PYTHON), str(HERE / "peer.py")]
+    def __init__(self, job: str, environment: Path = PEERS, **settings: Any) -> None:
+        python = environment / "bin" / "python"
+        if not python.exists():
+            raise Skip(f"{environment.name} is not there: make -C bench peers")
+        command = [str(python), str(HERE / "peer.py")]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             self.ask(job=job, **settings)
@@ -200,6 +205,7 @@ def options(description: str, themes: list[str] | None = None) -> argparse.Names
     parser.add_argument("--quick", action="store_true", help="small tables and few repeats: minutes in all")
     parser.add_argument("--only", metavar="PART", help="only the parts whose name contains this")
     parser.add_argument("--repeats", type=int, help="interleaved rounds (default 7, quick 3)")
+    parser.add_argument("--rows", type=int, help="rows of the tables of the postgres and torch themes")
     parser.add_argument("--work", metavar="DIR", help="folder for generated files; kept (default: a temporary one)")
     parser.add_argument("--data", metavar="DIR", type=Path, help="folder of the real data sets")
     return parser.parse_args()

@@ -1,15 +1,17 @@
 """Tables that the benchmarks make for themselves."""
 
-import struct
+import json
+import os
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 
-from corgipile import _kernel
+import corgipile as cp
 from corgipile.convert import convert
 from corgipile.datasets import higgs_like
-from corgipile.writer import Writer
+from corgipile.writer import ROWS_KEY, Writer
 
 CHUNK = 1 << 16
 
@@ -42,7 +44,7 @@ def classes(work: Path, rows: int, features: int, count: int = 10) -> tuple[Path
 
 def numbered(work: Path, rows: int, row_bytes: int = 1024) -> tuple[Path, Path]:
     """Make a table whose label is the row's number: Arrow IPC file, and Arrow stream as Hugging Face keeps it."""
-    arrow, stream = work / f"numbered-{rows}.arrow", work / f"numbered-{rows}-stream.arrow"
+    arrow, stream = (work / f"numbered-{rows}x{row_bytes}{end}.arrow" for end in ("", "-stream"))
     if not stream.exists():
         width = row_bytes // 4 - 1
         schema = pa.schema([("features", pa.list_(pa.float32(), width)), ("label", pa.int32())])
@@ -58,40 +60,66 @@ def numbered(work: Path, rows: int, row_bytes: int = 1024) -> tuple[Path, Path]:
     return arrow, stream
 
 
-def examples(work: Path, rows: int, features: int, count: int = 10) -> Path:
-    """Make a label-sorted TFRecord file of tensorflow.Example messages, with its text index."""
-    path = work / f"examples-{rows}x{features}.tfrecord"
-    index = path.with_name(path.name + ".idx")
-    if not index.exists():
-        at, values = 0, np.random.default_rng(0)
-        with path.open("wb") as file, index.open("w") as places:
-            for row in range(rows):
-                label = row * count // rows
-                x = _field(1, values.standard_normal(features, np.float32).tobytes())
-                lists = {b"x": _field(2, x), b"label": _field(3, _field(1, bytes([label])))}
-                entries = [_field(1, _field(1, name) + _field(2, value)) for name, value in lists.items()]
-                record = _framed(_field(1, b"".join(entries)))
-                file.write(record)
-                places.write(f"{at} {len(record)}\n")
-                at += len(record)
+def arrays(arrow: Path) -> tuple[Path, Path]:
+    """Write the features and labels of an Arrow file as two .npy files beside it."""
+    x, y = (arrow.with_name(f"{arrow.stem}{end}") for end in ("-x.npy", "-y.npy"))
+    if not y.exists():
+        table = cp.open(arrow)
+        width = table.schema.field("features").type.list_size
+        array, labels = np.lib.format.open_memmap(x, "w+", np.float32, (len(table), width)), []
+        for start in range(0, len(table), CHUNK):
+            part = table.read(start, min(start + CHUNK, len(table)))
+            array[start : start + CHUNK] = part.column("features").flatten().to_numpy().reshape(-1, width)
+            labels.append(part.column("label").to_numpy())
+        array.flush()
+        np.save(y, np.concatenate(labels).astype(np.int64))
+    return x, y
+
+
+def hollow(path: Path, size: int, row_bytes: int, batch_rows: int, *, noted: bool) -> Path:
+    """Make an Arrow IPC file of zeros, of which the disk keeps only what lies between the rows.
+
+    Args:
+        path: File to write.
+        size: Bytes of all rows.
+        row_bytes: Bytes of a row.
+        batch_rows: Rows of a record batch.
+        noted: Note the rows of each batch in the schema, as corgipile's own writer does.
+    """
+    batches = size // (row_bytes * batch_rows)
+    metadata = {ROWS_KEY: json.dumps([[batches, batch_rows]])} if noted else None
+    schema = pa.schema([("features", pa.list_(pa.float32(), row_bytes // 4))], metadata=metadata)
+    zeros = pa.array(np.zeros(batch_rows * row_bytes // 4, np.float32))
+    batch = pa.RecordBatch.from_arrays([pa.FixedSizeListArray.from_arrays(zeros, row_bytes // 4)], schema=schema)
+    with (
+        path.open("wb") as file,
+        pa.ipc.new_file(pa.PythonFile(Hollow(file, batch_rows * row_bytes), "w"), schema) as writer,
+    ):
+        for _ in range(batches):
+            writer.write_batch(batch)
     return path
 
 
-def _field(number: int, data: bytes) -> bytes:
-    """Write a protobuf field of bytes."""
-    size, left = b"", len(data)
-    while left > 127:
-        size += bytes([left & 127 | 128])
-        left >>= 7
-    return bytes([number << 3 | 2]) + size + bytes([left]) + data
+class Hollow:
+    """A file that leaves a hole where ``hole`` bytes are written at once."""
 
+    closed = False
 
-def _framed(data: bytes) -> bytes:
-    """Put the frame of a TFRecord around data."""
-    head = struct.pack("<Q", len(data))
-    return head + _crc(head) + data + _crc(data)
+    def __init__(self, file: IO[bytes], hole: int) -> None:
+        self._file, self._hole = file, hole
 
+    def write(self, data: Any) -> int:
+        """Write bytes, or skip them."""
+        return self._file.write(data) if len(data) != self._hole else self._file.seek(len(data), os.SEEK_CUR)
 
-def _crc(data: bytes) -> bytes:
-    crc = _kernel.crc32c(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    def tell(self) -> int:
+        """Return where the next write goes."""
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Flush what was written."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Leave the file to who opened it."""
+        self.closed = True

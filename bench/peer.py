@@ -5,6 +5,9 @@ import json
 import sys
 import time
 
+import peer_loaders
+from peer_walk import timed, walk
+
 
 def sklearn_sgd(path, rate):
     """SGDClassifier.partial_fit, one epoch over rows in memory."""
@@ -92,30 +95,41 @@ def tfrecord_queue(path, index, batch, queue):
     return run
 
 
-def walk(loader, label, out, limit=None):
-    """Iterate over a loader, up to a limit; count rows and, where a file is named, keep the labels for it."""
-    rows, kept = 0, []
-    start = time.perf_counter()
-    for item in loader:
-        labels = label(item)
-        rows += len(labels)
-        if out:
-            kept.append(labels)
-        if limit and rows >= limit:
-            break
-    seconds = time.perf_counter() - start
-    if out:
-        import numpy as np
+def hf_concurrent(path, source):
+    """A cold Hugging Face dataset behind DataLoader, as shipped and within corgipile's Concurrent."""
+    from pathlib import Path
 
-        np.save(out, np.concatenate([np.asarray(part) for part in kept]))
-    return {"seconds": seconds, "rows": rows}
+    import numpy as np
+    from datasets import Dataset
+    from pagecache import bytes_from_device, drop, unmap
+    from torch.utils.data import DataLoader
 
+    sys.path.insert(0, source)
+    from corgipile.torch import Concurrent
 
-def timed(work):
-    """Return the seconds that a call takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    data = Dataset.from_file(path).with_format("numpy")
+
+    def run(numbers, threads, ahead, **_):
+        wanted = np.load(numbers)
+        batches = [wanted[at : at + 256].tolist() for at in range(0, len(wanted), 256)]
+        unmap(Path(path))
+        drop(Path(path))
+        before, seen = bytes_from_device(), []
+
+        def read():
+            if not threads:
+                for rows in DataLoader(data, batch_sampler=batches, collate_fn=list):
+                    seen.extend(row["label"] for row in rows)
+                return
+            with Concurrent(data, threads=threads) as rows_ahead:
+                sampler = rows_ahead.ahead(batches, batches=ahead)
+                for rows in DataLoader(rows_ahead, batch_sampler=sampler, collate_fn=list):
+                    seen.extend(row["label"] for row in rows)
+
+        seconds = timed(read)
+        return {"seconds": seconds, "rows": len(seen), "sum": int(sum(seen)), "read": bytes_from_device() - before}
+
+    return run
 
 
 JOBS = {
@@ -123,7 +137,9 @@ JOBS = {
     "torch": torch_loader,
     "scdataset": scdataset,
     "hf": hf_random,
+    "hf concurrent": hf_concurrent,
     "tfrecord": tfrecord_queue,
+    **peer_loaders.JOBS,
 }
 
 

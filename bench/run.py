@@ -1,8 +1,9 @@
 """Run the benchmarks: corgipile against its peers and its own targets, as ratios measured in one run.
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
-accuracy (against Shuffle Once), torch_tfrecord (against the tfrecord package), quality (deff and prefix discrepancy).
-Each is also a script of its own.
+accuracy (against Shuffle Once), quality (deff and prefix discrepancy), postgres (training inside the server),
+torch_loader and torch_accuracy (speed and accuracy of the PyTorch dataset), torch_concurrent (rows fetched in
+parallel), torch_pages (runs of pages), torch_tfrecord (TFRecord). Each is also a script of its own.
 """
 
 import datetime as dt
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from common import HERE, Bench, as_dict, options, run_theme
 
-THEMES = ["quality", "memory", "sgd", "loader", "torch_tfrecord", "accuracy"]
+THEMES = ["quality", "memory", "sgd", "loader", "accuracy", "postgres"]
+THEMES += ["torch_loader", "torch_concurrent", "torch_pages", "torch_tfrecord", "torch_accuracy"]
 
 
 def machine() -> dict[str, object]:
@@ -66,7 +68,12 @@ def main() -> int:
         print("others are at work on this machine: ratios are rough, above all those of overlapping work")
     try:
         for theme in themes:
-            run_theme(bench, theme, importlib.import_module(theme).main)
+            try:
+                main = importlib.import_module(theme).main
+            except ModuleNotFoundError as missing:  # PyTorch is optional
+                print(f"{theme}: skipped: {missing}")
+            else:
+                run_theme(bench, theme, main)
     finally:
         bench.close()
     verdicts = [row.verdict for row in bench.rows]

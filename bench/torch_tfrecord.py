@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 from common import Bench, Peer, alone, check, interleave, median, rate, ratio
-from data import examples
+from records import examples
 
 import corgipile as cp
 from corgipile import quality

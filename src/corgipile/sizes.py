@@ -5,7 +5,7 @@ import re
 
 from corgipile.errors import BadSize
 
-__all__ = ["Size", "format_bytes", "parse_bytes", "to_rows"]
+__all__ = ["Size", "format_bytes", "parse_bytes", "part_of", "to_rows"]
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 Size = int | str
@@ -65,6 +65,19 @@ def to_rows(size: Size, rows: int, row_bytes: float, what: str) -> int:
     return max(1, math.floor(parse_bytes(size, what) / row_bytes))
 
 
+def part_of(size: Size, parts: int) -> Size:
+    """Return a size divided, at least 1 row where it is in rows.
+
+    Example:
+        >>> part_of(100, 3), part_of("4KB", 2), part_of("3%", 2)
+        (33, '2KB', '1.5%')
+    """
+    if not isinstance(size, str):
+        return max(1, size // parts)
+    number = re.match(r"[\s\d.]*", size)[0]  # type: ignore[index]  # it matches anything
+    return f"{float(number) / parts:.15g}{size[len(number) :].strip()}"
+
+
 def format_bytes(count: float) -> str:
     """Return bytes as people read them.
 
@@ -73,7 +86,7 @@ def format_bytes(count: float) -> str:
         ('256 KB', '1.5 KB', '12 B')
     """
     for unit in ("B", "KB", "MB", "GB"):
-        if count < 1024:
-            return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
+        if count < 1023.5:
+            return f"{count:.3g} {unit}" if count < 999.5 else f"{count:.0f} {unit}"
         count /= 1024
     return f"{count:.3g} TB"

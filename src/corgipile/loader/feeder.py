@@ -12,18 +12,16 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.errors import BadArgument
 from corgipile.loader.fill import Filler, filler
-from corgipile.loader.store import SlotArray, Store, fields_of
-from corgipile.orders import Blocks, Key, Order, Riffle, Step, named
-from corgipile.sizes import Size, format_bytes, parse_bytes
+from corgipile.loader.fitting import columns_of, fit, sketched
+from corgipile.loader.store import SlotArray, Store
+from corgipile.orders import Key, Order, Step, named
+from corgipile.sizes import Size
 from corgipile.tables import open as open_table
-from corgipile.tables.base import IntArray, Table, check_columns, even_cuts
-from corgipile.tables.sketch import Sketch, row_bytes, sketch
 
-__all__ = ["DEFAULT_MEMORY", "Feeder"]
+__all__ = ["Feeder"]
 
-DEFAULT_MEMORY = 64 << 20
 MOST_PREFETCH = 64
 ENDED = "this iteration has ended: another one of the same loader began, or it was closed"
 FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
@@ -45,6 +43,9 @@ class Feeder:
         rank: This process of ``world``.
         world: Number of processes that share the table.
         disjoint: Let fewer than ``world`` rows go unvisited, where they do not divide, rather than visit some twice.
+        worker: This worker of the rank's ``workers``.
+        workers: Workers that share the rank's rows and divide its memory, and the order's buffer.
+        batch: Rows that workers are dealt at a time.
 
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works; says what would.
@@ -74,27 +75,26 @@ class Feeder:
         rank: int = 0,
         world: int = 1,
         disjoint: bool = False,
+        worker: int = 0,
+        workers: int = 1,
+        batch: int = 1,
     ) -> None:
-        _check(columns, seed, prefetch, rank, world)
+        _check(seed, prefetch, rank, world)
         table = open_table(table)
-        pack = pack or {}
-        names = list(columns) if columns is not None else list(table.schema.names)
-        sources = [source for name in names for source in pack.get(name, (name,))]
-        check_columns(table.schema, sources)
-        fields, held = fields_of(table.schema, names, casts or {}, pack, widths or {})
+        found = columns_of(table, columns, casts, pack, widths)
         self.table, self.seed, self.rank, self.world = table, int(seed), rank, world
-        self._closed, self._disjoint = False, disjoint
-        fixed = {source for field in fields for source in field.sources}
-        loose = [source for source in sources if source not in fixed]
-        self.row_bytes = sum(f.row_bytes for f in fields) + (row_bytes(table, loose) if loose else 0.0) or 1.0
+        self._closed = False
+        self._key = Key(self.seed, 0, rank, world, disjoint, worker, workers, batch)
+        self.row_bytes = found.row_bytes
         wanted = replace(named(order), ahead=int(prefetch))  # type: ignore[type-var]
-        self.order, self.blocks = _fit(table, wanted, memory, self.row_bytes, whole=bool(held))
+        self.order, blocks, *_ = fit(table, wanted, memory, found, workers)
+        self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
-        self.store = Store(self.slots, fields, held)
+        self.store = Store(self.slots, found.fields, found.held)
         self._run: _Run | None = None
-        self._filler: Filler = filler(table, self.store, sources, sequential=self.order.name == "no_shuffle")
+        self._filler: Filler = filler(table, self.store, found.sources, sequential=self.order.name == "no_shuffle")
 
     @property
     def buffer_bytes(self) -> int:
@@ -108,7 +108,7 @@ class Feeder:
 
     def key(self, epoch: int) -> Key:
         """Return the key of an epoch."""
-        return Key(self.seed, epoch, self.rank, self.world, self._disjoint)
+        return self._key._replace(epoch=epoch)
 
     def visits(self, epoch: int) -> int:
         """Return the rows that an epoch visits."""
@@ -235,9 +235,7 @@ class _Run:
         self._reader.rest()
 
 
-def _check(columns: Sequence[str] | None, seed: int, prefetch: int, rank: int, world: int) -> None:
-    if isinstance(columns, str) or (columns is not None and not len(columns)):
-        raise BadArgument(f"columns must be a list of names, at least one, got {columns!r}")
+def _check(seed: int, prefetch: int, rank: int, world: int) -> None:
     for name, value in (("seed", seed), ("prefetch", prefetch), ("rank", rank), ("world", world)):
         if not isinstance(value, (int, np.integer)):
             raise BadArgument(f"{name} must be a whole number, got {value!r}")
@@ -245,44 +243,3 @@ def _check(columns: Sequence[str] | None, seed: int, prefetch: int, rank: int, w
         raise BadArgument(f"prefetch must be 0 to {MOST_PREFETCH} steps, got {prefetch}")
     if not 0 <= rank < world:
         raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
-
-
-def _fit(table: Table, order: Order, memory: Size | None, row_bytes: float, *, whole: bool) -> tuple[Order, Blocks]:
-    """Turn sizes into rows and cut the table; where its natural blocks are wider than asked for, fit again."""
-    sized = getattr(order, "buffer", None) is not None
-    limit = parse_bytes(memory) if memory is not None else None if sized else DEFAULT_MEMORY
-    budget = int(limit / row_bytes) if limit is not None else None
-    fitted = order.fit(len(table), row_bytes, budget, whole=whole)
-    blocks = Blocks.of(table.cuts(fitted.block_rows))
-    if blocks.widest > fitted.block_rows:
-        fitted = replace(order, block=blocks.widest).fit(len(table), row_bytes, budget, whole=whole)  # type: ignore[type-var]
-    resident = fitted.resident(blocks)
-    if budget is not None and resident > max(budget, 1):
-        raise BudgetTooSmall(
-            f"memory={memory!r} holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs "
-            f"{resident} ({format_bytes(resident * row_bytes)})"
-        )
-    if isinstance(fitted, Riffle) and fitted.balance is not None:
-        blocks = replace(blocks, sketch=seriate(sketch(table, _cuts(blocks), fitted.balance)))
-    return fitted, blocks
-
-
-def _cuts(blocks: Blocks) -> IntArray:
-    return even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
-
-
-def seriate(blocks: Sketch) -> npt.NDArray[np.float64]:
-    """Return one number a block by which alike blocks become neighbours (RIFFLE, balanced blocks, step 1).
-
-    Means and shares of one of two classes are such numbers; of more classes, the dominant one and its share.
-
-    Example:
-        >>> seriate(Sketch(np.array([[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]]), np.arange(3.0))).tolist()
-        [0.45, 2.3]
-    """
-    if not blocks.values.size:
-        return np.zeros(len(blocks.values))
-    if blocks.classes is None or blocks.values.shape[1] <= 2:
-        return np.ascontiguousarray(blocks.values[:, -1])
-    dominant = blocks.values.argmax(axis=1)
-    return np.asarray(dominant + blocks.values.max(axis=1) / 2, np.float64)

@@ -1,13 +1,12 @@
 """The loader: batches of a table in any order, at the speed of a sequential read, resumable anywhere."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, Self
 
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.batches import Format, Gatherer
 from corgipile.loader.feeder import Feeder
-from corgipile.orders import Order
+from corgipile.orders import Order, described, seek
 from corgipile.sizes import Size
 
 __all__ = ["Loader"]
@@ -32,6 +31,8 @@ class Loader:
         rank: This process of ``world``.
         world: Number of processes that share each epoch. All take the same number of batches; where rows do not divide,
             fewer than ``world`` rows are visited twice (`repeated`), unless ``drop_last``.
+        worker: This worker of the ``workers`` that share what falls to the rank, batch by batch in turn.
+        workers: Number of workers of the rank; each has its part of the memory.
 
     Attributes:
         epoch: The epoch the next iteration runs, set by `set_epoch`; it advances by itself after a whole pass.
@@ -61,13 +62,18 @@ class Loader:
         drop_last: bool = False,
         rank: int = 0,
         world: int = 1,
+        worker: int = 0,
+        workers: int = 1,
     ) -> None:
+        settings = {name: value for name, value in locals().items() if name not in ("self", "table")}
         if not isinstance(batch_size, int) or batch_size < 1:
             raise BadArgument(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
         self.batch_size, self.drop_last = batch_size, drop_last
         self.feeder = Feeder(
-            table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world, disjoint=drop_last
-        )
+            table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world, disjoint=drop_last,
+            worker=worker, workers=workers, batch=batch_size,
+        )  # fmt: skip
+        self._settings = settings
         self._gatherer = Gatherer(self.feeder.store, min(batch_size, max(1, self.feeder.visits(0))), format)
         self._position: list[tuple[int, int, int]] = []
         self._turn = object()
@@ -152,15 +158,16 @@ class Loader:
         return {"version": STATE_VERSION, **self._identity(), **place}
 
     def _identity(self) -> dict[str, Any]:
-        order = {key: value for key, value in asdict(self.feeder.order).items() if key not in ("row_bytes", "ahead")}  # type: ignore[call-overload]
         return {
             "table": self.feeder.table.fingerprint,
-            "order": {"name": self.feeder.order.name, **order},
+            "order": described(self.feeder.order),
             "seed": self.feeder.seed,
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
             "rank": self.feeder.rank,
             "world": self.feeder.world,
+            "worker": self._settings["worker"],
+            "workers": self._settings["workers"],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -181,6 +188,18 @@ class Loader:
         self.epoch, self._batches, self._step, self._offset = position
         self._restored, self._position = True, []
 
+    def seek(self, batches: int) -> None:
+        """Make the next iteration continue the epoch after this many of its batches; no row is read for it."""
+        key = self.feeder.key(self.epoch)
+        step, offset = seek(self.feeder.order, self.feeder.blocks, key, batches * self.batch_size)
+        self._batches, self._step, self._offset = batches, step, offset
+        self._restored, self._position = True, []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.feeder.table, self._settings), self.state_dict()
+
+    __setstate__ = load_state_dict
+
     def close(self) -> None:
         """Close files and threads; iterating again is then an error."""
         self.feeder.close()
@@ -190,3 +209,7 @@ class Loader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _again(table: Any, settings: dict[str, Any]) -> Loader:
+    return Loader(table, **settings)

@@ -6,9 +6,11 @@ order of this package: Shuffle Once (``"two-pass"``, then `NoShuffle`), BMF (``"
 """
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
 
 from corgipile.errors import BadArgument
-from corgipile.orders.base import Blocks, Key, Order, Step, visited_rows
+from corgipile.orders.base import Blocks, Key, Order, Step, seek, visited_rows
 from corgipile.orders.blockonly import BlockOnly
 from corgipile.orders.corgi import CorgiPile
 from corgipile.orders.full import FullShuffle
@@ -28,7 +30,10 @@ __all__ = [
     "Riffle",
     "SlidingWindow",
     "Step",
+    "described",
     "named",
+    "restored",
+    "seek",
     "visited_rows",
 ]
 
@@ -61,3 +66,25 @@ def named(order: Order | str) -> Order:
     if order not in NAMES:
         raise BadArgument(f"no order is named {order!r}; the names are {', '.join(NAMES)}")
     return NAMES[order]()
+
+
+def described(order: Order) -> dict[str, Any]:
+    """Return what decides which rows an order visits when, for JSON.
+
+    Example:
+        >>> described(CorgiPile(block=10, buffer="1%"))
+        {'name': 'corgipile', 'block': 10, 'buffer': '1%'}
+    """
+    fields = asdict(order)  # type: ignore[call-overload]
+    return {"name": order.name} | {name: value for name, value in fields.items() if name not in ("row_bytes", "ahead")}
+
+
+def restored(description: dict[str, Any]) -> Order:
+    """Return the order that was `described`.
+
+    Example:
+        >>> restored({"name": "corgipile", "block": 10, "buffer": 60})
+        CorgiPile(block=10, buffer=60, ahead=1)
+    """
+    fields = {name: value for name, value in description.items() if name != "name"}
+    return replace(named(description["name"]), **fields)  # type: ignore[type-var]

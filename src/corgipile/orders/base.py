@@ -21,34 +21,58 @@ STEP_ROWS, STEP_BYTES = 8192, 2 << 20  # of a step that is worth its overhead an
 
 
 class Key(NamedTuple):
-    """Names one pass over a table: whose it is and which."""
+    """Names one pass over a table: whose it is and which.
+
+    Attributes:
+        seed: Seed of all epochs.
+        epoch: Which pass.
+        rank: The process of ``world``.
+        world: Processes that share the pass.
+        disjoint: Leave fewer than ``world`` rows out where they do not divide, rather than visit some twice.
+        worker: The worker of this rank.
+        workers: Workers that share what falls to the rank.
+        batch: Rows that workers are dealt at a time, so that only one batch of a rank can be short.
+    """
 
     seed: int
     epoch: int = 0
     rank: int = 0
     world: int = 1
     disjoint: bool = False
+    worker: int = 0
+    workers: int = 1
+    batch: int = 1
 
     def hash(self, purpose: int = 0) -> int:
         """Return the 64-bit key of this pass; all ranks share it."""
         return kernel.derive(self.seed, self.epoch, purpose)
 
     def share(self, rows: int) -> tuple[int, int]:
-        """Return the positions of this rank, first and after the last.
+        """Return the positions of this rank, or of its worker: first and after the last.
 
         Every rank gets ``ceil(rows / world)`` positions; where that does not divide, neighbours overlap by one, so
         fewer than ``world`` rows are repeated; or, if ``disjoint``, ``floor(rows / world)``, and as few are left out.
+        Workers taking turns batch by batch give whole batches up to the rank's last.
 
         Example:
             >>> [Key(0, 0, rank, 3).share(10) for rank in range(3)]
             [(0, 4), (3, 7), (6, 10)]
+            >>> [Key(0, worker=worker, workers=2, batch=2).share(9) for worker in range(2)]
+            [(0, 5), (5, 9)]
         """
-        if self.disjoint:
-            first = self.rank * (rows // self.world)
-            return first, first + rows // self.world
-        each = -(-rows // self.world)
-        stop = min(rows, self.rank * rows // self.world + each)
-        return max(0, stop - each), stop
+        each = rows // self.world if self.disjoint else -(-rows // self.world)
+        stop = (self.rank + 1) * each if self.disjoint else min(rows, self.rank * rows // self.world + each)
+        first = max(0, stop - each)
+        if self.workers == 1:
+            return first, stop
+        batches = -(-(stop - first) // self.batch)
+        each, more = divmod(batches, self.workers)
+        missing = batches * self.batch - (stop - first)  # of the rank's last batch, which worker `more - 1` gives
+        edges = [
+            (k * each + min(k, more)) * self.batch - (missing if k >= (more or self.workers) else 0)
+            for k in (self.worker, self.worker + 1)
+        ]
+        return first + edges[0], first + edges[1]
 
 
 class Step(NamedTuple):
@@ -233,6 +257,27 @@ def visited_rows(order: Order, blocks: Blocks, key: Key, start: int = 0) -> Iter
         kept = step.into >= 0
         row_of[step.into[kept]] = rows_of(step.extents)[kept]
         yield row_of[step.visit]
+
+
+def seek(order: Order, blocks: Blocks, key: Key, visits: int) -> tuple[int, int]:
+    """Find where a pass stands after some visits, without data.
+
+    Returns:
+        The step to begin with, and how many of its visits are done.
+
+    Example:
+        >>> from corgipile.orders import NoShuffle
+        >>> seek(NoShuffle(block=3).fit(7, 8e5, None), Blocks(7, even=3), Key(0), 4)
+        (1, 1)
+    """
+    step = 0
+    if visits:
+        for step, made in enumerate(order.steps(blocks, key)):
+            if visits < len(made.visit):
+                return step, visits
+            visits -= len(made.visit)
+        step += 1
+    return step, visits
 
 
 def rows_of(extents: IntArray) -> IntArray:

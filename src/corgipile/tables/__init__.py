@@ -9,6 +9,7 @@ from corgipile.tables.memory import MemoryTable
 from corgipile.tables.numpy import NumpyTable
 from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.open
 from corgipile.tables.parquet import ParquetTable
+from corgipile.tables.subset import Subset
 from corgipile.tables.tfrecord import TFRecordTable
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "MemoryTable",
     "NumpyTable",
     "ParquetTable",
+    "Subset",
     "TFRecordTable",
     "Table",
     "open",

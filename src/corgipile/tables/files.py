@@ -13,7 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument, CorruptFile, MissingFile, ReadFailed, TableError, UnknownFormat
+from corgipile.errors import (
+    BadArgument,
+    CorgiPileError,
+    CorruptFile,
+    MissingFile,
+    ReadFailed,
+    TableError,
+    UnknownFormat,
+    WriteFailed,
+)
 
 PathLike = str | os.PathLike[str]
 IntArray = npt.NDArray[np.int64]
@@ -143,6 +152,10 @@ def replacing(path: PathLike) -> Iterator[Path]:
         ...     _ = temporary.write_text("whole")
         >>> [entry.name for entry in folder.iterdir()]
         ['a.txt']
+
+    Raises:
+        BadArgument: There is no such folder, or a folder has that name.
+        WriteFailed: The disk is full, or the file system refuses.
     """
     goal = Path(path).expanduser().absolute()
     if goal.is_dir() or not goal.parent.is_dir():
@@ -153,6 +166,11 @@ def replacing(path: PathLike) -> Iterator[Path]:
         _flush(temporary)
         temporary.replace(goal)
         _flush(goal.parent)
+    except CorgiPileError:
+        raise
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise WriteFailed(error.errno, f"cannot write {goal}: {reason}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,6 +1,7 @@
 """SVMlight / LIBSVM text files, read through an index of byte offsets."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, P
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.files import File, PathLike, describe, digest
 from corgipile.tables.indexes import index_path
+from corgipile.tables.pages import changes
 from corgipile.tables.pieces import check_rows, empty, pick, take_runs
 from corgipile.tables.svmindex import open_index, row_bytes_of
 from corgipile.tables.svmtext import Summary, ZeroBased, parse_rows, schema, stream_batches
@@ -25,6 +27,7 @@ __all__ = [
 SUFFIXES = (".svm", ".libsvm", ".svmlight")
 BRIDGE = 1 << 15
 HEAD = 1 << 16
+INDEX_ROWS = 1 << 20  # looked through at a time
 
 
 class SvmlightTable:
@@ -80,6 +83,12 @@ class SvmlightTable:
     def cuts(self, rows: int) -> IntArray:
         """Cut every ``rows`` rows."""
         return even_cuts(len(self), rows)
+
+    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
+        """Cut the text at runs of pages."""
+        parts = pairwise(even_cuts(len(self), INDEX_ROWS).tolist())
+        begins = (self._index.read(start, stop, ["start"]).column(0).to_numpy() for start, stop in parts)
+        return changes(begins, run_bytes)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows; the column ``label`` alone comes from the index."""

@@ -1,0 +1,171 @@
+"""Fits an order to a table and a memory budget: sizes in rows, blocks, and what balanced blocks need to know."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.loader.store import Field, fields_of
+from corgipile.orders import Blocks, FullShuffle, Order, Riffle
+from corgipile.sizes import Size, format_bytes, parse_bytes, part_of
+from corgipile.tables.base import Table, check_columns, even_cuts
+from corgipile.tables.pages import run_cuts
+from corgipile.tables.sketch import Sketch, row_bytes, sketch
+
+__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "columns_of", "cut", "fit", "seriate", "sketched"]
+
+DEFAULT_MEMORY = 64 << 20
+CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
+
+
+class Columns(NamedTuple):
+    """What is read of a table.
+
+    Attributes:
+        sources: Names of the stored columns.
+        fields: The columns of fixed width.
+        held: Names and types of the others.
+        row_bytes: Bytes of a row in memory.
+    """
+
+    sources: list[str]
+    fields: list[Field]
+    held: dict[str, pa.DataType]
+    row_bytes: float
+
+
+class Fitted(NamedTuple):
+    """An order with all sizes in rows, the blocks it runs over, and what `cut` was asked for to get them."""
+
+    order: Order
+    blocks: Blocks
+    cut: int
+    sources: list[str]
+
+
+def columns_of(
+    table: Table,
+    columns: Sequence[str] | None = None,
+    casts: Mapping[str, npt.DTypeLike] | None = None,
+    pack: Mapping[str, Sequence[str]] | None = None,
+    widths: Mapping[str, int] | None = None,
+) -> Columns:
+    """Find out what the columns asked for are made of and how large a row is; see `Feeder` for the arguments."""
+    if isinstance(columns, str) or (columns is not None and not len(columns)):
+        raise BadArgument(f"columns must be a list of names, at least one, got {columns!r}")
+    pack = pack or {}
+    names = list(columns) if columns is not None else list(table.schema.names)
+    sources = [source for name in names for source in pack.get(name, (name,))]
+    check_columns(table.schema, sources)
+    fields, held = fields_of(table.schema, names, casts or {}, pack, widths or {})
+    fixed = {source for field in fields for source in field.sources}
+    loose = [source for source in sources if source not in fixed]
+    size = sum(field.row_bytes for field in fields) + (row_bytes(table, loose) if loose else 0.0)
+    return Columns(sources, fields, held, size or 1.0)
+
+
+def fit(table: Table, order: Order, memory: Size | None, columns: Columns, workers: int = 1) -> Fitted:
+    """Turn sizes into rows and cut the table. Memory and the order's buffer are divided among workers.
+
+    Raises:
+        BudgetTooSmall: The budget does not hold the smallest buffer that works; the message names one that does.
+    """
+    sized = getattr(order, "buffer", None)
+    if sized is not None and workers > 1:
+        order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
+    limit = parse_bytes(memory) if memory is not None else None if sized is not None else DEFAULT_MEMORY
+
+    def attempt(limit: int | None) -> Fitted:
+        return _fit(table, order, None if limit is None else int(limit / workers / columns.row_bytes), columns)
+
+    try:
+        return attempt(limit)
+    except BudgetTooSmall as error:
+        enough = None if limit is None else _enough(attempt, limit)
+        if limit is None or enough is None:
+            raise
+        each = f" for each of {workers} workers" if workers > 1 else ""
+        raise BudgetTooSmall(
+            f"memory={memory or limit!r} holds {int(limit / workers / columns.row_bytes)} rows of {table!r}{each}, "
+            f"too few for {order.name}: give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
+        ) from error
+
+
+def _fit(table: Table, order: Order, budget: int | None, columns: Columns) -> Fitted:
+    """Fit to a budget in rows; where the table's natural blocks are wider than asked for, fit again."""
+    whole = bool(columns.held)
+    fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
+    wanted = fitted.block_rows
+    blocks = cut(table, fitted, wanted, columns.sources)
+    if blocks.widest > wanted:
+        order = replace(order, block=blocks.widest)  # type: ignore[type-var]
+        fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
+    resident = fitted.resident(blocks)
+    if budget is not None and resident > max(budget, 1):
+        raise BudgetTooSmall(
+            f"memory holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs {resident}"
+        )
+    return Fitted(fitted, blocks, wanted, columns.sources)
+
+
+def cut(table: Table, order: Order, rows: int, columns: Sequence[str]) -> Blocks:
+    """Cut a table into the units of an order: blocks of about so many rows, single rows, or runs of pages."""
+    if not isinstance(order, FullShuffle) or order.unit == "block":
+        return Blocks.of(table.cuts(rows))
+    if order.unit == "row":
+        return Blocks(len(table), even=1)
+    return Blocks.of(run_cuts(table, columns, order.run_bytes))
+
+
+def _enough(attempt: Callable[[int], object], limit: int) -> str | None:
+    """Find a budget that works, and not much smaller ones do not; None where no budget would."""
+
+    def works(size: float) -> bool:
+        try:
+            attempt(parse_bytes(_text(size)))
+        except BudgetTooSmall:
+            return False
+        return True
+
+    low, high = float(max(limit, 1)), 2.0 * max(limit, 1)
+    while not works(high):
+        low, high = high, 2 * high
+        if high > 1 << 62:
+            return None
+    while high > low * CLOSE and high > low + 1:
+        middle = (low + high) / 2
+        low, high = (low, middle) if works(middle) else (middle, high)
+    return _text(high)
+
+
+def _text(size: float) -> str:
+    return format_bytes(size).replace(" ", "")
+
+
+def sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:
+    """Add to blocks the sketch by which an order balances them, if it does."""
+    if not isinstance(order, Riffle) or order.balance is None:
+        return blocks
+    cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
+    return replace(blocks, sketch=seriate(sketch(table, cuts, order.balance)))
+
+
+def seriate(blocks: Sketch) -> npt.NDArray[np.float64]:
+    """Return one number a block by which alike blocks become neighbours (RIFFLE, balanced blocks, step 1).
+
+    Means and shares of one of two classes are such numbers; of more classes, the dominant one and its share.
+
+    Example:
+        >>> seriate(Sketch(np.array([[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]]), np.arange(3.0))).tolist()
+        [0.45, 2.3]
+    """
+    if not blocks.values.size:
+        return np.zeros(len(blocks.values))
+    if blocks.classes is None or blocks.values.shape[1] <= 2:
+        return np.ascontiguousarray(blocks.values[:, -1])
+    dominant = blocks.values.argmax(axis=1)
+    return np.asarray(dominant + blocks.values.max(axis=1) / 2, np.float64)

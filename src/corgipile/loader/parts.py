@@ -1,0 +1,116 @@
+"""Goes on with an epoch of which some is done: in step where ranks and workers are as they were, else with the rest."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader.fitting import Fitted
+from corgipile.loader.segments import Segment, dealt, next_worker, remainder
+from corgipile.orders import Order, described
+from corgipile.tables.base import Table
+
+__all__ = ["Part", "checked", "go_on", "identity_of", "segments_of"]
+
+STATE_VERSION = 1
+
+
+@dataclass
+class Part:
+    """Where an epoch stands.
+
+    Attributes:
+        epoch: Which epoch.
+        before: The segments that are done.
+        segment: The one under way; its batches are counted while one worker yields its own.
+        totals: Batches that each worker has in it.
+        table: The rows it runs over.
+    """
+
+    epoch: int
+    before: list[Segment]
+    segment: Segment
+    totals: list[int]
+    table: Table
+
+    def __post_init__(self) -> None:
+        self.begun = list(self.segment.batches)
+
+    def after(self, turns: int, each: int = 1) -> list[int]:
+        """Return the batches done once each worker in turn has given some more, ``each`` at a time."""
+        workers = len(self.begun)
+        first = next_worker(self.begun, self.totals)
+        turning = [(first + k) % workers for k in range(workers)]
+        left = [self.totals[k] - self.begun[k] for k in turning]
+        got = dealt([-(-batches // each) for batches in left], turns)
+        if sum(got) < turns:
+            raise BadArgument(f"this iteration has {sum(got)} batches, {turns} were asked for")
+        done = list(self.begun)
+        for k, some, most in zip(turning, got, left, strict=True):
+            done[k] += min(some * each, most)
+        return done
+
+    def state(self, done: list[int]) -> dict[str, Any]:
+        """Return epoch and segments, for JSON."""
+        segments = [*self.before, self.segment._replace(batches=list(done))]
+        return {"epoch": self.epoch, "segments": [segment._asdict() for segment in segments]}
+
+    def standing(self, done: list[int]) -> dict[str, Any]:
+        """Return the same, or the beginning of the next epoch if this one is done."""
+        return {"epoch": self.epoch + 1, "segments": []} if done == self.totals else self.state(done)
+
+
+def go_on(
+    table: Table,
+    seed: int,
+    epoch: int,
+    segments: Sequence[Segment],
+    begin: Callable[[Table], tuple[Segment, Fitted]],
+) -> Part:
+    """Continue an epoch: its last segment if one begun now would be like it, else a new one with the rows left.
+
+    Args:
+        table: All rows.
+        seed: Seed of all epochs.
+        epoch: Which epoch.
+        segments: What is done of it.
+        begin: Makes a segment over a table, of which nothing is done, and the order fitted to it.
+    """
+    before, last = list(segments[:-1]), list(segments[-1:])
+    table = remainder(table, seed, epoch, before)
+    segment, fitted = begin(table)
+    if last and segment.like(last[0]):
+        segment = last[0]
+    elif last:
+        before += last
+        table = remainder(table, seed, epoch, last)
+        segment, fitted = begin(table)
+    return Part(epoch, before, segment, segment.totals(fitted, seed, epoch), table)
+
+
+def identity_of(table: Table, order: Order, seed: int) -> dict[str, Any]:
+    """Return what a state must agree with."""
+    return {"version": STATE_VERSION, "table": table.fingerprint, "order": described(order), "seed": seed}
+
+
+def segments_of(segments: Any) -> list[Segment]:
+    """Read segments of a state."""
+    return [Segment(**{**segment, "batches": list(segment["batches"])}) for segment in segments]
+
+
+def checked(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[int, list[Segment]]:
+    """Return epoch and segments of a state that agrees.
+
+    Raises:
+        StateMismatch: It does not, or is no state.
+    """
+    for name, mine in identity.items():
+        if state.get(name) != mine:
+            raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, here it is {mine!r}")
+    try:
+        epoch, segments = int(state["epoch"]), segments_of(state["segments"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateMismatch(f"state has no valid position: {error!r}") from None
+    if epoch < 0 or any(min(segment.batches, default=-1) < 0 for segment in segments):
+        raise StateMismatch(f"state has no valid position: epoch {epoch}, segments {segments}")
+    return epoch, segments

@@ -1,0 +1,119 @@
+"""Epochs in parts: which rows several ranks and workers have visited in step, and the table of those they have not."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.loader.fitting import Fitted, cut, sketched
+from corgipile.orders import Key, described, restored, visited_rows
+from corgipile.tables.base import Table
+from corgipile.tables.subset import Subset
+
+__all__ = ["Segment", "dealt", "next_worker", "remainder"]
+
+Rows = npt.NDArray[np.int64]
+
+
+class Segment(NamedTuple):
+    """A part of an epoch that ranks and workers run in step, so that one state serves all of them.
+
+    Attributes:
+        order: The order with sizes in rows, as `described`.
+        cut: Rows of a block asked for.
+        columns: The stored columns that are read.
+        batch_size: Rows of a batch.
+        drop_last: Whether rows that make no whole batch are left out.
+        world: Number of ranks.
+        batches: Batches done by each worker, the same on all ranks.
+    """
+
+    order: dict[str, Any]
+    cut: int
+    columns: list[str]
+    batch_size: int
+    drop_last: bool
+    world: int
+    batches: list[int]
+
+    @classmethod
+    def begin(cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool) -> "Segment":
+        """Make a segment of which nothing is done yet."""
+        return cls(described(fitted.order), fitted.cut, fitted.sources, batch_size, drop_last, world, [0] * workers)
+
+    def like(self, other: "Segment") -> bool:
+        """Say whether two segments differ in what is done only."""
+        return self._replace(batches=[]) == other._replace(batches=[]) and len(self.batches) == len(other.batches)
+
+    def key(self, seed: int, epoch: int, rank: int, worker: int) -> Key:
+        """Return the key of a worker."""
+        return Key(seed, epoch, rank, self.world, self.drop_last, worker, len(self.batches), self.batch_size)
+
+    def totals(self, fitted: Fitted, seed: int, epoch: int) -> list[int]:
+        """Return the batches of each worker, the same on all ranks."""
+        keys = [self.key(seed, epoch, 0, worker) for worker in range(len(self.batches))]
+        visits = [fitted.order.visits(fitted.blocks, key) for key in keys]
+        return [rows // self.batch_size if self.drop_last else -(-rows // self.batch_size) for rows in visits]
+
+    def visited(self, table: Table, seed: int, epoch: int) -> Iterator[Rows]:
+        """Yield the numbers of the rows that all ranks visited; no row is read."""
+        order = restored(self.order)
+        blocks = sketched(table, order, cut(table, order, self.cut, self.columns))
+        for rank in range(self.world):
+            for worker, batches in enumerate(self.batches):
+                left = batches * self.batch_size
+                steps = visited_rows(order, blocks, self.key(seed, epoch, rank, worker)) if left else iter(())
+                for rows in steps:
+                    yield rows[:left]
+                    left -= len(rows)
+                    if left <= 0:
+                        break
+
+
+def remainder(table: Table, seed: int, epoch: int, segments: Sequence[Segment]) -> Table:
+    """Return the table of the rows that none of the segments visited, each of which ran over what was left before it.
+
+    It takes a byte a row of memory for the moment, and reads a balanced order's column but nothing else.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from corgipile.tables import MemoryTable
+        >>> table = MemoryTable(pa.table({"x": [0, 1, 2, 3, 4]}))
+        >>> done = Segment({"name": "no_shuffle", "block": 1, "buffer": 1}, 1, ["x"], 2, False, 1, [1, 1])
+        >>> remainder(table, 0, 0, [done]).read(0, 1).to_pydict()
+        {'x': [2]}
+    """
+    for segment in segments:
+        left = np.ones(len(table) + 2, np.bool_)
+        left[0] = left[-1] = False
+        for rows in segment.visited(table, seed, epoch):
+            left[rows + 1] = False
+        table = Subset(table, np.flatnonzero(left[1:] != left[:-1]).reshape(-1, 2))
+    return table
+
+
+def next_worker(done: Sequence[int], totals: Sequence[int]) -> int:
+    """Return the worker whose turn it is when all take turns, those that are through left out.
+
+    Example:
+        >>> next_worker([2, 1, 1], [5, 4, 4]), next_worker([3, 3], [3, 3])
+        (1, 0)
+    """
+    return min(range(len(done)), key=lambda worker: (done[worker] == totals[worker], done[worker], worker))
+
+
+def dealt(left: Sequence[int], turns: int) -> list[int]:
+    """Return how many turns each worker gets of some when all take turns from the first on, while they have any left.
+
+    Example:
+        >>> dealt([5, 1, 4], 7), dealt([2, 2], 9)
+        ([3, 1, 3], [2, 2])
+    """
+    got = [0] * len(left)
+    while turns and (live := [worker for worker, most in enumerate(left) if got[worker] < most]):
+        rounds = min(turns // len(live), *(left[worker] - got[worker] for worker in live))
+        for worker in live if rounds else live[:turns]:
+            got[worker] += max(1, rounds)
+        turns -= rounds * len(live) if rounds else min(turns, len(live))
+    return got

@@ -1,0 +1,180 @@
+"""Tables as an IterableDataset: for any DataLoader, with any workers, on any number of ranks, resumable."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader.parts import Part, checked, identity_of, segments_of
+from corgipile.orders import Order, named
+from corgipile.sizes import Size
+from corgipile.tables import open as open_table
+from corgipile.torch.passes import Passes, Turn
+from corgipile.torch.place import Places
+from corgipile.torch.running import Kept, Running, Settings
+
+__all__ = ["CorgiPileDataset"]
+
+
+class CorgiPileDataset(IterableDataset[Any]):
+    """Yields the batches of a table, in any order, within a memory budget.
+
+    With ``batch_size`` it yields whole batches, dictionaries of tensors, for ``DataLoader(dataset, batch_size=None)``:
+    this is the fast way, since rows are gathered natively and never collated. Without it yields rows, for
+    ``DataLoader(dataset, batch_size=...)``; then each worker makes batches of its own rows, of which the last may be
+    short. Rows are read ahead by threads, so workers are for transforms that cost more than passing batches between
+    processes.
+
+    Ranks and workers share each epoch by the seed alone. Every rank yields the same number of batches, of which only
+    the last can be short; where rows do not divide, fewer than ``world`` are visited twice, or left out with
+    ``drop_last``. Rank and world are found when an iteration begins: those given, else of ``torch.distributed``, else
+    of RANK and WORLD_SIZE. Accelerate must not share it a second time: leave the DataLoader out of ``prepare``, or
+    give ``rank=0, world=1`` and let it dispatch.
+
+    An iteration runs the epoch that `set_epoch` said, first 0; each one after it runs the next, also where the one
+    before was left early. Workers learn it through shared memory, persistent ones too.
+
+    Args:
+        path: What `corgipile.open` takes: a path, a glob, a list, a table.
+        block_index_path: Index file of a format that has one.
+        order: An order of `corgipile.orders`, or its name.
+        memory: Rows in memory at most, in all workers of a rank together; an order's own ``buffer`` is shared
+            likewise.
+        batch_size: Rows of a batch; None to yield rows.
+        transform: Called with each dictionary that is yielded, in the worker; what it returns is yielded instead.
+        columns: Columns to read; None for all.
+        seed: Seed of all epochs.
+        drop_last: Drop a rank's last batch if it is short.
+        rank: This process of ``world``, if it is not to be found out.
+        world: Number of processes that share each epoch.
+        prefetch: Steps read ahead by threads.
+
+    Raises:
+        BudgetTooSmall: The memory does not hold the smallest buffer that works.
+        MissingColumn: The table has no such column.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from torch.utils.data import DataLoader
+        >>> dataset = CorgiPileDataset(pa.table({"x": [float(i) for i in range(10)]}), batch_size=4, seed=1)
+        >>> [len(batch["x"]) for batch in DataLoader(dataset, batch_size=None)], dataset.epoch
+        ([4, 4, 2], 0)
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        block_index_path: Any = None,
+        *,
+        order: Order | str = "riffle",
+        memory: Size | None = "64MB",
+        batch_size: int | None = None,
+        transform: Callable[[dict[str, Any]], Any] | None = None,
+        columns: Sequence[str] | None = None,
+        seed: int = 0,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world: int | None = None,
+        prefetch: int = 1,
+    ) -> None:
+        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+            raise BadArgument(f"batch_size must be a whole number of at least 1, or None for rows, got {batch_size!r}")
+        chosen: Order = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
+        options = {} if block_index_path is None else {"index": block_index_path}
+        self.table = open_table(path, **options)
+        self._settings = Settings(self.table, chosen, memory, batch_size, columns, seed, drop_last, prefetch, transform)
+        self._places, self._passes, self._kept = Places(rank, world), Passes(), Kept()
+        self._identity = identity_of(self.table, self._settings.order, seed)
+        len(self)
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch of the latest iteration, or of the next one where none began since it was set."""
+        turn = self._passes.latest()
+        return turn.epoch if turn else self._passes.planned()[0]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded."""
+        if epoch < 0:
+            raise BadArgument(f"epoch must be at least 0, got {epoch}")
+        if self._passes.latest() is not None or self._passes.planned()[0] != epoch:
+            self._passes.set(epoch, [])
+
+    def __len__(self) -> int:
+        """Return what this rank yields in a whole epoch: batches, or rows without ``batch_size``."""
+        turn = self._passes.latest()
+        workers = turn.workers if turn else 0
+        return sum(self._settings.part(0, [], self._places.find().world, max(1, workers)).totals)
+
+    def __iter__(self) -> Running:
+        """Begin an iteration: of all batches, or after `load_state_dict` of those still to come."""
+        return Running(self._settings, self._identity, self._passes, self._places, self._kept)
+
+    def state_dict(self, batches: int | None = None, batch_size: int = 1) -> dict[str, Any]:
+        """Return where the latest iteration stands: a small dictionary for JSON, the same on every rank.
+
+        Args:
+            batches: Batches the training loop got from this iteration. Workers run ahead of it, so with workers it
+                must be said; without, what was yielded is known.
+            batch_size: Rows of a batch, where the DataLoader makes them.
+
+        Raises:
+            BadArgument: The batches are needed, or more than there are.
+        """
+        if get_worker_info() is not None:
+            return {}
+        turn = self._passes.latest()
+        if turn is None:
+            epoch, segments = self._passes.planned()
+            return {**self._identity, "epoch": epoch, "segments": segments}
+        if turn.begins < 0:
+            raise BadArgument("this iteration continues a state of StatefulDataLoader: ask that for its state")
+        if batches is None and turn.workers:
+            raise BadArgument("workers run ahead of the training loop: say state_dict(batches=...) it got so far")
+        part = self._part(turn)
+        done = part.segment.batches if batches is None else part.after(batches, batch_size)
+        return {**self._identity, **part.standing(done)}
+
+    def _part(self, turn: Turn) -> Part:
+        """Return the part that an iteration runs; made again here where workers run it."""
+        kept = self._kept
+        if kept.turn != turn or kept.part is None:
+            segments = segments_of(self._passes.planned()[1]) if turn.begins else []
+            kept.part = self._settings.part(turn.epoch, segments, self._places.find().world, max(1, turn.workers))
+            kept.turn = turn
+        return kept.part
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state: of this dataset, or of a StatefulDataLoader over it.
+
+        With the ranks, workers, memory and batch size of the state the next iteration yields the very batches that
+        were to come; with others each row of the epoch that was not visited once (what an order visits twice, or
+        ranks repeat or drop, aside). Epochs after it are whole.
+
+        Raises:
+            StateMismatch: The state belongs to another table, order or seed.
+        """
+        if get_worker_info() is None:
+            epoch, segments = checked(joined(state), self._identity)
+            self._passes.set(epoch, [segment._asdict() for segment in segments])
+
+
+def joined(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the state of a dataset from that of a StatefulDataLoader over it."""
+    if "_snapshot" in state:
+        if state["_steps_since_snapshot"]:
+            raise StateMismatch("a state for other workers must be taken at a snapshot: use snapshot_every_n_steps=1")
+        workers = state["_snapshot"]["_worker_snapshots"].values()
+    elif "fetcher_state" in state:
+        workers = [state]
+    else:
+        return state
+    states = [worker["fetcher_state"]["dataset_iter_state"] for worker in workers]
+    last = states[0]["segments"][-1]
+    done = dict(sorted((one["worker"], one["segments"][-1]["batches"][one["worker"]]) for one in states))
+    if state["_iterator_finished"]:
+        return {**states[0], "epoch": states[0]["epoch"] + 1, "segments": []}
+    segments = [*states[0]["segments"][:-1], {**last, "batches": list(done.values())}]
+    return {**states[0], "segments": segments}

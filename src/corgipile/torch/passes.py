@@ -1,0 +1,119 @@
+"""Which epoch an iteration runs: agreed by the main process and all workers through shared memory, without a lock."""
+
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from corgipile.errors import BadArgument
+
+__all__ = ["Passes", "Turn"]
+
+WORKERS, KEPT, FIELDS, TEXT = 512, 4, 7, 1 << 16
+ALONE = WORKERS  # the row of an iteration without workers
+
+
+class Turn(NamedTuple):
+    """One iteration, as one of its workers noted it.
+
+    Attributes:
+        number: 1 for the first iteration, ascending; 0 where nothing is noted.
+        seed: Tells the iterators of a DataLoader apart; alike for the workers of one.
+        again: How often the worker's process began before.
+        version: How often the main process had set an epoch or loaded a state.
+        epoch: The epoch it runs.
+        workers: Number of workers, 0 for an iteration in the main process.
+        begins: Whether it begins where the main process said, 1, or anew, 0; -1 where the worker was told otherwise.
+    """
+
+    number: int
+    seed: int
+    again: int
+    version: int
+    epoch: int
+    workers: int
+    begins: int
+
+
+class Passes:
+    """Gives each iteration its epoch: the one set, then each time the next.
+
+    The workers of a DataLoader begin by themselves, some late, some of an iterator that was left long ago. Each looks
+    whether a fellow (same seed, as often begun) noted an iteration it has not taken part in, and joins it; else it
+    notes a new one. Workers write cells of their own only, so two that come at once note the same.
+
+    Example:
+        >>> passes = Passes()
+        >>> passes.set(5, [])
+        >>> [passes.begin(worker, 2, seed=77, again=0).epoch for worker in (1, 0)]
+        [5, 5]
+        >>> passes.begin().epoch
+        6
+    """
+
+    def __init__(self) -> None:
+        self.__setstate__({"_memory": torch.zeros(2 + (WORKERS + 1) * KEPT * FIELDS + TEXT // 8, dtype=torch.int64)})
+
+    def __getstate__(self) -> dict[str, torch.Tensor]:
+        return {"_memory": self._memory}
+
+    def __setstate__(self, state: dict[str, torch.Tensor]) -> None:
+        self._memory = state["_memory"]
+        if not self._memory.is_shared():  # type: ignore[no-untyped-call]
+            self._memory.share_memory_()  # type: ignore[no-untyped-call]
+        words: npt.NDArray[np.int64] = self._memory.numpy()
+        self._start, self._text = words[:2], words[-TEXT // 8 :].view(np.uint8)
+        self._cells = words[2 : -TEXT // 8].reshape(WORKERS + 1, KEPT, FIELDS)
+
+    def set(self, epoch: int, segments: list[Any]) -> None:
+        """Say, in the main process, which epoch the next iteration runs, and what of it is done."""
+        text = json.dumps(segments).encode()
+        if len(text) >= TEXT:
+            raise BadArgument(f"the state has {len(text)} bytes of segments; {TEXT - 1} are the most")
+        self._text[: len(text) + 1] = np.frombuffer(text + b"\0", np.uint8)
+        self._start[1] = epoch
+        self._start[0] += 1
+
+    def planned(self) -> tuple[int, list[Any]]:
+        """Return what was `set`: the epoch and its segments."""
+        text = self._text.tobytes().partition(b"\0")[0]
+        return int(self._start[1]), json.loads(text or b"[]")
+
+    def _turns(self) -> list[list[Turn]]:
+        """Return the iterations that each worker noted."""
+        cells = self._cells
+        while not np.array_equal(seen := cells.copy(), cells):
+            pass
+        seen = seen[seen[:, :, 0].any(axis=1) | (np.arange(WORKERS + 1) == ALONE)]
+        return [[Turn(*cell) for cell in row if cell[0]] for row in seen.tolist()]
+
+    def latest(self) -> Turn | None:
+        """Return the latest iteration begun since `set` was called."""
+        turns = [turn for row in self._turns() for turn in row if turn.version == self._start[0]]
+        return max(turns, key=lambda turn: turn.number, default=None)
+
+    def begin(self, worker: int = ALONE, workers: int = 0, seed: int = -1, again: int = 0) -> Turn:
+        """Take part in an iteration: that of the fellow workers, or a new one."""
+        if workers > WORKERS:
+            raise BadArgument(f"a DataLoader may have {WORKERS} workers at most, got {workers}")
+        mine = {int(number) for number in self._cells[worker, :, 0]}
+        turns = [turn for row in self._turns() for turn in row]
+        fellows = [turn for turn in turns if workers and turn[1:3] == (seed, again) and turn.number not in mine]
+        if fellows:
+            turn = max(fellows)
+        else:
+            version, epoch = self._start.tolist()
+            number = max((turn.number for turn in turns), default=0) + 1
+            before = max((turn for turn in turns if turn.version == version), default=None)
+            turn = Turn(number, seed, again, version, before.epoch + 1 if before else epoch, workers, int(not before))
+        self.note(worker, turn)
+        return turn
+
+    def note(self, worker: int, turn: Turn) -> None:
+        """Write down the iteration a worker takes part in; the number last, since others may read meanwhile."""
+        cell = self._cells[worker, turn.number % KEPT]
+        cell[0] = 0
+        cell[1:] = turn[1:]
+        cell[0] = turn.number

@@ -1,0 +1,155 @@
+"""One iteration of a dataset: the batches of one worker, and where it stands."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import get_worker_info
+
+from corgipile.errors import StateMismatch
+from corgipile.loader import Loader
+from corgipile.loader.fitting import Fitted, columns_of, fit
+from corgipile.loader.parts import Part, checked, go_on, segments_of
+from corgipile.loader.segments import Segment, next_worker
+from corgipile.orders import Order
+from corgipile.sizes import Size
+from corgipile.tables import Table
+from corgipile.torch.parcels import send_parcels
+from corgipile.torch.passes import ALONE, Passes, Turn
+from corgipile.torch.place import Places
+
+__all__ = ["Kept", "Running", "Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a dataset was asked for."""
+
+    table: Table
+    order: Order
+    memory: Size | None
+    batch_size: int | None
+    columns: Sequence[str] | None
+    seed: int
+    drop_last: bool
+    prefetch: int
+    transform: Callable[[dict[str, Any]], Any] | None
+
+    @property
+    def unit(self) -> int:
+        """Return the rows of what is yielded at a time."""
+        return self.batch_size or 1
+
+    def loader(self, table: Table, rank: int, world: int, worker: int, workers: int) -> Loader:
+        """Make the loader of one worker."""
+        return Loader(
+            table, self.unit, self.order, self.memory, self.seed, self.columns, "torch", self.prefetch, self.drop_last,
+            rank, world, worker, workers,
+        )  # fmt: skip
+
+    def part(self, epoch: int, segments: Sequence[Segment], world: int, workers: int) -> Part:
+        """Go on with an epoch of which some segments are done."""
+
+        def begin(table: Table) -> tuple[Segment, Fitted]:
+            fitted = fit(table, self.order, self.memory, columns_of(table, self.columns), workers)
+            return Segment.begin(fitted, self.unit, world, workers, drop_last=self.drop_last), fitted
+
+        return go_on(self.table, self.seed, epoch, segments, begin)
+
+
+@dataclass
+class Kept:
+    """What a process keeps between iterations: how many it began, the last one, and the loader of whole epochs."""
+
+    began: int = 0
+    turn: Turn | None = None
+    part: Part | None = None
+    loader: Loader | None = None
+    loader_of: tuple[int, ...] = ()
+
+    def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
+        return Kept, ()
+
+
+class Running:
+    """Iterates over the batches of one worker; what torchdata keeps as the state of a worker.
+
+    Args:
+        settings: What to yield.
+        identity: What states must agree with.
+        passes: Shared memory that says which epoch it is.
+        places: Says which rank it is.
+        kept: What the process keeps.
+    """
+
+    def __init__(
+        self, settings: Settings, identity: Mapping[str, Any], passes: Passes, places: Places, kept: Kept
+    ) -> None:
+        self._settings, self._identity, self._passes, self._kept = settings, identity, passes, kept
+        self._rank, self._world = places.find()
+        info = get_worker_info()
+        self._cell, self._worker, self._workers = (info.id, info.id, info.num_workers) if info else (ALONE, 0, 1)
+        turn = passes.begin(info.id, info.num_workers, info.seed - info.id, kept.began) if info else passes.begin()
+        if info and not kept.began:
+            send_parcels()
+        kept.began += 1
+        self._go(turn, segments_of(passes.planned()[1]) if turn.begins == 1 else [])
+        done = self._part.segment.batches
+        self._worker = (self._worker + next_worker(done, self._part.totals)) % self._workers
+
+    def _go(self, turn: Turn, segments: list[Segment]) -> None:
+        self._part = self._settings.part(turn.epoch, segments, self._world, self._workers)
+        self._turn = self._kept.turn = turn
+        self._kept.part = self._part
+        self._batches: Iterator[Any] | None = None
+
+    def __iter__(self) -> "Running":
+        return self
+
+    def __next__(self) -> Any:
+        if self._batches is None:
+            self._batches = self._run()
+        return next(self._batches)
+
+    def _run(self) -> Iterator[Any]:
+        part, transform, worker = self._part, self._settings.transform, self._worker
+        done, rows = part.segment.batches, self._settings.batch_size is None
+        loader = self._loader(part)
+        loader.set_epoch(part.epoch)
+        loader.seek(done[worker])
+        for batch in loader:
+            done[worker] += 1
+            made = {name: values[0] for name, values in batch.items()} if rows else batch
+            yield made if transform is None else transform(made)
+
+    def _loader(self, part: Part) -> Loader:
+        place = (self._rank, self._world, self._worker, self._workers)
+        if part.before:
+            return self._settings.loader(part.table, *place)
+        kept = self._kept
+        if kept.loader is None or kept.loader_of != (os.getpid(), *place):
+            kept.loader, kept.loader_of = self._settings.loader(part.table, *place), (os.getpid(), *place)
+        return kept.loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where this worker stands: torchdata joins it with those of the others."""
+        return {**self._identity, **self._part.state(self._part.segment.batches), "worker": self._worker}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where this worker stood; the epoch after that is the next one.
+
+        Raises:
+            StateMismatch: The state belongs to another table, order or seed, or to other workers.
+        """
+        epoch, segments = checked(state, self._identity)
+        turn = self._turn._replace(epoch=epoch, begins=self._turn.begins if self._cell == ALONE else -1)
+        self._passes.note(self._cell, turn)
+        self._go(turn, segments)
+        self._worker = state.get("worker", 0)
+        if len(self._part.before) >= len(segments) or self._worker >= self._workers:
+            raise StateMismatch(
+                f"worker {self._cell} of {self._workers} in a world of {self._world} cannot go on where worker "
+                f"{self._worker} stood; after a change of workers, ranks, memory or batch size load the state into the "
+                "dataset instead"
+            )

@@ -1,0 +1,194 @@
+"""Batches of row numbers for map-style datasets that stay what they are."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from torch.utils.data import Sampler
+
+from corgipile.errors import BadArgument
+from corgipile.loader.fitting import Fitted, cut, sketched
+from corgipile.loader.parts import Part, checked, go_on, identity_of
+from corgipile.loader.segments import Segment
+from corgipile.orders import Order, Riffle, named, seek, visited_rows
+from corgipile.sizes import Size
+from corgipile.tables import MemoryTable, Subset, Table
+from corgipile.tables.base import IntArray
+from corgipile.torch.place import Places
+
+__all__ = ["BatchSampler"]
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Yields lists of row numbers in an order of corgipile, for ``DataLoader(dataset, batch_sampler=...)``.
+
+    Datasets that read neighbouring rows faster than scattered ones, or keep what they read, gain from any order but a
+    full shuffle; with ``labels`` batches are balanced besides. Only row numbers are handled: ``buffer`` rows of them
+    are kept. The epoch advances with each iteration, as `CorgiPileDataset` does it.
+
+    Args:
+        n: Rows of the dataset.
+        block: Neighbouring rows that belong together: rows, or a share such as ``"1%"``.
+        buffer: Rows to mix, in the same units.
+        batch_size: Rows of a batch.
+        seed: Seed of all epochs.
+        rank: This process of ``world``.
+        world: Number of processes that share each epoch; all take the same number of batches.
+        order: An order of `corgipile.orders`, or its name.
+        labels: The class or target of each row: Riffle then balances its blocks by them.
+        drop_last: Drop the last batch if it is short; with several ranks nothing is then repeated.
+
+    Example:
+        >>> sampler = BatchSampler(10, block=2, buffer=4, batch_size=4)
+        >>> batches = list(sampler)
+        >>> [len(batch) for batch in batches], sorted(sum(batches, [])) == list(range(10))
+        ([4, 4, 2], True)
+    """
+
+    def __init__(
+        self,
+        n: int,
+        block: Size,
+        buffer: Size,
+        batch_size: int,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        order: Order | str = "riffle",
+        labels: Sequence[Any] | npt.ArrayLike | None = None,
+        *,
+        drop_last: bool = False,
+    ) -> None:
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise BadArgument(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
+        self.batch_size, self.drop_last, self._seed = batch_size, drop_last, seed
+        self._place = Places(rank, world).find()
+        chosen = replace(named(order), block=block, buffer=buffer, ahead=0)  # type: ignore[type-var]
+        if labels is not None and isinstance(chosen, Riffle):
+            chosen = replace(chosen, balance="label")
+        self._order: Order = chosen
+        self._table = MemoryTable(pa.table({"label": _labels(n, labels)}))
+        self._identity = identity_of(self._table, self._order, seed)
+        self._whole = self._fit(self._table)
+        self._planned: tuple[int, list[Segment]] = 0, []
+        self._latest: Part | None = None
+
+    def _fit(self, table: Table) -> Fitted:
+        order = self._order.fit(len(table), 1.0, None)
+        blocks = cut(table, order, order.block_rows, ["label"])
+        return Fitted(order, sketched(table, order, blocks), order.block_rows, ["label"])
+
+    def _begin(self, table: Table) -> tuple[Segment, Fitted]:
+        fitted = self._whole if table is self._table else self._fit(table)
+        return Segment.begin(fitted, self.batch_size, self._place.world, 1, drop_last=self.drop_last), fitted
+
+    def _walk(self, epoch: int, segments: list[Segment]) -> tuple[Part, Iterator[list[int]]]:
+        """Return the part that an iteration runs, and its batches."""
+        self._latest = go_on(self._table, self._seed, epoch, segments, self._begin)
+        return self._latest, self._batches(self._latest)
+
+    def _batches(self, part: Part) -> Iterator[list[int]]:
+        size, segment, (order, blocks, *_) = self.batch_size, part.segment, self._begin(part.table)[1]
+        key = segment.key(self._seed, part.epoch, self._place.rank, 0)
+        step, skip = seek(order, blocks, key, segment.batches[0] * size)
+        waiting: list[int] = []
+        for rows in visited_rows(order, blocks, key, step):
+            waiting += _places(part.table, rows[skip:]).tolist()
+            skip, whole = 0, len(waiting) // size * size
+            for at in range(0, whole, size):
+                segment.batches[0] += 1
+                yield waiting[at : at + size]
+            del waiting[:whole]
+        if segment.batches < part.totals:
+            segment.batches[0] += 1
+            yield waiting
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch of the latest iteration, or of the next one where none began since it was set."""
+        return self._latest.epoch if self._latest else self._planned[0]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded."""
+        if epoch < 0:
+            raise BadArgument(f"epoch must be at least 0, got {epoch}")
+        if self._latest is not None or self._planned[0] != epoch:
+            self._planned, self._latest = (epoch, []), None
+
+    def __len__(self) -> int:
+        """Return the batches of this rank in a whole epoch."""
+        segment, fitted = self._begin(self._table)
+        return segment.totals(fitted, self._seed, 0)[0]
+
+    def __iter__(self) -> "Walk":
+        """Begin an iteration: of all batches, or after `load_state_dict` of those still to come."""
+        epoch, segments = (self._latest.epoch + 1, []) if self._latest else self._planned
+        return Walk(self._walk, self._identity, epoch, segments)
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return where the latest iteration stands: a small dictionary for JSON, the same on every rank.
+
+        Args:
+            batches: Batches the training loop got; needed with workers, for which a DataLoader asks ahead of the loop.
+        """
+        if self._latest is None:
+            epoch, segments = self._planned
+            return {**self._identity, "epoch": epoch, "segments": [segment._asdict() for segment in segments]}
+        done = self._latest.segment.batches if batches is None else self._latest.after(batches)
+        return {**self._identity, **self._latest.standing(done)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state; with another world or batch size each row that was not visited is visited once.
+
+        Raises:
+            StateMismatch: The state belongs to other rows, another order or seed.
+        """
+        self._planned, self._latest = checked(state, self._identity), None
+
+
+class Walk:
+    """One iteration of a sampler, whose state torchdata keeps."""
+
+    def __init__(
+        self,
+        walk: Callable[[int, list[Segment]], tuple[Part, Iterator[list[int]]]],
+        identity: Mapping[str, Any],
+        epoch: int,
+        segments: list[Segment],
+    ) -> None:
+        self._walk, self._identity = walk, identity
+        self._part, self._batches = walk(epoch, segments)
+
+    def __iter__(self) -> "Walk":
+        return self
+
+    def __next__(self) -> list[int]:
+        return next(self._batches)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iteration stands."""
+        return {**self._identity, **self._part.state(self._part.segment.batches)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue an iteration."""
+        self._part, self._batches = self._walk(*checked(state, self._identity))
+
+
+def _places(table: Table, rows: IntArray) -> IntArray:
+    """Return the numbers of rows in the whole table."""
+    while isinstance(table, Subset):
+        rows, table = table.places(rows), table.table
+    return rows
+
+
+def _labels(n: int, labels: Any) -> Any:
+    """Return labels as a column of numbers; without labels one that takes no memory."""
+    if labels is None:
+        return pa.nulls(n)
+    values = np.asarray(labels)
+    if values.shape != (n,):
+        raise BadArgument(f"labels must be one a row, {n} in all, got an array of shape {values.shape}")
+    return pa.array(values if values.dtype.kind in "biuf" else np.unique(values, return_inverse=True)[1])

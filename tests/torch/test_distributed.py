@@ -1,0 +1,83 @@
+"""Ranks of a process group: equal numbers of batches, together every row, whoever starts them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch.distributed
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch has no torch.distributed")
+
+RANK = """
+import json, sys
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+from corgipile.torch import CorgiPileDataset
+
+def main():
+    path, rank, world, port, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+    dataset = CorgiPileDataset(path, batch_size=64, columns=["row"], memory="4KB")
+    dist.init_process_group("gloo", init_method=f"file://{port}", rank=rank, world_size=world)
+    # A spawned worker knows the group through its parent only.
+    context = {"multiprocessing_context": "spawn"} if rank else {}
+    loader = DataLoader(dataset, batch_size=None, num_workers=1, persistent_workers=True, **context)
+    epochs = []
+    for _ in range(2):
+        epochs.append([])
+        for batch in loader:
+            total = batch["row"].sum()
+            dist.all_reduce(total)  # hangs if one rank has a batch more
+            epochs[-1].append(batch["row"].tolist())
+    with open(out, "w") as file:
+        json.dump(epochs, file)
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_two_ranks_of_a_group_share_each_epoch(path, tmp_path):
+    script = tmp_path / "rank.py"
+    script.write_text(RANK)
+    outs = [tmp_path / f"{rank}.json" for rank in range(2)]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), path, str(rank), "2", str(tmp_path / "meet"), str(out)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, out in enumerate(outs)
+    ]
+    errors = [rank.communicate(timeout=120)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], errors
+    seen = [json.loads(out.read_text()) for out in outs]
+    for epoch in range(2):
+        assert len(seen[0][epoch]) == len(seen[1][epoch]) == 8
+        assert sorted(row for rank in seen for batch in rank[epoch] for row in batch) == list(range(1000))
+    assert seen[0][0] != seen[0][1]
+
+
+ACCELERATE = """
+import sys
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from corgipile.torch import CorgiPileDataset
+
+def rows(loader):
+    return [row for batch in loader for row in batch["row"].tolist()]
+
+accelerator = Accelerator(cpu=True)
+loader = accelerator.prepare(DataLoader(CorgiPileDataset(sys.argv[1], batch_size=64), batch_size=None))
+first, second = rows(loader), rows(loader)
+assert sorted(first) == sorted(second) == list(range(1000)) and first != second
+loader.set_epoch(0)
+assert rows(loader) == first
+"""
+
+
+def test_accelerate_takes_the_loader_as_it_is(path):
+    pytest.importorskip("accelerate")
+    subprocess.run([sys.executable, "-c", ACCELERATE, path], check=True)

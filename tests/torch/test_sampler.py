@@ -1,0 +1,129 @@
+"""Batches of row numbers: each once, balanced where labels are known, resumable, shared among ranks."""
+
+import json
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader, TensorDataset
+
+from corgipile.errors import BadArgument, StateMismatch
+from corgipile.torch import BatchSampler
+
+NAMES = ["no_shuffle", "block_only", "corgipile", "riffle", "sliding_window", "full"]
+
+
+def flat(batches):
+    return [row for batch in batches for row in batch]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(NAMES), st.integers(0, 200), st.integers(1, 40), st.integers(1, 4), st.booleans())
+def test_each_row_once_over_ranks(order, n, batch_size, world, drop_last):
+    samplers = [
+        BatchSampler(n, 5, 40, batch_size, rank=rank, world=world, order=order, drop_last=drop_last)
+        for rank in range(world)
+    ]
+    seen = [list(sampler) for sampler in samplers]
+    assert {len(batches) for batches in seen} == {len(samplers[0])}
+    if drop_last:
+        assert len(set(flat(flat(seen)))) == len(flat(flat(seen)))
+        assert {len(batch) for batches in seen for batch in batches} <= {batch_size}
+    else:
+        assert set(flat(flat(seen))) == set(range(n))
+        assert len(flat(flat(seen))) < n + world
+
+
+def test_labels_balance_every_batch():
+    labels = np.arange(4000) // 1000
+    batches = list(BatchSampler(4000, 20, 1280, 100, labels=labels.tolist()))
+    shares = np.array([np.bincount(labels[batch], minlength=4) for batch in batches])
+    plain = np.array(
+        [np.bincount(labels[b], minlength=4) for b in BatchSampler(4000, 20, 1280, 100, order="corgipile")]
+    )
+    assert shares.std(axis=0).mean() < 0.7 * np.sqrt(100 * 0.25 * 0.75) < plain.std(axis=0).mean()
+    named = BatchSampler(4000, 20, 1280, 100, labels=np.array(["ant", "bee", "cow", "dog"])[labels])
+    assert list(named) == batches
+
+
+def test_epochs_advance_and_can_be_set():
+    sampler = BatchSampler(100, 5, 20, 8, seed=3)
+    first, second = list(sampler), list(sampler)
+    assert first != second
+    assert sampler.epoch == 1
+    sampler.set_epoch(1)
+    assert list(sampler) == second
+    assert list(BatchSampler(100, 5, 20, 8, seed=4)) != first
+
+
+@pytest.mark.parametrize("order", NAMES)
+def test_stop_anywhere_and_go_on(order):
+    def fresh(world=1, rank=0):
+        return BatchSampler(101, 5, 40, 8, order=order, labels=np.arange(101) // 40, world=world, rank=rank)
+
+    sampler = fresh()
+    whole, following = list(sampler), list(sampler)
+    for done in range(len(whole) + 1):
+        sampler.set_epoch(0)
+        list(islice(sampler, done + 2))
+        state = json.loads(json.dumps(sampler.state_dict(batches=done)))
+        again = fresh()
+        again.load_state_dict(state)
+        assert list(again) == (whole[done:] or following)
+        pair = [fresh(2, rank) for rank in range(2)]
+        for one in pair:
+            one.load_state_dict(state)
+        left = [list(one) for one in pair]
+        assert len(left[0]) == len(left[1])
+        assert set(flat(flat(left))) == set(flat(whole[done:] or following))
+
+
+def test_under_data_loaders():
+    rows = TensorDataset(torch.arange(100))
+    sampler = BatchSampler(100, 5, 40, 8)
+    for _ in range(2):
+        assert sorted(flat(batch.tolist() for (batch,) in DataLoader(rows, batch_sampler=sampler))) == list(range(100))
+    assert sampler.epoch == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*set_vital.*:UserWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_stateful_data_loader(workers):
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
+    rows = TensorDataset(torch.arange(100))
+
+    def fresh():
+        return torchdata.StatefulDataLoader(rows, batch_sampler=BatchSampler(100, 5, 40, 8), num_workers=workers)
+
+    def seen(batches):
+        return [batch.tolist() for (batch,) in batches]
+
+    loader = fresh()
+    whole, following = seen(loader), seen(loader)
+    for done in (1, 7, 13):
+        loader = fresh()
+        batches = iter(loader)
+        for _ in range(done):
+            next(batches)
+        if done == len(whole):
+            assert not list(batches)
+        again = fresh()
+        again.load_state_dict(loader.state_dict())
+        if done < len(whole):
+            assert seen(again) == whole[done:]
+        assert seen(again) == following
+
+
+def test_mistakes():
+    with pytest.raises(BadArgument, match="labels must be one a row, 10 in all"):
+        BatchSampler(10, 2, 4, 2, labels=[0, 1])
+    with pytest.raises(BadArgument, match="batch_size must be"):
+        BatchSampler(10, 2, 4, 0)
+    with pytest.raises(BadArgument, match="rank 2 of world 2"):
+        BatchSampler(10, 2, 4, 2, rank=2, world=2)
+    with pytest.raises(StateMismatch, match="state is of another seed"):
+        BatchSampler(10, 2, 4, 2, seed=1).load_state_dict(BatchSampler(10, 2, 4, 2).state_dict())
