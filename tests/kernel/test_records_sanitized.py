@@ -1,24 +1,9 @@
 """Runs the readers of TFRecord frames, Examples and byte ranges under sanitizers over damaged bytes."""
 
 import random
-import shutil
 import struct
-import subprocess
-from pathlib import Path
 
 import pytest
-
-KERNEL = Path(__file__).parents[2] / "kernel"
-FLAGS = [
-    "-std=c11",
-    "-g",
-    "-O1",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-]
 
 MAIN = r"""
 #define _GNU_SOURCE
@@ -95,7 +80,7 @@ static int64_t ranges(int fd, const uint8_t *bytes, int64_t size, uint32_t seed)
     cp_ranges r = {.fd = fd, .offsets = offsets, .lengths = lengths, .to = to};
     for (; r.count < ROOM; r.count++) {
         seed = seed * 1664525u + 1013904223u;
-        at += seed >> 16 & 1 ? seed >> 24 : seed >> 14;
+        at += seed >> 16 & 1 ? seed >> 24 : seed >> 18;
         lengths[r.count] = seed >> 8 & 255;
         offsets[r.count] = at;
         at += seed >> 17 & 1 ? lengths[r.count] : 3;
@@ -105,7 +90,8 @@ static int64_t ranges(int fd, const uint8_t *bytes, int64_t size, uint32_t seed)
     r.out = malloc((size_t)total + 1);
     int status = cp_ranges_read(&r, 4);
     for (int64_t i = 0; !status && i < r.count; i++)
-        if (offsets[i] + lengths[i] > size || memcmp(r.out + to[i], bytes + offsets[i], (size_t)lengths[i]))
+        if (lengths[i] &&
+            (offsets[i] + lengths[i] > size || memcmp(r.out + to[i], bytes + offsets[i], (size_t)lengths[i])))
             abort();
     free(r.out);
     return status;
@@ -188,23 +174,11 @@ def damaged(rng):
 
 
 @pytest.mark.parametrize("extra", [[], ["-DCP_NO_CLONES"]])
-def test_records_under_sanitizers(tmp_path, extra):
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    source, program, cases = tmp_path / "main.c", tmp_path / "main", tmp_path / "cases"
-    source.write_text("int main(void) { return 0; }")
-    if subprocess.run([compiler, *FLAGS, source, "-o", program], capture_output=True, check=False).returncode:
-        pytest.skip(f"{compiler} has no sanitizers")
-    source.write_text(MAIN)
-    subprocess.run([compiler, *FLAGS, *extra, f"-I{KERNEL}", source, "-o", program, "-lpthread"], check=True)
+def test_records_under_sanitizers(sanitized, extra):
     rng = random.Random(5)  # noqa: S311
     found = [damaged(rng) for _ in range(1500)]
-    cases.write_bytes(b"".join(struct.pack("<I", len(data)) + data for data in found))
-    done = subprocess.run([program, cases], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:4000]
-    count, rows, values, short = map(int, done.stdout.split())
+    count, rows, values, short = sanitized(MAIN, found, *extra)
     assert count == len(found)
     assert rows > 1000
     assert values > 500
-    assert 0 < short < 300
+    assert 0 < short < 300, short

@@ -1,24 +1,6 @@
 """Runs the SVMlight parser under the address and undefined-behaviour sanitizers over damaged text."""
 
 import random
-import shutil
-import struct
-import subprocess
-from pathlib import Path
-
-import pytest
-
-KERNEL = Path(__file__).parents[2] / "kernel"
-FLAGS = [
-    "-std=c11",
-    "-g",
-    "-O1",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-]
 
 MAIN = r"""
 #include "svmlight.h"
@@ -96,22 +78,10 @@ def damaged(rng):
     return bytes(text)
 
 
-def test_parser_under_sanitizers(tmp_path):
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    source, program, cases = tmp_path / "main.c", tmp_path / "main", tmp_path / "cases"
-    source.write_text("int main(void) { return 0; }")
-    if subprocess.run([compiler, *FLAGS, source, "-o", program], capture_output=True, check=False).returncode:
-        pytest.skip(f"{compiler} has no sanitizers")
-    source.write_text(MAIN)
-    subprocess.run([compiler, *FLAGS, f"-I{KERNEL}", source, "-o", program, "-lm"], check=True)
+def test_parser_under_sanitizers(sanitized):
     rng = random.Random(5)  # noqa: S311
     texts = [damaged(rng) for _ in range(4000)]
-    cases.write_bytes(b"".join(struct.pack("<I", len(text)) + text for text in texts))
-    done = subprocess.run([program, cases], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:4000]
-    count, refused, rows = map(int, done.stdout.split())
+    count, refused, rows = sanitized(MAIN, texts)
     assert count == len(texts)
     assert refused > 1000
     assert rows > 1000

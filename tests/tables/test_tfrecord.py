@@ -25,6 +25,7 @@ from corgipile.errors import (
 )
 from corgipile.tables import open as open_table
 from corgipile.tables import recordindex
+from corgipile.tables.files import File
 from corgipile.tables.tfrecord import TFRecordTable
 
 
@@ -190,6 +191,16 @@ def test_columns_are_found(tmp_path, manners):
     assert sorted(label for batch in batches for label in batch["label"]) == list(range(300))
     assert all((batch["x"][:, 0] == batch["label"] + 0.5).all() for batch in batches)
     assert batches[0]["name"].tolist() == [b"%d" % i for i in batches[0]["label"]]
+
+
+def test_few_columns_of_many_rows_take_little_memory(tmp_path, monkeypatch):
+    table = TFRecordTable(write(tmp_path / "a.tfrecord", numbered(300)))
+    monkeypatch.setattr("corgipile.tables.tfrecord.RUN", 1000)
+    reads = []
+    read = File.read
+    monkeypatch.setattr(File, "read", lambda file, at, size: reads.append(size) or read(file, at, size))
+    assert table.read(0, 300, ["label"]).to_pydict() == {"label": list(range(300))}
+    assert max(reads) < 2000
 
 
 def test_features_can_be_told(tmp_path):

@@ -11,6 +11,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, MissingColumn
 
 IntArray = npt.NDArray[np.int64]
+LIMIT = 1 << 31  # items that 32-bit offsets can tell apart
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema, BadValue, CorruptFile, RaggedRows, TableError
-from corgipile.tables.base import IntArray
+from corgipile.tables.base import LIMIT, IntArray
 from corgipile.tables.pieces import pick
 from corgipile.tables.recordfile import Records, binary_array
 
@@ -19,7 +19,6 @@ MALFORMED, MISSING, KIND, COUNT = 1, 2, 3, 4
 WORDS = {"byte": 1, "float": 2, "int": 3}
 VALUES = {1: pa.binary(), 2: pa.float32(), 3: pa.int64()}
 DTYPES = {1: np.uint8, 2: np.float32, 3: np.int64}
-LIMIT = 1 << 31
 NO_EXAMPLE = "is no tensorflow.Example message"
 
 

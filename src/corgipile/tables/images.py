@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile
-from corgipile.tables.base import IntArray, Layout, check_columns, check_run, even_cuts
+from corgipile.tables.base import LIMIT, IntArray, Layout, check_columns, check_run, even_cuts
 from corgipile.tables.files import PathLike, describe, digest, readable
 from corgipile.tables.pieces import check_rows, empty, pick, pick_rows
-from corgipile.tables.recordfile import LIMIT, binary_array
+from corgipile.tables.recordfile import binary_array
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 CLASSES_KEY = b"corgipile.classes"

@@ -8,12 +8,10 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, CorruptFile
-from corgipile.tables.base import IntArray
+from corgipile.tables.base import LIMIT, IntArray
 from corgipile.tables.files import File, PathLike
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.recordindex import FRAME, REASONS, check_places, open_records, place
-
-LIMIT = 1 << 31
 
 
 class Records(NamedTuple):

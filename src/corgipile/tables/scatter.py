@@ -7,13 +7,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile
-from corgipile.tables.base import IntArray, fixed_field, is_list, is_wide, item_bytes
+from corgipile.tables.base import LIMIT, IntArray, fixed_field, is_list, is_wide, item_bytes
 from corgipile.tables.bodies import Body, Place
 from corgipile.tables.files import File, decoding
 
 types = pa.types
 UNKNOWN, UNFIT = -1, -2
-LIMIT = 1 << 31
 
 
 class Scatter:

@@ -11,7 +11,7 @@ from corgipile.errors import BadArgument
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.example import Examples, Features, Flaw, infer, wider
 from corgipile.tables.files import PathLike, describe, digest
-from corgipile.tables.pieces import check_rows, empty, pick_rows
+from corgipile.tables.pieces import check_rows, empty, join, pick_rows
 from corgipile.tables.recordfile import RecordFile, Records
 from corgipile.tables.recordindex import SUFFIXES, index_file, is_head
 
@@ -118,7 +118,10 @@ class TFRecordTable:
         names = check_columns(self.schema, columns)
         if start == stop:
             return empty(self.schema, names)
-        return self._decode(self._records.run(start, stop), np.arange(start, stop), names)
+        # Records are read whole: where few columns are kept of them, in pieces, so that memory holds few at a time.
+        step = stop - start if len(names) == len(self.schema) else self._run_rows()
+        runs = [(at, min(at + step, stop)) for at in range(start, stop, step)]
+        return join([self._decode(self._records.run(*run), np.arange(*run), names) for run in runs])
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the order asked for."""
@@ -163,9 +166,12 @@ class TFRecordTable:
             raise self._error(schema, numbers)
         return schema
 
+    def _run_rows(self) -> int:
+        return max(1, RUN * len(self) // max(self.nbytes, 1))
+
     def _leave_out_flaws(self, examples: Examples) -> None:
         bad = []
-        step = max(1, RUN * len(self) // max(self.nbytes, 1))
+        step = self._run_rows()
         for start in range(0, len(self), step):
             records = self._records.run(start, min(start + step, len(self)))
             while isinstance(found := examples.find(records, self.schema), Flaw):

@@ -1,0 +1,42 @@
+"""Runs a C program over cases under the address and undefined-behaviour sanitizers."""
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+KERNEL = Path(__file__).parents[2] / "kernel"
+FLAGS = [
+    "-std=c11",
+    "-g",
+    "-O1",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+]
+
+
+@pytest.fixture
+def sanitized(tmp_path):
+    """Compile a program, let it read cases (each behind its length) from a file, return the numbers it prints."""
+
+    def run(program, cases, *extra):
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None:
+            pytest.skip("no C compiler")
+        source, binary, file = tmp_path / "main.c", tmp_path / "main", tmp_path / "cases"
+        source.write_text("int main(void) { return 0; }")
+        if subprocess.run([compiler, *FLAGS, source, "-o", binary], capture_output=True, check=False).returncode:
+            pytest.skip(f"{compiler} has no sanitizers")
+        source.write_text(program)
+        subprocess.run([compiler, *FLAGS, f"-I{KERNEL}", source, "-o", binary, "-lm", "-lpthread", *extra], check=True)
+        file.write_bytes(b"".join(struct.pack("<I", len(case)) + case for case in cases))
+        done = subprocess.run([binary, file], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:4000]
+        return [int(number) for number in done.stdout.split()]
+
+    return run
