@@ -56,7 +56,8 @@ static int64_t follow(const cp_spec *spec, int64_t start, int64_t *seen)
 static void plans(void)
 {
     for (uint64_t seed = 0; seed < 600; seed++) {
-        int64_t rows = (int64_t)cp_below(seed, 1, 700), even = 1 + (int64_t)cp_below(seed, 2, 60);
+        int64_t wide = seed % 5 ? 1 : 30; /* blocks of several chunks */
+        int64_t rows = (int64_t)cp_below(seed, 1, 700) * wide, even = 1 + (int64_t)cp_below(seed, 2, 60) * wide;
         cp_spec s = {.kind = (int32_t)cp_below(seed, 3, 4), .rows = rows, .even = even, .key = seed, .stop_row = rows};
         s.blocks = (rows + even - 1) / even;
         s.buffer = 1 + (int64_t)cp_below(seed, 4, 20);

@@ -48,7 +48,7 @@ static cp_spec spec_of(uint64_t seed)
     s.blocks = (ROWS + s.even - 1) / s.even;
     s.first_row = (int64_t)cp_below(seed, 2, 300), s.stop_row = ROWS - (int64_t)cp_below(seed, 3, 300);
     s.buffer = 1 + (int64_t)cp_below(seed, 4, 9), s.group = 1 + (int64_t)cp_below(seed, 5, 3);
-    s.shift = (int32_t)cp_below(seed, 6, 5), s.whole = (int32_t)cp_below(seed, 7, 2);
+    s.whole = (int32_t)cp_below(seed, 7, 2);
     s.ahead = (int32_t)cp_below(seed, 8, 4);
     return s;
 }
