@@ -1,15 +1,33 @@
-"""Builds the C kernel as one abi3 extension; everything else is in pyproject.toml."""
+"""Builds the C kernel as one abi3 extension and packs the PostgreSQL extension; the rest is in pyproject.toml."""
 
 import os
 import shlex
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
+PACKED = ["kernel/*.h", "postgres/Makefile", "postgres/*.control", "postgres/sql/*.sql", "postgres/src/*.[ch]"]
 HEADERS = sorted(str(path.relative_to(HERE)) for path in (HERE / "kernel").glob("*.h"))
 
+
+class BuildPy(build_py):
+    """Puts the C sources that `corgipile pg` compiles beside the package; a checkout has them where they are."""
+
+    def run(self) -> None:
+        """Build the modules, then copy the sources."""
+        super().run()
+        if self.editable_mode:
+            return
+        for path in (path for pattern in PACKED for path in sorted(HERE.glob(pattern))):
+            target = Path(self.build_lib, "corgipile", "pg", "sources", path.relative_to(HERE))
+            self.mkpath(str(target.parent))
+            self.copy_file(str(path), str(target))
+
+
 setup(
+    cmdclass={"build_py": BuildPy},
     ext_modules=[
         Extension(
             "corgipile._kernel",

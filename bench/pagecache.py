@@ -36,6 +36,24 @@ def cached(path: Path) -> float:
     return sum(byte & 1 for byte in seen.raw[:pages]) / pages
 
 
+def unmap(path: Path) -> None:
+    """Let go of a file's pages that this process has mapped: those would stay in the page cache."""
+    libc = ctypes.CDLL(None)
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if line.endswith(f" {path.resolve()}"):
+            start, stop = (int(word, 16) for word in line.split()[0].split("-"))
+            libc.madvise(start, stop - start, mmap.MADV_DONTNEED)
+
+
+def bytes_from_device() -> int:
+    """Return the bytes that this process let the device read so far."""
+    io = Path("/proc/self/io")
+    if not io.exists():
+        raise Skip("this system does not count the bytes that a process reads")
+    return int(dict(line.split(": ") for line in io.read_text().splitlines())["read_bytes"])
+
+
 def drop(*paths: Path) -> None:
     """Drop files from the page cache, and prove it.
 

@@ -79,7 +79,51 @@ def hf_random(path, column):
     return run
 
 
-JOBS = {"sklearn": sklearn_sgd, "torch": torch_loader, "scdataset": scdataset, "hf": hf_random, **peer_loaders.JOBS}
+def hf_concurrent(path, source):
+    """A cold Hugging Face dataset behind DataLoader, as shipped and within corgipile's Concurrent."""
+    from pathlib import Path
+
+    import numpy as np
+    from datasets import Dataset
+    from pagecache import bytes_from_device, drop, unmap
+    from torch.utils.data import DataLoader
+
+    sys.path.insert(0, source)
+    from corgipile.torch import Concurrent
+
+    data = Dataset.from_file(path).with_format("numpy")
+
+    def run(numbers, threads, ahead, **_):
+        wanted = np.load(numbers)
+        batches = [wanted[at : at + 256].tolist() for at in range(0, len(wanted), 256)]
+        unmap(Path(path))
+        drop(Path(path))
+        before, seen = bytes_from_device(), []
+
+        def read():
+            if not threads:
+                for rows in DataLoader(data, batch_sampler=batches, collate_fn=list):
+                    seen.extend(row["label"] for row in rows)
+                return
+            with Concurrent(data, threads=threads) as rows_ahead:
+                sampler = rows_ahead.ahead(batches, batches=ahead)
+                for rows in DataLoader(rows_ahead, batch_sampler=sampler, collate_fn=list):
+                    seen.extend(row["label"] for row in rows)
+
+        seconds = timed(read)
+        return {"seconds": seconds, "rows": len(seen), "sum": int(sum(seen)), "read": bytes_from_device() - before}
+
+    return run
+
+
+JOBS = {
+    "sklearn": sklearn_sgd,
+    "torch": torch_loader,
+    "scdataset": scdataset,
+    "hf": hf_random,
+    "hf concurrent": hf_concurrent,
+    **peer_loaders.JOBS,
+}
 
 
 def main():

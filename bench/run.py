@@ -2,7 +2,7 @@
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
 accuracy (against Shuffle Once), quality (deff and prefix discrepancy), torch_loader and torch_accuracy (the same for
-the PyTorch dataset). Each is also a script of its own.
+the PyTorch dataset), postgres (training inside the server). Each is also a script of its own.
 """
 
 import datetime as dt
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from common import HERE, Bench, as_dict, options, run_theme
 
-THEMES = ["quality", "memory", "sgd", "loader", "accuracy", "torch_loader", "torch_accuracy"]
+THEMES = ["quality", "memory", "sgd", "loader", "accuracy", "torch_loader", "torch_accuracy", "postgres"]
 
 
 def machine() -> dict[str, object]:

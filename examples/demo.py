@@ -1,13 +1,16 @@
-"""Every order of the field on one label-sorted table, larger than memory: what `make demo` shows.
+"""Every order of the field on one label-sorted table larger than memory, and in PostgreSQL: what `make demo` shows.
 
 Makes a seeded, higgs-like table of 2 million x 28 float32, sorted by label, and a held-out set in a temporary
-folder, and trains logistic regression on it by each order: with 16 MB of memory, and with 1 MB.
+folder, and trains logistic regression on it by each order: with 16 MB of memory, and with 1 MB. Every fourth row then
+goes into a PostgreSQL server from PyPI, and the server trains.
 """
 
 import argparse
 import tempfile
 import time
 from pathlib import Path
+
+from inside import train_inside
 
 from corgipile.cli import main as corgipile
 from corgipile.datasets import bayes_accuracy, higgs_like
@@ -32,6 +35,8 @@ def main() -> int:
             print()
             if code := corgipile(words):
                 return code
+        print()
+        train_inside(table, test, settings.epochs)
     return 0
 
 

@@ -88,6 +88,18 @@ static inline int cp_sgd_decide(cp_sgd *s, const cp_rows *rows, void *out)
     return CP_SGD_OK;
 }
 
+/* Turn a row's scores, one a class, into probabilities, in place and without overflow. */
+static inline void cp_sgd_probabilities(double *score, int64_t classes)
+{
+    double top = score[0], sum = 0;
+    for (int64_t k = 1; k < classes; k++)
+        top = score[k] > top ? score[k] : top;
+    for (int64_t k = 0; k < classes; k++)
+        sum += score[k] = cp_exp_minus_f64_base((cp_quad_type_f64_base){top - score[k]})[0];
+    for (int64_t k = 0; k < classes; k++)
+        score[k] /= sum;
+}
+
 /* Copy weights [outputs][features] and biases [outputs] out of a flushed state, or into it. */
 static inline void cp_sgd_get(cp_sgd *s, void *weights, void *biases)
 {

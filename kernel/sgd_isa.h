@@ -25,19 +25,6 @@
 #define CP_LOW(type, a) (((union { __typeof__(a) whole; type half[2]; }){.whole = (a)}).half[0])
 #define CP_HIGH(type, a) (((union { __typeof__(a) whole; type half[2]; }){.whole = (a)}).half[1])
 
-/* Check that sparse indices increase and lie inside the features, before any of them is used. */
-static inline int cp_check_indices(const int32_t *index, int64_t n, int64_t features)
-{
-    int falls = 0;
-    if (n <= 0)
-        return n < 0 ? CP_SGD_BAD_LENGTH : CP_SGD_OK;
-    for (int64_t j = 1; j < n; j++)
-        falls |= index[j] <= index[j - 1];
-    if (falls)
-        return CP_SGD_BAD_ORDER;
-    return index[0] < 0 || index[n - 1] >= features ? CP_SGD_BAD_INDEX : CP_SGD_OK;
-}
-
 typedef struct {
     int64_t (*learn)(cp_sgd *, const cp_chunk *, int *);
     void (*flush)(cp_sgd *);

@@ -61,6 +61,19 @@ static inline void cp_read_labels(const void *y, enum cp_type type, const int32_
     }
 }
 
+/* Check that sparse indices increase and lie inside the features, before any of them is used. */
+static inline int cp_check_indices(const int32_t *index, int64_t n, int64_t features)
+{
+    int falls = 0;
+    if (n <= 0)
+        return n < 0 ? CP_SGD_BAD_LENGTH : CP_SGD_OK;
+    for (int64_t j = 1; j < n; j++)
+        falls |= index[j] <= index[j - 1];
+    if (falls)
+        return CP_SGD_BAD_ORDER;
+    return index[0] < 0 || index[n - 1] >= features ? CP_SGD_BAD_INDEX : CP_SGD_OK;
+}
+
 static inline int64_t cp_find_class(const double *classes, int64_t count, double y)
 {
     double guess = y - classes[0];

@@ -232,9 +232,11 @@ def test_truncated_sources_leave_nothing_behind(tmp_path, out, name):
 
 def test_bad_requests(tmp_path, out):
     (tmp_path / "gap.csv").write_text("x,label\n1,0\n,1\n")
+    (tmp_path / "word.csv").write_text("x,label\n1,0\noops,1\n")
     (tmp_path / "ragged.csv").write_text("x,label\n1,0\n1,2,3\n")
     requests = [
         (BadValue, "row 1", tmp_path / "gap.csv", {"pack": True}),
+        (ParseError, "Row #3.*'oops'", tmp_path / "word.csv", {"pack": True}),
         (ParseError, "Expected 2 columns", tmp_path / "ragged.csv", {}),
         (MissingColumn, "no column 'z'", TABLE, {"label": "z"}),
         (MissingColumn, "column 4; there are 4", TABLE, {"label": 4}),

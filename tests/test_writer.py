@@ -1,6 +1,8 @@
 """The Arrow writer: equal batches, noted lengths, all or nothing."""
 
+import errno
 import json
+import resource
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corgipile import tables
-from corgipile.errors import BadArgument, BadSchema
-from corgipile.writer import ROWS_KEY, Writer, replacing
+from corgipile.errors import BadArgument, BadSchema, WriteFailed
+from corgipile.tables.files import replacing
+from corgipile.writer import ROWS_KEY, Writer
 
 
 def rows_of(*sizes):
@@ -81,6 +84,23 @@ def test_a_failure_leaves_what_was_there(tmp_path, failure):
     with pytest.raises(failure), Writer(path, batch.schema, record_batch=3) as writer:  # noqa: PT012 - the point
         writer.write(batch)
         raise failure
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.arrow"]
+    assert path.read_text() == "old"
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path):
+    path = tmp_path / "a.arrow"
+    path.write_text("old")
+    batch = rows_of(5000)[0]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(WriteFailed, match=r"cannot write .*a\.arrow: File too large") as raised:  # noqa: SIM117
+            with Writer(path, batch.schema, record_batch=100) as writer:
+                writer.write(batch)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert raised.value.errno == errno.EFBIG
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.arrow"]
     assert path.read_text() == "old"
 

@@ -21,10 +21,17 @@ CREATE FUNCTION train(
     seed bigint DEFAULT 0,
     intercept bool DEFAULT true,
     classes float8[] DEFAULT NULL,
+    holdout float8 DEFAULT NULL,
+    warm_start text DEFAULT NULL,
+    tolerance float8 DEFAULT NULL,
+    threads int DEFAULT 2,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,
     OUT r2 float8,
+    OUT holdout_loss float8,
+    OUT holdout_accuracy float8,
+    OUT holdout_r2 float8,
     OUT rows bigint,
     OUT seconds float8
 ) RETURNS SETOF record
@@ -48,19 +55,26 @@ CREATE FUNCTION train(
     seed bigint DEFAULT 0,
     intercept bool DEFAULT true,
     classes float8[] DEFAULT NULL,
+    holdout float8 DEFAULT NULL,
+    warm_start text DEFAULT NULL,
+    tolerance float8 DEFAULT NULL,
+    threads int DEFAULT 2,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,
     OUT r2 float8,
+    OUT holdout_loss float8,
+    OUT holdout_accuracy float8,
+    OUT holdout_r2 float8,
     OUT rows bigint,
     OUT seconds float8
 ) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'corgipile_train' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 5 SUPPORT train_support;
 
 COMMENT ON FUNCTION train(regclass, text, text[], text, text, int, float8, float8, float8, int, text, text, text, bool,
-    bigint, bool, float8[]) IS 'train a linear model; one row an epoch';
+    bigint, bool, float8[], float8, text, float8, int) IS 'train a linear model; one row an epoch';
 COMMENT ON FUNCTION train(regclass, text, text, text, text, int, float8, float8, float8, int, text, text, text, bool,
-    bigint, bool, float8[]) IS 'train a linear model; one row an epoch';
+    bigint, bool, float8[], float8, text, float8, int) IS 'train a linear model; one row an epoch';
 
 CREATE TABLE models (
     name text PRIMARY KEY,
@@ -87,15 +101,58 @@ CREATE POLICY insert_own ON models FOR INSERT WITH CHECK (owner = current_user);
 CREATE POLICY update_own ON models FOR UPDATE USING (owner = current_user) WITH CHECK (owner = current_user);
 CREATE POLICY delete_own ON models FOR DELETE USING (owner = current_user);
 
-CREATE FUNCTION predict(model text, features anyarray) RETURNS float8
+CREATE FUNCTION predict(model text, VARIADIC features "any") RETURNS float8
     AS 'MODULE_PATHNAME', 'corgipile_predict' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION predict(text, anyarray) IS 'class of a row, or value of a linear model';
+COMMENT ON FUNCTION predict(text, "any") IS 'class of a row, or value of a linear model';
 
-CREATE FUNCTION predict_proba(model text, features anyarray) RETURNS float8[]
+CREATE FUNCTION predict_proba(model text, VARIADIC features "any") RETURNS float8[]
     AS 'MODULE_PATHNAME', 'corgipile_predict_proba' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION predict_proba(text, anyarray) IS 'probability of each class, in the order of models.classes';
+COMMENT ON FUNCTION predict_proba(text, "any") IS 'probability of each class, in the order of models.classes';
 
-CREATE FUNCTION decision(model text, features anyarray) RETURNS float8[]
+CREATE FUNCTION decision(model text, VARIADIC features "any") RETURNS float8[]
     AS 'MODULE_PATHNAME', 'corgipile_decision' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION decision(text, anyarray)
+COMMENT ON FUNCTION decision(text, "any")
     IS 'score of each output: one, positive for the second class; softmax has one a class';
+
+CREATE FUNCTION evaluate(
+    model text,
+    source regclass,
+    features text[] DEFAULT NULL,
+    label text DEFAULT NULL,
+    OUT loss float8,
+    OUT accuracy float8,
+    OUT r2 float8,
+    OUT rows bigint
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'corgipile_evaluate' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000;
+COMMENT ON FUNCTION evaluate(text, regclass, text[], text) IS 'a model measured on a table';
+
+CREATE FUNCTION evaluate(
+    model text,
+    source regclass,
+    features text,
+    label text DEFAULT NULL,
+    OUT loss float8,
+    OUT accuracy float8,
+    OUT r2 float8,
+    OUT rows bigint
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'corgipile_evaluate' LANGUAGE C STABLE PARALLEL RESTRICTED COST 100000;
+COMMENT ON FUNCTION evaluate(text, regclass, text, text) IS 'a model measured on a table';
+
+CREATE FUNCTION read_progress(
+    OUT pid int,
+    OUT source regclass,
+    OUT model text,
+    OUT name text,
+    OUT epoch bigint,
+    OUT epochs bigint,
+    OUT rows_done bigint,
+    OUT rows bigint,
+    OUT loss float8,
+    OUT started timestamptz
+) RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'corgipile_progress' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+CREATE VIEW progress AS SELECT * FROM read_progress();
+COMMENT ON VIEW progress IS 'trainings under way in this database; epoch and rows are NULL during the first pass';
+GRANT SELECT ON progress TO PUBLIC;

@@ -13,9 +13,10 @@
 typedef struct {
     CustomScanState css;
     CorgiRun *run;
-    TableScanDesc scan;
-    TupleTableSlot *row;
-    double rows;            /* of the block under way */
+    TableScanDesc *scans;   /* by part of the source; a part's scan begins when it is first read */
+    TupleTableSlot **rows;
+    const CorgiPlace *place; /* the block under way */
+    double count;           /* of its rows */
     instr_time started;
     bool prefetch;          /* may be of use */
     int asking;             /* blocks for which it still is */
@@ -32,29 +33,48 @@ void corgi_block_open(CustomScanState *node, CorgiRun *run)
 {
     BlockState *s = (BlockState *) node;
     Relation rel = run->source.rel;
-    Snapshot snapshot = node->ss.ps.state->es_snapshot;
     s->run = run;
-    s->row = MakeSingleTupleTableSlot(RelationGetDescr(rel), table_slot_callbacks(rel));
+    s->scans = palloc0(sizeof *s->scans * (Size) Max(run->source.part_count, 1));
+    s->rows = palloc0(sizeof *s->rows * (Size) Max(run->source.part_count, 1));
     s->asking = 0;
     s->prefetch = run->options.order != CP_NO_SHUFFLE && get_tablespace_io_concurrency(rel->rd_rel->reltablespace) > 0;
-    PredicateLockRelation(rel, snapshot);
-    s->scan = rel->rd_tableam->scan_begin(rel, snapshot, 0, NULL, NULL,
-                                          SO_TYPE_TIDRANGESCAN | SO_ALLOW_PAGEMODE | SO_ALLOW_STRAT);
 }
 
-/* Begin the block whose first page is given. */
-void corgi_block_seek(CustomScanState *node, BlockNumber page)
+static TableScanDesc scan_of(BlockState *s, int part)
+{
+    Relation rel = s->run->source.parts[part].rel;
+    Snapshot snapshot = s->css.ss.ps.state->es_snapshot;
+    MemoryContext outside;
+    if (s->scans[part] != NULL)
+        return s->scans[part];
+    outside = MemoryContextSwitchTo(GetMemoryChunkContext(s->scans));
+    s->rows[part] = MakeSingleTupleTableSlot(RelationGetDescr(rel), table_slot_callbacks(rel));
+    PredicateLockRelation(rel, snapshot);
+    s->scans[part] = rel->rd_tableam->scan_begin(rel, snapshot, 0, NULL, NULL,
+                                                 SO_TYPE_TIDRANGESCAN | SO_ALLOW_PAGEMODE | SO_ALLOW_STRAT);
+    MemoryContextSwitchTo(outside);
+    return s->scans[part];
+}
+
+/* The page after the last one of a block. */
+static int64 stop_of(const CorgiSource *source, const CorgiPlace *place)
+{
+    return Min(place->page + source->block_pages, source->parts[place->part].pages);
+}
+
+/* Begin a block. */
+void corgi_block_seek(CustomScanState *node, const CorgiPlace *place)
 {
     BlockState *s = (BlockState *) node;
-    const CorgiSource *source = &s->run->source;
-    BlockNumber last = source->pages - page > source->block_pages ? page + source->block_pages - 1 : source->pages - 1;
+    TableScanDesc scan = scan_of(s, place->part);
     ItemPointerData from, to;
     if (node->ss.ps.instrument)
         InstrStartNode(node->ss.ps.instrument);
-    ItemPointerSet(&from, page, FirstOffsetNumber);
-    ItemPointerSet(&to, last, MaxOffsetNumber);
-    table_rescan_tidrange(s->scan, &from, &to);
-    s->rows = 0;
+    ItemPointerSet(&from, (BlockNumber) place->page, FirstOffsetNumber);
+    ItemPointerSet(&to, (BlockNumber) stop_of(&s->run->source, place) - 1, MaxOffsetNumber);
+    table_rescan_tidrange(scan, &from, &to);
+    s->place = place;
+    s->count = 0;
     INSTR_TIME_SET_CURRENT(s->started);
 }
 
@@ -74,24 +94,25 @@ static void judge_speed(BlockState *s)
 TupleTableSlot *corgi_block_next(CustomScanState *node)
 {
     BlockState *s = (BlockState *) node;
-    if (table_scan_getnextslot_tidrange(s->scan, ForwardScanDirection, s->row)) {
-        s->rows++;
-        return s->row;
+    int part = s->place->part;
+    if (table_scan_getnextslot_tidrange(s->scans[part], ForwardScanDirection, s->rows[part])) {
+        s->count++;
+        return s->rows[part];
     }
     judge_speed(s);
     if (node->ss.ps.instrument)
-        InstrStopNode(node->ss.ps.instrument, s->rows);
+        InstrStopNode(node->ss.ps.instrument, s->count);
     return NULL;
 }
 
 /* Ask the system to read a block before it is needed. */
-void corgi_block_prefetch(CustomScanState *node, BlockNumber page)
+void corgi_block_prefetch(CustomScanState *node, const CorgiPlace *place)
 {
     BlockState *s = (BlockState *) node;
     const CorgiSource *source = &s->run->source;
     if (s->prefetch && s->asking > 0)
-        for (BlockNumber i = 0; i < source->block_pages && page + i < source->pages; i++)
-            PrefetchBuffer(source->rel, MAIN_FORKNUM, page + i);
+        for (int64 page = place->page; page < stop_of(source, place); page++)
+            PrefetchBuffer(source->parts[place->part].rel, MAIN_FORKNUM, (BlockNumber) page);
 }
 
 /* End a loop of the figures that EXPLAIN ANALYZE shows: one a pass over the table. */
@@ -101,19 +122,16 @@ void corgi_end_loop(CustomScanState *node)
         InstrEndLoop(node->ss.ps.instrument);
 }
 
-static void close_scan(BlockState *s)
+static void end(CustomScanState *node)
 {
-    if (s->row != NULL)
-        ExecDropSingleTupleTableSlot(s->row);
-    if (s->scan != NULL)
-        table_endscan(s->scan);
-    s->row = NULL;
-    s->scan = NULL;
+    BlockState *s = (BlockState *) node;
+    for (int i = 0; s->scans != NULL && i < s->run->source.part_count; i++)
+        if (s->scans[i] != NULL) {
+            ExecDropSingleTupleTableSlot(s->rows[i]);
+            table_endscan(s->scans[i]);
+        }
+    s->scans = NULL;
 }
-
-static void end(CustomScanState *node) { close_scan((BlockState *) node); }
-
-static void rescan(CustomScanState *node) { close_scan((BlockState *) node); }
 
 static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
@@ -123,19 +141,21 @@ static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
         return;
     source = &run->source;
     ExplainPropertyText("Table", RelationGetRelationName(source->rel), es);
+    if (source->parts != source)
+        ExplainPropertyInteger("Parts", NULL, source->part_count, es);
     ExplainPropertyInteger("Pages", NULL, source->pages, es);
     ExplainPropertyInteger("Block Pages", NULL, source->block_pages, es);
     if (run->prepared)
         ExplainPropertyInteger("Blocks", NULL, run->survey.blocks, es);
     else
-        ExplainPropertyInteger("Blocks", NULL, (source->pages + source->block_pages - 1) / source->block_pages, es);
+        ExplainPropertyInteger("Blocks", NULL, corgi_most_blocks(source), es);
 }
 
 static const CustomExecMethods exec_methods = {.CustomName = "BlockShuffle",
                                                .BeginCustomScan = begin,
                                                .ExecCustomScan = corgi_never_executed,
                                                .EndCustomScan = end,
-                                               .ReScanCustomScan = rescan,
+                                               .ReScanCustomScan = end,
                                                .ExplainCustomScan = explain};
 
 static Node *create(CustomScan *scan)

@@ -35,7 +35,7 @@ char *corgi_row_name(const ItemPointerData *tid)
     return psprintf("row (%u,%u)", ItemPointerGetBlockNumberNoCheck(tid), ItemPointerGetOffsetNumberNoCheck(tid));
 }
 
-static void null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what)
+void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what)
 {
     REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in %s column \"%s\"; every row needs a number",
            corgi_row_name(&row->tts_tid), what, c->name);
@@ -63,7 +63,7 @@ double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
     Datum value = slot_getattr(row, label->attnum, &null);
     double y;
     if (unlikely(null))
-        null_value(label, row, "label");
+        corgi_null_value(label, row, "label");
     y = label_number(label, value);
     if (unlikely(!isfinite(y)))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has label %g in column \"%s\"; a finite number is needed",
@@ -108,6 +108,23 @@ static const char *array_numbers(const char *body, int64 *width, const char **wh
     return body + head[1] - skipped;
 }
 
+/* Find the numbers of an array; `why` is set if it does not serve. */
+CorgiList corgi_open_list(Datum array, const char **why)
+{
+    struct varlena *stored = (struct varlena *) DatumGetPointer(array);
+    CorgiList list = {.copy = NULL};
+    if (VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored))
+        stored = list.copy = detoast_attr(stored);
+    list.numbers = array_numbers(VARDATA_ANY(stored), &list.count, why);
+    return list;
+}
+
+void corgi_close_list(CorgiList *list)
+{
+    if (list->copy != NULL)
+        pfree(list->copy);
+}
+
 /* The same for numeric[], whose elements are no machine numbers. */
 static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const char **why)
 {
@@ -132,24 +149,19 @@ static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const 
  * Sets `why` if the array cannot serve at all. */
 int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
 {
-    struct varlena *stored = (struct varlena *) DatumGetPointer(array), *whole = stored;
-    const char *numbers;
     enum cp_type from = stored_type(type);
-    int64 count;
+    CorgiList list;
     if (type == NUMERICOID)
         return read_numerics(array, bytes, width, to, why);
-    if (VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored))
-        whole = detoast_attr(stored);
-    numbers = array_numbers(VARDATA_ANY(whole), &count, why);
-    if (numbers != NULL && count == width) {
+    list = corgi_open_list(array, why);
+    if (list.numbers != NULL && list.count == width) {
         if ((bytes == 4 && from == CP_F32) || (bytes == 8 && from == CP_F64))
-            cp_copy_row(to, numbers, count * bytes);
+            cp_copy_row(to, list.numbers, width * bytes);
         else
-            cp_cast(to, bytes == 8, numbers, from, count);
+            cp_cast(to, bytes == 8, list.numbers, from, width);
     }
-    if (whole != stored)
-        pfree(whole);
-    return count;
+    corgi_close_list(&list);
+    return list.count;
 }
 
 /* Return the number of features of a row. */
@@ -164,7 +176,7 @@ int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row)
         return s->feature_columns;
     value = slot_getattr(row, c->attnum, &null);
     if (null)
-        null_value(c, row, "feature");
+        corgi_null_value(c, row, "feature");
     width = corgi_read_array(value, c->type, s->bytes, -1, NULL, &why);
     if (why != NULL)
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(&row->tts_tid), c->name, why);
@@ -180,23 +192,22 @@ static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, ch
     const char *why = NULL;
     int64 found;
     if (unlikely(row->tts_isnull[c->attnum - 1]))
-        null_value(c, row, "feature");
+        corgi_null_value(c, row, "feature");
     found = corgi_read_array(row->tts_values[c->attnum - 1], c->type, s->bytes, width, to, &why);
     if (unlikely(why != NULL))
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(&row->tts_tid), c->name, why);
     if (unlikely(found != width))
         REFUSE(ERRCODE_DATA_EXCEPTION,
-               "%s has " INT64_FORMAT " numbers in column \"%s\", the first row has " INT64_FORMAT
-               "; all rows need as many",
+               "%s has " INT64_FORMAT " numbers in column \"%s\" where " INT64_FORMAT " are needed",
                corgi_row_name(&row->tts_tid), found, c->name, width);
 }
 
-/* Convert one column's number as the kernel converts arrays of its type. */
-static void read_scalar(const CorgiColumn *c, Datum value, int bytes, char *to)
+/* Convert a number as the kernel converts arrays of its type. */
+void corgi_read_number(Oid type, Datum value, int bytes, char *to)
 {
     union { bool b; int16 i2; int32 i4; int64 i8; float4 f4; float8 f8; } held;
-    enum cp_type from = stored_type(c->type);
-    switch (c->type) {
+    enum cp_type from = stored_type(type);
+    switch (type) {
     case BOOLOID: held.b = DatumGetBool(value); break;
     case INT2OID: held.i2 = DatumGetInt16(value); break;
     case INT4OID: held.i4 = DatumGetInt32(value); break;
@@ -220,7 +231,7 @@ void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width,
     for (int i = 0; i < s->feature_columns; i++) {
         const CorgiColumn *c = &s->features[i];
         if (unlikely(row->tts_isnull[c->attnum - 1]))
-            null_value(c, row, "feature");
-        read_scalar(c, row->tts_values[c->attnum - 1], s->bytes, to + i * s->bytes);
+            corgi_null_value(c, row, "feature");
+        corgi_read_number(c->type, row->tts_values[c->attnum - 1], s->bytes, to + i * s->bytes);
     }
 }

@@ -15,11 +15,22 @@
 #include "commands/explain_state.h"
 #endif
 
+#ifndef pg_noreturn /* before 18 an attribute behind the declaration */
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
 /* Virtual generated columns, 18, are not stored: no scan hands them over. */
 #if PG_VERSION_NUM >= 180000
 #define CORGI_IS_VIRTUAL(attribute) ((attribute)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
 #else
 #define CORGI_IS_VIRTUAL(attribute) false
+#endif
+
+/* A backend by its place in the list of them. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_BACKEND(place) pgstat_get_local_beentry_by_index(place)
+#else
+#define CORGI_BACKEND(place) pgstat_fetch_stat_local_beentry(place)
 #endif
 
 /* EXPLAIN (GENERIC_PLAN), 16: parameters have no values. */

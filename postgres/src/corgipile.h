@@ -9,8 +9,10 @@
 
 #include "access/tableam.h"
 #include "compat.h"
+#include "epochs.h"
 #include "executor/executor.h"
 #include "nodes/extensible.h"
+#include "permute.h"
 #include "utils/rel.h"
 
 /* What the caller of corgipile.train asked for. */
@@ -18,13 +20,16 @@ typedef struct {
     Oid source;
     const char *kind, *label, *name, *order_name;
     List *features;         /* of char * */
+    const char *warm_start; /* name of a model to go on from */
     int loss, order;        /* of kernel/sgd.h, of kernel/plan.h */
     int epochs, batch;
-    double learning_rate, decay, l2;
+    double learning_rate, decay, l2, holdout;
+    double tolerance;       /* negative: train all epochs */
     int64 block_bytes, buffer_bytes, seed;
     bool intercept, balance;
     double *classes;        /* NULL: to be found */
     int class_count;
+    int threads;            /* 1, or 2: one reads while the other learns */
 } CorgiOptions;
 
 typedef struct {
@@ -34,21 +39,31 @@ typedef struct {
     bool list;              /* an array column */
 } CorgiColumn;
 
-/* The table and its columns. */
-typedef struct {
+/* A table and its columns. Partitions and children are parts, read one after the other; a plain table is its own. */
+typedef struct CorgiSource {
     Relation rel;
     CorgiColumn label, *features;
     int feature_columns;
     AttrNumber last;        /* the last attribute that is needed */
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
-    BlockNumber pages, block_pages;
+    bool sparse;            /* features: a column of indices and one of values */
+    struct CorgiSource *parts;
+    int part_count;
+    int64 pages, block_pages;
 } CorgiSource;
 
-/* What the first pass finds: blocks by their visible rows, the classes, the width of a row. */
+/* Where a block begins: in which part, on which page, and the number of its first visible row in the whole table. */
 typedef struct {
-    int64 rows, blocks, widest, width;
+    int64 row, page;
+    int part;
+} CorgiPlace;
+
+/* What the first pass finds: blocks by the rows to learn from, the classes, the width of a row. */
+typedef struct {
+    int64 rows, blocks, widest, width, held; /* held: rows held out */
+    int64 heaviest;         /* bytes of the sparse rows of a block at most */
     int64 *cuts;            /* [blocks + 1] */
-    BlockNumber *page;      /* [blocks] first page; blocks without visible rows are left out */
+    CorgiPlace *place;      /* [blocks]; blocks without rows to learn from are left out */
     double *classes, *sketch;
     int64 class_count;
 } CorgiSurvey;
@@ -59,13 +74,31 @@ typedef struct {
     bool whole;
 } CorgiSizes;
 
-/* The buffer: slot s has its features at x + s * stride, its label at y[s], and came from tid[s]. */
+/* The buffer: slot s has its features at x + s * stride, its label at y[s], and came from tid[s]. Sparse features are
+ * `lengths` numbers at `indices` and `values`, see buffer.c. */
 typedef struct {
     char *x;
     double *y;
     ItemPointerData *tid;
     int64 slots, stride;
+    uint64 *indices, *values; /* addresses, as the kernel takes them */
+    int64 *lengths;
+    int64 widest, heaviest; /* slots and bytes of a place */
+    char *next, *stop;      /* of the place being filled */
 } CorgiBuffer;
+
+/* The numbers of an array, wherever they lie. */
+typedef struct {
+    const char *numbers;
+    int64 count;
+    struct varlena *copy;   /* NULL: the array itself was readable */
+} CorgiList;
+
+/* The bytes of a sparse row: indices, then values at an address that suits them. */
+static inline int64 corgi_pair_bytes(int64 count, int bytes)
+{
+    return TYPEALIGN(bytes, count * sizeof(int32)) + count * bytes;
+}
 
 typedef struct {
     CorgiOptions options;
@@ -73,31 +106,66 @@ typedef struct {
     CorgiSurvey survey;
     CorgiSizes sizes;
     CorgiBuffer buffer;
+    uint64 holdout_key, holdout_below; /* see corgi_held_out */
     bool prepared;          /* surveyed, sized, allocated */
+    bool published;         /* in corgipile.progress */
 } CorgiRun;
 
+enum { CORGI_ORDER = 0, CORGI_BALANCE = 4, CORGI_HOLDOUT = 7 }; /* what a key is for; as in corgipile.orders */
+
+/* The same key as corgipile.orders.Key.hash, so that a seed means the same order in Python. */
+static inline uint64 corgi_key(const CorgiOptions *o, int epoch, int purpose)
+{
+    uint64_t parts[3] = {(uint64_t) o->seed, (uint64_t) epoch, (uint64_t) purpose};
+    return cp_derive(parts, 3);
+}
+
+/* Return whether a row, by its number among the visible ones, is held out: nothing is kept, each pass asks again. */
+static inline bool corgi_held_out(const CorgiRun *run, int64 row)
+{
+    return run->holdout_below != 0 && cp_random(run->holdout_key, (uint64_t) row) < run->holdout_below;
+}
+
+/* A stored model. */
 typedef struct {
-    int64 rows, correct;
-    double loss, squares, sum, square;
-} CorgiTotals;
+    char *kind, *label, *history; /* history: JSON */
+    List *features;         /* of char * */
+    int loss, bytes;
+    int64 width, outputs, classes, epochs;
+    double *class_values, *coefficients, *intercepts;
+    double *losses;         /* [epochs] */
+} CorgiModel;
 
 typedef struct {
-    double loss, accuracy, r2, seconds;
-    int64 rows;
+    cp_figures learnt, held; /* held: of the rows held out, after the epoch; no rows where there are none */
+    double seconds;
 } CorgiEpoch;
+
+typedef struct {
+    CorgiEpoch *epochs;     /* [count] */
+    double *losses;         /* [past + count], those of an earlier model first */
+    int64 past, count, room;
+    const char *score;
+} CorgiHistory;
 
 /* options.c */
 enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
-    ARG_COUNT
+    ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature);
 extern double *corgi_check_classes(double *classes, int64 count, const char *kind, int64 *found);
 extern int corgi_loss_of(const char *kind);
+extern const char *corgi_kind_of(int loss);
+extern List *corgi_text_list(Datum array);
+extern List *corgi_feature_names(Datum value, bool one);
 
 /* source.c */
 extern void corgi_open_source(CorgiSource *s, const CorgiOptions *o);
+extern void corgi_close_source(CorgiSource *s);
+extern bool corgi_settle(const CorgiSource *s, CorgiPlace *place);
+extern int64 corgi_most_blocks(const CorgiSource *s);
 
 /* columns.c */
 extern bool corgi_is_number(Oid type);
@@ -105,35 +173,97 @@ extern double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row);
 extern int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row);
 extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to);
 extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
+extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
 extern char *corgi_row_name(const ItemPointerData *tid);
+pg_noreturn extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what);
+extern CorgiList corgi_open_list(Datum array, const char **why);
+extern void corgi_close_list(CorgiList *list);
+
+/* sparse.c */
+extern void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width);
+extern int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width);
+extern bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot);
+
+/* buffer.c */
+extern int64 corgi_slot_bytes(const CorgiSource *s, int64 width);
+extern CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 slots, int64 widest, int64 heaviest);
+extern void corgi_begin_place(CorgiBuffer *b, int64 place);
+extern bool corgi_put_row(const CorgiSource *s, TupleTableSlot *row, int64 width, CorgiBuffer *b, int64 slot);
 
 /* survey.c */
 extern void corgi_take_survey(CorgiRun *run, CustomScanState *blocks);
 
 /* sizes.c */
 extern void corgi_fit_sizes(CorgiRun *run);
-extern BlockNumber corgi_block_pages(Relation rel, BlockNumber pages, const CorgiOptions *o);
+extern int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o);
 
 /* machine.c */
 typedef struct CorgiMachine CorgiMachine;
-extern CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, const double *classes);
+extern CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes);
 extern CorgiMachine *corgi_machine_for(const CorgiRun *run);
+extern CorgiMachine *corgi_machine_judge(const CorgiRun *run);
+extern void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from);
 extern void corgi_machine_begin(CorgiMachine *m, double rate);
-extern void corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count);
-extern CorgiTotals corgi_machine_end(CorgiMachine *m);
+extern int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
+extern void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot);
+extern cp_figures corgi_machine_end(CorgiMachine *m);
+extern cp_figures corgi_machine_figures(const CorgiMachine *m);
 extern void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts);
 extern void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts);
 extern void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores);
+extern int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char *values, int64 count,
+                                     double *scores);
+extern void corgi_probabilities(double *scores, int64 classes);
+
+/* compute.c */
+extern void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanState *tuples);
+
+
+/* measure.c */
+extern cp_figures corgi_measure(const CorgiRun *run, CorgiMachine *judge, bool held, Snapshot snapshot);
+
+/* epochs.c */
+extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
+extern bool corgi_add_epoch(CorgiHistory *h, const CorgiOptions *o, const CorgiEpoch *e);
+extern char *corgi_history_json(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
+
+/* progress.c */
+extern void corgi_progress_begin(CorgiRun *run);
+extern void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs);
+extern void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far);
+extern void corgi_progress_end(CorgiRun *run);
+
+/* model.c */
+extern CorgiModel *corgi_load_model(const char *name, bool past);
+extern CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse);
+
+/* cache.c */
+typedef struct {
+    MemoryContext context;
+    const char *name;
+    TransactionId writer;
+    ItemPointerData place;
+    uint64 asked, loads;
+    CorgiModel *model;
+    CorgiMachine *machine, *sparse; /* sparse: NULL until a sparse row is to be scored */
+    char *row;              /* room for a row and its scores */
+    double *scores;
+} CorgiCached;
+extern CorgiCached *corgi_cached_model(const char *name);
+
+/* predict_sparse.c */
+extern bool corgi_is_pair(Oid indices, Oid values);
+extern void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type);
 
 /* store.c */
-extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiEpoch *history, int epochs);
+extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, char *history);
 
 /* blockshuffle.c */
 extern const CustomScanMethods corgi_block_methods;
 extern void corgi_block_open(CustomScanState *node, CorgiRun *run);
-extern void corgi_block_seek(CustomScanState *node, BlockNumber page);
+extern void corgi_block_seek(CustomScanState *node, const CorgiPlace *place);
 extern TupleTableSlot *corgi_block_next(CustomScanState *node);
-extern void corgi_block_prefetch(CustomScanState *node, BlockNumber page);
+extern void corgi_block_prefetch(CustomScanState *node, const CorgiPlace *place);
 extern void corgi_end_loop(CustomScanState *node);
 
 /* tupleshuffle.c */
@@ -141,7 +271,9 @@ extern const CustomScanMethods corgi_tuple_methods;
 extern void corgi_tuple_open(CustomScanState *node, CorgiRun *run);
 extern void corgi_tuple_prepare(CustomScanState *node);
 extern void corgi_tuple_begin(CustomScanState *node, int epoch);
-extern bool corgi_tuple_next(CustomScanState *node, const int32 **visit, int64 *count);
+struct corgi_step;
+extern struct corgi_steps *corgi_tuple_steps(CustomScanState *node);
+extern void corgi_tuple_load(CustomScanState *node, const struct corgi_step *step);
 
 /* sgd.c */
 extern const CustomScanMethods corgi_sgd_methods;

@@ -1,7 +1,6 @@
 /* The SGD kernel: kernel/sgd.h with the server's memory and errors. */
 #include "corgipile.h"
 
-#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "sgd.h"
@@ -23,11 +22,12 @@ static CorgiMachine *make(const cp_sgd_shape *shape)
     return m;
 }
 
-/* Make a machine that only scores rows. */
-CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, const double *classes)
+/* Make a machine that only scores and measures rows. */
+CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes)
 {
     cp_sgd_shape shape = {.loss = loss,
                           .bytes = bytes,
+                          .sparse = sparse,
                           .intercept = 1,
                           .isa = -1,
                           .features = width,
@@ -37,6 +37,15 @@ CorgiMachine *corgi_machine(int loss, int bytes, int64 width, int64 outputs, con
     return make(&shape);
 }
 
+/* Make a machine that measures what another one of the run has learnt. */
+CorgiMachine *corgi_machine_judge(const CorgiRun *run)
+{
+    const CorgiSurvey *v = &run->survey;
+    int loss = run->options.loss;
+    int64 outputs = loss == CP_SOFTMAX ? v->class_count : 1;
+    return corgi_machine(loss, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
+}
+
 /* Make a machine that learns. */
 CorgiMachine *corgi_machine_for(const CorgiRun *run)
 {
@@ -44,6 +53,7 @@ CorgiMachine *corgi_machine_for(const CorgiRun *run)
     const CorgiSurvey *v = &run->survey;
     cp_sgd_shape shape = {.loss = o->loss,
                           .bytes = run->source.bytes,
+                          .sparse = run->source.sparse,
                           .intercept = o->intercept,
                           .isa = -1,
                           .features = v->width,
@@ -56,7 +66,8 @@ CorgiMachine *corgi_machine_for(const CorgiRun *run)
 
 void corgi_machine_begin(CorgiMachine *m, double rate) { cp_sgd_begin(m->state, rate); }
 
-static void refuse(const CorgiRun *run, int status, int32 slot)
+/* Say why the kernel refused the row in a slot. */
+void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
 {
     const CorgiBuffer *b = &run->buffer;
     const char *row = corgi_row_name(&b->tid[slot]);
@@ -69,7 +80,15 @@ static void refuse(const CorgiRun *run, int status, int32 slot)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("%s has a feature that is NaN or infinite; finite numbers are needed", row));
         break;
+    case CP_SGD_BAD_INDEX:
+    case CP_SGD_BAD_ORDER:
+        corgi_refuse_indices(run->source.features, &b->tid[slot], status, run->survey.width);
+        break;
     case CP_SGD_DIVERGED:
+        if (run->options.learning_rate == 0)
+            ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                    errmsg("%s has a score beyond what %s can hold", row,
+                           run->source.bytes == 4 ? "real" : "double precision"));
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("training diverged: %s brought the weights beyond what %s can hold", row,
                        run->source.bytes == 4 ? "real" : "double precision"),
@@ -80,31 +99,31 @@ static void refuse(const CorgiRun *run, int status, int32 slot)
     }
 }
 
-/* Learn from rows by slot, in pieces: the model does not depend on how rows are cut into calls. */
-void corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count)
+/* Learn from rows by slot, from visit[*done] on, one piece: the model does not depend on how rows are cut into calls.
+ * Moves `done` on to the row after the last one learnt. Returns a status of the kernel. A thread may call this. */
+int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
 {
     const CorgiBuffer *b = &run->buffer;
-    int64 piece = Max(PIECE / (run->survey.width * m->state->outputs), 1);
-    for (int64 from = 0; from < count; from += piece) {
-        cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
-                        .visit = visit + from, .m = Min(piece, count - from)};
-        int64_t done;
-        int status;
-        CHECK_FOR_INTERRUPTS();
-        status = cp_sgd_learn(m->state, &rows, &done);
-        if (status != CP_SGD_OK)
-            refuse(run, status, visit[from + done]);
-    }
+    int64 row_bytes = run->source.sparse ? Max(b->heaviest / b->widest, 1) : b->stride;
+    int64 piece = Max(PIECE * (int64) m->state->bytes / (row_bytes * m->state->outputs), 1);
+    cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
+                    .indices = b->indices, .values = b->values, .lengths = b->lengths, .visit = visit + *done,
+                    .m = Min(piece, count - *done)};
+    int64_t learnt;
+    int status = cp_sgd_learn(m->state, &rows, &learnt);
+    *done += learnt;
+    return status;
 }
 
-/* End an epoch: apply the last batch, however short, and return the totals. */
-CorgiTotals corgi_machine_end(CorgiMachine *m)
+/* End an epoch: apply the last batch, however short, and return its figures. */
+cp_figures corgi_machine_end(CorgiMachine *m)
 {
-    const cp_sgd_totals *t = &m->state->totals;
     cp_sgd_flush(m->state);
-    return (CorgiTotals){.rows = t->rows, .correct = t->correct, .loss = cp_sgd_loss(m->state), .squares = t->squares,
-                         .sum = t->sum, .square = t->square};
+    return cp_sgd_figures(m->state);
 }
+
+/* Return the figures of the epoch so far. */
+cp_figures corgi_machine_figures(const CorgiMachine *m) { return cp_sgd_figures(m->state); }
 
 /* Copy the weights, [outputs][features], and the intercepts out of a flushed machine. */
 void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts)
@@ -119,6 +138,17 @@ void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts
     pfree(weights);
 }
 
+/* Copy the weights of a flushed machine into one of the same shape. */
+void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from)
+{
+    Size count = (Size) (from->state->outputs * (from->state->features + 1)) * from->state->bytes;
+    char *weights = MemoryContextAllocHuge(CurrentMemoryContext, count);
+    char *biases = weights + from->state->outputs * from->state->features * from->state->bytes;
+    cp_sgd_get(from->state, weights, biases);
+    cp_sgd_set(to->state, weights, biases);
+    pfree(weights);
+}
+
 void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts)
 {
     int bytes = m->state->bytes;
@@ -130,15 +160,36 @@ void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double
     pfree(weights);
 }
 
-/* Score one row. */
-void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
+static int decide(CorgiMachine *m, cp_rows rows, double *scores)
 {
     const int32_t first = 0;
     int64 outputs = m->state->outputs;
-    cp_rows rows = {.x = row, .slots = 1, .stride = m->state->features * m->state->bytes, .visit = &first, .m = 1};
     char *out = palloc((Size) (outputs * m->state->bytes));
-    if (cp_sgd_decide(m->state, &rows, out) != CP_SGD_OK)
-        elog(ERROR, "the kernel refused to score a row");
-    cp_cast((char *) scores, 1, out, m->state->bytes == 4 ? CP_F32 : CP_F64, outputs);
+    int status;
+    rows.slots = rows.m = 1;
+    rows.visit = &first;
+    status = cp_sgd_decide(m->state, &rows, out);
+    if (status == CP_SGD_OK)
+        cp_cast((char *) scores, 1, out, m->state->bytes == 4 ? CP_F32 : CP_F64, outputs);
     pfree(out);
+    return status;
 }
+
+/* Score one row. */
+void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
+{
+    cp_rows rows = {.x = row, .stride = m->state->features * m->state->bytes};
+    if (decide(m, rows, scores) != CP_SGD_OK)
+        elog(ERROR, "the kernel refused to score a row");
+}
+
+/* Score one sparse row. Returns a status of the kernel. */
+int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char *values, int64 count, double *scores)
+{
+    const uint64_t index_at = (uintptr_t) indices, values_at = (uintptr_t) values;
+    const int64_t length = count;
+    cp_rows rows = {.indices = &index_at, .values = &values_at, .lengths = &length};
+    return decide(m, rows, scores);
+}
+
+void corgi_probabilities(double *scores, int64 classes) { cp_sgd_probabilities(scores, classes); }

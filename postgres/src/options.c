@@ -15,7 +15,8 @@ static const int64 exact = INT64CONST(1) << 53;
 
 static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
-    "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes"};
+    "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
+    "holdout",    "warm_start", "tolerance",   "threads"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -36,6 +37,8 @@ int corgi_loss_of(const char *kind)
     return loss;
 }
 
+const char *corgi_kind_of(int loss) { return losses[loss]; }
+
 static int order_of(const char *name)
 {
     int order = place_of(name, orders, lengthof(orders));
@@ -44,23 +47,28 @@ static int order_of(const char *name)
     return order;
 }
 
-static List *feature_names(Datum value, bool one)
+/* Turn a text[] into a list of strings; a NULL in it is a NULL. */
+List *corgi_text_list(Datum array)
 {
-    Datum *names;
+    Datum *texts;
     bool *nulls;
     int count;
     List *list = NIL;
-    if (one)
-        return list_make1(TextDatumGetCString(value));
-    deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &names, &nulls, &count);
-    if (count == 0)
-        REFUSE("features is an empty list; name at least one column");
-    for (int i = 0; i < count; i++) {
-        if (nulls[i])
-            REFUSE("features holds a NULL; column names are needed");
-        list = lappend(list, TextDatumGetCString(names[i]));
-    }
+    deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &texts, &nulls, &count);
+    for (int i = 0; i < count; i++)
+        list = lappend(list, nulls[i] ? NULL : TextDatumGetCString(texts[i]));
     return list;
+}
+
+/* Read the names of feature columns from a text[], or from one text. */
+List *corgi_feature_names(Datum value, bool one)
+{
+    List *names = one ? list_make1(TextDatumGetCString(value)) : corgi_text_list(value);
+    if (names == NIL)
+        REFUSE("features is an empty list; name at least one column");
+    if (list_member_ptr(names, NULL))
+        REFUSE("features holds a NULL; column names are needed");
+    return names;
 }
 
 static int64 bytes_of(Datum value, const char *what)
@@ -124,19 +132,36 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("decay must be above 0 and at most 1, got %g", o->decay);
     if (!(o->l2 * o->learning_rate >= 0 && o->l2 * o->learning_rate < 1))
         REFUSE("l2 must be 0 or more, and below 1 / learning_rate, got %g", o->l2);
+    if (!(o->holdout >= 0 && o->holdout < 1))
+        REFUSE("holdout must be a share of the rows, at least 0 and below 1, got %g", o->holdout);
+    if (o->threads < 1 || o->threads > 2)
+        REFUSE("threads must be 1 or 2, got %d", o->threads);
     if (o->balance && o->order != CP_RIFFLE)
         REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
+}
+
+static double tolerance_of(double tolerance)
+{
+    if (!(tolerance >= 0))
+        REFUSE("tolerance must be 0 or more, got %g", tolerance);
+    return tolerance;
+}
+
+static bool may_be_null(int argument)
+{
+    return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_CLASSES || argument == ARG_HOLDOUT ||
+           argument == ARG_WARM_START || argument == ARG_TOLERANCE;
 }
 
 void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature)
 {
     for (int i = 0; i < ARG_COUNT; i++)
-        if (nulls[i] && i != ARG_NAME && i != ARG_BLOCK_SIZE && i != ARG_CLASSES)
+        if (nulls[i] && !may_be_null(i))
             REFUSE("%s must not be NULL", arguments[i]);
     o->source = DatumGetObjectId(values[ARG_SOURCE]);
     o->kind = TextDatumGetCString(values[ARG_MODEL]);
     o->loss = corgi_loss_of(o->kind);
-    o->features = feature_names(values[ARG_FEATURES], one_feature);
+    o->features = corgi_feature_names(values[ARG_FEATURES], one_feature);
     o->label = TextDatumGetCString(values[ARG_LABEL]);
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);
@@ -151,6 +176,10 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->balance = DatumGetBool(values[ARG_BALANCE]);
     o->seed = DatumGetInt64(values[ARG_SEED]);
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
+    o->holdout = nulls[ARG_HOLDOUT] ? 0 : DatumGetFloat8(values[ARG_HOLDOUT]);
+    o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);
+    o->tolerance = nulls[ARG_TOLERANCE] ? -1 : tolerance_of(DatumGetFloat8(values[ARG_TOLERANCE]));
+    o->threads = DatumGetInt32(values[ARG_THREADS]);
     check_schedule(o);
     if (!nulls[ARG_CLASSES] && o->loss != CP_SQUARED)
         read_classes(o, values[ARG_CLASSES]);

@@ -3,14 +3,11 @@
 
 #include <math.h>
 
-#include "access/relation.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "sgd_state.h"
 #include "utils/memutils.h"
-
-#define GROWTH 1000.0
 
 typedef struct {
     CustomScanState css;
@@ -20,9 +17,11 @@ typedef struct {
     MemoryContext context;  /* of one run */
     CorgiRun run;
     CustomScanState *tuples;
-    CorgiMachine *machine;
-    CorgiEpoch *history;
-    int done, returned;     /* epochs */
+    CorgiMachine *machine, *judge; /* judge: measures on the rows held out */
+    CorgiModel *past;       /* to go on from, or NULL */
+    CorgiHistory history;
+    int64 returned;         /* epochs */
+    bool finished;
 } SgdState;
 
 static bool waits(Node *node, void *context)
@@ -34,9 +33,28 @@ static bool waits(Node *node, void *context)
     return expression_tree_walker(node, waits, context);
 }
 
+/* Load the model to go on from. Its classes are those of the new one, unless others are asked for. */
+static CorgiModel *load_past(CorgiOptions *o)
+{
+    CorgiModel *past = corgi_load_model(o->warm_start, true);
+    if (past->loss != o->loss)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("warm_start \"%s\" is a %s model; a %s model is needed", o->warm_start, past->kind, o->kind));
+    if (o->classes != NULL && (o->class_count != past->classes ||
+                               memcmp(o->classes, past->class_values, sizeof(double) * (Size) past->classes) != 0))
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("warm_start \"%s\" has other classes than those given", o->warm_start));
+    if (o->loss != CP_SQUARED) {
+        o->classes = past->class_values;
+        o->class_count = (int) past->classes;
+    }
+    return past;
+}
+
 /* Evaluate the arguments, open the table. */
 static void configure(SgdState *s)
 {
+    CorgiOptions *o = &s->run.options;
     ExprContext *econtext = s->css.ss.ps.ps_ExprContext;
     MemoryContext outside = MemoryContextSwitchTo(s->context);
     Datum values[ARG_COUNT];
@@ -48,12 +66,16 @@ static void configure(SgdState *s)
         values[i] = ExecEvalExpr(lfirst(cell), econtext, &nulls[i]);
         i++;
     }
-    corgi_read_options(&s->run.options, values, nulls, s->one_feature);
-    corgi_open_source(&s->run.source, &s->run.options);
-    corgi_tuple_open(s->tuples, &s->run);
-    s->history = palloc(sizeof *s->history * (Size) s->run.options.epochs);
-    s->done = s->returned = 0;
+    corgi_read_options(o, values, nulls, s->one_feature);
+    s->run.holdout_key = corgi_key(o, 0, CORGI_HOLDOUT);
+    s->run.holdout_below = (uint64) (o->holdout * 18446744073709551616.0);
+    corgi_open_source(&s->run.source, o);
     s->configured = true;
+    s->past = o->warm_start ? load_past(o) : NULL;
+    corgi_tuple_open(s->tuples, &s->run);
+    corgi_begin_history(&s->history, o, s->past);
+    s->returned = 0;
+    s->finished = false;
     MemoryContextSwitchTo(outside);
 }
 
@@ -74,90 +96,106 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
         configure(s);
 }
 
-/* Turn an epoch's totals into mean loss and accuracy, or R². */
-static CorgiEpoch summarise(const CorgiTotals *t, int loss, double seconds)
+/* Survey the table, make machines. */
+static void prepare(SgdState *s)
 {
-    double rows = (double) Max(t->rows, 1), spread = t->square - t->sum * t->sum / rows;
-    CorgiEpoch e = {.rows = t->rows, .seconds = seconds, .accuracy = (double) t->correct / rows};
-    e.loss = loss == CP_SQUARED ? t->squares / 2 / rows : t->loss / rows;
-    e.r2 = spread > 0 ? 1 - t->squares / spread : t->squares == 0;
-    return e;
+    CorgiRun *run = &s->run;
+    const CorgiModel *past = s->past;
+    corgi_progress_begin(run);
+    corgi_tuple_prepare(s->tuples);
+    if (past != NULL && run->source.sparse)
+        run->survey.width = Max(run->survey.width, past->width);
+    if (past != NULL && past->width != run->survey.width)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("warm_start \"%s\" has " INT64_FORMAT " features, the rows have " INT64_FORMAT,
+                       run->options.warm_start, past->width, run->survey.width));
+    s->machine = corgi_machine_for(run);
+    if (past != NULL)
+        corgi_machine_set(s->machine, past->coefficients, past->intercepts);
+    s->judge = run->survey.held > 0 ? corgi_machine_judge(run) : NULL;
 }
 
-static void check_progress(const SgdState *s)
-{
-    double first = s->history[0].loss, last = s->history[s->done].loss;
-    bool grows = s->done > 0 && last > s->history[s->done - 1].loss && last > GROWTH * first && first > 0;
-    if (!isfinite(last) || grows)
-        ereport(
-            ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-            errmsg("training diverged in epoch %d: the loss is %g, after %g in the first epoch", s->done, last, first),
-            errhint("Try learning_rate => %g.", s->run.options.learning_rate / 10));
-}
-
-static void learn_epoch(SgdState *s)
+static cp_figures learn(SgdState *s, int64 epoch)
 {
     const CorgiOptions *o = &s->run.options;
-    const int32 *visit;
-    int64 count;
-    instr_time start, took;
-    CorgiTotals totals;
-    INSTR_TIME_SET_CURRENT(start);
-    corgi_tuple_begin(s->tuples, s->done);
-    corgi_machine_begin(s->machine, o->learning_rate * pow(o->decay, s->done));
-    while (corgi_tuple_next(s->tuples, &visit, &count))
-        corgi_machine_learn(s->machine, &s->run, visit, count);
-    totals = corgi_machine_end(s->machine);
-    INSTR_TIME_SET_CURRENT(took);
-    INSTR_TIME_SUBTRACT(took, start);
-    if (totals.rows != s->run.survey.rows)
-        elog(ERROR, "epoch %d visited " INT64_FORMAT " of " INT64_FORMAT " rows", s->done, totals.rows,
+    cp_figures figures;
+    corgi_tuple_begin(s->tuples, (int) epoch);
+    corgi_machine_begin(s->machine, o->learning_rate * pow(o->decay, (double) epoch));
+    corgi_compute_epoch(s->machine, &s->run, s->tuples);
+    figures = corgi_machine_end(s->machine);
+    if (figures.rows != s->run.survey.rows)
+        elog(ERROR, "epoch " INT64_FORMAT " visited " INT64_FORMAT " of " INT64_FORMAT " rows", epoch, figures.rows,
              s->run.survey.rows);
-    s->history[s->done] = summarise(&totals, o->loss, INSTR_TIME_GET_DOUBLE(took));
-    check_progress(s);
-    s->done++;
     corgi_end_loop(s->tuples);
     corgi_end_loop(linitial(s->tuples->custom_ps));
+    return figures;
 }
 
 /* Learn one more epoch; after the last, store the model. */
 static void advance(SgdState *s)
 {
     MemoryContext outside = MemoryContextSwitchTo(s->context);
-    if (!s->run.prepared) {
-        corgi_tuple_prepare(s->tuples);
-        s->machine = corgi_machine_for(&s->run);
+    const CorgiOptions *o = &s->run.options;
+    CorgiHistory *h = &s->history;
+    CorgiEpoch epoch = {0};
+    instr_time start, took;
+    if (!s->run.prepared)
+        prepare(s);
+    corgi_progress_epoch(&s->run, h->past + h->count, h->past + o->epochs);
+    INSTR_TIME_SET_CURRENT(start);
+    epoch.learnt = learn(s, h->past + h->count);
+    INSTR_TIME_SET_CURRENT(took);
+    INSTR_TIME_SUBTRACT(took, start);
+    epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
+    if (s->judge != NULL) {
+        corgi_machine_copy(s->judge, s->machine);
+        epoch.held = corgi_measure(&s->run, s->judge, true, s->css.ss.ps.state->es_snapshot);
     }
-    learn_epoch(s);
-    if (s->done == s->run.options.epochs && s->run.options.name != NULL)
-        corgi_store_model(&s->run, s->machine, s->history, s->done);
+    s->finished = corgi_add_epoch(h, o, &epoch);
+    if (s->finished) {
+        corgi_progress_end(&s->run);
+        if (o->name != NULL)
+            corgi_store_model(&s->run, s->machine, corgi_history_json(h, o, s->past));
+    }
     MemoryContextSwitchTo(outside);
+}
+
+/* Put the next epoch's figures into the result. */
+static void fill_row(const SgdState *s, TupleTableSlot *slot)
+{
+    const CorgiEpoch *e = &s->history.epochs[s->returned];
+    bool linear = s->run.options.loss == CP_SQUARED, held = e->held.rows > 0;
+    Datum *values = slot->tts_values;
+    bool *nulls = slot->tts_isnull;
+    values[0] = Int32GetDatum((int32) (s->history.past + s->returned));
+    values[1] = Float8GetDatum(e->learnt.loss);
+    values[2] = values[3] = Float8GetDatum(e->learnt.score);
+    values[4] = Float8GetDatum(e->held.loss);
+    values[5] = values[6] = Float8GetDatum(e->held.score);
+    values[7] = Int64GetDatum(e->learnt.rows);
+    values[8] = Float8GetDatum(e->seconds);
+    memset(nulls, 0, sizeof *nulls * 9);
+    nulls[2] = linear;
+    nulls[3] = !linear;
+    nulls[4] = !held;
+    nulls[5] = !held || linear;
+    nulls[6] = !held || !linear;
 }
 
 static TupleTableSlot *next_epoch(ScanState *node)
 {
     SgdState *s = (SgdState *) node;
     TupleTableSlot *slot = node->ss_ScanTupleSlot;
-    const CorgiEpoch *e;
-    bool linear;
     if (!s->configured)
         configure(s);
     ExecClearTuple(slot);
-    if (s->returned == s->run.options.epochs)
-        return slot;
-    if (s->returned == s->done)
+    if (s->returned == s->history.count) {
+        if (s->finished)
+            return slot;
         advance(s);
-    e = &s->history[s->returned];
-    linear = s->run.options.loss == CP_SQUARED;
-    slot->tts_values[0] = Int32GetDatum(s->returned++);
-    slot->tts_values[1] = Float8GetDatum(e->loss);
-    slot->tts_values[2] = Float8GetDatum(e->accuracy);
-    slot->tts_values[3] = Float8GetDatum(e->r2);
-    slot->tts_values[4] = Int64GetDatum(e->rows);
-    slot->tts_values[5] = Float8GetDatum(e->seconds);
-    memset(slot->tts_isnull, 0, sizeof *slot->tts_isnull * 6);
-    slot->tts_isnull[2] = linear;
-    slot->tts_isnull[3] = !linear;
+    }
+    fill_row(s, slot);
+    s->returned++;
     return ExecStoreVirtualTuple(slot);
 }
 
@@ -167,8 +205,9 @@ static TupleTableSlot *exec(CustomScanState *node) { return ExecScan(&node->ss, 
 
 static void leave(SgdState *s)
 {
+    corgi_progress_end(&s->run);
     if (s->configured && s->run.source.rel != NULL)
-        relation_close(s->run.source.rel, NoLock);
+        corgi_close_source(&s->run.source);
     memset(&s->run, 0, sizeof s->run);
     s->configured = false;
 }
@@ -201,6 +240,11 @@ static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
     ExplainPropertyText("Model", o->kind, es);
     ExplainPropertyInteger("Epochs", NULL, o->epochs, es);
     ExplainPropertyInteger("Batch Size", NULL, o->batch, es);
+    if (o->holdout > 0)
+        ExplainPropertyFloat("Holdout", NULL, o->holdout, 4, es);
+    if (o->warm_start != NULL)
+        ExplainPropertyText("Warm Start", o->warm_start, es);
+    ExplainPropertyInteger("Threads", NULL, o->threads, es);
     ExplainPropertyText("Numbers", s->run.source.bytes == 4 ? "real" : "double precision", es);
     if (s->run.prepared) {
         ExplainPropertyInteger("Features", NULL, s->run.survey.width, es);

@@ -7,14 +7,14 @@
 #include "utils/builtins.h"
 
 enum { DEFAULT_BLOCK_BYTES = 256 << 10, DEFAULT_BLOCKS = 192, STEP_ROWS = 8192, STEP_BYTES = 2 << 20, CHUNKS = 128 };
-enum { FEWEST_BLOCKS = 16, BALANCED_BLOCKS = 64, WHOLE_PILES = 192 };
+enum { FEWEST_BLOCKS = 16, BALANCED_BLOCKS = 64, WHOLE_PILES = 192, AHEAD = 1 };
 
 /* The bytes of a table's rows, its TOAST pages included. */
-static int64 stored_bytes(Relation rel, BlockNumber pages)
+static int64 stored_bytes(const CorgiSource *part)
 {
-    int64 bytes = (int64) pages * BLCKSZ;
-    if (OidIsValid(rel->rd_rel->reltoastrelid)) {
-        Relation toast = relation_open(rel->rd_rel->reltoastrelid, AccessShareLock);
+    int64 bytes = part->pages * BLCKSZ;
+    if (OidIsValid(part->rel->rd_rel->reltoastrelid)) {
+        Relation toast = relation_open(part->rel->rd_rel->reltoastrelid, AccessShareLock);
         bytes += (int64) RelationGetNumberOfBlocks(toast) * BLCKSZ;
         relation_close(toast, NoLock);
     }
@@ -22,24 +22,22 @@ static int64 stored_bytes(Relation rel, BlockNumber pages)
 }
 
 /* Return the pages of a block: as many as hold about block_bytes, counting each row's TOASTed part. */
-BlockNumber corgi_block_pages(Relation rel, BlockNumber pages, const CorgiOptions *o)
+int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o)
 {
-    int64 wanted = o->block_bytes, page_bytes;
+    int64 wanted = o->block_bytes, bytes = 0;
     if (wanted == 0)
         wanted = Min((int64) DEFAULT_BLOCK_BYTES, o->buffer_bytes / DEFAULT_BLOCKS);
-    page_bytes = stored_bytes(rel, pages) / Max(pages, 1);
-    return (BlockNumber) Min(Max(wanted / Max(page_bytes, 1), 1), (int64) Max(pages, 1));
+    for (int i = 0; i < s->part_count; i++)
+        bytes += stored_bytes(&s->parts[i]);
+    return Min(Max(wanted / Max(bytes / Max(s->pages, 1), 1), 1), Max(s->pages, 1));
 }
 
-static cp_spec spec_of(const CorgiRun *run, int64 blocks)
-{
-    return (cp_spec){.kind = run->options.order, .buffer = blocks, .group = run->sizes.group, .shift = run->sizes.shift,
-                     .whole = run->sizes.whole};
-}
-
+/* Slots for this many blocks and a step read ahead: as many with one thread, so that threads do not change the model. */
 static int64 slots_of(const CorgiRun *run, int64 blocks)
 {
-    cp_spec spec = spec_of(run, blocks);
+    const CorgiSizes *z = &run->sizes;
+    cp_spec spec = {.kind = run->options.order, .buffer = blocks, .group = z->group, .shift = z->shift,
+                    .whole = z->whole, .ahead = AHEAD};
     return cp_slots(&spec, run->survey.widest, run->survey.blocks);
 }
 
@@ -74,7 +72,7 @@ static void check_room(const CorgiRun *run, int64 budget)
                 errhint("Give a larger buffer_size or a smaller block_size."));
 }
 
-/* Turn buffer_size into blocks and slots, as corgipile does in Python without a reading thread: riffle loads a group of
+/* Turn buffer_size into blocks and slots, as corgipile does in Python: riffle loads a group of
  * blocks a step and keeps blocks as they were read where that leaves piles enough, for what is written in one run is
  * written fastest; orders that mix nothing load as many blocks as make a step worth its overhead. */
 void corgi_fit_sizes(CorgiRun *run)
@@ -82,7 +80,7 @@ void corgi_fit_sizes(CorgiRun *run)
     CorgiSizes *z = &run->sizes;
     const CorgiSurvey *v = &run->survey;
     int64 budget, step, room, most;
-    z->row_bytes = v->width * run->source.bytes + (int64) (sizeof(double) + sizeof(ItemPointerData));
+    z->row_bytes = corgi_slot_bytes(&run->source, v->width) + (v->heaviest + v->widest - 1) / v->widest;
     budget = Min(run->options.buffer_bytes / z->row_bytes, (int64) INT32_MAX - 1);
     step = Max(Min((int64) STEP_ROWS, STEP_BYTES / z->row_bytes), 1);
     step = (step + v->widest - 1) / v->widest;
@@ -91,14 +89,14 @@ void corgi_fit_sizes(CorgiRun *run)
     most = v->blocks;
     if (run->options.order == CP_RIFFLE) {
         z->group = Max(Min(room / 8, step), 1);
-        z->whole = run->options.balance || room >= WHOLE_PILES;
+        z->whole = run->source.sparse || run->options.balance || room >= WHOLE_PILES;
         while (v->widest / CHUNKS >> (z->shift + 1))
             z->shift++;
         most = z->whole ? 2 * v->blocks : v->blocks;
         most = run->options.balance ? Min(most, (int64) BALANCED_BLOCKS) : most;
     }
     if (run->options.order < CP_CORGIPILE)
-        z->buffer_blocks = Max(Min(Min(step, room), v->blocks), 1);
+        z->buffer_blocks = Max(Min(Min(step, room / (1 + AHEAD)), v->blocks), 1);
     else
         z->buffer_blocks = largest(run, budget, most);
     z->slots = slots_of(run, z->buffer_blocks);

@@ -1,4 +1,4 @@
-/* Opens the table to learn from: what kind of relation it is, who may read it, which columns serve. */
+/* Opens the table to learn from: what kind of relation it is, who may read it, which columns serve, its parts. */
 #include "corgipile.h"
 
 #include "access/relation.h"
@@ -8,6 +8,7 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "partitioning/partdesc.h"
 #include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -19,7 +20,6 @@ static const char *kind_of(char relkind)
     switch (relkind) {
     case RELKIND_VIEW: return "a view";
     case RELKIND_FOREIGN_TABLE: return "a foreign table";
-    case RELKIND_PARTITIONED_TABLE: return "a partitioned table";
     case RELKIND_INDEX: return "an index";
     case RELKIND_SEQUENCE: return "a sequence";
     default: return "not a table";
@@ -30,24 +30,17 @@ static void check_kind(Relation rel)
 {
     char kind = rel->rd_rel->relkind;
     const char *name = RelationGetRelationName(rel);
-    if (kind != RELKIND_RELATION && kind != RELKIND_MATVIEW)
+    if (kind != RELKIND_RELATION && kind != RELKIND_MATVIEW && kind != RELKIND_PARTITIONED_TABLE)
         ereport(
             ERROR, errcode(ERRCODE_WRONG_OBJECT_TYPE),
             errmsg("\"%s\" is %s; a table or materialized view is needed", name, kind_of(kind)),
             errhint("Make one of its rows: CREATE MATERIALIZED VIEW m AS SELECT * FROM %s.", quote_identifier(name)));
-    if (find_inheritance_children(RelationGetRelid(rel), NoLock) != NIL)
-        ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("table \"%s\" has child tables", name),
-                errhint("Train on one of them, or on a materialized view of all."));
-    if (rel->rd_tableam->scan_set_tidrange == NULL)
+    if (kind != RELKIND_PARTITIONED_TABLE && rel->rd_tableam->scan_set_tidrange == NULL)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("the access method of table \"%s\" cannot scan a range of pages", name));
     if (RELATION_IS_OTHER_TEMP(rel))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("\"%s\" is a temporary table of another session", name));
-    if (check_enable_rls(RelationGetRelid(rel), InvalidOid, false) == RLS_ENABLED)
-        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                errmsg("row-level security applies to you on table \"%s\"", name),
-                errhint("Train on a table that you make of the rows you may see."));
 }
 
 /* Find a column. Its type must be a number, or an array of numbers if `lists`. */
@@ -74,9 +67,14 @@ static CorgiColumn find_column(Relation rel, const char *name, bool lists, const
     return c;
 }
 
+/* Those of the table that was named count, as in a query: not those of its parts. */
 static void check_privileges(const CorgiSource *s)
 {
     Oid table = RelationGetRelid(s->rel), user = GetUserId();
+    if (check_enable_rls(table, InvalidOid, false) == RLS_ENABLED)
+        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                errmsg("row-level security applies to you on table \"%s\"", RelationGetRelationName(s->rel)),
+                errhint("Train on a table that you make of the rows you may see."));
     if (pg_class_aclcheck(table, user, ACL_SELECT) == ACLCHECK_OK)
         return;
     for (int i = -1; i < s->feature_columns; i++) {
@@ -87,6 +85,24 @@ static void check_privileges(const CorgiSource *s)
     }
 }
 
+/* An array serves alone, or as one of a sparse pair. */
+static void check_lists(CorgiSource *s)
+{
+    const CorgiColumn *c = s->features;
+    s->sparse = s->feature_columns == 2 && c[0].list && c[1].list;
+    if (s->sparse && (c[0].type != INT4OID || (c[1].type != FLOAT4OID && c[1].type != FLOAT8OID)))
+        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+                errmsg("sparse features \"%s\" and \"%s\" are %s[] and %s[]; integer[] and real[] (or double "
+                       "precision[]) are needed",
+                       c[0].name, c[1].name, format_type_be(c[0].type), format_type_be(c[1].type)));
+    for (int i = 0; i < s->feature_columns && s->feature_columns > 1 && !s->sparse; i++)
+        if (c[i].list)
+            ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+                    errmsg("feature column \"%s\" is an array; give it alone, or as one of two that are indices and "
+                           "values, or a list of columns of numbers",
+                           c[i].name));
+}
+
 static void find_features(CorgiSource *s, const CorgiOptions *o)
 {
     ListCell *cell;
@@ -94,10 +110,6 @@ static void find_features(CorgiSource *s, const CorgiOptions *o)
     s->bytes = sizeof(float);
     foreach (cell, o->features) {
         CorgiColumn c = find_column(s->rel, lfirst(cell), true, "feature");
-        if (c.list && list_length(o->features) > 1)
-            ereport(
-                ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-                errmsg("feature column \"%s\" is an array; give it alone, or a list of columns of numbers", c.name));
         if (c.attnum == s->label.attnum)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("column \"%s\" is the label; it cannot be a feature too", c.name));
@@ -106,22 +118,90 @@ static void find_features(CorgiSource *s, const CorgiOptions *o)
         s->last = Max(s->last, c.attnum);
         s->features[s->feature_columns++] = c;
     }
+    check_lists(s);
 }
 
-/* Open the table and keep its lock to the end of the transaction. */
-void corgi_open_source(CorgiSource *s, const CorgiOptions *o)
+static void open_table(CorgiSource *s, Relation rel, const CorgiOptions *o)
 {
     memset(s, 0, sizeof *s);
-    s->rel = relation_open(o->source, AccessShareLock);
+    s->rel = rel;
+    check_kind(rel);
     s->label.attnum = InvalidAttrNumber;
-    if (pg_class_aclmask(o->source, GetUserId(), ACL_SELECT, ACLMASK_ALL) == 0 &&
-        pg_attribute_aclcheck_all(o->source, GetUserId(), ACL_SELECT, ACLMASK_ANY) != ACLCHECK_OK)
-        aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(s->rel->rd_rel->relkind), RelationGetRelationName(s->rel));
-    check_kind(s->rel);
-    s->label = find_column(s->rel, o->label, false, "label");
+    s->label = find_column(rel, o->label, false, "label");
     s->last = s->label.attnum;
     find_features(s, o);
+    s->parts = s;
+    s->part_count = 1;
+    s->pages = RELKIND_HAS_STORAGE(rel->rd_rel->relkind) ? RelationGetNumberOfBlocks(rel) : 0;
+}
+
+/* List the partitions that hold rows, locked, in the order of their bounds. */
+static List *partitions_of(Relation rel, List *found)
+{
+    PartitionDesc partitions = RelationGetPartitionDesc(rel, true);
+    for (int i = 0; i < partitions->nparts; i++) {
+        Relation part = relation_open(partitions->oids[i], AccessShareLock);
+        if (part->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+            found = partitions_of(part, found);
+        else
+            found = lappend_oid(found, RelationGetRelid(part));
+        relation_close(part, NoLock);
+    }
+    return found;
+}
+
+static void open_parts(CorgiSource *s, const CorgiOptions *o)
+{
+    bool partitioned = s->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
+    List *tables = partitioned ? partitions_of(s->rel, NIL)
+                               : find_all_inheritors(RelationGetRelid(s->rel), AccessShareLock, NULL);
+    ListCell *cell;
+    if (!partitioned && list_length(tables) == 1)
+        return;
+    s->parts = palloc0(sizeof *s->parts * (Size) Max(list_length(tables), 1));
+    s->part_count = 0;
+    s->pages = 0;
+    foreach (cell, tables) {
+        CorgiSource *part = &s->parts[s->part_count++];
+        open_table(part, relation_open(lfirst_oid(cell), NoLock), o);
+        s->pages += part->pages;
+    }
+}
+
+/* Open the table and its parts; their locks stay to the end of the transaction. */
+void corgi_open_source(CorgiSource *s, const CorgiOptions *o)
+{
+    Relation rel = relation_open(o->source, AccessShareLock);
+    if (pg_class_aclmask(o->source, GetUserId(), ACL_SELECT, ACLMASK_ALL) == 0 &&
+        pg_attribute_aclcheck_all(o->source, GetUserId(), ACL_SELECT, ACLMASK_ANY) != ACLCHECK_OK)
+        aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(rel->rd_rel->relkind), RelationGetRelationName(rel));
+    open_table(s, rel, o);
     check_privileges(s);
-    s->pages = RelationGetNumberOfBlocks(s->rel);
-    s->block_pages = corgi_block_pages(s->rel, s->pages, o);
+    open_parts(s, o);
+    s->block_pages = corgi_block_pages(s, o);
+}
+
+void corgi_close_source(CorgiSource *s)
+{
+    for (int i = 0; s->parts != s && i < s->part_count; i++)
+        relation_close(s->parts[i].rel, NoLock);
+    relation_close(s->rel, NoLock);
+}
+
+/* Move a place that is past its part's end on to the next part that has pages. Returns false past the last. */
+bool corgi_settle(const CorgiSource *s, CorgiPlace *place)
+{
+    for (; place->part < s->part_count; place->part++, place->page = 0)
+        if (place->page < s->parts[place->part].pages)
+            return true;
+    return false;
+}
+
+/* Return the number of blocks, those without rows included. */
+int64 corgi_most_blocks(const CorgiSource *s)
+{
+    int64 blocks = 0;
+    for (int i = 0; i < s->part_count; i++)
+        blocks += (s->parts[i].pages + s->block_pages - 1) / s->block_pages;
+    return blocks;
 }

@@ -84,6 +84,12 @@ static char *params_of(const CorgiRun *run)
     add_number(&json, "l2", o->l2);
     add_flag(&json, "intercept", o->intercept);
     add_flag(&json, "balance", o->balance);
+    if (o->holdout > 0)
+        add_number(&json, "holdout", o->holdout);
+    if (o->tolerance >= 0)
+        add_number(&json, "tolerance", o->tolerance);
+    if (o->warm_start != NULL)
+        add_text(&json, "warm_start", o->warm_start);
     add_integer(&json, "rows", run->survey.rows);
     add_integer(&json, "blocks", run->survey.blocks);
     add_integer(&json, "block_pages", run->source.block_pages);
@@ -95,32 +101,13 @@ static char *params_of(const CorgiRun *run)
     return json.data;
 }
 
-static char *history_of(const CorgiRun *run, const CorgiEpoch *history, int epochs)
-{
-    bool linear = run->options.loss == CP_SQUARED;
-    StringInfoData json;
-    initStringInfo(&json);
-    appendStringInfoChar(&json, '[');
-    for (int i = 0; i < epochs; i++) {
-        const CorgiEpoch *e = &history[i];
-        appendStringInfo(&json, "%s{\"epoch\": %d", i ? ", " : "", i);
-        add_integer(&json, "rows", e->rows);
-        add_number(&json, "loss", e->loss);
-        add_number(&json, linear ? "r2" : "accuracy", linear ? e->r2 : e->accuracy);
-        add_number(&json, "seconds", e->seconds);
-        appendStringInfoChar(&json, '}');
-    }
-    appendStringInfoChar(&json, ']');
-    return json.data;
-}
-
 static char *source_name(Relation rel)
 {
     return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel));
 }
 
 /* Store the model under its name, in place of the caller's earlier one. */
-void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiEpoch *history, int epochs)
+void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, char *history)
 {
     const CorgiOptions *o = &run->options;
     const CorgiSurvey *v = &run->survey;
@@ -140,7 +127,7 @@ void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiEp
     values[4] = PointerGetDatum(coefficients);
     values[5] = PointerGetDatum(intercepts);
     values[6] = CStringGetTextDatum(params_of(run));
-    values[7] = CStringGetTextDatum(history_of(run, history, epochs));
+    values[7] = CStringGetTextDatum(history);
     values[8] = CStringGetTextDatum(source_name(run->source.rel));
     SPI_connect();
     if (SPI_execute_with_args(insert, lengthof(types), types, values, NULL, false, 0) != SPI_OK_INSERT)

@@ -89,16 +89,17 @@ static int64 place_of(Tally *t, double y)
     return low;
 }
 
-static void add_label(Tally *t, double y)
+/* Classes are those of all rows; blocks are told apart by the rows to learn from. */
+static void add_label(Tally *t, double y, bool held)
 {
-    t->sum += y;
+    t->sum += held ? 0 : y;
     if (t->at >= t->n || t->values[t->at] != y) {
         int64 at = place_of(t, y);
         if (at < 0)
             return;
         t->at = at;
     }
-    t->counts[t->at]++;
+    t->counts[t->at] += !held;
 }
 
 static void end_block(Tally *t, int64 block)
@@ -134,27 +135,41 @@ static double *seriate(Tally *t, const CorgiSurvey *v)
     return sketch;
 }
 
-/* Count one block's rows. */
-static int64 survey_block(CorgiRun *run, CustomScanState *blocks, BlockNumber page, Tally *t, MemoryContext leftovers)
+/* Count one block's rows to learn from; returns the number of all visible ones. */
+static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPlace *place, Tally *t,
+                          MemoryContext leftovers)
 {
-    int64 rows = 0;
+    CorgiSurvey *v = &run->survey;
+    const CorgiSource *source = &run->source.parts[place->part];
+    int64 number = place->row, learnt = 0, bytes = 0;
     MemoryContext outside = MemoryContextSwitchTo(leftovers);
     TupleTableSlot *row;
-    corgi_block_seek(blocks, page);
+    corgi_block_seek(blocks, place);
     while ((row = corgi_block_next(blocks)) != NULL) {
-        if (run->survey.width == 0)
-            run->survey.width = corgi_row_width(&run->source, row);
+        bool held = corgi_held_out(run, number++);
+        learnt += !held;
+        if (source->sparse)
+            bytes += corgi_survey_pair(source, row, &v->width) * !held;
+        else if (v->width == 0)
+            v->width = corgi_row_width(source, row);
         if (t->wanted || t->sketching) {
-            double y = corgi_read_label(&run->source.label, row);
+            double y = corgi_read_label(&source->label, row);
             MemoryContextSwitchTo(outside);
-            add_label(t, y);
+            add_label(t, y, held);
             MemoryContextSwitchTo(leftovers);
         }
-        rows++;
     }
     MemoryContextSwitchTo(outside);
     MemoryContextReset(leftovers);
-    return rows;
+    v->held += number - place->row - learnt;
+    if (learnt > 0) {
+        end_block(t, v->blocks);
+        v->place[v->blocks++] = *place;
+        v->cuts[v->blocks] = v->rows += learnt;
+        v->widest = Max(v->widest, learnt);
+        v->heaviest = Max(v->heaviest, bytes);
+    }
+    return number - place->row;
 }
 
 static void settle_classes(CorgiRun *run, Tally *t)
@@ -168,32 +183,35 @@ static void settle_classes(CorgiRun *run, Tally *t)
         v->classes = corgi_check_classes(t->values, t->n, t->kind, &v->class_count);
 }
 
+static void check_rows(const CorgiRun *run)
+{
+    if (run->survey.rows > 0)
+        return;
+    if (run->survey.held > 0)
+        ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
+                errmsg("holdout %g leaves none of " INT64_FORMAT " rows to learn from", run->options.holdout,
+                       run->survey.held));
+    ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
+            errmsg("table \"%s\" has no rows to learn from", RelationGetRelationName(run->source.rel)));
+}
+
 void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
 {
     CorgiSurvey *v = &run->survey;
     const CorgiSource *source = &run->source;
-    int64 most = ((int64) source->pages + source->block_pages - 1) / source->block_pages;
+    int64 most = corgi_most_blocks(source);
     Tally t = make_tally(run, most);
     MemoryContext leftovers = AllocSetContextCreate(CurrentMemoryContext, "corgipile survey", ALLOCSET_DEFAULT_SIZES);
     memset(v, 0, sizeof *v);
     v->cuts = take(most + 1, sizeof *v->cuts);
-    v->page = take(most, sizeof *v->page);
+    v->place = take(most, sizeof *v->place);
     v->cuts[0] = 0;
-    for (int64 i = 0; i < most; i++) {
-        BlockNumber page = (BlockNumber) (i * source->block_pages);
-        int64 rows = survey_block(run, blocks, page, &t, leftovers);
-        if (rows == 0)
-            continue;
-        end_block(&t, v->blocks);
-        v->page[v->blocks++] = page;
-        v->cuts[v->blocks] = v->rows += rows;
-        v->widest = Max(v->widest, rows);
-    }
+    for (CorgiPlace at = {0}; corgi_settle(source, &at); at.page += source->block_pages)
+        at.row += survey_block(run, blocks, &at, &t, leftovers);
     corgi_end_loop(blocks);
     MemoryContextDelete(leftovers);
-    if (v->rows == 0)
-        ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
-                errmsg("table \"%s\" has no rows to learn from", RelationGetRelationName(source->rel)));
+    check_rows(run);
+    v->width = Max(v->width, 1);
     settle_classes(run, &t);
     v->sketch = run->options.balance ? seriate(&t, v) : NULL;
 }

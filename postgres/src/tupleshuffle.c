@@ -1,15 +1,10 @@
 /* TupleShuffle: runs the plan of an order. Each step loads blocks into buffer slots and says which slots to visit. */
 #include "corgipile.h"
 
-#include <sys/mman.h>
-
 #include "balance.h"
 #include "executor/instrument.h"
-#include "plan.h"
+#include "steps.h"
 #include "utils/memutils.h"
-
-enum { LARGE_PAGE = 2 << 20 };
-enum { BALANCE = 4 }; /* the purpose of a key: corgipile.orders.riffle.BALANCE */
 
 typedef struct {
     CustomScanState css;
@@ -17,10 +12,7 @@ typedef struct {
     CustomScanState *blocks;
     MemoryContext rows;     /* what one block's rows leave behind */
     int64 *order;           /* of blocks, if balanced */
-    int64 *extents;
-    int32 *into, *sweep, *visit;
-    int64 extent_room, read_room, visit_room;
-    cp_plan plan;
+    corgi_steps steps;
 } TupleState;
 
 static void begin(CustomScanState *node, EState *estate, int eflags)
@@ -29,7 +21,9 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
     node->custom_ps = list_make1(ExecInitNode(child, estate, eflags));
 }
 
-static void free_plan(void *plan) { cp_plan_free(plan); }
+static void free_steps(void *steps) { corgi_steps_free(steps); }
+
+corgi_steps *corgi_tuple_steps(CustomScanState *node) { return &((TupleState *) node)->steps; }
 
 void corgi_tuple_open(CustomScanState *node, CorgiRun *run)
 {
@@ -39,56 +33,27 @@ void corgi_tuple_open(CustomScanState *node, CorgiRun *run)
     corgi_block_open(s->blocks, run);
 }
 
-static void *take(int64 count, size_t bytes)
-{
-    return MemoryContextAllocHuge(CurrentMemoryContext, (Size) Max(count, 1) * bytes);
-}
-
-/* The same for what is visited at random, in large pages where the system has them: fewer address look-ups miss. */
-static void *take_large(int64 count, size_t bytes)
-{
-    Size size = (Size) Max(count, 1) * bytes;
-    char *memory;
-    if (size < 2 * LARGE_PAGE)
-        return take(count, bytes);
-    memory = (char *) TYPEALIGN(LARGE_PAGE, MemoryContextAllocHuge(CurrentMemoryContext, size + LARGE_PAGE));
-#ifdef MADV_HUGEPAGE
-    (void) madvise(memory, size, MADV_HUGEPAGE);
-#endif
-    return memory;
-}
-
-/* Take a survey, choose sizes, allocate the buffer. The kernel's plan holds memory that only a callback can free. */
+/* Take a survey, choose sizes, allocate the buffer. Plans hold memory that only a callback can free. */
 void corgi_tuple_prepare(CustomScanState *node)
 {
     TupleState *s = (TupleState *) node;
     CorgiRun *run = s->run;
-    CorgiBuffer *b = &run->buffer;
+    const CorgiSurvey *v = &run->survey;
     MemoryContextCallback *callback = palloc(sizeof *callback);
     corgi_take_survey(run, s->blocks);
     corgi_fit_sizes(run);
-    b->slots = run->sizes.slots;
-    b->stride = run->survey.width * run->source.bytes;
-    b->x = take_large(b->slots, (size_t) b->stride);
-    b->y = take_large(b->slots, sizeof *b->y);
-    b->tid = take_large(b->slots, sizeof *b->tid);
-    s->order = run->options.balance ? take(run->survey.blocks, sizeof *s->order) : NULL;
-    s->extent_room = s->read_room = s->visit_room = 0;
+    run->buffer = corgi_make_buffer(&run->source, v->width, run->sizes.slots, v->widest, v->heaviest);
+    s->order = run->options.balance
+                   ? MemoryContextAllocHuge(CurrentMemoryContext, sizeof *s->order * (Size) v->blocks)
+                   : NULL;
     s->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
-    memset(&s->plan, 0, sizeof s->plan);
-    *callback = (MemoryContextCallback){.func = free_plan, .arg = &s->plan};
+    memset(&s->steps, 0, sizeof s->steps);
+    *callback = (MemoryContextCallback){.func = free_steps, .arg = &s->steps};
     MemoryContextRegisterResetCallback(CurrentMemoryContext, callback);
     run->prepared = true;
 }
 
 static void no_memory(void) { ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")); }
-
-/* The same key as corgipile.orders.Key.hash, so that a seed means the same order in Python. */
-static uint64 key_of(const CorgiRun *run, int epoch, int purpose)
-{
-    uint64_t parts[3] = {(uint64_t) run->options.seed, (uint64_t) epoch, (uint64_t) purpose};
-    return cp_derive(parts, 3);
-}
 
 /* Begin an epoch. */
 void corgi_tuple_begin(CustomScanState *node, int epoch)
@@ -101,105 +66,86 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
                     .blocks = v->blocks,
                     .cuts = v->cuts,
                     .order = s->order,
-                    .key = key_of(run, epoch, 0),
+                    .key = corgi_key(&run->options, epoch, CORGI_ORDER),
                     .stop_row = v->rows,
                     .buffer = run->sizes.buffer_blocks,
                     .group = run->sizes.group,
                     .shift = run->sizes.shift,
-                    .whole = run->sizes.whole};
-    if (s->order && cp_balance(v->sketch, v->blocks, key_of(run, epoch, BALANCE), s->order) < 0)
+                    .whole = run->sizes.whole,
+                    .ahead = run->options.threads - 1};
+    if (s->order && cp_balance(v->sketch, v->blocks, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)
         no_memory();
-    cp_plan_free(&s->plan);
-    if (cp_plan_init(&s->plan, &spec, 0) < 0)
+    cp_plan_free(&s->steps.plan);
+    if (cp_plan_init(&s->steps.plan, &spec, 0) < 0)
         no_memory();
 }
 
-static void *grow(void *array, int64 *room, int64 count, size_t bytes, MemoryContext context)
+/* Read the rows of one block into their slots. `into` has one slot for each; no more, no fewer may come. Returns how
+ * many. */
+static int64 load_block(TupleState *s, int64 block, const int32 *into)
 {
-    if (count <= *room)
-        return array;
-    if (*room)
-        pfree(array);
-    *room = count + count / 4;
-    return MemoryContextAllocHuge(context, (Size) *room * bytes);
-}
-
-/* Read the rows of one block into their slots. `into` has one slot for each; no more, no fewer may come. */
-static void load_block(TupleState *s, int64 block, const int32 *into)
-{
-    const CorgiRun *run = s->run;
-    const CorgiSource *source = &run->source;
-    const CorgiBuffer *b = &run->buffer;
-    int64 rows = run->survey.cuts[block + 1] - run->survey.cuts[block], i = 0;
+    CorgiRun *run = s->run;
+    const CorgiPlace *place = &run->survey.place[block];
+    const CorgiSource *source = &run->source.parts[place->part];
+    CorgiBuffer *b = &run->buffer;
+    int64 rows = run->survey.cuts[block + 1] - run->survey.cuts[block], number = place->row, i = 0;
     MemoryContext outside = MemoryContextSwitchTo(s->rows);
     TupleTableSlot *row;
-    corgi_block_seek(s->blocks, run->survey.page[block]);
-    for (; (row = corgi_block_next(s->blocks)) != NULL; i++) {
+    corgi_block_seek(s->blocks, place);
+    while ((row = corgi_block_next(s->blocks)) != NULL) {
+        if (corgi_held_out(run, number++))
+            continue;
         if (i == rows)
             break;
-        slot_getsomeattrs(row, source->last);
-        b->y[into[i]] = corgi_read_label(&source->label, row);
-        b->tid[into[i]] = row->tts_tid;
-        corgi_read_features(source, row, run->survey.width, b->x + into[i] * b->stride);
+        if (!corgi_put_row(source, row, run->survey.width, b, into[i]))
+            break;
+        i++;
     }
     if (i != rows || row != NULL)
-        elog(ERROR, "block at page %u has another number of visible rows than when they were counted",
-             run->survey.page[block]);
+        elog(ERROR, "block at page " INT64_FORMAT " has another number of visible rows than when they were counted",
+             place->page);
     MemoryContextSwitchTo(outside);
     MemoryContextReset(s->rows);
+    return rows;
 }
 
 /* Ask for the block that comes after position k. */
 static void prefetch_after(TupleState *s, int64 k)
 {
-    if (k + 1 < s->plan.count)
-        corgi_block_prefetch(s->blocks, s->run->survey.page[cp_block_at(&s->plan, s->plan.first + k + 1)]);
+    const cp_plan *plan = &s->steps.plan;
+    if (k + 1 < plan->count)
+        corgi_block_prefetch(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + k + 1)]);
 }
 
-static bool next_step(TupleState *s)
+/* The place of the block loaded as the e-th of a step: riffle gives every sparse block a place of its own, the other
+ * orders fill a region of the buffer from its beginning. */
+static int64 place_of(const TupleState *s, const corgi_step *step, const int32 *into, int64 e)
 {
-    cp_plan *plan = &s->plan;
-    MemoryContext context = GetMemoryChunkContext(s->run->survey.cuts);
-    int64 read_room = s->read_room;
-    int32 *into;
-    int more = cp_plan_begin(plan);
-    if (more < 0)
-        no_memory();
-    if (more == 0)
-        return false;
-    s->extents = grow(s->extents, &s->extent_room, 2 * plan->extents, sizeof *s->extents, context);
-    s->sweep = grow(s->sweep, &read_room, plan->reads, sizeof *s->sweep, context);
-    s->into = grow(s->into, &s->read_room, plan->reads, sizeof *s->into, context);
-    s->visit = grow(s->visit, &s->visit_room, plan->visits, sizeof *s->visit, context);
-    if (cp_plan_next(plan, s->extents, s->into, s->sweep, s->visit) < 0)
-        elog(ERROR, "the buffer bound of order %s was broken", s->run->options.order_name);
-    into = s->into;
-    for (int64 k = plan->load_from, e = 0; k < plan->load_to; k++, e++) {
-        prefetch_after(s, k);
-        load_block(s, cp_block_at(plan, plan->first + k), into);
-        into += s->extents[2 * e + 1] - s->extents[2 * e];
-    }
-    return true;
+    int64 widest = s->run->survey.widest;
+    return s->run->options.order == CP_RIFFLE ? *into / widest : *step->into / widest + e;
 }
 
-/* Do the next step. Returns false at the end of the epoch. */
-bool corgi_tuple_next(CustomScanState *node, const int32 **visit, int64 *count)
+/* Load the rows of a step into their slots. */
+void corgi_tuple_load(CustomScanState *node, const corgi_step *step)
 {
     TupleState *s = (TupleState *) node;
-    bool more;
+    const cp_plan *plan = &s->steps.plan; /* a thread may be planning on: only what holds for the epoch is read */
+    const int32 *into = step->into;
     if (node->ss.ps.instrument)
         InstrStartNode(node->ss.ps.instrument);
-    more = next_step(s);
-    *visit = s->visit;
-    *count = more ? s->plan.visits : 0;
+    for (int64 k = step->from; k < step->to; k++) {
+        prefetch_after(s, k);
+        if (s->run->source.sparse)
+            corgi_begin_place(&s->run->buffer, place_of(s, step, into, k - step->from));
+        into += load_block(s, cp_block_at(plan, plan->first + k), into);
+    }
     if (node->ss.ps.instrument)
-        InstrStopNode(node->ss.ps.instrument, (double) *count);
-    return more;
+        InstrStopNode(node->ss.ps.instrument, (double) step->visits);
 }
 
 static void end(CustomScanState *node)
 {
-    cp_plan_free(&((TupleState *) node)->plan);
+    corgi_steps_free(&((TupleState *) node)->steps);
     ExecEndNode(linitial(node->custom_ps));
 }
 

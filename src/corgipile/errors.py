@@ -19,8 +19,11 @@
     │   └── BadValue (ValueError)         NaN or infinity, or null, where a number must be
     ├── BadLabel (ValueError)             a label outside the model's range
     ├── StateMismatch (ValueError)        a saved state belongs to another table, order or seed
+    ├── FetchFailed (RuntimeError)        a dataset of the user's raised while a row was fetched
     ├── BadModelFile (ValueError)         a model file that is none of ours
+    ├── WriteFailed (OSError)             a file could not be written; what was there is as it was
     ├── MissingExtra (ImportError)        an optional dependency is not installed
+    ├── ServerError (RuntimeError)        a PostgreSQL server cannot be built for, started or reached
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
 Messages say what was wrong, the value got, and what would be right.
@@ -38,15 +41,18 @@ __all__ = [
     "CorgiPileError",
     "CorruptFile",
     "Diverged",
+    "FetchFailed",
     "MissingColumn",
     "MissingExtra",
     "MissingFile",
     "ParseError",
     "RaggedRows",
     "ReadFailed",
+    "ServerError",
     "StateMismatch",
     "TableError",
     "UnknownFormat",
+    "WriteFailed",
 ]
 
 
@@ -122,12 +128,24 @@ class StateMismatch(CorgiPileError, ValueError):
     """A saved state belongs to another table, order or seed."""
 
 
+class FetchFailed(CorgiPileError, RuntimeError):
+    """A dataset raised while a row was fetched; its own error is the cause."""
+
+
 class BadModelFile(CorgiPileError, ValueError):
     """A file is not a model saved by corgipile."""
 
 
+class WriteFailed(CorgiPileError, OSError):
+    """A file could not be written; nothing half-written is left, and what was there before is as it was."""
+
+
 class MissingExtra(CorgiPileError, ImportError):
     """An optional dependency is not installed."""
+
+
+class ServerError(CorgiPileError, RuntimeError):
+    """A PostgreSQL server cannot be built for, started or reached."""
 
 
 class Diverged(CorgiPileError, ArithmeticError):

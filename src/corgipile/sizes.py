@@ -86,7 +86,7 @@ def format_bytes(count: float) -> str:
         ('256 KB', '1.5 KB', '12 B')
     """
     for unit in ("B", "KB", "MB", "GB"):
-        if count < 1024:
-            return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
+        if count < 1023.5:
+            return f"{count:.3g} {unit}" if count < 999.5 else f"{count:.0f} {unit}"
         count /= 1024
     return f"{count:.3g} TB"

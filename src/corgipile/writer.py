@@ -3,8 +3,6 @@
 import contextlib
 import json
 import os
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,7 +11,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.sizes import parse_bytes
-from corgipile.tables.files import PathLike
+from corgipile.tables.files import PathLike, replacing
 from corgipile.tables.pieces import join
 
 ROWS_KEY = b"corgipile.rows"
@@ -23,31 +21,6 @@ OTHERS = {".csv", ".npy", ".npz", ".parquet", ".svm", ".svmlight", ".tfrecord", 
 # The count of rows is known last but stands first in the file: this mark keeps its place.
 _UNSET = json.dumps("corgipile.rows is not yet known").ljust(64).encode()
 _MAGIC = b"ARROW1"
-
-
-@contextlib.contextmanager
-def replacing(path: PathLike) -> Iterator[Path]:
-    """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with replacing(folder / "a.txt") as temporary:
-        ...     _ = temporary.write_text("whole")
-        >>> [entry.name for entry in folder.iterdir()]
-        ['a.txt']
-    """
-    goal = Path(path).expanduser().absolute()
-    if goal.is_dir() or not goal.parent.is_dir():
-        raise BadArgument(f"cannot write {goal}: a file name in an existing folder is wanted")
-    temporary = goal.parent / f".{goal.name}.{secrets.token_hex(6)}.part"
-    try:
-        yield temporary
-        _flush(temporary)
-        temporary.replace(goal)
-        _flush(goal.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class Writer:
@@ -206,11 +179,3 @@ def _note_rows(path: Path, rows: int, length: int) -> None:
             at = file.read(stop - start).index(_UNSET)
             file.seek(start + at)
             file.write(text)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,7 +10,7 @@ from corgipile import cli, tables
 from corgipile.cli import options
 from corgipile.datasets import higgs_like
 from corgipile.errors import BadArgument
-from corgipile.linear import load
+from corgipile.linear import load, passes
 from corgipile.orders import CorgiPile, Riffle
 
 
@@ -141,6 +141,43 @@ def test_interrupted_training_writes_no_model(higgs, tmp_path, monkeypatch, caps
     assert cli.main(["train", higgs[0], "--save", str(tmp_path / "m.safetensors")]) == 130
     assert "interrupted" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_interrupted_training_says_how_to_go_on(higgs, tmp_path, monkeypatch, capsys):
+    path, learn = str(tmp_path / "m.safetensors"), passes.learn
+
+    def interrupted(machine, feeder, label, rate, epoch, on_rows):
+        if epoch:
+            raise KeyboardInterrupt
+        return learn(machine, feeder, label, rate, epoch, on_rows)
+
+    monkeypatch.setattr("corgipile.linear.passes.learn", interrupted)
+    assert cli.main(["train", higgs[0], "--save", path]) == 130
+    assert f"go on with --warm-start {path}" in capsys.readouterr().err
+    assert len(load(path).history) == 1
+
+
+def test_npy_features_and_labels_are_named_together(tmp_path, capsys):
+    x = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", (x[:, 0] > 0).astype(np.int8))
+    pair = f"{tmp_path}/x.npy,{tmp_path}/y.npy"
+    assert cli.main(["train", pair, "--test", pair, "--epochs", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["history"][0]["test_accuracy"] > 0.8
+    assert cli.main(["info", pair]) == 0
+    assert "column label" in capsys.readouterr().out
+
+
+def test_rows_that_cannot_be_learnt_from_are_skipped_on_request(tmp_path, capsys):
+    x, y = np.ones((50, 3), np.float32), np.arange(50) % 2
+    x[7, 1] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    pair = f"{tmp_path}/x.npy,{tmp_path}/y.npy"
+    assert cli.main(["train", pair, "--epochs", "1"]) == 2
+    assert "row 7" in capsys.readouterr().err
+    assert cli.main(["train", pair, "--epochs", "1", "--on-bad", "skip"]) == 0
+    assert "1 row skipped" in capsys.readouterr().err
 
 
 def test_orders_from_words():

@@ -50,6 +50,31 @@ def test_every_build_gets_the_same_bits(compiler, flags, expected, tmp_path):
     assert lines[-1] == REFUSALS
 
 
+@pytest.mark.skipif(
+    not (shutil.which("aarch64-linux-gnu-gcc") and shutil.which("qemu-aarch64")),
+    reason="no compiler and emulator for arm64 are installed",
+)
+@pytest.mark.parametrize("program", ["sgd", "plans"])
+def test_arm64_gets_the_same_bits(program, tmp_path):
+    said = []
+    for compiler, runner in ((compilers()[0], []), ("aarch64-linux-gnu-gcc", ["qemu-aarch64"])):
+        binary = tmp_path / compiler
+        build = [
+            compiler,
+            "-O1",
+            "-DCP_NO_CLONES",
+            "-static",
+            *COMMON,
+            str(HERE / f"{program}.c"),
+            "-lpthread",
+            "-o",
+            str(binary),
+        ]
+        subprocess.run(build, check=True, capture_output=True)
+        said.append(subprocess.run([*runner, str(binary)], check=True, capture_output=True, text=True).stdout)
+    assert said[0] == said[1] != ""
+
+
 @pytest.mark.parametrize("compiler", compilers())
 def test_sanitizers_find_nothing(compiler, expected, tmp_path):
     lines, errors = output(compiler, SANITIZE, tmp_path)

@@ -13,7 +13,7 @@ from corgipile.errors import (
     MissingColumn,
     RaggedRows,
 )
-from corgipile.linear import train
+from corgipile.linear import load, train
 from corgipile.linear.train import Schedule
 from corgipile.orders import Riffle
 
@@ -52,6 +52,51 @@ def test_three_epochs_and_two_are_five(make, form, batch, l2):
     assert (gone_on.coef == whole.coef).all()
     assert (gone_on.intercept == whole.intercept).all()
     assert [r["loss"] for r in gone_on.history] == [r["loss"] for r in whole.history]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("width", [5, 40])
+def test_rows_that_are_skipped_leave_no_trace(make, kind, form, batch, width):
+    x, y = make.rows(600, classes={"softmax": 3, "linear": 0}.get(kind, 2), width=width)
+    y = y.astype(np.float64)
+    settings = {"model": kind, "epochs": 2, "batch_size": batch, "order": "no_shuffle", "learning_rate": 0.01}
+    bad = np.array([0, 1, 17, 200, 201, 599])
+    good = np.delete(np.arange(600), bad)
+    clean = train(getattr(make, form)(x[good], y[good]), **settings)
+    x[bad[:3], 2], y[bad[3:]] = [np.nan, np.inf, -np.inf], [np.nan, np.inf, np.nan]
+    with pytest.raises(BadValue):
+        train(getattr(make, form)(x, y), **settings)
+    skipping = train(getattr(make, form)(x, y), on_bad="skip", **settings)
+    np.testing.assert_allclose(skipping.coef, clean.coef, rtol=1e-4, atol=1e-6)
+    assert [record["skipped"] for record in skipping.history] == [6, 6]
+    assert skipping.history[-1]["rows"] == 594
+    assert "skipped" not in clean.history[-1]
+
+
+def test_labels_of_no_class_can_be_skipped(make):
+    x, y = make.rows(300)
+    odd = train(make.dense(x, np.where(np.arange(300) % 50, y, 7)), classes=np.unique(y), on_bad="skip", epochs=1)
+    assert odd.history[0]["skipped"] == 6
+    with pytest.raises(BadArgument, match='on_bad must be "raise" or "skip", got 3'):
+        train(make.dense(x, y), on_bad=3)
+
+
+def test_an_interrupted_run_goes_on_from_its_file(make, tmp_path):
+    table, path = make.dense(*make.rows()), tmp_path / "m.safetensors"
+
+    def interrupt(record):
+        if record["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(table, epochs=5, save=path, callback=interrupt)
+    begun = load(path)
+    assert len(begun.history) == 2
+    whole, gone_on = train(table, epochs=5), train(table, epochs=3, warm_start=begun, save=path)
+    assert (gone_on.coef == whole.coef).all()
+    assert (load(path).coef == whole.coef).all()
 
 
 def test_files_and_memory_give_the_same_model(make, tmp_path):
@@ -125,11 +170,11 @@ def test_divergence_names_the_epoch_and_a_smaller_step(make):
 
 def test_a_loss_that_grows_without_bound_is_divergence():
     schedule = Schedule(0.1, 1.0, 0.0, None)
-    schedule.check([1.0, 500.0, 999.0], 2)
-    schedule.check([1.0, 5000.0, 2000.0], 2)
+    assert not schedule.enough([1.0, 500.0, 999.0], 2)
+    assert not schedule.enough([1.0, 5000.0, 2000.0], 2)
     for losses in ([1.0, 500.0, 1001.0], [1.0, float("nan")], [float("inf")]):
         with pytest.raises(Diverged, match=r"in epoch 7.*try learning_rate=0.01"):
-            schedule.check(losses, 7)
+            schedule.enough(losses, 7)
 
 
 def test_tolerance_stops_early(make):

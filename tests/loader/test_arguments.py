@@ -5,11 +5,15 @@ import pathlib
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.feeder import Feeder
+from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Reservoir, Riffle, SlidingWindow
 
 TEXT = pa.table({"id": np.arange(200), "text": [f"{i}" * 400 for i in range(200)]})
 
@@ -61,8 +65,26 @@ def test_prefetch_may_change_between_runs():
 def test_the_memory_an_error_asks_for_is_enough(order):
     with pytest.raises(BudgetTooSmall) as raised:
         cp.Loader(TEXT, 4, order, memory="500B")
-    wanted = str(raised.value).split("memory='")[1].split("'")[0]
+    wanted = str(raised.value).split("give memory='")[1].split("'")[0]
     assert sum(len(batch["id"]) for batch in cp.Loader(TEXT, 4, order, memory=wanted)) >= 200
+
+
+@pytest.mark.parametrize("order", [Riffle, CorgiPile, NoShuffle, SlidingWindow, Reservoir, FullShuffle])
+@given(
+    rows=st.sampled_from([10, 5000]), group=st.sampled_from([7, 1000]), memory=st.integers(1, 100_000), data=st.data()
+)
+def test_a_budget_that_is_asked_for_is_enough_at_once(order, rows, group, memory, data, tmp_path_factory):
+    """Also where the file's own blocks are wide, and where blocks grow with the budget."""
+    path = tmp_path_factory.getbasetemp() / f"groups-{rows}-{group}.parquet"
+    if not path.exists():
+        pq.write_table(pa.table({"x": np.zeros(rows, np.float32)}), path, row_group_size=group)
+    sizes = st.none() | st.sampled_from([1, 100, "1KB", "64KB", "2%"])
+    chosen = order(block=data.draw(sizes), buffer=data.draw(sizes))
+    try:
+        cp.Loader(str(path), 4, chosen, memory=memory)
+    except BudgetTooSmall as error:
+        wanted = str(error).split("give memory='")[1].split("'")[0]
+        cp.Loader(str(path), 4, chosen, memory=wanted).close()
 
 
 def test_lists_of_strings_reach_torch():

@@ -95,11 +95,6 @@ def test_each_row_once_as_documented(case):
 @given(cases(), st.integers(1, 5))
 def test_ranks_share_the_epoch_evenly(case, world):
     order, blocks, key = case
-    if getattr(order, "unit", "row") != "row":
-        if world > 1:
-            with pytest.raises(BadArgument, match="ranks cannot share"):
-                order.visits(blocks, key._replace(world=world))
-        return
     parts = [flat(passes(order, blocks, key._replace(rank=rank, world=world))) for rank in range(world)]
     if order.name != "reservoir":
         assert len({len(part) for part in parts}) == 1

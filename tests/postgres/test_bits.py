@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 import corgipile as cp
+from corgipile import kernel
 from corgipile.tables import MemoryTable
 
 ROWS, WIDTH = 4000, 9
+HOLDOUT = 7  # what the key is for
 TYPES = {"real": pa.float32(), "double precision": pa.float64(), "integer": pa.int32(), "smallint": pa.int16()}
 
 
@@ -26,25 +28,36 @@ class CutTable(MemoryTable):
         return self._cuts
 
 
-def stored_rows(server, table, pages):
-    """Return the visible rows in their physical order, and where blocks begin."""
+def stored_rows(server, model):
+    """Return the rows to learn from in their physical order, where blocks begin, and the rows held out."""
+    params = model["params"]
     rows = server.rows(
-        f"SELECT x, label, (ctid::text::point)[0]::int / {pages} AS block FROM {table} ORDER BY {table}.ctid"
+        f"SELECT {', '.join(params['features'])}, label, tableoid::int AS part, "
+        f"(ctid::text::point)[0]::int / {params['block_pages']} AS block FROM {model['source']} s "
+        "ORDER BY s.tableoid, s.ctid"
     )
-    blocks = np.array([row["block"] for row in rows])
-    return rows, [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(rows)]
+    chance = kernel.randoms(kernel.derive(params["seed"], 0, HOLDOUT), 0, len(rows))
+    held = (chance < int(params.get("holdout", 0) * 2.0**64)).tolist()
+    kept = [row for row, out in zip(rows, held, strict=True) if not out]
+    blocks = np.array([(row["part"], row["block"]) for row in kept])
+    cuts = np.flatnonzero(np.diff(blocks, axis=0).any(axis=1)) + 1
+    return kept, [0, *cuts.tolist(), len(kept)], [row for row, out in zip(rows, held, strict=True) if out]
+
+
+def arrow(rows, features, kind):
+    """Make an Arrow table of rows."""
+    kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
+    columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
+    return pa.table({**columns, "label": pa.array([row["label"] for row in rows], pa.int32())})
 
 
 def in_python(server, model, kind):
     """Train in Python what the server trained."""
     params = model["params"]
-    rows, cuts = stored_rows(server, model["source"], params["block_pages"])
-    widest, features = int(np.diff(cuts).max()), [row["x"] for row in rows]
-    columns = {
-        "x": pa.array(features, pa.list_(TYPES[kind], WIDTH)),
-        "label": pa.array([row["label"] for row in rows], pa.int32()),
-    }
-    table = CutTable(pa.table(columns), cuts)
+    features = params["features"]
+    rows, cuts, held = stored_rows(server, model)
+    widest = int(np.diff(cuts).max())
+    table = CutTable(arrow(rows, features, kind), cuts)
     assert params["blocks"] == len(cuts) - 1
     sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
     if params["order"] == "riffle":
@@ -54,19 +67,27 @@ def in_python(server, model, kind):
         names = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
         order = names[params["order"]](**sizes)
     settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "intercept", "seed")
-    chosen = {name: params[name] for name in settings}
-    return cp.train(table, model=model["kind"], features="x", label="label", order=order, memory=None, **chosen)
+    chosen = {name: params[name] for name in settings} | {"tolerance": params.get("tolerance")}
+    chosen["test"] = arrow(held, features, kind) if held else None
+    features = features if len(features) == 2 else "x"
+    return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)
 
 
 def make_table(server, kind, classes=2):
-    """Make a table clustered by label, with dead rows and pages of dead rows in it."""
+    """Make a table clustered by label, with dead rows and pages of dead rows in it.
+
+    Beside the dense column x it has a sparse pair, k and v, of rows of 0 to 8 features among 55.
+    """
     scale = 10 if kind in ("integer", "smallint") else 1
     server.sql(f"""
         DROP TABLE IF EXISTS t;
         SELECT setseed(0.5);
         CREATE TABLE t AS SELECT i,
             (SELECT array_agg({scale} * (random() + (i * {classes} / {ROWS} = j % {classes})::int))
-             FROM generate_series(1, {WIDTH}) j WHERE i >= 0)::{kind}[] AS x, i * {classes} / {ROWS} AS label
+             FROM generate_series(1, {WIDTH}) j WHERE i >= 0)::{kind}[] AS x, i * {classes} / {ROWS} AS label,
+            ARRAY(SELECT j * 6 + i * j % 5 FROM generate_series(1, i * 7 % 9) j) AS k,
+            ARRAY(SELECT random() + (i * {classes} / {ROWS} = j % {classes})::int
+                  FROM generate_series(1, i * 7 % 9) j)::{kind}[] AS v
         FROM generate_series(0, {ROWS - 1}) i;
         DELETE FROM t WHERE i % 7 = 3 OR i BETWEEN 1000 AND 1400;
     """)
@@ -85,23 +106,51 @@ CASES = [
     ("real", "logistic", {"balance": True}),
     ("double precision", "softmax", {"balance": True, "seed": 2**62}),
     ("real", "linear", {"balance": True, "learning_rate": 0.001, "block_size": "16kB"}),
+    ("real", "logistic", {"features": ["k", "v"]}),
+    ("double precision", "softmax", {"features": ["k", "v"], "batch_size": 8, "l2": 0.01}),
+    ("double precision", "svm", {"features": ["k", "v"], "order": "corgipile"}),
+    ("real", "linear", {"features": ["k", "v"], "order": "no_shuffle", "learning_rate": 0.001}),
+    ("real", "logistic", {"features": ["k", "v"], "balance": True}),
+    ("real", "logistic", {"holdout": 0.2}),
+    ("real", "softmax", {"holdout": 0.5, "balance": True, "seed": 3}),
+    ("double precision", "linear", {"holdout": 0.1, "learning_rate": 0.001, "batch_size": 7, "l2": 0.1}),
+    ("real", "svm", {"features": ["k", "v"], "holdout": 0.3}),
+    ("real", "logistic", {"epochs": 30, "tolerance": 0.05}),
 ]
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize(("kind", "model", "options"), CASES)
 def test_same_seed_same_model(server, train, kind, model, options):
     make_table(server, kind, classes=3 if model == "softmax" else 2)
-    sizes = {"block_size": "8kB", "buffer_size": "64kB" if kind == "double precision" else "40kB"}
-    history = train("t", model=model, name="bits", epochs=3, **{**sizes, **options})
+    sparse = "features" in options
+    sizes = {"block_size": "8kB", "buffer_size": "100kB" if kind == "double precision" or sparse else "70kB"}
+    history = train("t", model=model, name="bits", **{"epochs": 3, **sizes, **options})
     (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'bits'")
     python = in_python(server, {**stored, "source": "t"}, kind)
     assert stored["params"]["blocks"] > stored["params"]["buffer_blocks"]
+    assert stored["params"]["buffer_bytes"] <= int(options.get("buffer_size", sizes["buffer_size"])[:-2]) * 1024
     assert np.array_equal(np.array(stored["coefficients"]), python.coef.astype(np.float64))
     assert np.array_equal(np.array(stored["intercepts"]), python.intercept.astype(np.float64))
     assert stored["classes"] == python.classes.tolist()
     score = "r2" if model == "linear" else "accuracy"
     for here, there in zip(history, python.history, strict=True):
         assert (here["loss"], here[score], here["rows"]) == (there["loss"], there[score], there["rows"])
+        held = ("test_loss", f"test_{score}")
+        assert [here["holdout_loss"], here[f"holdout_{score}"]] == [there.get(name) for name in held]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"balance": True}, {"order": "corgipile"}, {"order": "no_shuffle"}, {"features": ["k", "v"]}],
+    ids=str,
+)
+def test_threads_do_not_change_the_model(server, train, options):
+    make_table(server, "real")
+    for threads in (1, 2):
+        train("t", name=f"by {threads}", threads=threads, block_size="8kB", buffer_size="100kB", **options)
+    first, second = server.rows("SELECT coefficients, params FROM corgipile.models WHERE name LIKE 'by _'")
+    assert first == second
 
 
 def test_columns_and_an_array_give_the_same_model(server, train):
@@ -128,7 +177,39 @@ def test_predictions_are_those_of_python(server, train, kind):
     assert np.array_equal(np.squeeze([row["d"] for row in rows]), python.decision(x).astype(np.float64))
     if kind in ("logistic", "softmax"):
         shares = server.rows("SELECT corgipile.predict_proba('same', x) p FROM t ORDER BY ctid")
-        assert np.allclose([row["p"] for row in shares], python.predict_proba(x), rtol=1e-12)
+        assert np.array_equal([row["p"] for row in shares], python.predict_proba(x))
+
+
+@pytest.mark.parametrize("kind", ["logistic", "softmax"])
+@pytest.mark.parametrize("number", ["real", "double precision"])
+def test_sparse_predictions_are_those_of_python(server, train, kind, number):
+    make_table(server, number, classes=3 if kind == "softmax" else 2)
+    train("t", model=kind, name="sparse", features=["k", "v"])
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'sparse'")
+    python = in_python(server, {**stored, "source": "t"}, number)
+    rows = server.rows("""SELECT k, v, corgipile.predict('sparse', k, v) p, corgipile.decision('sparse', k, v) d,
+        corgipile.predict_proba('sparse', k, v) s FROM t ORDER BY ctid""")
+    kinds = {"k": pa.list_(pa.int32()), "v": pa.list_(TYPES[number])}
+    table = pa.table({name: pa.array([row[name] for row in rows], of) for name, of in kinds.items()})
+    assert [row["p"] for row in rows] == python.predict(table).tolist()
+    assert np.array_equal(np.squeeze([row["d"] for row in rows]), python.decision(table).astype(np.float64))
+    assert np.array_equal([row["s"] for row in rows], python.predict_proba(table))
+
+
+@pytest.mark.parametrize(("kind", "features"), [("logistic", "x"), ("linear", "x"), ("softmax", ["k", "v"])])
+def test_evaluation_is_that_of_python(server, train, kind, features):
+    make_table(server, "real", classes=3 if kind == "softmax" else 2)
+    train("t", model=kind, name="judged", learning_rate=0.001, features=features, holdout=0.5)
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'judged'")
+    python = in_python(server, {**stored, "source": "t"}, "real")
+    kept, _, held = stored_rows(server, stored)
+    everything = server.rows("SELECT (corgipile.evaluate('judged', 't')).*")[0]
+    rows = sorted(kept + held, key=lambda row: (row["part"], row["block"]))
+    assert everything["rows"] == len(rows) == server.value("SELECT count(*) FROM t")
+    expected = python.measure(arrow(rows, stored["params"]["features"], "real"))
+    for name, value in expected.items():
+        assert everything[name] == pytest.approx(value, rel=1e-12)
+    assert everything["r2" if "accuracy" in expected else "accuracy"] is None
 
 
 def test_json_of_numbers_is_exact(server):

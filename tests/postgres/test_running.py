@@ -2,14 +2,18 @@
 
 # ruff: noqa: S608  # tests write SQL
 
+import json
+import os
 import random
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 ORDERS = ("riffle", "corgipile", "block_only", "no_shuffle")
 ROWS = 30_000
+INTERRUPTIONS = int(os.environ.get("CORGIPILE_INTERRUPTIONS", "67"))  # of each kind
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,6 +35,7 @@ def call(**options):
     ) + ")"  # fmt: skip
 
 
+@pytest.mark.every_server
 def test_plan_is_three_operators(server):
     plan = server.text("EXPLAIN " + call(order="'corgipile'", epochs=7))
     for said in ("Custom Scan (SGD)", "Model: logistic", "Epochs: 7", "Custom Scan (TupleShuffle)", "Order: corgipile",
@@ -53,6 +58,7 @@ def test_plan_of_a_query_around_it(server):
     assert server.value(join) == 5
 
 
+@pytest.mark.every_server
 def test_arguments_from_elsewhere(server):
     said = server.text(f"""
         PREPARE p(int) AS {call(epochs="$1")};
@@ -74,6 +80,7 @@ def test_rows_appear_as_epochs_finish(server):
     assert [line.split("|")[0] for line in said.splitlines()] == ["0", "1", "2"]
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("buffer", ["120kB", "1MB", "64MB"])
 def test_every_visible_row_once(server, train, order, buffer):
@@ -108,6 +115,7 @@ def test_others_change_the_table_meanwhile(server):
     assert said == count * 60
 
 
+@pytest.mark.every_server
 def test_models_are_transactional(server, train):
     train("large", name="kept")
     first = server.value("SELECT coefficients FROM corgipile.models WHERE name = 'kept'")
@@ -136,6 +144,7 @@ def test_a_function_that_stays_sees_the_new_model(server):
     assert said.splitlines()[-1] == "t|t"
 
 
+@pytest.mark.every_server
 def test_prediction_in_parallel(server, train):
     train("large", name="par")
     query = "SELECT count(*), sum(corgipile.predict('par', x)) FROM large"
@@ -152,28 +161,62 @@ def test_a_stored_model_needs_all_epochs(server):
 
 
 def test_large_tables_leave_shared_buffers_alone(server):
-    if not server.value("SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_buffercache'"):
-        pytest.skip("this server has no pg_buffercache")
-    server.sql("CREATE EXTENSION pg_buffercache")
-    server.sql("CREATE TABLE larger AS SELECT * FROM large")
-    held = """SELECT count(*) FROM pg_buffercache b JOIN pg_class c ON b.relfilenode = pg_relation_filenode(c.oid)
-        WHERE c.relname = 'larger' AND b.relforknumber = 0"""
-    server.sql("SELECT count(*) FROM pg_prewarm('large')" if server.rows(
-        "SELECT 1 FROM pg_extension WHERE extname = 'pg_prewarm'") else "SELECT count(*) FROM large")  # fmt: skip
-    before = server.value(held)
+    server.sql("CREATE TABLE larger AS SELECT * FROM large; CHECKPOINT; SELECT count(*) FROM larger")
+
+    def held():
+        (plan,) = json.loads(server.text("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM larger"))
+        return plan["Plan"]["Shared Hit Blocks"], plan["Plan"]["Shared Read Blocks"]
+
+    before, _ = held()
     server.sql("SELECT * FROM corgipile.train('larger', 'svm', 'x', 'label', epochs => 2)")
-    pages = server.value("SELECT pg_relation_size('larger') / 8192")
-    assert pages > 512
-    assert server.value(held) <= before + 64
+    hit, read = held()
+    assert hit + read > 512
+    assert hit <= before + 64
 
 
+def test_threads_end_with_the_epoch(server, fails):
+    """The thread that learns is gone after each epoch and after each way of failing."""
+    threads = "SELECT count(*) FROM pg_ls_dir('/proc/self/task');"
+    if not Path("/proc/self/task").exists():
+        pytest.skip("this system does not list the threads of a process")
+    server.sql("DROP TABLE IF EXISTS flawed; CREATE TABLE flawed AS SELECT * FROM large")
+    server.sql("UPDATE flawed SET x[3] = 'NaN' WHERE id = 20000")
+    learns = call(epochs=3, name="'flawed'").replace("large", "flawed")
+    said = server.text(f"""
+        BEGIN; DECLARE c CURSOR FOR {call()}; FETCH 1 FROM c; {threads} FETCH 1 FROM c; {threads} COMMIT; {threads}
+        {call()} LIMIT 1; {threads}
+        \\set ON_ERROR_STOP off
+        SET client_min_messages = panic;
+        SET statement_timeout = 50; {call()}; RESET statement_timeout; {threads}
+        {learns}; {threads}
+        DO $$ BEGIN PERFORM * FROM ({learns}) e; EXCEPTION WHEN others THEN NULL; END $$; {threads}
+    """)
+    assert [line for line in said.splitlines() if "|" not in line] == ["1"] * 7
+
+
+def test_a_thread_learns(server):
+    with subprocess.Popen(server.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") as psql:
+        psql.stdin.write(f"SELECT pg_backend_pid();\n{call(threads=2)};\n")
+        psql.stdin.flush()
+        tasks = Path(f"/proc/{psql.stdout.readline().strip()}/task")
+        most = 0
+        for _ in range(200 if tasks.exists() else 0):
+            most = max(most, len(list(tasks.iterdir())))
+            time.sleep(0.002)
+        assert most in (2, 0)
+        server.sql(f"SELECT pg_terminate_backend({tasks.parent.name})")
+        psql.stdin.close()
+
+
+@pytest.mark.every_server
 @pytest.mark.parametrize("how", ["pg_cancel_backend", "pg_terminate_backend", "statement_timeout"])
 def test_interrupted_training_leaves_nothing(server, how):
-    """Twenty interruptions at random moments, of all orders: no crash, no model, no pin, server usable."""
+    """Interruptions at random moments, of all orders: no crash, no model, no pin, server usable."""
     moment = random.Random(how)  # noqa: S311
-    for i in range(20):
-        query = call(order=f"'{ORDERS[i % 4]}'", name=f"'half {i}'", balance=i % 8 == 0, buffer_size="'2MB'")
-        wait = moment.uniform(0.01, 0.15)
+    for i in range(INTERRUPTIONS):
+        options = {"order": f"'{ORDERS[i % 4]}'", "balance": i % 8 == 0, "threads": 1 if i % 5 == 4 else 2}
+        query = call(name=f"'half {i}'", buffer_size="'2MB'", **options)
+        wait = moment.uniform(0.005, 0.1)
         if how == "statement_timeout":
             query = f"SET statement_timeout = {int(wait * 1000)}; {query}"
         with subprocess.Popen(

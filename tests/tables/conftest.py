@@ -124,11 +124,11 @@ def _damage(draw, data):
     return bytes(broken)
 
 
-def check_survives(path, data, format):  # noqa: A002
+def check_survives(path, data, format, **options):  # noqa: A002
     """Check that a damaged file is read, or refused by an error of ours: nothing else may happen."""
     path.write_bytes(data)
     try:
-        table = open_table(path, format=format)
+        table = open_table(path, format=format, **options)
         rows = len(table)
         assert isinstance(table.fingerprint, str)
         table.cuts(7)

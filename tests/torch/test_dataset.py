@@ -1,4 +1,4 @@
-"""The dataset under a DataLoader: every row once an epoch, in the epoch meant, with any workers; errors come through."""
+"""The dataset under a DataLoader: every row once an epoch, in the epoch meant, with any workers; errors come out."""
 
 import copy
 import os
@@ -35,6 +35,16 @@ def loader(dataset, workers=0, **settings):
 
 def rows_of(batches):
     return [batch["row"].tolist() for batch in batches]
+
+
+def fail(dataset, workers):
+    """Iterate in vain; end the workers here, since PyTorch waits long for those of an iterator that is garbage."""
+    batches = iter(loader(dataset, workers))
+    try:
+        list(batches)
+    finally:
+        if workers:
+            batches._shutdown_workers()
 
 
 def everything(batches):
@@ -155,7 +165,7 @@ def test_copies_go_on_by_themselves(path):
 def test_errors_say_where(rows_table, workers):
     dataset = make(Failing(MemoryTable(rows_table), 3))
     with pytest.raises(ReadFailed, match=r"read \d+ of rows \d+ to \d+ failed on purpose"):
-        list(loader(dataset, workers))
+        fail(dataset, workers)
 
 
 def test_a_killed_worker_is_an_error_not_a_hang(path):
@@ -188,7 +198,7 @@ def test_mistakes_are_named_at_once(path):
     dataset = make(path, order=NoShuffle(block=400), memory="8KB", columns=["row", "label"], prefetch=0)
     assert everything(rows_of(loader(dataset))) == list(range(1000))
     with pytest.raises(BudgetTooSmall, match="give memory="):
-        list(loader(dataset, 2))
+        fail(dataset, 2)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU to pin memory for")

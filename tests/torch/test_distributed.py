@@ -19,7 +19,8 @@ def main():
     path, rank, world, port, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
     dataset = CorgiPileDataset(path, batch_size=64, columns=["row"], memory="4KB")
     dist.init_process_group("gloo", init_method=f"file://{port}", rank=rank, world_size=world)
-    context = {"multiprocessing_context": "spawn"} if rank else {}  # a spawned worker knows the group through its parent only
+    # A spawned worker knows the group through its parent only.
+    context = {"multiprocessing_context": "spawn"} if rank else {}
     loader = DataLoader(dataset, batch_size=None, num_workers=1, persistent_workers=True, **context)
     epochs = []
     for _ in range(2):

@@ -10,8 +10,10 @@
 extern PyMethodDef cp_plan_methods[];   /* bind_plan.c: hash, permutations, orders */
 extern PyMethodDef cp_stream_methods[]; /* bind_stream.c: sliding window, reservoir */
 extern PyMethodDef cp_rows_methods[];   /* bind_rows.c: gather, scatter, batched pread */
+extern PyMethodDef cp_records_methods[]; /* bind_records.c: TFRecord, Example, byte ranges */
 extern PyMethodDef cp_sgd_methods[];    /* bind_sgd.c: SGD steps */
 extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
+extern PyMethodDef cp_memory_methods[]; /* bind_memory.c: advice on mapped files */
 
 /* Get a C-contiguous buffer of `item`-byte elements (item 0: any), writable if asked.
  * On failure sets TypeError/ValueError naming `what` and returns -1; the caller then must not release it. */

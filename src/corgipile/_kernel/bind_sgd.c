@@ -1,5 +1,6 @@
 /* Linear models by stochastic gradient descent: kernel/sgd.h. */
 #include "bind.h"
+#include "epochs.h"
 #include "sgd.h"
 
 #define MODEL "corgipile.sgd"
@@ -269,16 +270,46 @@ static PyObject *sgd_flush(PyObject *self, PyObject *capsule)
     Py_RETURN_NONE;
 }
 
-/* sgd_totals(model) -> rows, correct, loss, squared errors, sum of y, sum of y^2 */
-static PyObject *sgd_totals(PyObject *self, PyObject *capsule)
+/* sgd_figures(model) -> rows, mean loss, accuracy or R^2 */
+static PyObject *sgd_figures(PyObject *self, PyObject *capsule)
 {
     model_object *m = model_take(capsule);
     (void)self;
     if (!m)
         return NULL;
-    const cp_sgd_totals *t = &m->state->totals;
-    return Py_BuildValue("LLdddd", (long long)t->rows, (long long)t->correct, cp_sgd_loss(m->state), t->squares, t->sum,
-                         t->square);
+    cp_figures f = cp_sgd_figures(m->state);
+    return Py_BuildValue("Ldd", (long long)f.rows, f.loss, f.score);
+}
+
+/* sgd_probabilities(scores[rows, classes], classes): in place */
+static PyObject *sgd_probabilities(PyObject *self, PyObject *args)
+{
+    PyObject *array;
+    Py_buffer scores;
+    long long classes;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OL", &array, &classes) || cp_buffer(array, &scores, 8, 1, "scores") < 0)
+        return NULL;
+    double *row = scores.buf;
+    for (int64_t rows = classes > 0 ? scores.len / 8 / classes : 0; rows > 0; rows--, row += classes)
+        cp_sgd_probabilities(row, classes);
+    PyBuffer_Release(&scores);
+    Py_RETURN_NONE;
+}
+
+/* sgd_verdict(losses, tolerance) -> 0: go on, 1: enough, 2: the loss grows without bound */
+static PyObject *sgd_verdict(PyObject *self, PyObject *args)
+{
+    PyObject *array;
+    Py_buffer losses;
+    double tolerance;
+    long verdict;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Od", &array, &tolerance) || cp_buffer(array, &losses, 8, 0, "losses") < 0)
+        return NULL;
+    verdict = losses.len ? cp_verdict(losses.buf, losses.len / 8, tolerance) : CP_GO_ON;
+    PyBuffer_Release(&losses);
+    return PyLong_FromLong(verdict);
 }
 
 static PyObject *weights(PyObject *args, int into)
@@ -332,12 +363,14 @@ PyMethodDef cp_sgd_methods[] = {
     {"sgd_decide", sgd_decide, METH_VARARGS, "Score dense rows."},
     {"sgd_decide_sparse", sgd_decide_sparse, METH_VARARGS, "Score sparse rows."},
     {"sgd_dense", sgd_dense, METH_VARARGS, "Learn from dense rows in place."},
+    {"sgd_figures", sgd_figures, METH_O, "Return rows, mean loss and score of the epoch."},
     {"sgd_flush", sgd_flush, METH_O, "Apply what is held back."},
     {"sgd_get", sgd_get, METH_VARARGS, "Copy weights out."},
     {"sgd_isa", sgd_isa, METH_NOARGS, "Return the best vector level of this CPU."},
     {"sgd_new", sgd_new, METH_VARARGS, "Make a model."},
+    {"sgd_probabilities", sgd_probabilities, METH_VARARGS, "Turn scores of classes into probabilities."},
     {"sgd_set", sgd_set, METH_VARARGS, "Copy weights in."},
     {"sgd_sparse", sgd_sparse, METH_VARARGS, "Learn from sparse rows."},
-    {"sgd_totals", sgd_totals, METH_O, "Return the sums of the epoch."},
+    {"sgd_verdict", sgd_verdict, METH_VARARGS, "Judge whether to go on by the losses so far."},
     {NULL, NULL, 0, NULL},
 };

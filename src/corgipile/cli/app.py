@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from corgipile.cli import compare, convert, info, predict, reshuffle, train
+from corgipile.cli import compare, convert, index, info, pg, predict, reshuffle, train
 
 app = typer.Typer(
     help="Feed SGD from data larger than memory: full-shuffle accuracy at the speed of a sequential read.",
@@ -13,8 +13,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (train, predict, compare, convert, reshuffle, info):
+for module in (train, predict, compare, convert, reshuffle, info, index):
     app.command(module.__name__.rpartition(".")[2])(module.command)
+app.add_typer(pg.group, name="pg")
 
 
 def _version(wanted: bool) -> None:

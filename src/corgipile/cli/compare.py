@@ -61,7 +61,7 @@ def command(
             model=model,
             features=columns_of(features),
             label=label,
-            test=test,
+            test=None if test is None else source_of(test),
             memory=memory,
             epochs=epochs,
             learning_rate=learning_rate,

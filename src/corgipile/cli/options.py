@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-Tables = Annotated[list[str], typer.Argument(help="Files, globs or folders; many are one table.")]
+Tables = Annotated[
+    list[str], typer.Argument(help="Files, globs or folders; many are one table; x.npy,y.npy has features and labels.")
+]
 Memory = Annotated[str, typer.Option(help="Memory for rows, read-ahead included, such as 64MB.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Block = Annotated[str | None, typer.Option(help="Block: rows (1000), bytes (256KB) or share (1%).")]
@@ -50,9 +52,20 @@ def number_or_text(text: str) -> int | str:
         return text
 
 
-def source_of(names: Sequence[str]) -> Any:
-    """Return one name as it is, several as a list."""
-    return names[0] if len(names) == 1 else list(names)
+def source_of(names: str | Sequence[str]) -> Any:
+    """Return what to open: one name as it is, several as a list, ``x.npy,y.npy`` as features with their labels."""
+    names = [names] if isinstance(names, str) else names
+    sources = [_pair(name) for name in names]
+    return sources[0] if len(sources) == 1 else sources
+
+
+def _pair(name: str) -> Any:
+    from corgipile import tables  # noqa: PLC0415
+
+    features, comma, label = name.rpartition(",")
+    if not (comma and features.endswith(".npy") and label.endswith(".npy")) or Path(name).exists():
+        return name
+    return tables.open(features, label=label)
 
 
 def columns_of(names: str | None) -> str | list[str] | None:

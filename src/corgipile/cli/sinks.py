@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.writer import Writer, replacing
+from corgipile.tables.files import replacing
+from corgipile.writer import Writer
 
 Part = npt.NDArray[Any]
 Write = Callable[[Part], None]

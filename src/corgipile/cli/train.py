@@ -1,5 +1,8 @@
 """``corgipile train``."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -51,7 +54,10 @@ def command(
     test: Test = None,
     tolerance: Annotated[float | None, typer.Option(help="Stop when the loss improves by less than this.")] = None,
     warm_start: Annotated[str | None, typer.Option(help="Model file to go on from.")] = None,
-    save: Annotated[str | None, typer.Option(help="Model file to write.")] = None,
+    on_bad: Annotated[
+        str, typer.Option(help="What to do with rows that cannot be learnt from: raise or skip.")
+    ] = "raise",
+    save: Annotated[str | None, typer.Option(help="Model file, written after each epoch.")] = None,
     json: Json = False,
 ) -> None:
     """Train a linear model by SGD from a table of any size."""
@@ -61,7 +67,7 @@ def command(
     if save is not None:
         check_target(save)
     opened = tables.open(source_of(table))
-    with progress("train", quiet=json) as bar:
+    with progress("train", quiet=json) as bar, _resumable(save):
         watch = Watch(bar, len(opened) * epochs)
         trained = train(
             opened,
@@ -76,19 +82,35 @@ def command(
             order=order_of(order, block, buffer, balance, label),
             memory=memory,
             seed=seed,
-            test=test,
+            test=None if test is None else source_of(test),
             tolerance=tolerance,
             warm_start=None if warm_start is None else load(warm_start),
+            save=save,
+            on_bad=on_bad,  # type: ignore[arg-type]
             callback=lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}"),
             on_rows=watch.rows,
         )
-    if save is not None:
-        trained.save(save)
     if json:
         shape = [len(trained.coef), trained.width]
         show_json({"model": model, "shape": shape, "params": trained.params, "history": trained.history, "path": save})
     else:
         _show(trained.history, save)
+
+
+@contextmanager
+def _resumable(save: str | None) -> Iterator[None]:
+    """Say, when interrupted, where the model of the last whole epoch is."""
+    before = _changed(save)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if _changed(save) != before:
+            typer.echo(f"corgipile: {save} holds the last whole epoch; go on with --warm-start {save}", err=True)
+        raise
+
+
+def _changed(save: str | None) -> int:
+    return Path(save).stat().st_mtime_ns if save is not None and Path(save).exists() else 0
 
 
 def _show(history: list[dict[str, Any]], save: str | None) -> None:
@@ -106,5 +128,9 @@ def _show(history: list[dict[str, Any]], save: str | None) -> None:
         for record in history
     ]
     show_table("", ("epoch", "loss", *(name.replace("_", " ") for name in scores), "seconds", "speed"), lines)
+    skipped = history[-1].get("skipped", 0) if history else 0
+    if skipped:
+        rows = f"{skipped:,} row{'s' * (skipped != 1)}"
+        typer.echo(f"corgipile: {rows} skipped in the last epoch: they cannot be learnt from", err=True)
     if save is not None:
         typer.echo(f"model written to {save}")

@@ -60,10 +60,10 @@ def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"
     from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
 
     with decompressed(path) as file:
-        first = file.readline(_BLOCK)
+        first, second = file.readline(_BLOCK), file.readline(_BLOCK)
     mark = next((mark for mark in "\t,; " if mark.encode() in first.strip(b" \r\n")), ",")
     if header == "auto":
-        header = not all(map(_is_number, first.decode("utf-8", "replace").strip().split(mark)))
+        header = not all(map(_is_number, _cells(first, mark)))
     settings = {
         "read_options": csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=not header),
         "parse_options": csv.ParseOptions(delimiter=mark),
@@ -72,12 +72,13 @@ def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"
         schema = csv.open_csv(file, **settings).schema
         check_names(schema, path)
     if pack:
-        # A column that starts with whole numbers may go on with fractions.
-        target = label_name(schema.names, label)
-        floats = {f.name: pa.float64() for f in schema if pa.types.is_integer(f.type) and f.name != target}
-        settings["convert_options"] = csv.ConvertOptions(column_types=floats)
-        for name, kind in floats.items():
-            schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
+        target, cells = label_name(schema.names, label), _cells(second if header else first, mark)
+        for at, field in enumerate(schema):
+            # What begins with a number may go on with fractions; where it goes on with text, that is an error.
+            text = pa.types.is_string(field.type) and len(cells) == len(schema) and _is_number(cells[at])
+            if (text or pa.types.is_integer(field.type)) and field.name != target:
+                schema = schema.set(at, field.with_type(pa.float64()))
+        settings["convert_options"] = csv.ConvertOptions(column_types=schema)
     return Stream(schema, _csv_batches(path, settings), paths=(path,))
 
 
@@ -96,6 +97,10 @@ def _parsing(path: str) -> Iterator[None]:
         raise ParseError(f"{path}: the first line is not UTF-8: {error.reason} at byte {error.start}") from None
     except pa.ArrowInvalid as error:
         raise ParseError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+def _cells(line: bytes, mark: str) -> list[str]:
+    return line.decode("utf-8", "replace").strip().split(mark)
 
 
 def _is_number(field: str) -> bool:

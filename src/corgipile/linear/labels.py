@@ -20,8 +20,8 @@ EXACT = 1 << 53
 FloatArray = npt.NDArray[np.float64]
 
 
-def find_classes(table: Table, label: str, model: str) -> npt.NDArray[Any]:
-    """Find the distinct labels by reading the label column once.
+def find_classes(table: Table, label: str, model: str, *, skip: bool = False) -> npt.NDArray[Any]:
+    """Find the distinct labels by reading the label column once; with ``skip``, among those that are finite numbers.
 
     Returns:
         The classes, ascending, in the type of the column; none for ``"linear"``.
@@ -46,7 +46,11 @@ def find_classes(table: Table, label: str, model: str) -> npt.NDArray[Any]:
     seen: set[Any] = set()
     for start in range(0, len(table), RUN):
         column = table.read(start, min(start + RUN, len(table)), [label]).column(0)
-        _check_values(column, label, start)
+        bad = _bad_values(column)
+        if skip:
+            column = column.filter(pc.invert(bad))
+        else:
+            _check_values(column, bad, label, start)
         seen |= set(pc.unique(column).to_pylist())
         if len(seen) > most:
             break
@@ -55,10 +59,14 @@ def find_classes(table: Table, label: str, model: str) -> npt.NDArray[Any]:
     return check_classes(np.array(sorted(seen), dtype), model, label)
 
 
-def _check_values(column: pa.Array, label: str, start: int) -> None:
+def _bad_values(column: pa.Array) -> pa.Array:
     bad = column.is_null()
     if pa.types.is_floating(column.type):
         bad = pc.or_(bad, pc.invert(pc.fill_null(pc.is_finite(column), fill_value=True)))
+    return bad
+
+
+def _check_values(column: pa.Array, bad: pa.Array, label: str, start: int) -> None:
     where = np.flatnonzero(bad.to_numpy(zero_copy_only=False))
     if where.size:
         row = int(where[0])

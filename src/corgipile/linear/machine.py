@@ -2,20 +2,22 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
+from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
 from corgipile.linear.inputs import Inputs
 from corgipile.loader.store import Store, type_code
 
-__all__ = ["LOSSES", "Machine", "Sparse", "Totals"]
+__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "Sparse"]
 
 LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
 FloatArray = npt.NDArray[Any]
+ROWS_FAULT = (2, 3, 4, 5, 6)  # statuses that blame one row's values
+OnBad = Literal["raise", "skip"]
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
 
@@ -28,29 +30,21 @@ class Sparse(NamedTuple):
     lengths: npt.NDArray[np.int64]
 
 
-class Totals(NamedTuple):
-    """What one epoch added up, each row before its own update."""
+class Figures(NamedTuple):
+    """What one epoch amounts to, each row judged before its own update: mean loss, and accuracy or R²."""
 
     rows: int
-    correct: int
     loss: float
-    squares: float
-    total: float
-    square: float
+    score: float
 
     def record(self, kind: str) -> dict[str, float]:
-        """Return mean loss and accuracy, or R².
+        """Return the loss and the score by their names.
 
         Example:
-            >>> Totals(4, 3, 2.0, 0.0, 0.0, 0.0).record("logistic")
+            >>> Figures(4, 0.5, 0.75).record("logistic")
             {'loss': 0.5, 'accuracy': 0.75}
         """
-        rows = max(self.rows, 1)
-        if kind != "linear":
-            return {"loss": self.loss / rows, "accuracy": self.correct / rows}
-        spread = self.square - self.total * self.total / rows
-        r2 = 1 - self.squares / spread if spread > 0 else float(self.squares == 0)
-        return {"loss": self.squares / 2 / rows, "r2": r2}
+        return {"loss": self.loss, "r2" if kind == "linear" else "accuracy": self.score}
 
 
 class Machine:
@@ -63,6 +57,7 @@ class Machine:
         batch_size: Rows of an update.
         l2: Strength of the L2 penalty.
         intercept: Whether to learn one.
+        on_bad: Whether a row that cannot be learnt from is an error or left out and counted in ``skipped``.
     """
 
     def __init__(
@@ -74,9 +69,13 @@ class Machine:
         batch_size: int = 1,
         l2: float = 0.0,
         intercept: bool = True,
+        on_bad: OnBad = "raise",
         isa: int = -1,
     ) -> None:
+        if on_bad not in ("raise", "skip"):
+            raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
         self.kind, self.inputs = kind, inputs
+        self.skipped, self._skip = 0, on_bad == "skip"
         self.outputs = len(classes) if kind == "softmax" else 1
         self._classes = classes
         coded = np.ascontiguousarray(classes, np.float64)
@@ -95,6 +94,7 @@ class Machine:
 
     def begin(self, rate: float) -> None:
         """Begin an epoch."""
+        self.skipped = 0
         _kernel.sgd_begin(self._state, rate)
 
     def learn(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray, locate: Locate) -> None:
@@ -107,13 +107,22 @@ class Machine:
             Diverged: The weights grew without bound.
         """
         labels = labels.view(np.uint8) if labels.dtype == np.bool_ else labels
+        start = 0
+        while True:
+            status, done = self._learn(rows, labels, visit[start:])
+            if not status:
+                return
+            start += done
+            if not (self._skip and status in ROWS_FAULT):
+                raise self._refusal(status, locate(start), labels[visit[start]])
+            self.skipped += 1
+            start += 1
+
+    def _learn(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray) -> tuple[int, int]:
         code = type_code(labels.dtype)
         if isinstance(rows, Sparse):
-            status, done = _kernel.sgd_sparse(self._state, *rows, labels, code, visit)
-        else:
-            status, done = _kernel.sgd_dense(self._state, rows, labels, code, visit)
-        if status:
-            raise self._refusal(status, locate(done), labels[visit[done]])
+            return _kernel.sgd_sparse(self._state, *rows, labels, code, visit)
+        return _kernel.sgd_dense(self._state, rows, labels, code, visit)
 
     def _refusal(self, status: int, where: str, label: Any) -> CorgiPileError:
         kind, what = {
@@ -126,10 +135,10 @@ class Machine:
         }.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
         return kind(f"{where} {what}")
 
-    def flush(self) -> Totals:
-        """End an epoch: apply the last batch, however short, and return the totals."""
+    def flush(self) -> Figures:
+        """End an epoch: apply the last batch, however short, and return its figures."""
         _kernel.sgd_flush(self._state)
-        return Totals(*_kernel.sgd_totals(self._state))
+        return Figures(*_kernel.sgd_figures(self._state))
 
     def weights(self) -> tuple[FloatArray, FloatArray]:
         """Return copies of the weights, [outputs, features], and of the intercepts, [outputs]."""

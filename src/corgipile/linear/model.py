@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument, BadModelFile
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
@@ -147,8 +148,9 @@ def _probabilities(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Turn scores of one or several outputs into probabilities, without overflow."""
     if scores.ndim == 1:
         scores = np.stack([np.zeros_like(scores), scores], axis=1)
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    shares = np.array(scores, np.float64, order="C")
+    _kernel.sgd_probabilities(shares, shares.shape[1])
+    return shares
 
 
 def load(path: str | os.PathLike[str]) -> Model:

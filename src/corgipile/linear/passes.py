@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BudgetTooSmall
 from corgipile.linear.inputs import Inputs
-from corgipile.linear.machine import Machine, Totals, rows_in
+from corgipile.linear.machine import Figures, Machine, rows_in
 from corgipile.loader.feeder import Feeder
 from corgipile.orders.base import visited_rows
 from corgipile.sizes import Size
@@ -36,8 +36,8 @@ def learn(
     rate: float,
     epoch: int,
     on_rows: Callable[[int], object] | None = None,
-) -> Totals:
-    """Run one epoch and return its totals."""
+) -> Figures:
+    """Run one epoch and return its figures."""
     machine.begin(rate)
     for step, visit in enumerate(feeder.epoch(epoch)):
         where = row_at(feeder, epoch, step)
@@ -47,8 +47,8 @@ def learn(
     return machine.flush()
 
 
-def measure(machine: Machine, feeder: Feeder, label: str) -> Totals:
-    """Return the totals of a table without learning: a pass at learning rate 0."""
+def measure(machine: Machine, feeder: Feeder, label: str) -> Figures:
+    """Return the figures of a table without learning: a pass at learning rate 0."""
     return learn(machine, feeder, label, 0.0, 0)
 
 

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import struct
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadModelFile, MissingFile
+from corgipile.tables.files import replacing
 
 __all__ = ["read_tensors", "write_tensors"]
 
@@ -23,34 +23,20 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 def write_tensors(path: str | os.PathLike[str], tensors: Arrays, meta: dict[str, Any]) -> None:
     """Write a file that appears under its name only when it is whole."""
-    target, header, at = Path(path), {}, 0
+    header: dict[str, Any] = {}
+    at = 0
     header["__metadata__"] = {KEY: json.dumps(meta, allow_nan=False, default=lambda value: value.item())}
     names = {dtype: name for name, dtype in DTYPES.items()}
     for name, tensor in tensors.items():
         dtype = names[tensor.dtype.newbyteorder("<")]
-        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}  # type: ignore[dict-item]
+        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
         at += tensor.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text)
-            for tensor in tensors.values():
-                file.write(np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("<")).tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for tensor in tensors.values():
+            file.write(np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("<")).tobytes())
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:

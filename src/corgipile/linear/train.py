@@ -1,6 +1,7 @@
 """Trains linear models by SGD, straight from the slots of the buffer."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument, BadValue, Diverged
 from corgipile.linear import passes
 from corgipile.linear.inputs import Inputs, find_inputs
 from corgipile.linear.labels import check_classes, find_classes
-from corgipile.linear.machine import LOSSES, Machine
+from corgipile.linear.machine import LOSSES, Machine, OnBad
 from corgipile.linear.model import Model
 from corgipile.loader.feeder import Feeder
 from corgipile.orders import Order, Riffle
@@ -24,8 +26,7 @@ from corgipile.tables.base import Table
 
 __all__ = ["train"]
 
-GROWTH = 1000.0
-PATIENCE = 2
+ENOUGH, LOSS_GROWS = 1, 2  # of kernel/epochs.h
 Record = dict[str, Any]
 
 
@@ -57,28 +58,24 @@ class Schedule:
         """
         return float(self.learning_rate * self.decay**epoch)
 
-    def check(self, losses: Sequence[float], epoch: int) -> None:
-        """Raise Diverged if the last loss is NaN, infinite, or growing and far above the first."""
-        last = losses[-1]
-        grows = len(losses) > 1 and last > losses[-2] and last > GROWTH * losses[0] > 0
-        if not math.isfinite(last) or grows:
-            raise self.diverged(epoch, f"the loss is {last:.6g}, after {losses[0]:.6g} in the first epoch")
+    def enough(self, losses: Sequence[float], epoch: int) -> bool:
+        """Say whether the loss improved too little for two epochs in a row.
+
+        Raises:
+            Diverged: The last loss is NaN, infinite, or growing and far above the first.
+
+        Example:
+            >>> Schedule(0.1, 1.0, 0.0, 0.01).enough([1.0, 0.5, 0.499, 0.499], 3)
+            True
+        """
+        verdict = _kernel.sgd_verdict(np.array(losses), -1.0 if self.tolerance is None else self.tolerance)
+        if verdict == LOSS_GROWS:
+            raise self.diverged(epoch, f"the loss is {losses[-1]:.6g}, after {losses[0]:.6g} in the first epoch")
+        return verdict == ENOUGH
 
     def diverged(self, epoch: int, why: str) -> Diverged:
         """Make the error that suggests a smaller step."""
         return Diverged(f"training diverged in epoch {epoch}: {why}; try learning_rate={self.learning_rate / 10:g}")
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        """Say whether the loss improved too little for two epochs in a row.
-
-        Example:
-            >>> Schedule(0.1, 1.0, 0.0, 0.01).enough([1.0, 0.5, 0.499, 0.499])
-            True
-        """
-        if self.tolerance is None or len(losses) <= PATIENCE:
-            return False
-        pairs = zip(losses[-PATIENCE - 1 : -1], losses[-PATIENCE:], strict=True)
-        return all(now > before - self.tolerance * abs(before) for before, now in pairs)
 
 
 def train(
@@ -100,6 +97,8 @@ def train(
     classes: Sequence[Any] | None = None,
     tolerance: float | None = None,
     warm_start: Model | None = None,
+    save: str | os.PathLike[str] | None = None,
+    on_bad: OnBad = "raise",
     callback: Callable[[Record], object] | None = None,
     on_rows: Callable[[int], object] | None = None,
 ) -> Model:
@@ -123,6 +122,10 @@ def train(
         classes: The class values, to spare the reading of the label column.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
         warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5.
+        save: Model file, written after each epoch: from it a run that was interrupted goes on, with ``warm_start``, to
+            the same bits.
+        on_bad: ``"skip"`` leaves out rows that the model cannot learn from (a feature or label that is NaN or infinite,
+            a label of no class, sparse indices out of order); the history says how many (``skipped``).
         callback: Called after each epoch with its record.
         on_rows: Called after each step with the number of rows learnt.
 
@@ -146,27 +149,14 @@ def train(
     opened = open_table(table)
     order = Riffle(balance=label) if order == "balanced" else order
     inputs = find_inputs(opened, features, label, warm_start.width if warm_start else None)
-    found = _classes(opened, label, model, warm_start.classes if classes is None and warm_start else classes)
+    given = warm_start.classes if classes is None and warm_start else classes
+    found = _classes(opened, label, model, given, skip=on_bad == "skip")
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
-    machine = Machine(model, inputs, found, batch_size=batch_size, l2=l2, intercept=intercept)
+    machine = Machine(model, inputs, found, batch_size=batch_size, l2=l2, intercept=intercept, on_bad=on_bad)
     if warm_start is not None:
         _go_on(machine, warm_start, model, found)
     history = [dict(record) for record in warm_start.history] if warm_start else []
-    with ExitStack() as stack:
-        feeder = stack.enter_context(inputs.feeder(opened, label, order, memory, seed))
-        measure = _measurer(stack, test, inputs, label, found)
-        for epoch in range(len(history), len(history) + epochs):
-            record = _epoch(machine, feeder, label, schedule, epoch, on_rows)
-            record |= measure(machine)
-            history.append(record)
-            if callback is not None:
-                callback(record)
-            losses = [float(past["loss"]) for past in history]
-            schedule.check(losses, epoch)
-            if schedule.enough(losses):
-                break
-        buffer_bytes, order_name = feeder.buffer_bytes, feeder.order.name
     params = {
         "features": list(inputs.columns),
         "label": label,
@@ -175,15 +165,33 @@ def train(
         "decay": decay,
         "l2": l2,
         "batch_size": batch_size,
-        "order": order_name,
         "memory": memory,
-        "buffer_bytes": buffer_bytes,
         "seed": seed,
         "intercept": intercept,
         "tolerance": tolerance,
     }
-    coef, bias = machine.weights()
-    return Model(model, coef, bias, found, params, history)
+
+    def now() -> Model:
+        return Model(model, *machine.weights(), found, dict(params), history)
+
+    with ExitStack() as stack:
+        feeder = stack.enter_context(inputs.feeder(opened, label, order, memory, seed))
+        params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes}
+        measure = _measurer(stack, test, inputs, label, found)
+        for epoch in range(len(history), len(history) + epochs):
+            record = _epoch(machine, feeder, label, schedule, epoch, on_rows)
+            record |= measure(machine)
+            history.append(record)
+            if callback is not None:
+                callback(record)
+            stop = schedule.enough([float(past["loss"]) for past in history], epoch)
+            if save is not None:
+                now().save(save)
+            if stop:
+                break
+    if save is not None and not epochs:
+        now().save(save)
+    return now()
 
 
 def _check_counts(model: str, epochs: int, batch_size: int) -> None:
@@ -195,9 +203,9 @@ def _check_counts(model: str, epochs: int, batch_size: int) -> None:
         raise BadArgument(f"batch_size must be at least 1, got {batch_size}")
 
 
-def _classes(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any]:
+def _classes(table: Table, label: str, model: str, given: Any, *, skip: bool) -> npt.NDArray[Any]:
     if given is None or model == "linear":
-        return find_classes(table, label, model)
+        return find_classes(table, label, model, skip=skip)
     find_classes(table, label, "linear")
     return check_classes(given, model, label)
 
@@ -228,15 +236,16 @@ def _epoch(
 ) -> Record:
     start, read = time.perf_counter(), feeder.bytes_read
     try:
-        totals = passes.learn(machine, feeder, label, schedule.rate(epoch), epoch, on_rows)
+        figures = passes.learn(machine, feeder, label, schedule.rate(epoch), epoch, on_rows)
     except Diverged as error:
         raise schedule.diverged(epoch, str(error)) from None
     return {
         "epoch": epoch,
-        **totals.record(machine.kind),
-        "rows": totals.rows,
+        **figures.record(machine.kind),
+        "rows": figures.rows,
         "seconds": time.perf_counter() - start,
         "bytes_read": feeder.bytes_read - read,
+        **({"skipped": machine.skipped} if machine.skipped else {}),
     }
 
 

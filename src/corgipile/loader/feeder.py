@@ -87,7 +87,7 @@ class Feeder:
         self._key = Key(self.seed, 0, rank, world, disjoint, worker, workers, batch)
         self.row_bytes = found.row_bytes
         wanted = replace(named(order), ahead=int(prefetch))  # type: ignore[type-var]
-        self.order, blocks, self.cut = fit(table, wanted, memory, found, workers)
+        self.order, blocks, *_ = fit(table, wanted, memory, found, workers)
         self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:

@@ -1,6 +1,6 @@
 """Fits an order to a table and a memory budget: sizes in rows, blocks, and what balanced blocks need to know."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,14 +10,16 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.store import Field, fields_of
-from corgipile.orders import Blocks, Order, Riffle
+from corgipile.orders import Blocks, FullShuffle, Order, Riffle
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of
 from corgipile.tables.base import Table, check_columns, even_cuts
+from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import Sketch, row_bytes, sketch
 
-__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "columns_of", "fit", "seriate", "sketched"]
+__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "columns_of", "cut", "fit", "seriate", "sketched"]
 
 DEFAULT_MEMORY = 64 << 20
+CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
 class Columns(NamedTuple):
@@ -37,11 +39,12 @@ class Columns(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """An order with all sizes in rows, the blocks it runs over, and the ``cut`` asked of the table to get them."""
+    """An order with all sizes in rows, the blocks it runs over, and what `cut` was asked for to get them."""
 
     order: Order
     blocks: Blocks
     cut: int
+    sources: list[str]
 
 
 def columns_of(
@@ -66,29 +69,81 @@ def columns_of(
 
 
 def fit(table: Table, order: Order, memory: Size | None, columns: Columns, workers: int = 1) -> Fitted:
-    """Turn sizes into rows and cut the table; where its natural blocks are wider than asked for, fit again.
+    """Turn sizes into rows and cut the table. Memory and the order's buffer are divided among workers.
 
-    Memory and the order's buffer are divided among workers.
+    Raises:
+        BudgetTooSmall: The budget does not hold the smallest buffer that works; the message names one that does.
     """
     sized = getattr(order, "buffer", None)
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
     limit = parse_bytes(memory) if memory is not None else None if sized is not None else DEFAULT_MEMORY
-    budget = int(limit / workers / columns.row_bytes) if limit is not None else None
+
+    def attempt(limit: int | None) -> Fitted:
+        return _fit(table, order, None if limit is None else int(limit / workers / columns.row_bytes), columns)
+
+    try:
+        return attempt(limit)
+    except BudgetTooSmall as error:
+        enough = None if limit is None else _enough(attempt, limit)
+        if limit is None or enough is None:
+            raise
+        each = f" for each of {workers} workers" if workers > 1 else ""
+        raise BudgetTooSmall(
+            f"memory={memory or limit!r} holds {int(limit / workers / columns.row_bytes)} rows of {table!r}{each}, "
+            f"too few for {order.name}: give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
+        ) from error
+
+
+def _fit(table: Table, order: Order, budget: int | None, columns: Columns) -> Fitted:
+    """Fit to a budget in rows; where the table's natural blocks are wider than asked for, fit again."""
     whole = bool(columns.held)
     fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
-    cut = fitted.block_rows
-    blocks = Blocks.of(table.cuts(cut))
-    if blocks.widest > cut:
+    wanted = fitted.block_rows
+    blocks = cut(table, fitted, wanted, columns.sources)
+    if blocks.widest > wanted:
         order = replace(order, block=blocks.widest)  # type: ignore[type-var]
         fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
     resident = fitted.resident(blocks)
     if budget is not None and resident > max(budget, 1):
         raise BudgetTooSmall(
-            f"memory={memory!r} holds {budget} rows{' a worker' if workers > 1 else ''}, but {fitted.name} over blocks "
-            f"of {blocks.widest} rows needs {resident} ({format_bytes(resident * columns.row_bytes)})"
+            f"memory holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs {resident}"
         )
-    return Fitted(fitted, blocks, cut)
+    return Fitted(fitted, blocks, wanted, columns.sources)
+
+
+def cut(table: Table, order: Order, rows: int, columns: Sequence[str]) -> Blocks:
+    """Cut a table into the units of an order: blocks of about so many rows, single rows, or runs of pages."""
+    if not isinstance(order, FullShuffle) or order.unit == "block":
+        return Blocks.of(table.cuts(rows))
+    if order.unit == "row":
+        return Blocks(len(table), even=1)
+    return Blocks.of(run_cuts(table, columns, order.run_bytes))
+
+
+def _enough(attempt: Callable[[int], object], limit: int) -> str | None:
+    """Find a budget that works, and not much smaller ones do not; None where no budget would."""
+
+    def works(size: float) -> bool:
+        try:
+            attempt(parse_bytes(_text(size)))
+        except BudgetTooSmall:
+            return False
+        return True
+
+    low, high = float(max(limit, 1)), 2.0 * max(limit, 1)
+    while not works(high):
+        low, high = high, 2 * high
+        if high > 1 << 62:
+            return None
+    while high > low * CLOSE and high > low + 1:
+        middle = (low + high) / 2
+        low, high = (low, middle) if works(middle) else (middle, high)
+    return _text(high)
+
+
+def _text(size: float) -> str:
+    return format_bytes(size).replace(" ", "")
 
 
 def sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue
-from corgipile.tables.base import fixed_field
+from corgipile.tables.base import is_bytes, is_list, is_wide, item_bytes
 
 __all__ = ["Held"]
 
@@ -78,7 +78,7 @@ class Held:
                 self._point(name, batch.column(name), slots, rows)
 
     def _point(self, name: str, column: pa.Array, slots: SlotArray, rows: npt.NDArray[Any]) -> None:
-        if column.null_count or (_is_list(column.type) and column.values.null_count):
+        if column.null_count or (is_list(column.type) and column.values.null_count):
             self._nulls.add(name)
             return
         offsets, base = _place(column)
@@ -147,39 +147,16 @@ class Held:
         return pa.concat_batches(parts).take(pa.array(back))
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind)
-    )
-
-
-def item_bytes(kind: pa.DataType) -> int:
-    """Return the bytes of one item of a list of numbers or a string, 0 for other types."""
-    if _is_bytes(kind):
-        return 1
-    fixed = fixed_field(kind.value_type) if _is_list(kind) else None
-    return int(fixed[0].itemsize) if fixed and not fixed[1] else 0
-
-
-def _wide(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_large_list(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_string(kind))
-
-
 def _place(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
     """Return the offsets of a column's rows, in items, and the address they count from."""
     buffers = column.buffers()
-    if _is_list(column.type):
+    if is_list(column.type):
         values = column.values
         data, shift = values.buffers()[1], values.offset
     else:
         data, shift = buffers[2], 0
     raw = (
-        np.frombuffer(buffers[1], np.int64 if _wide(column.type) else np.int32)
+        np.frombuffer(buffers[1], np.int64 if is_wide(column.type) else np.int32)
         if len(column)
         else np.zeros(1, np.int64)
     )
@@ -192,12 +169,12 @@ def _join(kind: pa.DataType, span: Span, visit: SlotArray) -> pa.Array | None:
     item = item_bytes(kind)
     offsets = np.zeros(len(visit) + 1, np.int64)
     np.cumsum(span[1][visit], out=offsets[1:])
-    if offsets[-1] >= 1 << 31 and not _wide(kind):
+    if offsets[-1] >= 1 << 31 and not is_wide(kind):
         return None
     data = np.empty(int(offsets[-1]) * item, np.uint8)
     _kernel.gather_ragged(data, span[0], span[1], item, visit)
-    ends = pa.py_buffer(offsets if _wide(kind) else offsets.astype(np.int32))
-    if _is_bytes(kind):
+    ends = pa.py_buffer(offsets if is_wide(kind) else offsets.astype(np.int32))
+    if is_bytes(kind):
         return pa.Array.from_buffers(kind, len(visit), [None, ends, pa.py_buffer(data)])
     values = pa.Array.from_buffers(kind.value_type, int(offsets[-1]), [None, pa.py_buffer(data)])
     return pa.Array.from_buffers(kind, len(visit), [None, ends], children=[values])

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.loader.fitting import Fitted, sketched
-from corgipile.orders import Blocks, Key, described, restored, visited_rows
+from corgipile.loader.fitting import Fitted, cut, sketched
+from corgipile.orders import Key, described, restored, visited_rows
 from corgipile.tables.base import Table
 from corgipile.tables.subset import Subset
 
@@ -21,7 +21,8 @@ class Segment(NamedTuple):
 
     Attributes:
         order: The order with sizes in rows, as `described`.
-        cut: Rows asked of the table's cuts.
+        cut: Rows of a block asked for.
+        columns: The stored columns that are read.
         batch_size: Rows of a batch.
         drop_last: Whether rows that make no whole batch are left out.
         world: Number of ranks.
@@ -30,6 +31,7 @@ class Segment(NamedTuple):
 
     order: dict[str, Any]
     cut: int
+    columns: list[str]
     batch_size: int
     drop_last: bool
     world: int
@@ -38,7 +40,7 @@ class Segment(NamedTuple):
     @classmethod
     def begin(cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool) -> "Segment":
         """Make a segment of which nothing is done yet."""
-        return cls(described(fitted.order), fitted.cut, batch_size, drop_last, world, [0] * workers)
+        return cls(described(fitted.order), fitted.cut, fitted.sources, batch_size, drop_last, world, [0] * workers)
 
     def like(self, other: "Segment") -> bool:
         """Say whether two segments differ in what is done only."""
@@ -57,7 +59,7 @@ class Segment(NamedTuple):
     def visited(self, table: Table, seed: int, epoch: int) -> Iterator[Rows]:
         """Yield the numbers of the rows that all ranks visited; no row is read."""
         order = restored(self.order)
-        blocks = sketched(table, order, Blocks.of(table.cuts(self.cut)))
+        blocks = sketched(table, order, cut(table, order, self.cut, self.columns))
         for rank in range(self.world):
             for worker, batches in enumerate(self.batches):
                 left = batches * self.batch_size
@@ -78,7 +80,7 @@ def remainder(table: Table, seed: int, epoch: int, segments: Sequence[Segment]) 
         >>> import pyarrow as pa
         >>> from corgipile.tables import MemoryTable
         >>> table = MemoryTable(pa.table({"x": [0, 1, 2, 3, 4]}))
-        >>> done = Segment({"name": "no_shuffle", "block": 1, "buffer": 1}, 1, 2, False, 1, [1, 1])
+        >>> done = Segment({"name": "no_shuffle", "block": 1, "buffer": 1}, 1, ["x"], 2, False, 1, [1, 1])
         >>> remainder(table, 0, 0, [done]).read(0, 1).to_pydict()
         {'x': [2]}
     """

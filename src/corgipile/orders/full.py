@@ -8,12 +8,13 @@ import numpy as np
 
 from corgipile import kernel
 from corgipile.errors import BadArgument
-from corgipile.orders.base import Blocks, Key, Sized, Step, rows_of, too_small, with_sizes
+from corgipile.orders.base import Blocks, IntArray, Key, Sized, Step, rows_of, too_small, with_sizes
 from corgipile.sizes import to_rows
 
 FULL = 6
 PAGES = 16
 PAGE_BYTES = 4096
+SOUGHT = 1 << 16  # units whose lengths are summed at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +22,14 @@ class FullShuffle(Sized):
     """Visit units (rows, runs of pages, or blocks) in the order of a keyed bijection: no table of positions is kept.
 
     LIRS shuffles an index and reads rows at random, whole pages where rows are small. Rows of ``buffer`` visits are
-    read at a time, sorted by place, so that neighbours are read together. With ``unit="page"`` the rows of 16 pages
-    (those whose first byte lies there) are visited together.
+    read at a time, sorted by place, so that neighbours are read together. With ``unit="page"`` the rows whose first
+    byte lies in one run of pages are visited together, as they lie: each page is read once, but for the one into which
+    the last row of a run reaches. The loader finds out which rows these are. Batches then mix fewer places than those
+    of other orders; where neighbouring rows are alike, an order with a buffer is better.
 
     Attributes:
         unit: ``"row"``, ``"page"`` or ``"block"``.
+        pages: Pages of 4 KB in a run, for ``unit="page"``.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows
@@ -37,12 +41,20 @@ class FullShuffle(Sized):
 
     name: ClassVar[str] = "full"
     unit: Literal["row", "page", "block"] = "row"
+    pages: int = PAGES
     row_bytes: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.unit not in ("row", "page", "block"):
             raise BadArgument(f'unit must be "row", "page" or "block", got {self.unit!r}')
+        if self.pages < 1:
+            raise BadArgument(f"pages must be at least 1, got {self.pages}")
+
+    @property
+    def run_bytes(self) -> int:
+        """Return the bytes of a run of pages."""
+        return self.pages * PAGE_BYTES
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Turn all sizes into rows: as many visits a step as the budget holds.
@@ -50,14 +62,18 @@ class FullShuffle(Sized):
         Raises:
             BudgetTooSmall: The budget does not hold one unit and those read ahead.
         """
-        block = self.fit_block(rows, row_bytes, budget)
-        unit = {"row": 1, "page": max(1, int(PAGES * PAGE_BYTES / row_bytes)), "block": block}[self.unit]
+        unit = 1 if self.unit == "row" else self._fit_unit(rows, row_bytes, budget)
         room = rows if budget is None else budget // (1 + self.ahead)
         wanted = room if self.buffer is None else to_rows(self.buffer, rows, row_bytes, "buffer")
         if budget is not None and (wanted > room or room < unit):
             raise too_small(self.name, max(wanted, unit) * (1 + self.ahead), budget, row_bytes)
         units = max(1, min(wanted, rows) // unit)
         return with_sizes(self, block=unit, buffer=units * unit, row_bytes=row_bytes)
+
+    def _fit_unit(self, rows: int, row_bytes: float, budget: int | None) -> int:
+        if self.unit == "page" and self.block is None:
+            return max(1, int(self.run_bytes / row_bytes))
+        return self.fit_block(rows, row_bytes, budget)
 
     @property
     def visits_per_step(self) -> int:
@@ -68,35 +84,55 @@ class FullShuffle(Sized):
         """Return the buffer size in rows."""
         return self.visits_per_step * (1 + self.ahead)
 
-    def units(self, blocks: Blocks) -> int:
-        """Return the number of units of the table."""
-        return -(-blocks.rows // self.block_rows)
-
-    def _share(self, blocks: Blocks, key: Key) -> tuple[int, int]:
-        if key.world > 1 and self.unit != "row":
-            raise BadArgument(f'ranks cannot share {self.unit}s evenly; use unit="row" or another order')
-        return key.share(self.units(blocks))
-
-    def visits(self, blocks: Blocks, key: Key) -> int:
-        """Return the rows visited in one pass of this rank: whole units."""
-        first, stop = self._share(blocks, key)
-        if self.block_rows == 1:
-            return stop - first
-        last = self.units(blocks) - 1
-        position = int(kernel.unpermute(last + 1, key.hash(FULL), np.array([last]))[0]) if last >= 0 else -1
-        short = (last + 1) * self.block_rows - blocks.rows
-        return (stop - first) * self.block_rows - (short if first <= position < stop else 0)
+    def _units(self, blocks: Blocks) -> Blocks:
+        return Blocks(blocks.rows, even=1) if self.unit == "row" else blocks
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
-        """Make the steps of one pass from step ``start`` on."""
-        first, stop = self._share(blocks, key)
-        size, each = self.block_rows, self.visits_per_step // self.block_rows
-        for index, at in enumerate(range(first + start * each, stop, each), start):
-            units = kernel.permute(self.units(blocks), key.hash(FULL), at, min(stop, at + each))
-            runs = np.stack([units * size, np.minimum((units + 1) * size, blocks.rows)], axis=1)
-            ascending = np.argsort(units)
+        """Make the steps of one pass from step ``start`` on; a rank's first and last unit may be parts of units."""
+        first, stop = key.share(blocks.rows)
+        if first == stop:
+            return
+        units, each = self._units(blocks), max(1, self.visits_per_step // self.block_rows)
+        at, skip = _unit_at(units, key, first)
+        to, rest = _unit_at(units, key, stop)
+        end = to + (rest > 0)
+        for index, place in enumerate(range(at + start * each, end, each), start):
+            found = kernel.permute(units.count, key.hash(FULL), place, min(end, place + each))
+            runs = _rows_of_units(units, found)
+            if place + each >= end and rest:
+                runs[-1, 1] = runs[-1, 0] + rest
+            if place == at:
+                runs[0, 0] += skip
+            ascending = np.argsort(found)
             lengths = runs[:, 1] - runs[:, 0]
             base = (index % (1 + self.ahead)) * self.visits_per_step + np.cumsum(lengths) - lengths
             slots = np.stack([base, base + lengths], axis=1)[ascending]
             visit = np.arange(base[0], base[0] + lengths.sum(), dtype=np.int32)
             yield Step(runs[ascending], rows_of(slots).astype(np.int32), visit)
+
+
+def _rows_of_units(units: Blocks, numbers: IntArray) -> IntArray:
+    """Return first row, and row after the last, of each unit: int64[k, 2]."""
+    if units.cuts is None:
+        return np.stack([numbers * units.even, np.minimum((numbers + 1) * units.even, units.rows)], axis=1)
+    return np.stack([units.cuts[numbers], units.cuts[numbers + 1]], axis=1)
+
+
+def _unit_at(units: Blocks, key: Key, position: int) -> tuple[int, int]:
+    """Return which unit in order of visits holds a row's position, and how many rows of it come before.
+
+    Units of one row are found at once; of others the lengths are summed up, unless it is one of the ends.
+    """
+    if position == units.rows:
+        return units.count, 0
+    if position == 0 or (units.cuts is None and units.even == 1):
+        return position, 0
+    for at in range(0, units.count, SOUGHT):
+        found = kernel.permute(units.count, key.hash(FULL), at, min(units.count, at + SOUGHT))
+        runs = _rows_of_units(units, found)
+        ends = np.cumsum(runs[:, 1] - runs[:, 0])
+        if position < ends[-1]:
+            index = int(np.searchsorted(ends, position, side="right"))
+            return at + index, position - int(ends[index - 1] if index else 0)
+        position -= int(ends[-1])
+    return units.count, 0

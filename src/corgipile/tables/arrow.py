@@ -1,10 +1,11 @@
 """Arrow IPC files: rows in record batches, found by the footer and read by pread."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
@@ -20,7 +21,7 @@ from corgipile.tables.base import (
 from corgipile.tables.bodies import Body, places, sliceable
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.flatbuf import Batch, read_batch
-from corgipile.tables.footer import read_footer
+from corgipile.tables.footer import Footer, read_footer
 from corgipile.tables.pieces import (
     Recent,
     check_names,
@@ -28,15 +29,18 @@ from corgipile.tables.pieces import (
     empty,
     merge_cuts,
     pick,
+    pick_rows,
     read_pieces,
     take_pieces,
     take_runs,
 )
+from corgipile.tables.scatter import Scatter
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
 ROWS_KEY = b"corgipile.rows"
 MOST_COMPRESSION = 1 << 16
 FREE_ROWS = 1 << 20
+DENSE = 8  # rows passed over for each one wanted, below which runs are read
 BRIDGE = 1 << 15  # bytes read over, rather than seeking, between two rows that are taken
 
 
@@ -60,30 +64,36 @@ class ArrowFile:
 
     def __init__(self, path: PathLike) -> None:
         self._file = File(path)
-        self._blocks, native = read_footer(self._file)
+        self._blocks, native, counts = self._find_batches()
         self._batches: Recent[Batch] = Recent(1024)
         self._readers: Recent[Any] = Recent(4)
         self._decoded: Recent[pa.RecordBatch] = Recent(2)
         with decoding(self._file.path):
-            stored = pa.ipc.open_file(pa.OSFile(self._file.path)).schema
+            stored = self._stored_schema()
             self._names = list(stored.names)
             metadata = dict(stored.metadata or {})
         check_names(stored, self._file.path)
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
         packed = len(self._blocks) > 0 and self._batch(0).compressed
-        self._starts = self._find_starts(metadata.pop(ROWS_KEY, None), packed)
+        stated = metadata.pop(ROWS_KEY, None)
+        if counts is None and stated is not None:
+            counts = _stated_rows(stated, len(self._blocks))
+        self._starts = self._find_starts(counts, packed)
         self.schema: pa.Schema = stored.with_metadata(metadata or None)
         self._places = places(stored) if native else None
         self._whole = packed or self._places is None or not all(sliceable(field.type) for field in stored)
+        self._scatter: Scatter | None = None
+        if self._places is not None and not packed:
+            self._scatter = Scatter(self._file, self._places, len(self._blocks), self._bodies)
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str]]:
-        return ArrowFile, (self._file.path,)
+        return type(self), (self._file.path,)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def __repr__(self) -> str:
-        return f"ArrowFile({self._file.path!r})"
+        return f"{type(self).__name__}({self._file.path!r})"
 
     @property
     def nbytes(self) -> int:
@@ -113,7 +123,18 @@ class ArrowFile:
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        return take_pieces(self._starts, rows, lambda i, local: self._take(i, local, names))
+        wanted, back = np.unique(rows, return_inverse=True)
+        batch = self._scattered(wanted, names)
+        if batch is None:
+            return take_pieces(self._starts, rows, lambda i, local: self._take(i, local, names))
+        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
+
+    def _scattered(self, rows: IntArray, names: list[str]) -> pa.RecordBatch | None:
+        """Take rows, ascending, by few calls; None where runs must be read, or are cheaper."""
+        if self._scatter is None or rows[-1] - rows[0] < DENSE * len(rows):
+            return None
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        return self._scatter.take(pick(self.schema, names), batches, rows - self._starts[batches])
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
@@ -122,7 +143,7 @@ class ArrowFile:
             return None
         filled = np.flatnonzero(np.diff(self._starts))
         offsets = np.empty((len(names), len(filled)), np.int64)
-        self._expect_metadata()
+        self._expect_metadata(self._blocks)
         for k, i in enumerate(filled.tolist()):
             batch = self._batch(i)
             if batch.compressed:
@@ -148,10 +169,15 @@ class ArrowFile:
             dtype, shape, np.append(starts[fresh], starts[-1]), np.zeros(len(fresh), np.int32), offsets[fresh]
         )
 
-    def _find_starts(self, stated: bytes | None, packed: bool) -> IntArray:
-        counts = None if stated is None else _stated_rows(stated, len(self._blocks))
+    def _find_batches(self) -> Footer:
+        return read_footer(self._file)
+
+    def _stored_schema(self) -> pa.Schema:
+        return pa.ipc.open_file(pa.OSFile(self._file.path)).schema
+
+    def _find_starts(self, counts: IntArray | None, packed: bool) -> IntArray:
         if counts is None:
-            self._expect_metadata()
+            self._expect_metadata(self._blocks)
             counts = np.array([self._batch(i).rows for i in range(len(self._blocks))], np.int64)
         # A row takes at least a bit, before compression; columns of nulls take nothing, hence the free rows.
         most = self._blocks["body"].astype(np.float64) * (8 * MOST_COMPRESSION if packed else 8)
@@ -162,8 +188,8 @@ class ArrowFile:
             )
         return np.append(np.int64(0), np.cumsum(counts))
 
-    def _expect_metadata(self) -> None:
-        self._file.expect(self._blocks["offset"].tolist(), self._blocks["metadata"].tolist())
+    def _expect_metadata(self, blocks: npt.NDArray[np.void]) -> None:
+        self._file.expect(blocks["offset"].tolist(), blocks["metadata"].tolist())
 
     def _batch(self, i: int) -> Batch:
         return self._batches.get(i, lambda: self._read_metadata(i))
@@ -181,6 +207,10 @@ class ArrowFile:
         if batch.rows != rows:
             raise CorruptFile(f"{self._file.path}: record batch {i} has {batch.rows} rows; {rows} are stated")
         return Body(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), batch)
+
+    def _bodies(self, batches: IntArray) -> Iterator[Body]:
+        self._expect_metadata(self._blocks[batches])
+        return (self._body(i, self._batch(i)) for i in batches.tolist())
 
     def _read(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         batch = self._batch(i)
@@ -201,11 +231,14 @@ class ArrowFile:
         batch = self._batch(i)
         self._body(i, batch)
         with decoding(self._file.path):
-            decoded = self._readers.get(tuple(names), lambda: self._open_reader(names)).get_batch(i)
+            decoded = self._load(i, names)
             decoded.validate(full=True)
             if decoded.num_rows != batch.rows:
                 raise CorruptFile(f"{self._file.path}: record batch {i} decodes to {decoded.num_rows} rows")
             return pa.RecordBatch.from_arrays([decoded.column(name) for name in names], schema=pick(self.schema, names))
+
+    def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
+        return self._readers.get(tuple(names), lambda: self._open_reader(names)).get_batch(i)
 
     def _open_reader(self, names: list[str]) -> Any:
         options = pa.ipc.IpcReadOptions(included_fields=sorted(self._names.index(name) for name in names))

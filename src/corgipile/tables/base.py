@@ -103,6 +103,32 @@ def fixed_field(kind: pa.DataType) -> tuple[np.dtype[np.generic], tuple[int, ...
     return np.dtype(kind.to_pandas_dtype()), tuple(shape)
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Say whether rows of a type are lists of any length."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Say whether rows of a type are binary or text of any length."""
+    types = pa.types
+    return bool(
+        types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind)
+    )
+
+
+def is_wide(kind: pa.DataType) -> bool:
+    """Say whether the offsets of a type have 64 bits."""
+    return bool(pa.types.is_large_list(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_string(kind))
+
+
+def item_bytes(kind: pa.DataType) -> int:
+    """Return the bytes of one item of a list of numbers or a string, 0 for other types."""
+    if is_bytes(kind):
+        return 1
+    fixed = fixed_field(kind.value_type) if is_list(kind) else None
+    return int(fixed[0].itemsize) if fixed and not fixed[1] else 0
+
+
 def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
     """Return the columns asked for, all of them for None.
 

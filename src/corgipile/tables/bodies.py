@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.base import fixed_field
+from corgipile.tables.base import fixed_field, is_bytes, is_list, is_wide
 from corgipile.tables.files import File, decoding
 from corgipile.tables.flatbuf import Batch
 
@@ -32,7 +32,7 @@ def spans(kind: pa.DataType) -> tuple[int, int] | None:
         buffers = 0
     elif types.is_struct(kind) or types.is_fixed_size_list(kind):
         buffers = 1
-    elif types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind):
+    elif is_bytes(kind):
         buffers = 3
     elif not (_is_list(kind) or types.is_primitive(kind) or types.is_decimal(kind) or _is_indexed(kind)):
         return None
@@ -66,7 +66,7 @@ def sliceable(kind: pa.DataType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind))
+    return is_list(kind) or bool(types.is_map(kind))
 
 
 def _is_indexed(kind: pa.DataType) -> bool:
@@ -113,6 +113,30 @@ class Body:
         if length < rows * kind.bit_width // 8:
             raise CorruptFile(f"{self._file.path}: {rows} numbers do not fit a buffer of {length} bytes")
         return self._at + offset
+
+    def item_places(self, place: Place) -> tuple[int, int, int] | None:
+        """Return where the offsets and the items of a column begin in the file, and how many items there are.
+
+        Of a column of fixed width the items are the rows. None where there are nulls.
+        """
+        kind, node, buffer = place
+        if fixed_field(kind) is not None:
+            at = self.data_offset(place)
+            return None if at is None else (0, at, self._batch.rows)
+        length, nulls = self._node(node)
+        offsets, room = self._buffer(buffer + 1)
+        if nulls:
+            return None
+        if length < self._batch.rows or room < (self._batch.rows + 1) * (8 if is_wide(kind) else 4):
+            raise CorruptFile(f"{self._file.path}: a column has fewer rows than its record batch")
+        if is_bytes(kind):
+            at, items = self._buffer(buffer + 2)
+            return self._at + offsets, self._at + at, items
+        items, nulls = self._node(node + 1)
+        at, room = self._buffer(buffer + 3)
+        if room < items * (kind.value_type.bit_width // 8):
+            raise CorruptFile(f"{self._file.path}: {items} numbers do not fit a buffer of {room} bytes")
+        return None if nulls else (self._at + offsets, self._at + at, items)
 
     def _node(self, index: int) -> tuple[int, int]:
         if index >= len(self._batch.nodes):
@@ -171,8 +195,7 @@ class Body:
         return arrays
 
     def _offsets(self, place: Place, start: int, stop: int) -> npt.NDArray[np.signedinteger]:
-        wide = types.is_large_list(place.kind) or types.is_large_binary(place.kind) or types.is_large_string(place.kind)
-        dtype = np.dtype("<i8" if wide else "<i4")
+        dtype = np.dtype("<i8" if is_wide(place.kind) else "<i4")
         data = self._bytes(place.buffer + 1, start * dtype.itemsize, (stop + 1) * dtype.itemsize)
         offsets: npt.NDArray[np.signedinteger] = np.frombuffer(data, dtype)
         if offsets[0] < 0 or bool(np.any(offsets[1:] < offsets[:-1])):

@@ -8,6 +8,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.base import ColumnLayout, IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.files import digest
+from corgipile.tables.pages import run_cuts
 from corgipile.tables.pieces import check_rows, empty, pick, read_pieces, take_pieces
 
 DIMS_KEY = b"corgipile.dims"
@@ -59,6 +60,11 @@ class ConcatTable:
         """Cut each table by itself: no block crosses from one file into the next."""
         parts = [table.cuts(rows) + start for table, start in zip(self._tables, self._starts[:-1], strict=True)]
         return np.unique(np.concatenate(parts))
+
+    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
+        """Cut each table by itself at runs of pages."""
+        parts = [run_cuts(table, columns, run_bytes) for table in self._tables]
+        return np.unique(np.concatenate([part + start for part, start in zip(parts, self._starts, strict=False)]))
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows."""

@@ -3,15 +3,30 @@
 import contextlib
 import hashlib
 import os
+import secrets
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import CorruptFile, MissingFile, ReadFailed, TableError, UnknownFormat
+from corgipile import _kernel
+from corgipile.errors import (
+    BadArgument,
+    CorgiPileError,
+    CorruptFile,
+    MissingFile,
+    ReadFailed,
+    TableError,
+    UnknownFormat,
+    WriteFailed,
+)
 
 PathLike = str | os.PathLike[str]
+IntArray = npt.NDArray[np.int64]
+THREADS = 32
 
 
 class File:
@@ -67,6 +82,24 @@ class File:
             )
         return whole
 
+    def gather(self, offsets: IntArray, lengths: IntArray) -> npt.NDArray[np.uint8]:
+        """Read many byte ranges, ascending, and lay them back to back; several at a time where the device is slow.
+
+        Raises:
+            CorruptFile: The file ends before.
+        """
+        ends = np.cumsum(lengths)
+        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        failure = _kernel.read_ranges(self._descriptor, offsets, lengths, ends - lengths, data, THREADS)
+        if failure is not None:
+            code, at = failure
+            if code:
+                raise ReadFailed(f"{self.path}: {os.strerror(code)}")
+            size = os.fstat(self._descriptor).st_size
+            stop = int(offsets[at] + lengths[at])
+            raise CorruptFile(f"{self.path}: bytes {int(offsets[at])} to {stop} are needed; the file has {size}")
+        return data
+
     def expect(self, offsets: Iterable[int], lengths: Iterable[int]) -> None:
         """Let the system fetch these bytes now, all at a time: small reads one after the other would wait for each."""
         if hasattr(os, "posix_fadvise"):
@@ -106,6 +139,48 @@ def decoding(path: str) -> Iterator[None]:
             raise ReadFailed(f"{path}: {error.strerror or error}") from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CorruptFile(f"{path}: does not decode: {reason[:300]}") from None
+
+
+@contextlib.contextmanager
+def replacing(path: PathLike) -> Iterator[Path]:
+    """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with replacing(folder / "a.txt") as temporary:
+        ...     _ = temporary.write_text("whole")
+        >>> [entry.name for entry in folder.iterdir()]
+        ['a.txt']
+
+    Raises:
+        BadArgument: There is no such folder, or a folder has that name.
+        WriteFailed: The disk is full, or the file system refuses.
+    """
+    goal = Path(path).expanduser().absolute()
+    if goal.is_dir() or not goal.parent.is_dir():
+        raise BadArgument(f"cannot write {goal}: a file name in an existing folder is wanted")
+    temporary = goal.parent / f".{goal.name}.{secrets.token_hex(6)}.part"
+    try:
+        yield temporary
+        _flush(temporary)
+        temporary.replace(goal)
+        _flush(goal.parent)
+    except CorgiPileError:
+        raise
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise WriteFailed(error.errno, f"cannot write {goal}: {reason}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def digest(*parts: str) -> str:

@@ -20,10 +20,12 @@ class Footer(NamedTuple):
     Attributes:
         blocks: Structured array: offset, bytes of metadata, bytes of body.
         native: Whether numbers are little-endian, as this machine's are.
+        counts: Rows of each record batch, where they are known.
     """
 
     blocks: npt.NDArray[np.void]
     native: bool
+    counts: npt.NDArray[np.int64] | None = None
 
 
 def read_footer(file: File) -> Footer:
@@ -34,11 +36,6 @@ def read_footer(file: File) -> Footer:
         CorruptFile: It is truncated, or names bytes that it does not have.
     """
     head = file.read(0, min(8, file.size))
-    if head[:4] == b"\xff\xff\xff\xff":
-        raise UnknownFormat(
-            f"{file.path} is an Arrow IPC stream, which has no footer to find rows by; "
-            "write it as an Arrow IPC file with `corgipile convert`"
-        )
     if head[:6] != MAGIC:
         raise UnknownFormat(f"{file.path} begins with {head[:6]!r}; an Arrow IPC file begins with {MAGIC!r}")
     tail = file.read(max(file.size - 10, 0), min(10, file.size))

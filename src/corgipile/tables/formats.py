@@ -1,9 +1,10 @@
 """The formats that can be opened: one entry a format."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from corgipile.tables import arrow, footer, numpy, parquet, svmlight
+from corgipile.tables import arrow, arrowstream, footer, huggingface, numpy, parquet, svmlight, tfrecord
 from corgipile.tables.base import Table
 
 
@@ -11,21 +12,52 @@ class Format(NamedTuple):
     """Tells how a kind of file is known, and what opens it.
 
     Attributes:
-        magic: First bytes of every such file; empty for text.
+        magic: First bytes of every such file; empty where there are none.
         suffixes: Endings of names by which files in a folder are found.
         open: Opens one file.
         options: Options of ``open`` that apply.
+        knows: Says of a file's first 16 bytes whether it is one; for formats without magic.
+        agree: Lets several tables that are to be one have the same columns.
+        folder: Says whether a folder, in which files of these names may be tables, is itself one of this format.
+        index_file: Writes the index by which rows are found, returns its path; None where none is needed.
     """
 
     magic: bytes
     suffixes: tuple[str, ...]
     open: Callable[..., Table]
     options: frozenset[str] = frozenset()
+    knows: Callable[[bytes], bool] = lambda head: False  # noqa: ARG005 - the shape of such a function
+    agree: Callable[[Sequence[Table]], list[Table]] = list
+    folder: Callable[[Path, Sequence[str]], bool] = lambda path, files: False  # noqa: ARG005 - as above
+    index_file: Callable[[str], str] | None = None
 
 
 FORMATS = {
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile),
+    "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream),
+    "huggingface": Format(
+        b"",
+        (),
+        huggingface.open_saved,
+        folder=lambda path, files: huggingface.is_saved(path),  # noqa: ARG005 - as above
+    ),
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
     "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable),
-    "svmlight": Format(b"", svmlight.SUFFIXES, svmlight.SvmlightTable, frozenset({"zero_based"})),
+    "svmlight": Format(
+        b"",
+        svmlight.SUFFIXES,
+        svmlight.SvmlightTable,
+        frozenset({"zero_based"}),
+        agree=svmlight.same_base,
+        index_file=svmlight.index_file,
+    ),
+    "tfrecord": Format(
+        b"",
+        tfrecord.SUFFIXES,
+        tfrecord.TFRecordTable,
+        frozenset({"index", "decode", "features", "on_bad"}),
+        knows=tfrecord.is_head,
+        agree=tfrecord.same_columns,
+        index_file=tfrecord.index_file,
+    ),
 }

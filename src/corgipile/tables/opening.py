@@ -2,9 +2,10 @@
 
 import glob
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -12,13 +13,16 @@ from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.tables import svmlight
 from corgipile.tables.base import Table
 from corgipile.tables.concat import ConcatTable
+from corgipile.tables.example import Features
 from corgipile.tables.files import File, PathLike
 from corgipile.tables.formats import FORMATS
+from corgipile.tables.indexes import INDEX_SUFFIX
 from corgipile.tables.memory import MemoryTable
+from corgipile.tables.recordindex import is_text_index
+from corgipile.tables.tfrecord import Decode, OnBad
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-STREAM = b"\xff\xff\xff\xff"
 
 
 def open(  # noqa: A001 - reads as corgipile.open
@@ -27,6 +31,10 @@ def open(  # noqa: A001 - reads as corgipile.open
     label: PathLike | Sequence[PathLike] | None = None,
     format: str | None = None,  # noqa: A002 - the word users look for
     zero_based: bool | Literal["auto"] = "auto",
+    index: PathLike | Sequence[PathLike] | None = None,
+    decode: Decode = "auto",
+    features: Features | None = None,
+    on_bad: OnBad = "raise",
 ) -> Table:
     """Open a table.
 
@@ -34,8 +42,15 @@ def open(  # noqa: A001 - reads as corgipile.open
         source: A path, a glob such as ``"part-*.arrow"``, a folder, a list of these, or a ``pyarrow.Table``.
             Many files are one table, in the order of the list, or sorted by name.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
-        format: ``"arrow"``, ``"numpy"``, ``"parquet"`` or ``"svmlight"``; found out from the file by default.
+        format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"numpy"``, ``"parquet"``,
+            ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
+        index: For TFRecord: the text index, or one for each file; by default looked for beside the file.
+        decode: For TFRecord: whether records are ``tensorflow.Example`` messages; if not, they are one column
+            ``record``. ``"auto"`` looks at some of them.
+        features: For TFRecord: names of features to decode, or a mapping from names to ``"byte"``, ``"int"``,
+            ``"float"`` or Arrow types.
+        on_bad: For TFRecord: ``"raise"``, or ``"skip"`` to leave out bad records; ``skipped`` of the table counts them.
 
     Raises:
         MissingFile: No file lies there.
@@ -50,36 +65,72 @@ def open(  # noqa: A001 - reads as corgipile.open
         raise BadArgument(f"format {format!r} is not known; it must be one of {', '.join(FORMATS)}")
     if zero_based not in (True, False, "auto"):
         raise BadArgument(f"zero_based must be True, False or 'auto', got {zero_based!r}")
-    labels = [] if label is None else [label] if isinstance(label, str | os.PathLike) else list(label)
-    parts = _parts(source, {str(Path(path).expanduser().absolute()) for path in labels})
-    if labels and len(labels) != len(parts):
-        raise BadArgument(f"{len(labels)} label files given for {len(parts)} tables; one for each is needed")
-    options: list[dict[str, Any]] = [{"label": path} for path in labels] or [{} for _ in parts]
-    for chosen in options:
-        if zero_based != "auto":
-            chosen["zero_based"] = zero_based
+    beside = {"label": _paths(label), "index": _paths(index)}
+    parts = _parts(
+        source, format, {str(Path(path).expanduser().absolute()) for paths in beside.values() for path in paths}
+    )
+    common = {"zero_based": zero_based, "decode": decode, "features": features, "on_bad": on_bad}
+    given = {name: value for name, value in common.items() if value not in ("auto", "raise", None)}
+    options: list[dict[str, Any]] = [dict(given) for _ in parts]
+    for name, paths in beside.items():
+        if paths and len(paths) != len(parts):
+            raise BadArgument(f"{len(paths)} {name} files given for {len(parts)} tables; one for each is needed")
+        for chosen, path in zip(options, paths, strict=False):
+            chosen[name] = path
     tables = [_open_part(part, format, chosen) for part, chosen in zip(parts, options, strict=True)]
-    tables = svmlight.same_base(tables)
+    for kind in FORMATS.values():
+        tables = kind.agree(tables)
     return tables[0] if len(tables) == 1 else ConcatTable(tables)
 
 
-def _parts(source: Any, labels: set[str]) -> list[Any]:
-    """List the files and tables of a source."""
+class Index(NamedTuple):
+    """An index that was written: its path, the rows it finds, and the bytes of the file it is of."""
+
+    path: str
+    rows: int
+    nbytes: int
+
+
+def write_indexes(source: Source) -> Iterator[Index]:
+    """Write the index of each file of a source, one after another.
+
+    Raises:
+        BadArgument: A file is of a format whose rows are found without an index.
+    """
+    for path in _parts(source, None, set()):
+        name = find_format(path)
+        write = FORMATS[name].index_file
+        if write is None:
+            raise BadArgument(f"{path} needs no index: rows of the {name} format are found without one")
+        index = write(path)
+        table = FORMATS[name].open(path)
+        yield Index(index, len(table), table.nbytes)
+
+
+def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
+    return [] if given is None else [given] if isinstance(given, str | os.PathLike) else list(given)
+
+
+def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
+    """List the files and tables of a source, without those that lie beside a table."""
     if isinstance(source, str | os.PathLike):
-        return [path for path in _files(os.fspath(source)) if path not in labels]
+        return [path for path in _files(os.fspath(source), format_name) if path not in beside]
     if isinstance(source, Sequence):
-        parts = [part for inner in source for part in _parts(inner, labels)]
+        parts = [part for inner in source for part in _parts(inner, format_name, beside)]
         if not parts:
             raise BadArgument("an empty list was given to open; at least one table is needed")
         return parts
     return [source]
 
 
-def _files(source: str) -> list[str]:
+def _files(source: str, format_name: str | None) -> list[str]:
     path = Path(source).expanduser().absolute()
     if path.is_dir():
-        suffixes = tuple(suffix for kind in FORMATS.values() for suffix in kind.suffixes)
-        found = [str(inner) for inner in path.iterdir() if inner.name.endswith(suffixes) and inner.is_file()]
+        kinds = FORMATS.values() if format_name is None else [FORMATS[format_name]]
+        suffixes = tuple(suffix for kind in kinds for suffix in kind.suffixes)
+        found = [str(inner) for inner in path.iterdir() if _whole_name(inner).endswith(suffixes) and inner.is_file()]
+        if any(kind.folder(path, found) for kind in kinds):
+            return [str(path)]
         missing = f"folder {path} has no file ending in {', '.join(suffixes)}"
     elif not path.exists() and glob.has_magic(source):
         names = glob.glob(str(path), recursive=True)  # noqa: PTH207 - the pattern may be absolute
@@ -87,10 +138,15 @@ def _files(source: str) -> list[str]:
         missing = f"no file matches {source!r}"
     else:
         return [str(path)]
-    found = sorted(name for name in found if not name.endswith(svmlight.INDEX_SUFFIX))
+    found = sorted(name for name in found if not name.endswith(INDEX_SUFFIX) and not is_text_index(name))
     if not found:
         raise MissingFile(missing)
     return found
+
+
+def _whole_name(path: Path) -> str:
+    """Return the name of a file without its number among several, as in ``train.tfrecord-00000-of-00100``."""
+    return re.sub(r"-\d+-of-\d+$", "", path.name)
 
 
 def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> Table:
@@ -111,22 +167,35 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> T
 
 
 def find_format(path: str) -> str:
-    """Find out the format of a file by its first bytes, or by its name and first line if it is text.
+    """Find out the format of a folder, or of a file by its first bytes, or by its name and first line if it is text.
 
     Raises:
         UnknownFormat: It is of no known format.
     """
+    for name, kind in FORMATS.items():
+        if Path(path).is_dir() and kind.folder(Path(path), []):
+            return name
     head = File(path)
     first = head.read(0, min(16, head.size))
     for name, kind in FORMATS.items():
-        if kind.magic and (first.startswith(kind.magic) or (name == "arrow" and first.startswith(STREAM))):
+        if (kind.magic and first.startswith(kind.magic)) or kind.knows(first):
             return name
     for magic, name in COMPRESSED.items():
         if first.startswith(magic):
             raise UnknownFormat(f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first")
+    return _named_format(path, first) or _text_format(head)
+
+
+def _named_format(path: str, first: bytes) -> str | None:
+    """Return the format that a file's name tells, None if it tells none; what has no magic may be empty or damaged."""
     for name, kind in FORMATS.items():
-        if kind.magic and path.endswith(kind.suffixes):
-            raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {kind.magic!r}")
-    if not path.endswith(FORMATS["svmlight"].suffixes):
-        svmlight.check_looks_like_text(head)
+        if _whole_name(Path(path)).endswith(kind.suffixes):
+            if kind.magic:
+                raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {kind.magic!r}")
+            return name
+    return None
+
+
+def _text_format(head: File) -> str:
+    svmlight.check_looks_like_text(head)
     return "svmlight"

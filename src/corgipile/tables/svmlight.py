@@ -1,21 +1,25 @@
 """SVMlight / LIBSVM text files, read through an index of byte offsets."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 
-from corgipile.errors import BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
+from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.files import File, PathLike, describe, digest
+from corgipile.tables.indexes import index_path
+from corgipile.tables.pages import changes
 from corgipile.tables.pieces import check_rows, empty, pick, take_runs
-from corgipile.tables.svmindex import INDEX_SUFFIX, open_index, row_bytes_of
+from corgipile.tables.svmindex import open_index, row_bytes_of
 from corgipile.tables.svmtext import Summary, ZeroBased, parse_rows, schema, stream_batches
 
 __all__ = [
-    "INDEX_SUFFIX",
     "SUFFIXES",
     "SvmlightTable",
     "check_looks_like_text",
+    "index_file",
     "same_base",
     "stream_batches",
 ]
@@ -23,6 +27,7 @@ __all__ = [
 SUFFIXES = (".svm", ".libsvm", ".svmlight")
 BRIDGE = 1 << 15
 HEAD = 1 << 16
+INDEX_ROWS = 1 << 20  # looked through at a time
 
 
 class SvmlightTable:
@@ -79,6 +84,12 @@ class SvmlightTable:
         """Cut every ``rows`` rows."""
         return even_cuts(len(self), rows)
 
+    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
+        """Cut the text at runs of pages."""
+        parts = pairwise(even_cuts(len(self), INDEX_ROWS).tolist())
+        begins = (self._index.read(start, stop, ["start"]).column(0).to_numpy() for start, stop in parts)
+        return changes(begins, run_bytes)
+
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows; the column ``label`` alone comes from the index."""
         check_run(start, stop, len(self))
@@ -128,6 +139,15 @@ def same_base(tables: Sequence[Table]) -> list[Table]:
         else table
         for table in tables
     ]
+
+
+def index_file(path: str) -> str:
+    """Write the index of a text, unless there is one of its present state; return its path."""
+    file = File(path)
+    open_index(file)
+    if not Path(index_path(file)).exists():
+        raise BadArgument(f"cannot write {index_path(file)}; a folder that can be written is needed")
+    return index_path(file)
 
 
 def check_looks_like_text(file: File) -> None:

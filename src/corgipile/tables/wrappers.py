@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import ReadFailed
 from corgipile.tables.base import IntArray, Layout, Table, check_columns
+from corgipile.tables.pages import run_cuts
 
 
 class _Wrapper:
@@ -48,6 +49,10 @@ class _Wrapper:
     def cuts(self, rows: int) -> IntArray:
         """Return the cuts of the table."""
         return self.table.cuts(rows)
+
+    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
+        """Return the runs of pages of the table."""
+        return run_cuts(self.table, columns, run_bytes)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows."""

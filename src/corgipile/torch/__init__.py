@@ -1,6 +1,7 @@
-"""PyTorch: a dataset that reads tables in any order, and batch samplers for datasets that stay what they are."""
+"""PyTorch: a dataset that reads tables in any order; samplers and parallel fetching for datasets that stay theirs."""
 
+from corgipile.torch.concurrent import Concurrent
 from corgipile.torch.dataset import CorgiPileDataset
 from corgipile.torch.sampler import BatchSampler
 
-__all__ = ["BatchSampler", "CorgiPileDataset"]
+__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset"]

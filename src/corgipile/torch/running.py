@@ -15,6 +15,7 @@ from corgipile.loader.segments import Segment, next_worker
 from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
+from corgipile.torch.parcels import send_parcels
 from corgipile.torch.passes import ALONE, Passes, Turn
 from corgipile.torch.place import Places
 
@@ -90,6 +91,8 @@ class Running:
         info = get_worker_info()
         self._cell, self._worker, self._workers = (info.id, info.id, info.num_workers) if info else (ALONE, 0, 1)
         turn = passes.begin(info.id, info.num_workers, info.seed - info.id, kept.began) if info else passes.begin()
+        if info and not kept.began:
+            send_parcels()
         kept.began += 1
         self._go(turn, segments_of(passes.planned()[1]) if turn.begins == 1 else [])
         done = self._part.segment.batches

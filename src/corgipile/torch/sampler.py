@@ -10,10 +10,10 @@ import pyarrow as pa
 from torch.utils.data import Sampler
 
 from corgipile.errors import BadArgument
-from corgipile.loader.fitting import Fitted, sketched
+from corgipile.loader.fitting import Fitted, cut, sketched
 from corgipile.loader.parts import Part, checked, go_on, identity_of
 from corgipile.loader.segments import Segment
-from corgipile.orders import Blocks, Order, Riffle, named, seek, visited_rows
+from corgipile.orders import Order, Riffle, named, seek, visited_rows
 from corgipile.sizes import Size
 from corgipile.tables import MemoryTable, Subset, Table
 from corgipile.tables.base import IntArray
@@ -78,8 +78,8 @@ class BatchSampler(Sampler[list[int]]):
 
     def _fit(self, table: Table) -> Fitted:
         order = self._order.fit(len(table), 1.0, None)
-        blocks = Blocks.of(table.cuts(order.block_rows))
-        return Fitted(order, sketched(table, order, blocks), order.block_rows)
+        blocks = cut(table, order, order.block_rows, ["label"])
+        return Fitted(order, sketched(table, order, blocks), order.block_rows, ["label"])
 
     def _begin(self, table: Table) -> tuple[Segment, Fitted]:
         fitted = self._whole if table is self._table else self._fit(table)
@@ -91,7 +91,7 @@ class BatchSampler(Sampler[list[int]]):
         return self._latest, self._batches(self._latest)
 
     def _batches(self, part: Part) -> Iterator[list[int]]:
-        size, segment, (order, blocks, _) = self.batch_size, part.segment, self._begin(part.table)[1]
+        size, segment, (order, blocks, *_) = self.batch_size, part.segment, self._begin(part.table)[1]
         key = segment.key(self._seed, part.epoch, self._place.rank, 0)
         step, skip = seek(order, blocks, key, segment.batches[0] * size)
         waiting: list[int] = []

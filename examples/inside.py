@@ -1,0 +1,59 @@
+"""Trains inside a PostgreSQL server from PyPI, and shows the plan."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import corgipile as cp
+from corgipile import pg
+from corgipile.errors import CorgiPileError
+
+# The server runs on this machine only: compiled for its CPU alone, the extension is there in a third of the time.
+FLAGS = "-march=native -DCP_NO_CLONES"
+STRIDE = 4
+CALL = "corgipile.train('higgs', 'logistic', 'features', 'label', epochs => {epochs}, name => 'm', {order})"
+ORDERS = ("\"order\" => 'no_shuffle'", "\"order\" => 'corgipile'", "\"order\" => 'riffle'", "balance => true")
+
+
+def train_inside(table: Path, test: Path, epochs: int) -> None:
+    """Start a server, copy some rows of a table into it and train there; say so where there is no server."""
+    with tempfile.TemporaryDirectory(prefix="corgipile-demo-pg-") as folder:
+        Path(folder).chmod(0o755)  # somebody else runs the server for root
+        server = pg.Server(Path(folder) / "server")
+        try:
+            import psycopg  # noqa: PLC0415 - an extra
+
+            start = time.perf_counter()
+            source = pg.embedded()
+            server.prepare(source, FLAGS)
+            server.start(settings={"fsync": "off", "max_wal_size": "2GB"})
+            print(f"{source.name} from PyPI, extension compiled and started: {time.perf_counter() - start:.1f} s")
+            with psycopg.connect(server.url, autocommit=True) as connection:
+                show(connection, table, test, epochs)
+        except (CorgiPileError, ImportError) as reason:
+            print(f"Nothing is shown of PostgreSQL: {reason}")
+        finally:
+            server.stop("immediate")
+
+
+def show(connection: Any, table: Path, test: Path, epochs: int) -> None:
+    """Print what copying takes, the plan, and what each order learns."""
+    rows = pa.ipc.open_file(pa.memory_map(str(table))).read_all()
+    start = time.perf_counter()
+    count = pg.copy_table(connection, "higgs", cp.open(rows.take(np.arange(0, len(rows), STRIDE))))
+    print(f"{count:,} rows, still sorted by label, copied in {time.perf_counter() - start:.1f} s")
+    pg.copy_table(connection, "held_out", cp.open(test))
+    call = CALL.format(epochs=epochs, order=ORDERS[2])
+    print(f"\nEXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM {call};")
+    for (line,) in connection.execute(f"EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM {call}"):
+        print(f"  {line}")
+    print(f"\n{'':32}{'accuracy held out':>18}{'seconds an epoch':>18}{'rows/s':>10}")
+    for order in ORDERS:
+        epoch = connection.execute(f"SELECT rows, seconds FROM {CALL.format(epochs=epochs, order=order)}").fetchall()
+        right = "SELECT avg((corgipile.predict('m', features) = label)::int) FROM held_out"
+        share, seconds = connection.execute(right).fetchone()[0], float(np.median([row[1] for row in epoch]))
+        print(f"  {order:<30}{share:>18.2%}{seconds:>18.3f}{epoch[0][0] / seconds / 1e6:>8.1f} M")

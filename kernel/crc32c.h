@@ -1,0 +1,104 @@
+/* CRC-32C (Castagnoli), and its masked form as TFRecord files hold it: by the CPU's own instruction where it has one,
+ * else by eight tables for eight bytes (slicing-by-8, Kounavis and Berry 2008). -DCP_NO_CLONES leaves the tables alone. */
+#ifndef CP_CRC32C_H
+#define CP_CRC32C_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES
+#include <nmmintrin.h>
+#define CP_CRC_X86 1
+#elif defined __ARM_FEATURE_CRC32 && !defined CP_NO_CLONES
+#include <arm_acle.h>
+#define CP_CRC_ARM 1
+#endif
+
+static uint32_t cp_crc_tables[8][256];
+static pthread_once_t cp_crc_once = PTHREAD_ONCE_INIT;
+
+static inline void cp_crc_fill(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t crc = i;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
+        cp_crc_tables[0][i] = crc;
+    }
+    for (int t = 1; t < 8; t++)
+        for (int i = 0; i < 256; i++) {
+            uint32_t crc = cp_crc_tables[t - 1][i];
+            cp_crc_tables[t][i] = crc >> 8 ^ cp_crc_tables[0][crc & 255];
+        }
+}
+
+/* Numbers in files are little-endian, as are the machines this is built for. */
+static inline uint64_t cp_load_u64(const uint8_t *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint32_t cp_load_u32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint32_t cp_crc_by_tables(uint32_t crc, const uint8_t *p, int64_t n)
+{
+    pthread_once(&cp_crc_once, cp_crc_fill);
+    for (; n >= 8; p += 8, n -= 8) {
+        uint64_t v = cp_load_u64(p) ^ crc;
+        crc = 0;
+        for (int t = 0; t < 8; t++)
+            crc ^= cp_crc_tables[7 - t][v >> 8 * t & 255];
+    }
+    for (; n > 0; p++, n--)
+        crc = crc >> 8 ^ cp_crc_tables[0][(crc ^ *p) & 255];
+    return crc;
+}
+
+#if defined CP_CRC_X86
+__attribute__((target("sse4.2"))) static inline uint32_t cp_crc_by_cpu(uint32_t crc, const uint8_t *p, int64_t n)
+{
+    uint64_t wide = crc;
+    for (; n >= 8; p += 8, n -= 8)
+        wide = _mm_crc32_u64(wide, cp_load_u64(p));
+    for (crc = (uint32_t)wide; n > 0; p++, n--)
+        crc = _mm_crc32_u8(crc, *p);
+    return crc;
+}
+#elif defined CP_CRC_ARM
+static inline uint32_t cp_crc_by_cpu(uint32_t crc, const uint8_t *p, int64_t n)
+{
+    for (; n >= 8; p += 8, n -= 8)
+        crc = __crc32cd(crc, cp_load_u64(p));
+    for (; n > 0; p++, n--)
+        crc = __crc32cb(crc, *p);
+    return crc;
+}
+#endif
+
+static inline uint32_t cp_crc32c(const void *data, int64_t n)
+{
+#if defined CP_CRC_X86
+    if (__builtin_cpu_supports("sse4.2"))
+        return ~cp_crc_by_cpu(~0u, data, n);
+#elif defined CP_CRC_ARM
+    return ~cp_crc_by_cpu(~0u, data, n);
+#endif
+    return ~cp_crc_by_tables(~0u, data, n);
+}
+
+/* The masked form: a CRC of bytes that hold CRCs themselves would be weak. */
+static inline uint32_t cp_crc_masked(const void *data, int64_t n)
+{
+    uint32_t crc = cp_crc32c(data, n);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+#endif

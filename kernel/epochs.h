@@ -1,0 +1,43 @@
+/* What the totals of an epoch amount to, and whether another one follows. */
+#ifndef CP_EPOCHS_H
+#define CP_EPOCHS_H
+
+#include "sgd_totals.h"
+
+typedef struct {
+    int64_t rows;
+    double loss, score;  /* mean loss; accuracy, or R^2 of squared loss */
+} cp_figures;
+
+static inline cp_figures cp_sgd_figures(const cp_sgd *s)
+{
+    const cp_sgd_totals *t = &s->totals;
+    double rows = (double)(t->rows ? t->rows : 1), spread = t->square - t->sum * t->sum / rows;
+    if (s->loss != CP_SQUARED)
+        return (cp_figures){t->rows, cp_sgd_loss(s) / rows, (double)t->correct / rows};
+    return (cp_figures){t->rows, t->squares / 2 / rows, spread > 0 ? 1 - t->squares / spread : t->squares == 0};
+}
+
+enum { CP_GO_ON, CP_ENOUGH, CP_LOSS_GROWS };
+
+/* Judge by the losses of all epochs so far. They grow without bound where the last one is NaN, infinite, or above the
+ * one before and a thousand times the first. They are enough where the loss improved twice in a row by less than this
+ * share of it; a negative tolerance is never enough. */
+static inline int cp_verdict(const double *losses, int64_t count, double tolerance)
+{
+    const int64_t patience = 2;
+    const double growth = 1000, last = losses[count - 1];
+    if (last - last != 0
+        || (count > 1 && losses[0] > 0 && last > losses[count - 2] && last > growth * losses[0]))
+        return CP_LOSS_GROWS;
+    if (tolerance < 0 || count <= patience)
+        return CP_GO_ON;
+    for (int64_t i = count - patience; i < count; i++) {
+        double before = losses[i - 1];
+        if (!(losses[i] > before - tolerance * (before < 0 ? -before : before)))
+            return CP_GO_ON;
+    }
+    return CP_ENOUGH;
+}
+
+#endif

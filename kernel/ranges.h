@@ -1,0 +1,109 @@
+/* Reads many byte ranges of one file: neighbours by one call that drops what lies between, first what is cached, then
+ * the rest by several threads at a time. */
+#ifndef CP_RANGES_H
+#define CP_RANGES_H
+
+#include "pread.h"
+
+#define CP_RANGES_A_CALL 32
+
+typedef struct {
+    int fd, wait;
+    int64_t count;
+    const int64_t *offsets, *lengths, *to; /* [count], offsets ascending; `to`: where each goes in `out` */
+    char *out;
+    int64_t *firsts; /* [calls + 1] first range of each call */
+    char *waits;     /* [calls] not all of it is cached */
+    int64_t calls;
+    atomic_int waiting, failed;
+    int error;      /* errno of the first failure, 0: the file ended early */
+    int64_t broken; /* its range */
+} cp_ranges;
+
+/* Join ranges that lie close together into calls. */
+static inline void cp_ranges_join(cp_ranges *r)
+{
+    r->calls = 0;
+    for (int64_t i = 0; i < r->count; i++) {
+        int64_t first = r->calls ? r->firsts[r->calls - 1] : 0, end = i ? r->offsets[i - 1] + r->lengths[i - 1] : 0;
+        int joins = i && i - first < CP_RANGES_A_CALL && r->offsets[i] >= end && r->offsets[i] - end <= CP_GAP &&
+                    r->offsets[i] + r->lengths[i] - r->offsets[first] <= CP_STAGE;
+        if (!joins)
+            r->firsts[r->calls++] = i;
+    }
+    r->firsts[r->calls] = r->count;
+}
+
+/* Read the ranges of one call at once; 0 if not all of it came. */
+static inline int cp_ranges_together(const cp_ranges *r, int64_t from, int64_t to)
+{
+    struct iovec parts[2 * CP_RANGES_A_CALL];
+    char between[CP_GAP];
+    int64_t at = r->offsets[from], bytes = 0;
+    int count = 0;
+    for (int64_t i = from; i < to; i++) {
+        if (r->offsets[i] > at)
+            parts[count++] = (struct iovec){between, (size_t)(r->offsets[i] - at)};
+        parts[count++] = (struct iovec){r->out + r->to[i], (size_t)r->lengths[i]};
+        at = r->offsets[i] + r->lengths[i];
+    }
+    bytes = at - r->offsets[from];
+#ifdef RWF_NOWAIT
+    if (!r->wait)
+        return preadv2(r->fd, parts, count, (off_t)r->offsets[from], RWF_NOWAIT) == bytes;
+#endif
+    return preadv(r->fd, parts, count, (off_t)r->offsets[from]) == bytes;
+}
+
+static inline void cp_ranges_call(void *context, int64_t task, int worker)
+{
+    cp_ranges *r = context;
+    int64_t from = r->firsts[task], to = r->firsts[task + 1];
+    (void)worker;
+    if (atomic_load(&r->failed) || (r->wait && !r->waits[task]))
+        return;
+    r->waits[task] = !cp_ranges_together(r, from, to);
+    if (r->waits[task] && !r->wait)
+        atomic_store(&r->waiting, 1);
+    /* One by one, what came short by a signal, a huge range or the end of the file. */
+    for (int64_t i = from; r->waits[task] && r->wait && i < to; i++) {
+        int expected = 0;
+        if (cp_pread_all(r->fd, r->out + r->to[i], r->lengths[i], r->offsets[i], 1) < 0 &&
+            atomic_compare_exchange_strong(&r->failed, &expected, 1)) {
+            r->error = errno;
+            r->broken = i;
+        }
+    }
+}
+
+/* Read all ranges. Returns 0, or -1 without memory, or 1 after a failed read (`error` and `broken` say which). */
+static inline int cp_ranges_read(cp_ranges *r, int threads)
+{
+    cp_pool pool;
+    r->firsts = malloc(sizeof *r->firsts * (size_t)(r->count + 1));
+    r->waits = calloc((size_t)(r->count + 1), 1);
+    atomic_store(&r->failed, 0);
+    atomic_store(&r->waiting, 0);
+    int status = r->firsts && r->waits ? 0 : -1;
+    if (!status) {
+        cp_ranges_join(r);
+        r->wait = 0;
+        for (int64_t i = 0; i < r->calls; i++)
+            cp_ranges_call(r, i, 0);
+        r->wait = 1;
+    }
+    if (!status && atomic_load(&r->waiting)) {
+        int64_t helpers = (r->calls < threads ? r->calls : threads) - 1;
+        status = cp_pool_start(&pool, (int)helpers);
+        if (!status) {
+            cp_pool_run(&pool, cp_ranges_call, r, r->calls, (int)helpers);
+            cp_pool_stop(&pool);
+            status = atomic_load(&r->failed);
+        }
+    }
+    free(r->firsts);
+    free(r->waits);
+    return status;
+}
+
+#endif

@@ -1,0 +1,213 @@
+/* Runs an epoch: the backend reads the rows of one step into slots while a thread learns from those of the step before
+ * and plans the one after.
+ *
+ * The thread runs kernel code and nothing else: it calls no function of the server, owns no memory of it, and every
+ * signal goes to the backend. It lives within one epoch, and errors, cancel requests and the end of the backend pass
+ * through the place where it is joined. Plans never write a slot that the step under way visits: see `ahead` in
+ * kernel/plan.h. */
+#include "corgipile.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include "miscadmin.h"
+#include "sgd_state.h"
+#include "steps.h"
+#include "storage/ipc.h"
+
+enum { NAP_NANOSECONDS = 10 * 1000 * 1000 }; /* how late a cancel request may be seen */
+
+typedef struct {
+    CorgiMachine *machine;
+    const CorgiRun *run;
+    CustomScanState *tuples;
+    corgi_steps *steps;
+    pthread_t thread;
+    bool running;           /* there is a thread */
+    volatile sig_atomic_t stop;
+    pthread_mutex_t lock;   /* of what follows */
+    pthread_cond_t changed;
+    int64 planned, loaded, learnt; /* steps, from the first on */
+    bool ended;             /* no step is left to plan */
+    cp_figures so_far;      /* of the steps learnt */
+    int trouble;            /* of a plan, below 0; of the kernel, above */
+    int32 refused;          /* the slot of the row that the kernel refused */
+} Compute;
+
+/* Learn from a step. Returns a status of the kernel. */
+static int learn(Compute *c, const corgi_step *step)
+{
+    int status = CP_SGD_OK;
+    int64 done = 0;
+    while (status == CP_SGD_OK && done < step->visits && !c->stop) {
+        if (!c->running)
+            CHECK_FOR_INTERRUPTS();
+        status = corgi_machine_learn(c->machine, c->run, step->visit, step->visits, &done);
+    }
+    if (status != CP_SGD_OK)
+        c->refused = step->visit[done];
+    return status;
+}
+
+/* What the thread does next: plan a step if the backend waits for one or there is nothing else to do, else learn. */
+typedef enum { WAIT, PLAN, LEARN } Task;
+
+static Task next_task(const Compute *c)
+{
+    bool plans = !c->ended && c->planned - c->learnt < CORGI_STEPS, learns = c->loaded > c->learnt;
+    if (plans && (!learns || c->planned == c->loaded))
+        return PLAN;
+    return learns ? LEARN : WAIT;
+}
+
+static void do_task(Compute *c, Task task)
+{
+    const corgi_step *step = &c->steps->ring[c->learnt % CORGI_STEPS];
+    int64 number = c->planned;
+    int result;
+    pthread_mutex_unlock(&c->lock);
+    result = task == PLAN ? corgi_plan_step(c->steps, number) : learn(c, step);
+    pthread_mutex_lock(&c->lock);
+    if (task == PLAN) {
+        c->trouble = Min(result, 0);
+        c->ended = result == 0;
+        c->planned += result > 0;
+    } else {
+        c->trouble = result;
+        c->so_far = corgi_machine_figures(c->machine);
+        c->learnt++;
+    }
+    pthread_cond_signal(&c->changed);
+}
+
+static void *work(void *argument)
+{
+    Compute *c = argument;
+    pthread_mutex_lock(&c->lock);
+    while (!c->stop && c->trouble == 0) {
+        Task task = next_task(c);
+        if (task == WAIT)
+            pthread_cond_wait(&c->changed, &c->lock);
+        else
+            do_task(c, task);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* Start the thread; where the system grants none, the backend works alone, with the same result. */
+static void start(Compute *c)
+{
+    sigset_t all, before;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    c->running = true;
+    if (pthread_create(&c->thread, NULL, work, c) != 0)
+        c->running = false;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void stop(int code, Datum argument)
+{
+    Compute *c = (Compute *) DatumGetPointer(argument);
+    if (!c->running)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    pthread_cond_signal(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    c->running = false;
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+}
+
+static void raise_trouble(const Compute *c)
+{
+    if (c->trouble == CORGI_NO_MEMORY)
+        ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"));
+    if (c->trouble == CORGI_BROKEN_BOUND)
+        elog(ERROR, "the buffer bound of order %s was broken", c->run->options.order_name);
+    if (c->trouble != 0)
+        corgi_machine_refuse(c->run, c->trouble, c->refused);
+}
+
+static bool can_load(const Compute *c) { return c->ended || (c->planned > c->loaded && c->loaded - c->learnt < 2); }
+
+static bool has_learnt(const Compute *c) { return c->learnt == c->loaded; }
+
+/* Wait until the thread has brought this about; called with the lock held. */
+static void wait_until(Compute *c, bool (*brought)(const Compute *))
+{
+    while (c->trouble == 0 && !brought(c)) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += NAP_NANOSECONDS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&c->changed, &c->lock, &until);
+        pthread_mutex_unlock(&c->lock);
+        CHECK_FOR_INTERRUPTS();
+        pthread_mutex_lock(&c->lock);
+    }
+}
+
+/* Read while the thread learns. */
+static void run_together(Compute *c)
+{
+    cp_figures so_far;
+    pthread_mutex_lock(&c->lock);
+    for (;;) {
+        wait_until(c, can_load);
+        if (c->trouble != 0 || c->loaded == c->planned)
+            break;
+        so_far = c->so_far;
+        pthread_mutex_unlock(&c->lock);
+        corgi_progress_rows(c->run, &so_far);
+        corgi_tuple_load(c->tuples, &c->steps->ring[c->loaded % CORGI_STEPS]);
+        pthread_mutex_lock(&c->lock);
+        c->loaded++;
+        pthread_cond_signal(&c->changed);
+    }
+    wait_until(c, has_learnt);
+    pthread_mutex_unlock(&c->lock);
+    raise_trouble(c);
+}
+
+static void run_alone(Compute *c)
+{
+    corgi_step *step = c->steps->ring;
+    while ((c->trouble = corgi_plan_step(c->steps, 0)) > 0) {
+        corgi_tuple_load(c->tuples, step);
+        c->trouble = learn(c, step);
+        raise_trouble(c);
+        c->so_far = corgi_machine_figures(c->machine);
+        corgi_progress_rows(c->run, &c->so_far);
+    }
+    raise_trouble(c);
+}
+
+/* Learn from all rows of the epoch that TupleShuffle has begun. */
+void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanState *tuples)
+{
+    Compute *c = palloc0(sizeof *c);
+    c->machine = machine;
+    c->run = run;
+    c->tuples = tuples;
+    c->steps = corgi_tuple_steps(tuples);
+    PG_ENSURE_ERROR_CLEANUP(stop, PointerGetDatum(c));
+    {
+        if (run->options.threads > 1)
+            start(c);
+        if (c->running)
+            run_together(c);
+        else
+            run_alone(c);
+    }
+    PG_END_ENSURE_ERROR_CLEANUP(stop, PointerGetDatum(c));
+    stop(0, PointerGetDatum(c));
+    pfree(c);
+}

@@ -1,0 +1,102 @@
+/* Measures a model: one pass over the rows as they lie, at learning rate 0. */
+#include "corgipile.h"
+
+#include "access/tableam.h"
+#include "utils/memutils.h"
+
+enum { PART_ROWS = 4096, PART_BYTES = 1 << 20 };
+
+typedef struct {
+    CorgiRun run;           /* with a small buffer of its own */
+    CorgiMachine *judge;
+    int32 visit[PART_ROWS];
+    int64 waiting, number;  /* rows in the buffer; number of the next row */
+    bool held;              /* of rows held out, else of all */
+    MemoryContext rows;     /* what they leave behind */
+} Pass;
+
+/* Make room for so many bytes of rows. */
+static CorgiBuffer make_buffer(const CorgiRun *run, int64 bytes)
+{
+    const CorgiSource *s = &run->source;
+    int64 width = run->survey.width, slots = s->sparse ? PART_ROWS : bytes / (width * s->bytes);
+    slots = Max(Min(slots, (int64) PART_ROWS), 1);
+    return corgi_make_buffer(s, width, slots, slots, bytes);
+}
+
+static Pass *make_pass(const CorgiRun *run, CorgiMachine *judge, bool held)
+{
+    Pass *p = palloc0(sizeof *p);
+    p->run = *run;
+    p->run.options.learning_rate = 0;
+    p->run.buffer = make_buffer(run, PART_BYTES);
+    p->judge = judge;
+    p->held = held;
+    p->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
+    for (int32 i = 0; i < PART_ROWS; i++)
+        p->visit[i] = i;
+    return p;
+}
+
+static void judge_rows(Pass *p)
+{
+    for (int64 done = 0; done < p->waiting;) {
+        int status = corgi_machine_learn(p->judge, &p->run, p->visit, p->waiting, &done);
+        if (status != CP_SGD_OK)
+            corgi_machine_refuse(&p->run, status, p->visit[done]);
+    }
+    p->waiting = 0;
+    if (p->run.source.sparse)
+        corgi_begin_place(&p->run.buffer, 0);
+    MemoryContextReset(p->rows);
+}
+
+static bool put_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
+{
+    MemoryContext outside = MemoryContextSwitchTo(p->rows);
+    bool fits = corgi_put_row(part, row, p->run.survey.width, &p->run.buffer, p->waiting);
+    MemoryContextSwitchTo(outside);
+    p->waiting += fits;
+    return fits;
+}
+
+/* Measure a row that is longer than the room left for sparse ones. */
+static void put_long_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
+{
+    judge_rows(p);
+    while (!put_row(p, part, row))
+        p->run.buffer = make_buffer(&p->run, 2 * p->run.buffer.heaviest);
+}
+
+static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
+{
+    TupleTableSlot *row = MakeSingleTupleTableSlot(RelationGetDescr(part->rel), table_slot_callbacks(part->rel));
+    TableScanDesc scan = table_beginscan_strat(part->rel, snapshot, 0, NULL, true, false);
+    while (table_scan_getnextslot(scan, ForwardScanDirection, row)) {
+        if (p->held && !corgi_held_out(&p->run, p->number++))
+            continue;
+        if (!put_row(p, part, row))
+            put_long_row(p, part, row);
+        if (p->waiting == p->run.buffer.slots)
+            judge_rows(p);
+    }
+    table_endscan(scan);
+    ExecDropSingleTupleTableSlot(row);
+}
+
+/* Measure a machine that has one row a batch on the table's rows, or on those held out. */
+cp_figures corgi_measure(const CorgiRun *run, CorgiMachine *judge, bool held, Snapshot snapshot)
+{
+    MemoryContext outside = CurrentMemoryContext;
+    MemoryContext context = AllocSetContextCreate(outside, "corgipile measure", ALLOCSET_DEFAULT_SIZES);
+    Pass *p;
+    MemoryContextSwitchTo(context);
+    p = make_pass(run, judge, held);
+    corgi_machine_begin(judge, 0);
+    for (int i = 0; i < run->source.part_count; i++)
+        measure_part(p, &run->source.parts[i], snapshot);
+    judge_rows(p);
+    MemoryContextSwitchTo(outside);
+    MemoryContextDelete(context);
+    return corgi_machine_end(judge);
+}

@@ -1,0 +1,59 @@
+/* A stored model applied to one sparse row. */
+#include "corgipile.h"
+
+#include "catalog/pg_type.h"
+#include "gather.h"
+#include "sgd_isa.h"
+
+#define REFUSE(...) ereport(ERROR, errcode(ERRCODE_DATA_EXCEPTION), errmsg(__VA_ARGS__))
+
+/* Return whether arrays of these types are the indices and values of sparse rows. */
+bool corgi_is_pair(Oid indices, Oid values)
+{
+    return indices == INT4OID && (values == FLOAT4OID || values == FLOAT8OID);
+}
+
+static CorgiList open_list(Datum array)
+{
+    const char *why = NULL;
+    CorgiList list = corgi_open_list(array, &why);
+    if (unlikely(why != NULL))
+        REFUSE("the row to predict %s", why);
+    return list;
+}
+
+static CorgiMachine *sparse_machine(CorgiCached *c)
+{
+    if (c->sparse == NULL) {
+        MemoryContext outside = MemoryContextSwitchTo(c->context);
+        c->sparse = corgi_model_machine(c->model, true);
+        MemoryContextSwitchTo(outside);
+    }
+    return c->sparse;
+}
+
+/* Score the row of these two arrays; `type` is that of a value. */
+void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type)
+{
+    const CorgiModel *m = c->model;
+    CorgiList index = open_list(indices), value = open_list(values);
+    int64 count = index.count;
+    int32 *index_copy = palloc(sizeof *index_copy * (Size) (count + 1));
+    char *value_copy = palloc((Size) (m->bytes * (count + 1)));
+    int status;
+    if (count != value.count)
+        REFUSE("the row has " INT64_FORMAT " indices and " INT64_FORMAT " values; as many are needed", count,
+               value.count);
+    memcpy(index_copy, index.numbers, sizeof *index_copy * (Size) count);
+    cp_cast(value_copy, m->bytes == sizeof(double), value.numbers, type == FLOAT8OID ? CP_F64 : CP_F32, count);
+    status = corgi_machine_decide_pair(sparse_machine(c), index_copy, value_copy, count, c->scores);
+    if (status == CP_SGD_BAD_ORDER)
+        REFUSE("the row has indices that repeat or fall; they must increase");
+    if (status == CP_SGD_BAD_INDEX)
+        REFUSE("the row has an index outside the " INT64_FORMAT " features of model \"%s\", which begin at 0", m->width,
+               c->name);
+    corgi_close_list(&index);
+    corgi_close_list(&value);
+    pfree(index_copy);
+    pfree(value_copy);
+}

@@ -1,0 +1,117 @@
+/* corgipile.progress: what the backends of this database are training.
+ *
+ * Every backend of a server has a place in shared memory for the progress of its command, which others read without
+ * locks and the server clears when a transaction ends, however it ends. Training is a command that the server's own
+ * views do not know, so it shows in none of them. Where the place is taken, as by COPY (SELECT ...), nothing shows. */
+#include "corgipile.h"
+
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/backend_progress.h"
+#include "utils/backend_status.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#define COMMAND ((ProgressCommandType) 0x636F7267)
+#define COLUMNS 10
+
+enum { LOSS_OF, EPOCH, EPOCHS, ROWS, DONE, LOSS, STARTED, NAME, NAME_BYTES = 8 * (PGSTAT_NUM_PROGRESS_PARAM - NAME) };
+
+PG_FUNCTION_INFO_V1(corgipile_progress);
+
+static bool shown(const CorgiRun *run) { return run->published && MyBEEntry->st_progress_command == COMMAND; }
+
+/* Take this backend's place, if it is free. */
+void corgi_progress_begin(CorgiRun *run)
+{
+    const CorgiOptions *o = &run->options;
+    char name[NAME_BYTES] = "";
+    if (MyBEEntry == NULL || MyBEEntry->st_progress_command != PROGRESS_COMMAND_INVALID)
+        return;
+    pgstat_progress_start_command(COMMAND, o->source);
+    run->published = MyBEEntry->st_progress_command == COMMAND;
+    if (!shown(run))
+        return;
+    pgstat_progress_update_param(LOSS_OF, o->loss);
+    pgstat_progress_update_param(EPOCHS, o->epochs);
+    pgstat_progress_update_param(STARTED, GetCurrentTimestamp());
+    if (o->name != NULL)
+        memcpy(name, o->name, (size_t) pg_mbcliplen(o->name, (int) strlen(o->name), NAME_BYTES - 1));
+    for (int i = 0; i < NAME_BYTES / 8; i++) {
+        int64 piece;
+        memcpy(&piece, name + 8 * i, sizeof piece);
+        pgstat_progress_update_param(NAME + i, piece);
+    }
+}
+
+/* Begin an epoch, counted from 0, of so many rows. */
+void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs)
+{
+    const int index[] = {EPOCH, EPOCHS, ROWS, DONE};
+    const int64 value[] = {epoch, epochs, run->survey.rows, 0};
+    if (shown(run))
+        pgstat_progress_update_multi_param(lengthof(index), index, value);
+}
+
+void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far)
+{
+    const int index[] = {DONE, LOSS};
+    int64 value[] = {so_far->rows, 0};
+    memcpy(&value[1], &so_far->loss, sizeof value[1]);
+    if (shown(run))
+        pgstat_progress_update_multi_param(lengthof(index), index, value);
+}
+
+void corgi_progress_end(CorgiRun *run)
+{
+    if (shown(run))
+        pgstat_progress_end_command();
+    run->published = false;
+}
+
+static void put(Tuplestorestate *rows, TupleDesc columns, const PgBackendStatus *b)
+{
+    const int64 *param = b->st_progress_param;
+    const char *name = (const char *) &param[NAME];
+    bool visible = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || has_privs_of_role(GetUserId(), b->st_userid);
+    bool surveying = param[ROWS] == 0;
+    Datum values[COLUMNS];
+    bool nulls[COLUMNS];
+    memset(nulls, !visible, sizeof nulls);
+    nulls[0] = false;
+    values[0] = Int32GetDatum(b->st_procpid);
+    values[1] = ObjectIdGetDatum(b->st_progress_command_target);
+    values[2] = CStringGetTextDatum(corgi_kind_of((int) param[LOSS_OF]));
+    values[3] = CStringGetTextDatum(name);
+    values[4] = Int64GetDatum(param[EPOCH]);
+    values[5] = Int64GetDatum(param[EPOCHS]);
+    values[6] = Int64GetDatum(param[DONE]);
+    values[7] = Int64GetDatum(param[ROWS]);
+    values[8] = Int64GetDatum(param[LOSS]);
+    values[9] = TimestampTzGetDatum(param[STARTED]);
+    memcpy(&values[8], &param[LOSS], sizeof(double));
+    nulls[3] |= name[0] == '\0';
+    nulls[4] |= surveying;
+    nulls[6] |= surveying;
+    nulls[7] |= surveying;
+    nulls[8] |= param[DONE] == 0;
+    tuplestore_putvalues(rows, columns, values, nulls);
+}
+
+/* List the backends of this database that train; of other roles' the process alone, as the server's views do. */
+Datum corgipile_progress(PG_FUNCTION_ARGS)
+{
+    ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+    int count = pgstat_fetch_stat_numbackends();
+    InitMaterializedSRF(fcinfo, 0);
+    for (int i = 1; i <= count; i++) {
+        const PgBackendStatus *b = &CORGI_BACKEND(i)->backendStatus;
+        if (b->st_progress_command == COMMAND && b->st_databaseid == MyDatabaseId)
+            put(result->setResult, result->setDesc, b);
+    }
+    return (Datum) 0;
+}

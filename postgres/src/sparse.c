@@ -1,0 +1,77 @@
+/* Sparse rows: an array of feature numbers, from 0 on and increasing, and an array of as many values. */
+#include "corgipile.h"
+
+#include "gather.h"
+#include "sgd_rows.h"
+
+#define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
+
+/* Say why the indices of a row do not serve: a status of the kernel. */
+void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width)
+{
+    if (status == CP_SGD_BAD_ORDER)
+        REFUSE(ERRCODE_DATA_EXCEPTION, "%s has indices in column \"%s\" that repeat or fall; they must increase",
+               corgi_row_name(tid), c->name);
+    REFUSE(ERRCODE_DATA_EXCEPTION,
+           "%s has an index in column \"%s\" outside the " INT64_FORMAT " features, which begin at 0",
+           corgi_row_name(tid), c->name, width);
+}
+
+static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
+{
+    bool null;
+    Datum value = slot_getattr(row, c->attnum, &null);
+    const char *why = NULL;
+    CorgiList list;
+    if (unlikely(null))
+        corgi_null_value(c, row, "feature");
+    list = corgi_open_list(value, &why);
+    if (unlikely(why != NULL))
+        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(&row->tts_tid), c->name, why);
+    return list;
+}
+
+/* Return the bytes of a row in the buffer, and raise `width` to take in its features. */
+int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
+{
+    const CorgiColumn *c = s->features;
+    CorgiList list = open_list(c, row);
+    int64 count = list.count;
+    int32 *index = palloc(sizeof *index * (Size) (count + 1));
+    int status;
+    memcpy(index, list.numbers, sizeof *index * (Size) count);
+    corgi_close_list(&list);
+    status = cp_check_indices(index, count, INT32_MAX);
+    if (unlikely(status != CP_SGD_OK))
+        corgi_refuse_indices(c, &row->tts_tid, status, INT32_MAX);
+    if (count > 0)
+        *width = Max(*width, (int64) index[count - 1] + 1);
+    pfree(index);
+    return corgi_pair_bytes(count, s->bytes);
+}
+
+/* Put a row into the buffer: indices, then values, behind the rows put before. Returns false if there is no room. */
+bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot)
+{
+    CorgiList index = open_list(&s->features[0], row), values = open_list(&s->features[1], row);
+    bool wide = s->bytes == sizeof(double), fits;
+    int64 bytes = corgi_pair_bytes(index.count, s->bytes);
+    char *to = b->next + bytes - values.count * s->bytes;
+    if (unlikely(index.count != values.count))
+        REFUSE(ERRCODE_DATA_EXCEPTION,
+               "%s has " INT64_FORMAT " indices in column \"%s\" and " INT64_FORMAT
+               " values in column \"%s\"; as many are needed",
+               corgi_row_name(&row->tts_tid), index.count, s->features[0].name, values.count, s->features[1].name);
+    fits = bytes <= b->stop - b->next;
+    if (fits) {
+        memcpy(b->next, index.numbers, sizeof(int32) * (Size) index.count);
+        cp_cast(to, wide, values.numbers, s->features[1].type == FLOAT8OID ? CP_F64 : CP_F32, values.count);
+        b->indices[slot] = (uintptr_t) b->next;
+        b->values[slot] = (uintptr_t) to;
+        b->lengths[slot] = index.count;
+        b->next += bytes;
+    }
+    corgi_close_list(&index);
+    corgi_close_list(&values);
+    return fits;
+}

@@ -1,0 +1,27 @@
+"""``corgipile index``."""
+
+from typing import Annotated
+
+import typer
+
+from corgipile.cli.console import command as guarded
+from corgipile.cli.options import Json
+
+
+@guarded
+def command(
+    files: Annotated[list[str], typer.Argument(help="TFRecord or SVMlight files, globs or folders.")],
+    *,
+    json: Json = False,
+) -> None:
+    """Write the index by which rows are found: text (start size) for TFRecord, Arrow for SVMlight."""
+    from corgipile.cli.console import show_json  # noqa: PLC0415
+    from corgipile.tables.opening import write_indexes  # noqa: PLC0415
+
+    written = []
+    for index in write_indexes(files):
+        written.append(index._asdict())
+        if not json:
+            typer.echo(f"{index.path}: {index.rows:,} rows, {index.nbytes:,} bytes")
+    if json:
+        show_json(written)

@@ -1,0 +1,93 @@
+"""``corgipile pg install | start | stop | status | psql``."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from corgipile.cli.console import command as guarded
+
+if TYPE_CHECKING:
+    from corgipile.pg import Server
+
+Home = Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Folder of the server; one has a default.")]
+
+group = typer.Typer(help="Train inside PostgreSQL: build the extension, run a server with it.", no_args_is_help=True)
+
+
+@group.command("install")
+@guarded
+def install(
+    *,
+    pg_config: Annotated[str | None, typer.Option(help="pg_config of the server; the one in PATH by default.")] = None,
+) -> None:
+    """Build the extension for a PostgreSQL server, 15 or later, and install it there."""
+    from corgipile import pg  # noqa: PLC0415
+
+    target = pg.installed(pg_config)
+    typer.echo(f"building for {target.name}", err=True)
+    pg.install(target)
+    typer.echo(f"installed in {target.pkglibdir}; in a database: CREATE EXTENSION corgipile")
+
+
+@group.command("start")
+@guarded
+def start(
+    home: Home = None,
+    *,
+    version: Annotated[int | None, typer.Option(help="18 or 16; that of the data, or 18.")] = None,
+    port: Annotated[int | None, typer.Option(help="Listen on this port of localhost too.", min=1, max=65535)] = None,
+) -> None:
+    """Start a PostgreSQL server that has the extension, from PyPI; print its connection string."""
+    from corgipile import pg  # noqa: PLC0415
+    from corgipile.errors import BadArgument  # noqa: PLC0415
+
+    server = _server(home)
+    if server.address is None:
+        if not server.bin.exists():
+            typer.echo(f"building the extension in {server.home}", err=True)
+        server.prepare(pg.embedded(version or server.version or max(pg.EMBEDDED)))
+        server.start(port)
+    elif (version or server.version) != server.version:
+        raise BadArgument(f"version is {version}, but {server.home} is up with PostgreSQL {server.version}")
+    elif port not in {None, server.where().port}:
+        raise BadArgument(f"port is {port}, but {server.home} is up with port {server.where().port}; stop it first")
+    typer.echo(server.url)
+
+
+@group.command("stop")
+@guarded
+def stop(home: Home = None) -> None:
+    """Stop the server; its data stay."""
+    server = _server(home)
+    server.where()
+    server.stop()
+    typer.echo(f"{server.home} is down", err=True)
+
+
+@group.command("status")
+@guarded
+def status(home: Home = None) -> None:
+    """Print the connection string of the server; the exit code is 2 if it is not up."""
+    typer.echo(_server(home).url)
+
+
+@group.command("psql")
+@guarded
+def psql(
+    home: Home = None,
+    *,
+    command: Annotated[list[str] | None, typer.Option("-c", "--command", help="SQL to run, then end.")] = None,
+) -> None:
+    """Open psql on the server, or run SQL, given or piped in."""
+    words = _server(home).psql(*(word for sql in command or () for word in ("-c", sql)))
+    sys.stdout.flush()
+    os.execv(words[0], words)  # noqa: S606 - psql takes our place, and with it the terminal and its signals
+
+
+def _server(home: Path | None) -> "Server":
+    from corgipile.pg import Server, default_home  # noqa: PLC0415
+
+    return Server(home or default_home())

@@ -1,0 +1,121 @@
+"""Arrow IPC streams, as Hugging Face datasets are stored: rows found by walking over the heads of all messages."""
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables.arrow import ArrowFile
+from corgipile.tables.files import File
+from corgipile.tables.flatbuf import CONTINUATION, RECORD_BATCH, Flat
+from corgipile.tables.footer import BLOCK, Footer
+
+MAGIC = b"\xff\xff\xff\xff"
+SUFFIXES = (".arrows",)
+SCHEMA, DICTIONARY = 1, 2
+GUESS = 1 << 10  # bytes of metadata
+
+
+class ArrowStream(ArrowFile):
+    """Reads an Arrow IPC stream in place, plain or with compressed record batches.
+
+    A stream has no footer: opening it reads the head of each record batch, none of its rows.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UnknownFormat: It has dictionary columns, whose values lie anywhere in the stream.
+
+    Example:
+        >>> import tempfile, pyarrow as pa
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = pa.table({"label": [0, 1, 1]})
+        ...     with pa.ipc.new_stream(f"{folder}/a.arrow", rows.schema) as writer:
+        ...         writer.write_table(rows)
+        ...     ArrowStream(f"{folder}/a.arrow").read(1, 3).to_pydict()
+        {'label': [1, 1]}
+    """
+
+    def _find_batches(self) -> Footer:
+        return walk(self._file)
+
+    def _stored_schema(self) -> pa.Schema:
+        with pa.OSFile(self._file.path) as file:
+            self._stored = pa.ipc.open_stream(file).schema
+        return self._stored
+
+    def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
+        offset, metadata, _, body = self._blocks[i].tolist()
+        message = pa.ipc.read_message(pa.py_buffer(self._file.read(offset, metadata + body)))
+        return pa.ipc.read_record_batch(message, self._stored).select(names)
+
+
+def walk(file: File) -> Footer:
+    """Find the record batches of a stream.
+
+    Raises:
+        UnknownFormat: It is no stream, or has dictionary columns.
+        CorruptFile: It is truncated, or no message lies where one must.
+    """
+    if file.read(0, min(4, file.size)) != MAGIC:
+        raise UnknownFormat(f"{file.path} is no Arrow IPC stream: it does not begin with {MAGIC!r}")
+    blocks, counts, native, at = [], [], True, 0
+    while at < file.size:
+        try:
+            message = _message(file, at)
+        except CorruptFile as error:
+            raise CorruptFile(f"{file.path}, message at byte {at}: {error}") from None
+        if message is None:
+            break
+        if message.kind == DICTIONARY:
+            raise UnknownFormat(
+                f"{file.path} is an Arrow IPC stream with dictionary columns, whose rows cannot be read in place; "
+                "write it as an Arrow IPC file with `corgipile convert`"
+            )
+        if message.kind == SCHEMA:
+            native = message.number == 0
+        else:
+            blocks.append((at, message.metadata, 0, message.body))
+            counts.append(message.number)
+        at += message.metadata + message.body
+    return Footer(np.array(blocks, BLOCK), native, np.array(counts, np.int64))
+
+
+class _Message(NamedTuple):
+    """The head of a message: its type, bytes of metadata with their prefix, bytes of body.
+
+    The number is the rows of a record batch, or the endianness of a schema.
+    """
+
+    kind: int
+    metadata: int
+    body: int
+    number: int
+
+
+def _message(file: File, at: int) -> _Message | None:
+    """Read the head of a message; None at the end of the stream."""
+    left = file.size - at
+    head = file.read(at, min(GUESS, left))
+    mark, length = struct.unpack_from("<Ii", head) if left >= 8 else (0, 0)
+    if mark != CONTINUATION:
+        raise CorruptFile(f"{head[:8]!r} is no beginning of a message")
+    if length == 0:
+        return None
+    if not 0 < length <= left - 8:
+        raise CorruptFile(f"it claims {length} bytes of metadata, {left - 8} are left: the stream is truncated")
+    if len(head) < 8 + length:
+        head = file.read(at, 8 + length)
+    message = Flat(head[8 : 8 + length])
+    kind, header, body = message.scalar(1, "<B"), message.table(2), message.scalar(3, "<q")
+    if not 0 <= body <= left - 8 - length:
+        raise CorruptFile(f"it claims a body of {body} bytes, {left - 8 - length} are left: the stream is truncated")
+    if header is None or kind not in (SCHEMA, DICTIONARY, RECORD_BATCH) or (kind == SCHEMA) != (at == 0):
+        raise CorruptFile(f"type {kind} has no place there")
+    number = header.scalar(0, "<h" if kind == SCHEMA else "<q")
+    if number < 0:
+        raise CorruptFile(f"it claims {number} rows")
+    return _Message(kind, 8 + length, body, number)

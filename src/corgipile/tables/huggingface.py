@@ -1,0 +1,65 @@
+"""Hugging Face datasets as ``save_to_disk`` writes them: a folder of Arrow IPC streams and some JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from corgipile.errors import BadArgument, CorruptFile, UnknownFormat
+from corgipile.tables.arrowstream import ArrowStream
+from corgipile.tables.base import Table
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.files import PathLike, readable
+
+STATE, SPLITS = "state.json", "dataset_dict.json"
+
+
+def is_saved(folder: Path) -> bool:
+    """Say whether a folder holds a dataset, or one for each of several splits."""
+    return (folder / STATE).is_file() or (folder / SPLITS).is_file()
+
+
+def open_saved(path: PathLike) -> Table:
+    """Open a saved dataset; its features stay in the metadata of the schema.
+
+    Raises:
+        BadArgument: It has several splits, each a folder of its own.
+        UnknownFormat: Its rows are an unsaved selection of the stored ones.
+
+    Example:
+        >>> import tempfile, pyarrow as pa
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with pa.ipc.new_stream(f"{folder}/data-00000-of-00001.arrow", pa.schema([("x", pa.int32())])) as writer:
+        ...         writer.write(pa.record_batch({"x": pa.array([1, 2], pa.int32())}))
+        ...     _ = (Path(folder) / STATE).write_text('{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}')
+        ...     open_saved(folder).read(1, 2).to_pydict()
+        {'x': [2]}
+    """
+    folder = Path(path).expanduser().absolute()
+    if not (folder / STATE).is_file():
+        splits = [str(name) for name in _json(folder / SPLITS).get("splits") or ["?"]]
+        raise BadArgument(
+            f"{folder} holds the splits {', '.join(splits)}; open one of them, such as {folder / splits[0]}"
+        )
+    state = _json(folder / STATE)
+    if state.get("_indices_data_files"):
+        raise UnknownFormat(f"{folder} selects rows by an indices file; save it after flatten_indices()")
+    try:
+        names = [str(part["filename"]) for part in state["_data_files"]]
+    except (KeyError, TypeError):
+        raise CorruptFile(f"{folder / STATE} does not list _data_files with their filename") from None
+    if not names:
+        raise CorruptFile(f"{folder / STATE} lists no data files; one at least is needed")
+    tables = [ArrowStream(folder / name) for name in names]
+    return tables[0] if len(tables) == 1 else ConcatTable(tables)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    with readable(str(path)):
+        text = path.read_bytes()
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise CorruptFile(f"{path} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise CorruptFile(f"{path} has a {type(found).__name__} where an object is needed")
+    return found

@@ -1,0 +1,75 @@
+"""Where a table is cut so that each block is the rows of one run of pages of its file."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from corgipile.tables.base import ColumnLayout, IntArray, Table
+
+__all__ = ["changes", "run_cuts"]
+
+
+def run_cuts(table: Table, columns: Sequence[str], run_bytes: int) -> IntArray:
+    """Cut a table into the rows of each run of pages; a row belongs to the run in which its first byte lies.
+
+    So each run is read by one request, from the first byte of its first row to the end of its last, and only the page
+    into which the last row reaches is read twice. Where columns lie apart, the widest decides. A table whose rows have
+    no place of their own (compressed, or in memory) is cut on its natural units.
+
+    Args:
+        table: The table; if it has a method ``run_cuts(columns, run_bytes)``, that answers.
+        columns: The columns that are read.
+        run_bytes: Bytes of a run of pages.
+
+    Returns:
+        int64[runs + 1], row numbers from 0 to the number of rows.
+
+    Example:
+        >>> from corgipile.tables import NumpyTable
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:  # 128 bytes of header, then rows of 100 bytes
+        ...     np.save(f"{folder}/x.npy", np.zeros((300, 25), np.float32))
+        ...     run_cuts(NumpyTable(f"{folder}/x.npy"), ["features"], 8192).tolist()
+        [0, 81, 163, 245, 300]
+    """
+    own = getattr(table, "run_cuts", None)
+    if own is not None:
+        return np.asarray(own(columns, run_bytes))
+    layout = table.layout(columns) if columns and len(table) else None
+    if layout is None:
+        return table.cuts(max(1, run_bytes * len(table) // max(table.nbytes, 1)))
+    return _fixed(max(layout.columns.values(), key=lambda column: column.width), run_bytes)
+
+
+def _fixed(column: ColumnLayout, run_bytes: int) -> IntArray:
+    """Cut rows of fixed width: run k begins with the first row whose first byte is not before ``k * run_bytes``."""
+    starts, width = column.starts, column.width
+    before = column.offsets // run_bytes  # the run of each piece's first row, and of its last
+    last = (column.offsets + (np.diff(starts) - 1) * width) // run_bytes
+    counts = last - before
+    piece = np.repeat(np.arange(len(counts)), counts)
+    run = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + before[piece] + 1
+    inside = starts[piece] - (column.offsets[piece] - run * run_bytes) // width
+    joined = (column.files[1:] == column.files[:-1]) & (before[1:] == last[:-1])
+    return np.unique(np.concatenate([inside, starts[1:-1][~joined], starts[[0, -1]]]))
+
+
+def changes(begins: Iterable[IntArray], run_bytes: int) -> IntArray:
+    """Cut rows of varying length, by the byte at which each begins.
+
+    Args:
+        begins: The bytes, ascending, in any number of parts.
+        run_bytes: Bytes of a run of pages.
+
+    Example:
+        >>> changes([np.array([0, 30, 90]), np.array([130, 150, 220])], 100).tolist()
+        [0, 3, 5, 6]
+    """
+    cuts, rows, last = [np.zeros(1, np.int64)], 0, None
+    for part in begins:
+        runs = part // run_bytes
+        fresh = np.flatnonzero(np.diff(runs, prepend=runs[:1] if last is None else [last]))
+        cuts.append(fresh + rows)
+        rows += len(part)
+        last = runs[-1] if len(runs) else last
+    return np.unique(np.concatenate([*cuts, [rows]]))

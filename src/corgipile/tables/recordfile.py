@@ -1,0 +1,97 @@
+"""Records of a TFRecord file by number, checked and laid back to back."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument, CorruptFile
+from corgipile.tables.base import IntArray
+from corgipile.tables.files import File, PathLike
+from corgipile.tables.memory import MemoryTable
+from corgipile.tables.recordindex import FRAME, REASONS, check_places, open_records, place
+
+LIMIT = 1 << 31
+
+
+class Records(NamedTuple):
+    """The data of some records.
+
+    Attributes:
+        data: uint8.
+        ends: int64[rows + 1], record i lies from ``ends[i]`` to ``ends[i + 1]``.
+    """
+
+    data: npt.NDArray[np.uint8]
+    ends: IntArray
+
+    def array(self) -> pa.Array:
+        """Return the records as a binary array; nothing is copied."""
+        return binary_array(self.data, self.ends)
+
+
+class RecordFile:
+    """Reads records by number; thread-safe, and not scanned again when unpickled.
+
+    Args:
+        path: The file.
+        index: The text index, None to look for one.
+        on_bad: "raise" or "skip".
+
+    Attributes:
+        file: The file.
+        skipped: Bad records that have no number.
+    """
+
+    def __init__(self, path: PathLike, index: PathLike | None, on_bad: str) -> None:
+        self.file = File(path)
+        self._index, self.skipped = open_records(self.file, index, on_bad)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def run(self, start: int, stop: int) -> Records:
+        """Read one run of records, at least one, by one call."""
+        starts, sizes = self._places(self._index.read(start, stop))
+        data = self.file.read(int(starts[0]), int(starts[-1] + sizes[-1] - starts[0]))
+        return self._checked(data, starts - starts[0], sizes, np.arange(start, stop))
+
+    def pick(self, rows: IntArray) -> Records:
+        """Read scattered records, ascending: neighbours together, and several at a time where the device is slow."""
+        starts, sizes = self._places(self._index.take(rows))
+        return self._checked(self.file.gather(starts, sizes), np.cumsum(sizes) - sizes, sizes, rows)
+
+    def place(self, row: int) -> str:
+        """Say where a record lies."""
+        return place(self.file, row, self._index.read(row, row + 1).column(0)[0].as_py())
+
+    def leave_out(self, rows: IntArray) -> None:
+        """Take the numbers of these records away; those after them move up."""
+        if len(rows):
+            good = np.delete(np.arange(len(self)), rows)
+            self._index = MemoryTable(pa.Table.from_batches([self._index.take(good)]))
+            self.skipped += len(rows)
+
+    def _places(self, entries: pa.RecordBatch) -> tuple[IntArray, IntArray]:
+        starts, sizes = (entries.column(i).to_numpy() for i in range(2))
+        check_places(self.file, starts, sizes)
+        return starts, sizes
+
+    def _checked(self, data: "bytes | npt.NDArray[np.uint8]", at: IntArray, sizes: IntArray, rows: IntArray) -> Records:
+        """Check records that lie ``at`` these places of the bytes, and lay their data back to back."""
+        total = int(sizes.sum()) - FRAME * len(sizes)
+        if total >= LIMIT:
+            raise BadArgument(f"{len(sizes)} rows do not fit one record batch ({total} bytes); read fewer at a time")
+        records = Records(np.empty(total, np.uint8), np.empty(len(sizes) + 1, np.int64))
+        bad = _kernel.tfrecord_pack(data, at, sizes, *records)
+        if bad is not None:
+            raise CorruptFile(f"{self.place(int(rows[bad[0]]))}: {REASONS[bad[1]]}")
+        return records
+
+
+def binary_array(data: npt.NDArray[np.uint8], ends: IntArray) -> pa.Array:
+    """Make a binary array of values that lie back to back; their bytes are not copied."""
+    offsets = pa.py_buffer(ends.astype(np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, offsets, pa.py_buffer(data)], 0)

@@ -1,0 +1,163 @@
+"""Where the records of a TFRecord file lie: told by a text index, or found by a scan that checks every record."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument, CorruptFile, MissingFile
+from corgipile.tables.base import IntArray, Table
+from corgipile.tables.files import File, PathLike, decoding, replacing
+from corgipile.tables.indexes import Numbers, load_index, open_index
+from corgipile.tables.memory import MemoryTable
+
+SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
+TEXT_SUFFIXES = (".idx", ".index")
+CHUNK = 1 << 22
+HEAD, FRAME = 12, 16
+BAD_LENGTH = 1
+_ROOM = (np.empty(1, np.int64), np.empty(1, np.int64))
+SCHEMA = pa.schema([("start", pa.int64()), ("size", pa.int64())])
+NUMBERS = ("bad", "bad_record", "bad_start", "bad_code")
+# Codes are those of kernel/tfrecord.h.
+REASONS = {
+    1: "the CRC of the length is wrong",
+    2: "the CRC of the data is wrong",
+    3: "the file ends within the record: it is truncated",
+    4: "its length is not what the index says",
+}
+
+
+def is_head(head: bytes) -> bool:
+    """Say whether a file that begins with these bytes has TFRecords: the CRC of the first length must be right."""
+    return len(head) >= HEAD and Walk(*_kernel.tfrecord_scan(head, 1 << 62, 0, *_ROOM)).code != BAD_LENGTH
+
+
+class Walk(NamedTuple):
+    """What the kernel says of a piece of a file; see ``cp_tfr_scan`` in kernel/tfrecord.h."""
+
+    rows: int
+    consumed: int
+    bad: int
+    code: int
+    lost: int
+
+
+def open_records(file: File, index: PathLike | None, on_bad: str) -> tuple[Table, int]:
+    """Return start and size of every record, frames included, and how many bad records were left out.
+
+    A text index is believed, as records are checked when they are read, unless bad records are to be left out: then,
+    and without a text index, the file is scanned once and the outcome kept beside it.
+
+    Raises:
+        BadArgument: A text index is given although bad records are to be left out: it does not tell them.
+        CorruptFile: A record is bad and ``on_bad`` is "raise", or the text index does not fit the file.
+    """
+    if index is not None and on_bad == "skip":
+        raise BadArgument(f'index={index!r} does not tell which records are bad; on_bad="skip" goes without it')
+    kept = load_index(file, SCHEMA, NUMBERS)
+    text = index if index is not None or kept is not None or on_bad == "skip" else _text_beside(file)
+    if text is not None:
+        return MemoryTable(read_text(file, text)), 0
+    table, numbers = kept or open_index(file, SCHEMA, NUMBERS, lambda filled: scan(file, filled))
+    if on_bad == "raise":
+        _refuse_bad(file, numbers)
+    return table, numbers["bad"]
+
+
+def _refuse_bad(file: File, numbers: Numbers) -> None:
+    if numbers["bad"]:
+        raise CorruptFile(
+            f"{place(file, numbers['bad_record'], numbers['bad_start'])}: {REASONS[numbers['bad_code']]}; "
+            f'on_bad="skip" leaves such records out ({numbers["bad"]} in this file)'
+        )
+
+
+def index_file(path: str) -> str:
+    """Check a whole file and write its text index, ``NAME.idx``; return its path."""
+    file, numbers = File(path), Numbers()
+    goal = file.path + TEXT_SUFFIXES[0]
+    with replacing(goal) as temporary, temporary.open("w") as text:
+        for batch in scan(file, numbers):
+            places = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            text.writelines(f"{start} {size}\n" for start, size in places)
+        _refuse_bad(file, numbers)
+    return goal
+
+
+def place(file: File, record: int, start: int) -> str:
+    """Say where a record lies."""
+    return f"{file.path}, record {record} at byte {start}"
+
+
+def scan(file: File, numbers: Numbers) -> Iterator[pa.RecordBatch]:
+    """Walk over a whole file, yielding where good records lie; after a bad one the next good one is searched for."""
+    numbers.update(dict.fromkeys(NUMBERS, 0))
+    starts, sizes = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.int64)
+    at = rows = lost = 0
+    chunk = CHUNK
+    while at < file.size:
+        data = file.read(at, min(chunk, file.size - at))
+        walk = Walk(*_kernel.tfrecord_scan(data, file.size - at, lost, starts, sizes))
+        yield pa.record_batch([starts[: walk.rows] + at, sizes[: walk.rows].copy()], schema=SCHEMA)
+        if walk.code and not numbers["bad"]:
+            first = (rows + walk.rows, at + walk.bad, walk.code)
+            numbers.update(zip(NUMBERS[1:], first, strict=True))
+        rows += walk.rows + bool(walk.code)
+        numbers["bad"] += bool(walk.code)
+        # A record longer than a chunk: reading ever more keeps the cost linear.
+        chunk = CHUNK if walk.consumed else 2 * chunk
+        at, lost = at + walk.consumed, walk.lost
+
+
+def _text_beside(file: File) -> str | None:
+    """Find the text index of a file: ``a.tfrecord.idx`` or ``a.idx`` for ``a.tfrecord``."""
+    path = Path(file.path)
+    stems = [path.name, path.stem] if path.suffix in SUFFIXES else [path.name]
+    found = [path.with_name(stem + end) for stem in stems for end in TEXT_SUFFIXES]
+    return next((str(name) for name in found if name.is_file()), None)
+
+
+def is_text_index(name: str) -> bool:
+    """Say whether a file bears the name of the text index of a file beside it."""
+    path = Path(name)
+    return path.suffix in TEXT_SUFFIXES and any(path.with_suffix(end).is_file() for end in ("", *SUFFIXES))
+
+
+def read_text(file: File, path: PathLike) -> pa.Table:
+    """Read a text index: a line ``start size`` a record, ascending, as ``tfrecord2idx`` writes it.
+
+    Raises:
+        CorruptFile: It is no such text, or does not fit the file.
+    """
+    from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
+
+    name = str(Path(path).expanduser().absolute())
+    if not Path(name).is_file():
+        raise MissingFile(f"no index at {name}")
+    if not Path(name).stat().st_size:
+        return SCHEMA.empty_table()
+    with decoding(name):
+        text = csv.read_csv(
+            name,
+            csv.ReadOptions(use_threads=False, column_names=SCHEMA.names),
+            csv.ParseOptions(delimiter=" "),
+            csv.ConvertOptions(column_types=SCHEMA, null_values=[]),
+        )
+    check_places(file, *(text.column(i).to_numpy() for i in range(2)))
+    return text.combine_chunks()
+
+
+def check_places(file: File, starts: IntArray, sizes: IntArray) -> None:
+    """Raise CorruptFile unless records follow each other inside the file."""
+    wrong = (sizes < FRAME) | (starts < 0) | (starts > file.size - sizes)
+    wrong[1:] |= starts[1:] - sizes[:-1] < starts[:-1]
+    if wrong.any():
+        bad = int(np.argmax(wrong))
+        raise CorruptFile(
+            f"{file.path} has {file.size} bytes; its index names {sizes[bad]} from byte {starts[bad]} on as a record: "
+            "the file is truncated, or the index is not of this file"
+        )

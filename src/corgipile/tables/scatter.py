@@ -1,0 +1,101 @@
+"""Scattered rows of uncompressed record batches: the bytes of all of them are asked for at once, column by column."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, CorruptFile
+from corgipile.tables.base import IntArray, fixed_field, is_list, is_wide, item_bytes
+from corgipile.tables.bodies import Body, Place
+from corgipile.tables.files import File, decoding
+
+types = pa.types
+UNKNOWN, UNFIT = -1, -2
+LIMIT = 1 << 31
+
+
+class Scatter:
+    """Takes rows from many record batches; what is learnt of a batch is kept in a few numbers a column.
+
+    Args:
+        file: The file.
+        places: Where each column's parts are listed.
+        batches: The number of record batches.
+        bodies: Gives the bodies of some of them.
+    """
+
+    def __init__(
+        self, file: File, places: Mapping[str, Place], batches: int, bodies: Callable[[IntArray], Iterable[Body]]
+    ) -> None:
+        self._file, self._places, self._batches, self._bodies = file, places, batches, bodies
+        self._known: dict[str, IntArray] = {}
+
+    def take(self, schema: pa.Schema, batches: IntArray, rows: IntArray) -> pa.RecordBatch | None:
+        """Take rows, each given by its batch and its number there; None where runs must be read.
+
+        That is so for columns of other types and batches with nulls.
+        """
+        if not all(width(field.type) for field in schema):
+            return None
+        arrays = []
+        for field in schema:
+            found = self._find(field.name, batches)
+            if (found[:, 0] == UNFIT).any():
+                return None
+            with decoding(self._file.path):
+                arrays.append(self._column(field.type, found, rows))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _find(self, name: str, batches: IntArray) -> IntArray:
+        """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
+        known = self._known.setdefault(name, np.full((self._batches, 3), UNKNOWN))
+        new = np.unique(batches[known[batches, 0] == UNKNOWN])
+        for batch, body in zip(new, self._bodies(new), strict=True):
+            known[batch] = body.item_places(self._places[name]) or (UNFIT, 0, 0)
+        return known[batches]
+
+    def _column(self, kind: pa.DataType, found: IntArray, rows: IntArray) -> pa.Array:
+        size = width(kind)
+        if fixed_field(kind) is not None:
+            self._check(rows, rows + 1, found)
+            data = self._file.gather(found[:, 1] + rows * size, np.full(len(rows), size))
+            return _flat(kind, len(rows), data)
+        wide = np.dtype("<i8" if is_wide(kind) else "<i4")
+        pairs = self._file.gather(found[:, 0] + rows * wide.itemsize, np.full(len(rows), 2 * wide.itemsize))
+        low, high = pairs.view(wide).reshape(-1, 2).T.astype(np.int64)
+        self._check(low, high, found)
+        data = self._file.gather(found[:, 1] + low * size, (high - low) * size)
+        ends = np.append(0, np.cumsum(high - low))
+        if ends[-1] >= LIMIT and not is_wide(kind):
+            raise BadArgument(f"{len(rows)} rows do not fit one record batch ({ends[-1]} items); take fewer at a time")
+        offsets = pa.py_buffer(ends.astype(wide))
+        if is_list(kind):
+            items = _flat(kind.value_type, int(ends[-1]), data)
+            return pa.Array.from_buffers(kind, len(rows), [None, offsets], 0, 0, [items])
+        array = pa.Array.from_buffers(kind, len(rows), [None, offsets, pa.py_buffer(data)], 0)
+        array.validate(full=True)
+        return array
+
+    def _check(self, low: IntArray, high: IntArray, found: IntArray) -> None:
+        wrong = (low < 0) | (high < low) | (high > found[:, 2])
+        if wrong.any():
+            bad = int(np.argmax(wrong))
+            raise CorruptFile(
+                f"{self._file.path}: items {low[bad]} to {high[bad]} of a column of {found[bad, 2]} are needed"
+            )
+
+
+def width(kind: pa.DataType) -> int:
+    """Return the bytes of what rows of a type consist of: items, or whole rows of fixed width; 0 for other types."""
+    fixed = fixed_field(kind)
+    return item_bytes(kind) if fixed is None else int(fixed[0].itemsize * np.prod(fixed[1], dtype=np.int64))
+
+
+def _flat(kind: pa.DataType, count: int, data: npt.NDArray[np.uint8]) -> pa.Array:
+    """Make an array of values of fixed width."""
+    if not types.is_fixed_size_list(kind):
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], 0)
+    inner = _flat(kind.value_type, count * kind.list_size, data)
+    return pa.Array.from_buffers(kind, count, [None], 0, 0, [inner])

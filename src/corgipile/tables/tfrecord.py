@@ -1,0 +1,196 @@
+"""TFRecord files: records kept as bytes, or decoded as ``tensorflow.Example``."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument
+from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.example import Examples, Features, Flaw, infer, wider
+from corgipile.tables.files import PathLike, describe, digest
+from corgipile.tables.pieces import check_rows, empty, pick_rows
+from corgipile.tables.recordfile import RecordFile, Records
+from corgipile.tables.recordindex import SUFFIXES, index_file, is_head
+
+__all__ = ["SUFFIXES", "TFRecordTable", "index_file", "is_head", "same_columns"]
+
+SAMPLES = 32
+RUN = 1 << 22
+
+RECORD = pa.schema([("record", pa.binary())])
+Decode = bool | Literal["auto"]
+OnBad = Literal["raise", "skip"]
+
+
+class TFRecordTable:
+    r"""Reads a TFRecord file.
+
+    Records that hold ``tensorflow.Example`` messages become columns of int64, float32 or binary: scalars, lists of
+    one size or lists of any length, as some records have them. Others are one binary column, ``record``.
+
+    Where no text index lies beside the file (``NAME.idx`` or ``NAME.index``, lines ``start size`` as ``tfrecord2idx``
+    and ``corgipile index`` write them), the first opening reads the whole file to check it and to learn where records
+    begin; it keeps this in a file beside it, ``NAME.corgipile-index.arrow``. CRCs are checked at every reading.
+
+    Args:
+        path: The file, not compressed.
+        index: The text index, if it has another name.
+        decode: Whether records are Examples; ``"auto"`` looks at some of them.
+        features: Features to decode, by name; a mapping tells types too: ``"byte"``, ``"int"``, ``"float"``, or an
+            Arrow type such as ``pa.list_(pa.float32())`` for a list of any length.
+        on_bad: ``"raise"``, or ``"skip"``: records that are damaged or do not decode are found at opening, by
+            reading the whole file once, and are no rows; ``skipped`` counts them.
+
+    Raises:
+        CorruptFile: A record is damaged.
+        BadValue: A record has not all features.
+        RaggedRows: A record has another number of values than the others.
+
+    Example:
+        >>> import struct, tempfile
+        >>> def frame(data):
+        ...     crc = lambda b: ((c := _kernel.crc32c(b)) >> 15 | c << 17) + 0xA282EAD8 & 0xFFFFFFFF
+        ...     size = struct.pack("<Q", len(data))
+        ...     return size + struct.pack("<I", crc(size)) + data + struct.pack("<I", crc(data))
+        >>> with tempfile.TemporaryDirectory() as folder, open(f"{folder}/a.tfrecord", "wb") as file:
+        ...     _ = file.write(frame(b"one") + frame(b"two")), file.flush()
+        ...     TFRecordTable(file.name).read(1, 2).to_pylist()
+        [{'record': b'two'}]
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        index: PathLike | None = None,
+        decode: Decode = "auto",
+        features: Features | None = None,
+        on_bad: OnBad = "raise",
+    ) -> None:
+        if on_bad not in ("raise", "skip"):
+            raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
+        if decode not in (True, False, "auto") or (features is not None and decode is False):
+            raise BadArgument(f'decode must be True, False or "auto", and not False with features, got {decode!r}')
+        self.options: dict[str, Any] = {"index": index, "decode": decode, "features": features, "on_bad": on_bad}
+        self._records = RecordFile(path, index, on_bad)
+        schema = self._find_schema()
+        self._examples = None if schema is None else Examples(schema)
+        self.schema: pa.Schema = RECORD if schema is None else schema
+        if on_bad == "skip" and self._examples is not None:
+            self._leave_out_flaws(self._examples)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __repr__(self) -> str:
+        return f"TFRecordTable({self.path!r})"
+
+    @property
+    def path(self) -> str:
+        """Return the path of the file."""
+        return self._records.file.path
+
+    @property
+    def skipped(self) -> int:
+        """Return the number of bad records that were left out."""
+        return self._records.skipped
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the file."""
+        return self._records.file.size
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: name, size, time of change, schema and rows."""
+        return digest(self._records.file.identity, describe(self.schema), str(len(self)))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        if start == stop:
+            return empty(self.schema, names)
+        return self._decode(self._records.run(start, stop), np.arange(start, stop), names)
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        if not len(rows):
+            return empty(self.schema, names)
+        wanted, back = np.unique(rows, return_inverse=True)
+        batch = self._decode(self._records.pick(wanted), wanted, names)
+        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return None: rows are encoded."""
+        check_columns(self.schema, columns)
+        return None
+
+    def _decode(self, records: Records, rows: IntArray, names: Sequence[str]) -> pa.RecordBatch:
+        if self._examples is None:
+            return pa.RecordBatch.from_arrays([records.array()] * len(names), names=list(names))
+        batch = self._examples.decode(records, names)
+        if isinstance(batch, Flaw):
+            raise self._error(batch, rows)
+        return batch
+
+    def _error(self, flaw: Flaw, rows: IntArray) -> Exception:
+        return flaw.error(f"{self._records.place(int(rows[flaw.row]))}: {flaw.reason}")
+
+    def _find_schema(self) -> pa.Schema | None:
+        """Look at records from the beginning, the middle and the end; None if they stay bytes."""
+        decode, features, lenient = self.options["decode"], self.options["features"], self.options["on_bad"] == "skip"
+        if decode is False:
+            return None
+        rows = len(self)
+        firsts = {0, max(rows - SAMPLES, 0) // 2, max(rows - SAMPLES, 0)}
+        numbers = np.array(sorted({row for first in firsts for row in range(first, min(first + SAMPLES, rows))}), int)
+        samples = self._records.pick(numbers).array().to_pylist() if rows else []
+        first = samples if lenient else samples[:1]
+        if decode == "auto" and features is None and not any(map(_kernel.example_features, first)):
+            return None
+        schema = infer(samples, features, lenient=lenient)
+        if isinstance(schema, Flaw):
+            raise self._error(schema, numbers)
+        return schema
+
+    def _leave_out_flaws(self, examples: Examples) -> None:
+        bad = []
+        step = max(1, RUN * len(self) // max(self.nbytes, 1))
+        for start in range(0, len(self), step):
+            records = self._records.run(start, min(start + step, len(self)))
+            while isinstance(found := examples.find(records, self.schema), Flaw):
+                start += found.row + 1  # noqa: PLW2901 - the first record of those left
+                bad.append(start - 1)
+                records = Records(records.data, records.ends[found.row + 1 :])
+        self._records.leave_out(np.array(bad, np.int64))
+
+
+def same_columns(tables: Sequence[Table]) -> list[Table]:
+    """Let files that are one table have the same columns: lists of any length where counts differ among them.
+
+    Files without records take the columns of the others.
+    """
+    files = [table for table in tables if isinstance(table, TFRecordTable)]
+    schemas = [table.schema for table in files if len(table)]
+    if not schemas or any(schema.names != schemas[0].names for schema in schemas):
+        return list(tables)
+    types = {name: schemas[0].field(name).type for name in schemas[0].names}
+    for schema in schemas[1:]:
+        types = {name: wider(kind, schema.field(name).type) for name, kind in types.items()}
+    joined = pa.schema(list(types.items()))
+    return [
+        TFRecordTable(table.path, **table.options | {"features": types, "decode": True})
+        if isinstance(table, TFRecordTable) and not table.schema.equals(joined) and not joined.equals(RECORD)
+        else table
+        for table in tables
+    ]

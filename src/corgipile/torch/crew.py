@@ -1,0 +1,66 @@
+"""A crew of threads that run tasks, first come first served."""
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable
+
+Task = Callable[[], None]
+_Tasks = queue.SimpleQueue[Task | None]
+
+
+class Crew:
+    """Runs tasks in threads, which start as tasks come and end with `stop`.
+
+    The threads are daemons that know only the queue: they keep neither the process nor the crew's owner alive.
+
+    Args:
+        threads: Threads at most.
+
+    Example:
+        >>> crew, done = Crew(2), queue.SimpleQueue()
+        >>> crew.submit(lambda: done.put("fetched"))
+        >>> done.get()
+        'fetched'
+        >>> crew.stop()
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.process = os.getpid()
+        self._most, self._threads = threads, list[threading.Thread]()
+        self._tasks: _Tasks = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def submit(self, task: Task) -> None:
+        """Run a task soon; it must not raise. Tasks handed to a crew that was stopped are forgotten."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._tasks.put(task)
+            if len(self._threads) < self._most:
+                thread = threading.Thread(target=_work, args=(self._tasks,), name="corgipile-fetch", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Forget the tasks that wait and end the threads; ``wait`` for the tasks that run."""
+        if os.getpid() != self.process:
+            return  # a fork has no thread but its own
+        with self._lock:
+            self._stopped = True
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._tasks.get_nowait()
+            for _ in self._threads:
+                self._tasks.put(None)
+        for thread in self._threads if wait else ():
+            if thread is not threading.current_thread():
+                thread.join()
+
+
+def _work(tasks: _Tasks) -> None:
+    while (task := tasks.get()) is not None:
+        task()
+        del task  # what it holds must not stay until the next one comes

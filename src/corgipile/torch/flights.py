@@ -1,0 +1,167 @@
+"""Batches under way in one process: each fetched by a crew of threads, in runs of rows that lie near each other."""
+
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch.utils.data import get_worker_info
+
+from corgipile.errors import BadArgument, FetchFailed
+from corgipile.torch.ahead import Announced
+from corgipile.torch.crew import Crew
+from corgipile.torch.huggingface import MappedDataset
+
+__all__ = ["CLOSED", "UnderWay", "fetch"]
+
+RUN = 8  # rows a thread fetches one after the other: what a task costs is shared, and places ascend
+CLOSED = "this dataset was closed; make a new one"
+
+
+class UnderWay:
+    """The threads of one process and the batches they fetch."""
+
+    def __init__(self, source: Any, threads: int) -> None:
+        self._source, self._threads, self._crew = source, threads, Crew(threads)
+        self._lock, self._closed = threading.Lock(), False
+        self._flights: dict[tuple[int, int], Flight] = {}
+        self._awaited: weakref.WeakSet[Flight] = weakref.WeakSet()
+
+    def take(self, rows: Sequence[Any]) -> "Flight":
+        """Return a batch's flight, begun now if it was not ahead; begin with those announced and forget others."""
+        with self._lock:
+            if self._closed:
+                raise BadArgument(CLOSED)
+            flight = self._announced(rows) if isinstance(rows, Announced) else self._begin(rows)
+            self._awaited.add(flight)
+            return flight
+
+    def _announced(self, rows: Announced) -> "Flight":
+        worker = get_worker_info()
+        stride = worker.num_workers if worker is not None else 1  # the batches between go to the other workers
+        wanted: dict[tuple[int, int], Sequence[Any]] = {(rows.turn, rows.number): rows}
+        for number, later in enumerate(rows.following[stride - 1 :: stride], 1):
+            wanted[rows.turn, rows.number + stride * number] = later
+        for name in self._flights.keys() - wanted:
+            self._flights.pop(name).cancel()
+        for name, later in wanted.items():
+            if name not in self._flights:
+                self._flights[name] = self._begin(later)
+        return self._flights.pop((rows.turn, rows.number))
+
+    def _begin(self, rows: Sequence[Any]) -> "Flight":
+        return Flight(self._source, rows, self._crew, self._threads)
+
+    def close(self, *, wait: bool = True) -> None:
+        """Forget all batches and end the threads; in another process than its own there is nothing to end."""
+        if self._crew.process != os.getpid():
+            return
+        with self._lock:
+            self._closed = True
+            for flight in [*self._flights.values(), *self._awaited]:
+                flight.cancel()
+            self._flights.clear()
+        self._crew.stop(wait=wait)
+
+
+class Flight:
+    """One batch under way: its rows in runs of neighbours, which come as threads have them."""
+
+    def __init__(self, source: Any, rows: Sequence[Any], crew: Crew, threads: int) -> None:
+        self._source, self._rows, self._crew = source, list(rows), crew
+        self._done: queue.SimpleQueue[tuple[list[int], list[Any] | BaseException]] = queue.SimpleQueue()
+        self._cancelled = False
+        try:
+            order = _by_place(source, self._rows)
+        except Exception as error:  # noqa: BLE001  # it belongs to who waits for this batch
+            self._runs: list[list[int]] = [[]]
+            self._done.put(([], error))
+            return
+        run = source.run if isinstance(source, MappedDataset) else max(1, min(RUN, len(order) // threads))
+        self._runs = [order[at : at + run] for at in range(0, len(order), run)]
+        if callable(getattr(source, "soon", None)):
+            crew.submit(self._announce)
+        else:
+            self._submit()
+
+    def _submit(self) -> None:
+        for run in self._runs:
+            self._crew.submit(partial(self._fetch, run))
+
+    def _announce(self) -> None:
+        try:
+            self._source.soon(np.asarray(self._rows))
+        except BaseException as error:  # noqa: BLE001  # it belongs to the consumer
+            self._done.put(([], error))
+        self._submit()
+
+    def _fetch(self, run: list[int]) -> None:
+        if self._cancelled:
+            return
+        try:
+            self._done.put((run, fetch(self._source, [self._rows[i] for i in run])))
+        except BaseException as error:  # noqa: BLE001  # it belongs to the consumer
+            self._done.put(([], error))
+
+    def rows(self, *, unordered: bool) -> list[Any]:
+        """Wait for all rows."""
+        came: list[Any] = []
+        places: list[int] = []
+        try:
+            for _ in self._runs:
+                run, rows = self._done.get()
+                if isinstance(rows, BaseException):
+                    raise rows
+                came += rows
+                places += run
+        finally:
+            self.cancel()
+        if unordered:
+            return came
+        return [row for _, row in sorted(zip(places, came, strict=True), key=lambda pair: pair[0])]
+
+    def cancel(self) -> None:
+        """Fetch no more; whoever waits learns of it."""
+        self._cancelled = True
+        self._done.put(([], BadArgument(CLOSED)))
+
+
+def _by_place(source: Any, rows: list[Any]) -> list[int]:
+    """Return positions in a batch, by the place of their rows; as they are where row names are no numbers."""
+    numbers = np.asarray(rows) if all(isinstance(row, int | np.integer) for row in rows) else np.zeros(len(rows))
+    if len(rows) and numbers.dtype.kind in "iu" and callable(getattr(source, "offsets", None)):
+        numbers = np.asarray(source.offsets(numbers))
+    return [int(position) for position in np.argsort(numbers, kind="stable")]
+
+
+def fetch(source: Any, rows: list[Any]) -> list[Any]:
+    """Fetch some rows, together where the dataset can; if that fails, one by one, to learn which it is."""
+    failure: Exception | None = None
+    if len(rows) > 1 and getattr(source, "__getitems__", None):
+        try:
+            came = list(source.__getitems__(rows))
+        except Exception as error:  # noqa: BLE001  # the dataset's own, whatever it is
+            failure = error
+        else:
+            if len(came) != len(rows):
+                raise FetchFailed(f"rows {_some(rows)} were asked for, {len(rows)} in all; {len(came)} came")
+            return came
+    came = []
+    for row in rows:
+        try:
+            came.append(source[row])
+        except Exception as error:
+            raise FetchFailed(f"row {row!r} failed: {type(error).__name__}: {error}") from error
+    if failure is not None:
+        raise FetchFailed(
+            f"rows {_some(rows)} failed together, but not one by one: {type(failure).__name__}: {failure}"
+        ) from failure
+    return came
+
+
+def _some(rows: list[Any]) -> str:
+    return ", ".join(map(repr, rows[:8])) + (", ..." if len(rows) > 8 else "")

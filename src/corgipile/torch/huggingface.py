@@ -1,0 +1,83 @@
+"""Rows of a Hugging Face dataset, announced to the system before they are touched.
+
+A ``datasets.Dataset`` maps its Arrow files into memory, so each page of each row is waited for by itself, and where
+read-ahead is large the system reads megabytes for it. Formatting, transforms and columns stay the dataset's own.
+"""
+
+import os
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.torch.mapped import Mapped
+
+__all__ = ["MappedDataset", "is_hugging_face"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def is_hugging_face(dataset: Any) -> bool:
+    """Say whether an object is a ``datasets.Dataset``, without importing that package.
+
+    Example:
+        >>> is_hugging_face([1, 2])
+        False
+    """
+    return type(dataset).__module__.startswith("datasets.") and hasattr(dataset, "_indices")
+
+
+class MappedDataset:
+    """A Hugging Face dataset that can be told which rows are wanted soon.
+
+    Args:
+        dataset: A ``datasets.Dataset``.
+    """
+
+    run = 128  # rows of one task: the device works on all of them already
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self._mapped: tuple[int, Mapped] | None = None
+
+    def __reduce__(self) -> tuple[type["MappedDataset"], tuple[Any]]:
+        return MappedDataset, (self.dataset,)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.dataset[row]
+
+    def __getitems__(self, rows: Sequence[int]) -> list[Any]:
+        """Return rows as the dataset formats them."""
+        self._rows().now(self.offsets(np.asarray(rows)))
+        return list(self.dataset.__getitems__(rows))
+
+    def soon(self, rows: IntArray) -> None:
+        """Let the device begin with these rows."""
+        self._rows().soon(np.sort(self.offsets(rows)))
+
+    def offsets(self, rows: IntArray) -> IntArray:
+        """Return where rows lie in the stored table: a shuffled or filtered dataset keeps a list of places."""
+        places = self.dataset._indices  # noqa: SLF001  # there is no public way to ask
+        rows = rows % max(len(self), 1)  # what is no row is for the dataset to tell
+        return rows if places is None else places.fast_gather(rows).column(0).to_numpy().astype(np.int64)
+
+    def _rows(self) -> Mapped:
+        if self._mapped is None or self._mapped[0] != os.getpid():
+            shown = self.dataset.format
+            columns = self.dataset.column_names if shown["output_all_columns"] else shown["columns"]
+            paths = [file["filename"] for file in self.dataset.cache_files]
+            mapped = Mapped(self.dataset.data.to_batches() if paths else (), columns, paths)
+            weakref.finalize(self, mapped.close)
+            self._mapped = (os.getpid(), mapped)
+        return self._mapped[1]
+
+    def close(self) -> None:
+        """Let the system read the dataset's files as usual again."""
+        if self._mapped is not None:
+            self._mapped[1].close()
+        self._mapped = None

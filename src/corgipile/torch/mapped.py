@@ -1,0 +1,190 @@
+"""Arrow data in mapped files: which bytes hold some rows, and word to the system to fetch just these."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile import _kernel
+
+IntArray = npt.NDArray[np.int64]
+types = pa.types
+
+NORMAL, RANDOM, SOON, NOW = range(4)  # kernel/advise.h
+MOST_BYTES = 1 << 30
+
+
+class Ranges(NamedTuple):
+    """Ranges of memory: int64 addresses, and int64 lengths in bytes."""
+
+    address: IntArray
+    length: IntArray
+
+
+class Buffers:
+    """Finds the bytes of one column, or of a level of it, over all record batches.
+
+    Where a batch's buffers begin is found when the batch is first asked for, so a large table costs nothing to open.
+
+    Args:
+        kind: The type of the column.
+        array: Returns the column of a record batch by number.
+        batches: Number of record batches.
+    """
+
+    def __init__(self, kind: pa.DataType, array: Callable[[int], pa.Array], batches: int) -> None:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind, array = kind.storage_type, _then(array, lambda outer: outer.storage)
+        self._array = array
+        self._found = np.full((batches, 4), -1, np.int64)  # first row, validity, first and second buffer; 0: none
+        self._offsets: dict[int, npt.NDArray[np.signedinteger]] = {}
+        self._fixed_list = kind.list_size if types.is_fixed_size_list(kind) else 0
+        self._listed = _offset_bits(kind)
+        self._bits = self._listed or _value_bits(kind)
+        self._inner: list[Buffers] = []
+        if types.is_struct(kind):
+            fields = range(kind.num_fields)
+            self._inner = [Buffers(kind.field(i).type, _then(array, _field(i)), batches) for i in fields]
+        elif self._fixed_list or types.is_list(kind) or types.is_large_list(kind):
+            self._inner = [Buffers(kind.value_type, _then(array, lambda outer: outer.values), batches)]
+
+    def ranges(self, batch: IntArray, start: IntArray, stop: IntArray) -> Iterator[Ranges]:
+        """Yield where rows ``start`` to ``stop`` of these batches lie; offsets before what they point to."""
+        self._find(batch)
+        first, validity, one, two = self._found[batch].T
+        inner_start, inner_stop = start, stop
+        start, stop = start + first, stop + first
+        yield _bits(validity, start, stop, 1)
+        if self._bits:
+            yield _bits(one, start, stop + (self._listed > 0), self._bits)
+        if self._listed:
+            inner_start, inner_stop = self._listed_rows(batch, start), self._listed_rows(batch, stop)
+            if not self._inner:
+                yield _bits(two, inner_start, inner_stop, 8)
+        elif self._fixed_list:
+            inner_start, inner_stop = start * self._fixed_list, stop * self._fixed_list
+        for inner in self._inner:
+            yield from inner.ranges(batch, inner_start, inner_stop)
+
+    def _find(self, batches: IntArray) -> None:
+        for batch in np.unique(batches[self._found[batches, 0] < 0]).tolist():
+            array = self._array(batch)
+            buffers = array.buffers()[:3]
+            places = [buffer.address if buffer is not None else 0 for buffer in buffers]
+            if self._listed and len(buffers) > 1 and buffers[1] is not None:
+                self._offsets[batch] = np.frombuffer(buffers[1], f"i{self._listed // 8}")
+            self._found[batch, 1 : 1 + len(places)] = places
+            self._found[batch, 0] = array.offset  # last, since other threads look at it
+
+    def _listed_rows(self, batch: IntArray, row: IntArray) -> IntArray:
+        """Return where the elements of a row begin."""
+        none = np.zeros(0, np.int32)
+        pairs = zip(batch.tolist(), row.tolist(), strict=True)
+        found = ((self._offsets.get(number, none), at) for number, at in pairs)
+        return np.fromiter((int(offsets[at]) if at < len(offsets) else 0 for offsets, at in found), np.int64, len(row))
+
+
+def _then(outer: Callable[[int], Any], get: Callable[[Any], pa.Array]) -> Callable[[int], pa.Array]:
+    return lambda i: get(outer(i))
+
+
+def _column(name: str) -> Callable[[pa.RecordBatch], pa.Array]:
+    return lambda batch: batch.column(name)
+
+
+def _field(i: int) -> Callable[[pa.Array], pa.Array]:
+    return lambda outer: outer.field(i)
+
+
+def _offset_bits(kind: pa.DataType) -> int:
+    """Return the bits of an offset of a type whose rows vary in length, else 0."""
+    if types.is_large_list(kind) or types.is_large_binary(kind) or types.is_large_string(kind):
+        return 64
+    return 32 if types.is_list(kind) or types.is_binary(kind) or types.is_string(kind) else 0
+
+
+def _value_bits(kind: pa.DataType) -> int:
+    """Return the bits of a value in its array's first buffer of values, 0 if there is none or it is not known here."""
+    if types.is_dictionary(kind):
+        return int(kind.index_type.bit_width)
+    plain = types.is_primitive(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind)
+    return int(kind.bit_width) if plain else 0
+
+
+def _bits(address: IntArray, start: IntArray, stop: IntArray, bits: int) -> Ranges:
+    """Return where elements of some bits lie; nothing where the buffer is missing."""
+    first = start * bits // 8
+    length = np.clip((stop * bits + 7) // 8 - first, 0, MOST_BYTES)  # damaged offsets may say anything
+    return Ranges(address + first, np.where(address > 0, length, 0))
+
+
+class Mapped:
+    """Record batches that lie in mapped files: tells the system which rows are wanted.
+
+    A row that is touched costs a wait for each of its pages, and the system reads on for what is set as read-ahead,
+    which may be megabytes. Rows announced here are fetched all at a time, and nothing but the pages they lie in.
+
+    Args:
+        batches: The record batches.
+        columns: Columns that matter.
+        paths: The files they are mapped from.
+
+    Example:
+        >>> batch = pa.record_batch({"x": pa.array(range(10), pa.int64()), "s": pa.array(["abc"] * 10)})
+        >>> rows = Mapped([batch], ["x", "s"], [])
+        >>> [sorted(set(ranges.length.tolist())) for ranges in rows.ranges(np.array([3, 8]))]
+        [[0], [0], [8], [8], [3]]
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], columns: Sequence[str], paths: Iterable[str]) -> None:
+        kept = [batch for batch in batches if batch.num_rows]
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in kept)], dtype=np.int64)
+        self._columns = [
+            Buffers(kept[0].schema.field(name).type, _then(kept.__getitem__, _column(name)), len(kept))
+            for name in (columns if kept else ())
+        ]
+        self._where = mappings(paths)
+        self._advise(self._where, RANDOM)
+
+    def ranges(self, rows: IntArray) -> Iterator[Ranges]:
+        """Yield where rows lie, all columns side by side: offsets of all of them before any is looked at."""
+        batch = np.searchsorted(self._starts, rows, side="right") - 1
+        start = rows - self._starts[batch]
+        levels = zip_longest(*(column.ranges(batch, start, start + 1) for column in self._columns))
+        yield from (ranges for level in levels for ranges in level if ranges is not None)
+
+    def soon(self, rows: IntArray) -> None:
+        """Let the device begin with these rows; waits at most for the offsets of rows of varying length."""
+        for ranges in self.ranges(rows):
+            self._advise(ranges, SOON)
+
+    def now(self, rows: IntArray) -> None:
+        """Wait until these rows are in memory, without keeping other threads of Python waiting too."""
+        for ranges in self.ranges(rows):
+            self._advise(ranges, NOW)
+
+    def close(self) -> None:
+        """Let the system read on as usual."""
+        self._advise(self._where, NORMAL)
+
+    @staticmethod
+    def _advise(ranges: Ranges, what: int) -> None:
+        # A failure only means that rows are fetched when they are touched.
+        _kernel.advise(ranges.address, ranges.length, what)
+
+
+def mappings(paths: Iterable[str]) -> Ranges:
+    """Return where files are mapped in this process; nothing where the system does not tell."""
+    wanted, found = {str(Path(path).resolve()) for path in paths}, []
+    table = Path("/proc/self/maps")
+    for line in table.read_text().splitlines() if wanted and table.exists() else ():
+        place = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+ +(/.*)", line)
+        if place and place[3] in wanted:
+            found.append((int(place[1], 16), int(place[2], 16) - int(place[1], 16)))
+    address, length = np.array(found, np.int64).reshape(-1, 2).T.copy()
+    return Ranges(address, length)

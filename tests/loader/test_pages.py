@@ -1,0 +1,63 @@
+"""Full shuffle by runs of pages, from the file to the batch: each run is read once, by one request."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import corgipile as cp
+from corgipile.orders import FullShuffle
+from corgipile.tables.pages import run_cuts
+from corgipile.tables.wrappers import Counting
+
+ROWS, RUN = 3000, 2 * 4096
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Rows of 100 bytes; all numbers of a row are its own."""
+    path = tmp_path_factory.mktemp("pages") / "x.npy"
+    np.save(path, np.repeat(np.arange(ROWS, dtype=np.float32)[:, None], 25, axis=1))
+    return cp.open(path)
+
+
+def rows_of(loader):
+    return np.concatenate([batch["features"][:, 7].astype(int) for batch in loader]).tolist()
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_each_run_is_read_once_and_visited_together(table, prefetch):
+    counting, order = Counting(table), FullShuffle(unit="page", pages=2)
+    with cp.Loader(counting, 64, order, seed=3, prefetch=prefetch) as loader:
+        seen = rows_of(loader)
+    cuts = run_cuts(table, ["features"], RUN).tolist()
+    assert sorted(counting.runs) == list(pairwise(cuts))
+    runs = [seen[at : at + 81] for at in range(0, ROWS, 81)]
+    assert sorted(seen) == list(range(ROWS)) != seen
+    assert any(run == list(range(run[0], run[0] + 81)) for run in runs)
+    with cp.Loader(table, 64, order, seed=3, prefetch=prefetch) as placed:
+        assert rows_of(placed) == seen
+        assert placed.feeder.bytes_read == table.nbytes
+
+
+def test_ranks_share_runs_exactly_and_any_batch_can_be_the_last(table):
+    order = FullShuffle(unit="page", pages=2, buffer=200)
+    with cp.Loader(table, 64, order, seed=3) as loader:
+        whole = rows_of(loader)
+    parts: list[int] = []
+    for rank in range(3):
+        with cp.Loader(table, 64, order, seed=3, rank=rank, world=3) as loader:
+            begun, first = iter(loader), []
+            for _ in range(5 + rank):
+                first += next(begun)["features"][:, 7].astype(int).tolist()
+            state = loader.state_dict()
+            begun.close()
+        with cp.Loader(table, 64, order, seed=3, rank=rank, world=3) as again:
+            again.load_state_dict(state)
+            parts += first + rows_of(again)
+    assert parts == whole
+
+
+def test_a_budget_that_holds_no_run_says_what_would_do(table):
+    with pytest.raises(cp.errors.BudgetTooSmall, match="full needs at least"):
+        cp.Loader(table, 64, FullShuffle(unit="page"), memory="32KB")

@@ -1,0 +1,192 @@
+"""What train says of its epochs, what it holds out, when it stops, what it goes on from, what others see of it."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import subprocess
+import time
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(server):
+    """Make a table of three classes that are not quite separable."""
+    server.sql("""
+        SELECT setseed(0.25);
+        CREATE TABLE noisy AS SELECT ARRAY[i / 1000.0 + random(), random()]::real[] AS x, i / 1000 AS label,
+            (i / 1500)::int AS two, i + random() AS y FROM generate_series(0, 2999) i;
+        CREATE TABLE shifted AS SELECT label, ARRAY[x[1] + 10, x[2]] AS x, two FROM noisy;
+        CREATE ROLE guest LOGIN;
+    """)
+
+
+def one(server, sql):
+    """Return the only row of a query."""
+    (row,) = server.rows(sql)
+    return row
+
+
+def test_rows_held_out_are_a_share_that_the_seed_draws(train):
+    options = {"label": "two", "epochs": 1}
+    assert train("noisy", **options)[0]["holdout_loss"] is None
+    rows = [train("noisy", holdout=0.2, seed=seed, **options)[0]["rows"] for seed in (0, 0, 1)]
+    assert rows[0] == rows[1] != rows[2]
+    assert all(abs(count - 2400) < 100 for count in rows)
+    last = train("noisy", holdout=0.2, epochs=5, learning_rate=0.1, label="two")[-1]
+    assert abs(last["holdout_accuracy"] - last["accuracy"]) < 0.05
+    assert (last["holdout_r2"], last["r2"]) == (None, None)
+    linear = train("noisy", model="linear", holdout=0.2, label="two")[-1]
+    assert (linear["holdout_accuracy"], linear["holdout_r2"] > 0) == (None, True)
+
+
+def test_rows_held_out_are_never_learnt(server, train):
+    """Rows with an outrageous label among those held out do not change the model."""
+    server.sql("CREATE TABLE outrage AS SELECT x, y FROM noisy")
+    options = {"model": "linear", "label": "y", "holdout": 0.1, "epochs": 1, "learning_rate": 0.0001}
+    train("outrage", name="calm", **options)
+    learnt = one(server, "SELECT params FROM corgipile.models WHERE name = 'calm'")["params"]["rows"]
+    changed = 0
+    for item in range(1, 11):
+        row = f"ctid = '(0,{item})'"
+        (before,) = server.rows(f"SELECT y FROM outrage WHERE {row}")
+        server.sql(f"CREATE TABLE upset AS SELECT x, CASE WHEN {row} THEN 1e6 ELSE y END AS y FROM outrage")
+        history = train("upset", name="upset", **options)
+        assert before["y"] < 1e6
+        assert history[0]["rows"] == learnt
+        same = "SELECT count(DISTINCT coefficients) FROM corgipile.models WHERE name IN ('calm', 'upset')"
+        changed += server.value(same) == 2
+        server.sql("DROP TABLE upset")
+    assert changed < 10, "none of the first ten rows is held out: take another seed"
+    assert changed > 0
+
+
+def test_too_few_rows_to_hold_out(server, train, fails):
+    server.sql("CREATE TABLE lone AS SELECT ARRAY[1, 2] AS x, 1 AS label")
+    call = "SELECT * FROM corgipile.train('lone', 'linear', 'x', 'label', holdout => {}, seed => {})"
+    said = [fails(call.format(0.999999, seed)) for seed in range(2)]
+    assert all("leaves none of 1 rows to learn from" in text for text in said)
+    assert train("lone", model="linear", holdout=1e-9)[0]["holdout_loss"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("holdout => 1", "holdout must be a share of the rows, at least 0 and below 1, got 1"),
+        ("holdout => 'NaN'", "holdout must be a share"),
+        ("tolerance => -1", "tolerance must be 0 or more, got -1"),
+        ("warm_start => 'absent'", 'there is no model "absent"'),
+    ],
+)
+def test_refused_options(fails, options, said):
+    assert said in fails(f"SELECT * FROM corgipile.train('noisy', 'logistic', 'x', 'two', {options})")
+
+
+@pytest.mark.parametrize("model", ["logistic", "softmax", "linear"])
+def test_three_epochs_and_two_more_are_five(server, train, model):
+    options = {"model": model, "label": "label" if model == "softmax" else "two", "learning_rate": 0.05}
+    five = train("noisy", epochs=5, name="five", **options)
+    train("noisy", epochs=3, name="going on", **options)
+    more = train("noisy", epochs=2, name="going on", warm_start="going on", **options)
+    columns = ("epoch", "loss", "accuracy", "r2")
+    assert [[row[c] for c in columns] for row in more] == [[row[c] for c in columns] for row in five[3:]]
+    first, second = server.rows(
+        "SELECT coefficients, intercepts, classes, jsonb_path_query_array(history, '$[*].loss') losses "
+        "FROM corgipile.models WHERE name IN ('five', 'going on')"
+    )
+    assert first == second
+    assert len(first["losses"]) == 5
+
+
+def test_going_on_needs_a_model_of_the_same_shape(server, train, fails):
+    train("noisy", label="two", name="past")
+    call = "SELECT * FROM corgipile.train('noisy', '{}', {}, '{}', warm_start => 'past'{})"
+    for model, features, label, more, said in (
+        ("svm", "'x'", "two", "", 'warm_start "past" is a logistic model; a svm model is needed'),
+        ("logistic", "ARRAY['y']", "two", "", 'warm_start "past" has 2 features, the rows have 1'),
+        ("logistic", "'x'", "label", "", "has label 2, which is none of the classes"),
+        ("logistic", "'x'", "two", ", classes => '{0, 2}'", "has other classes than those given"),
+    ):
+        assert said in fails(call.format(model, features, label, more))
+    other = train("shifted", label="two", warm_start="past", name="future")
+    assert [row["epoch"] for row in other] == [2, 3]
+    assert server.value("SELECT params ->> 'warm_start' FROM corgipile.models WHERE name = 'future'") == "past"
+
+
+def test_tolerance_stops_early_and_stores(server, train):
+    history = train("noisy", label="two", epochs=500, tolerance=0.02, name="early")
+    assert 3 <= len(history) < 100
+    assert server.value("SELECT jsonb_array_length(history) FROM corgipile.models WHERE name = 'early'") == len(history)
+
+
+def test_a_notice_an_epoch(server):
+    call = "SELECT * FROM corgipile.train('noisy', 'logistic', 'x', 'two', epochs => 3, holdout => 0.1);"
+    _, said = server.said(call)
+    lines = [line for line in said.splitlines() if "NOTICE" in line]
+    assert [line.split(":")[:2] for line in lines] == [["NOTICE", f"  epoch {i}"] for i in range(3)]
+    assert all(word in lines[0] for word in (" loss ", " accuracy ", "held out: loss ", " rows in "))
+    assert server.said("SET client_min_messages = warning; " + call)[1] == ""
+
+
+def test_a_notice_where_the_order_cannot_mix(server):
+    call = "SELECT * FROM corgipile.train('noisy', 'svm', 'x', 'two', epochs => 1, block_size => '8kB', {});"
+    poor = "rows are mixed poorly"
+    assert poor in server.said(call.format("buffer_size => '32kB'"))[1]
+    assert poor not in server.said(call.format("buffer_size => '32MB'"))[1]
+    assert poor not in server.said(call.format("buffer_size => '32kB', \"order\" => 'no_shuffle'"))[1]
+
+
+def seen(server, user="postgres"):
+    """Return what a session sees of trainings."""
+    return server.rows("SELECT * FROM corgipile.progress", user)
+
+
+def wait_for(condition):
+    """Wait until something is true."""
+    for _ in range(200):
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    return None
+
+
+def test_progress_is_seen_while_it_lasts(server):
+    assert seen(server) == []
+    call = "SELECT * FROM corgipile.train('noisy', 'logistic', 'x', 'two', name => 'Größe', epochs => 1000000);"
+    with subprocess.Popen(
+        server.command(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd="/",
+    ) as psql:
+        psql.stdin.write(call)
+        psql.stdin.close()
+        assert wait_for(lambda: [row for row in seen(server) if (row["epoch"] or 0) > 2])
+        (row,) = seen(server)
+        assert (row["source"], row["model"], row["name"], row["epochs"]) == ("noisy", "logistic", "Größe", 1_000_000)
+        assert (row["rows"], 0 <= row["rows_done"] <= 3000, row["started"] is not None) == (3000, True, True)
+        assert wait_for(lambda: [row for row in seen(server) if 0 < (row["loss"] or 0) < 1])
+        (hidden,) = seen(server, "guest")
+        assert hidden.pop("pid") == row["pid"]
+        assert set(hidden.values()) == {None}
+        views = server.rows("SELECT viewname FROM pg_views WHERE viewname LIKE 'pg_stat_progress%'")
+        assert len(views) > 3
+        for view in views:
+            assert server.rows(f"SELECT * FROM {view['viewname']}") == []
+        server.sql(f"SELECT pg_cancel_backend({row['pid']})")
+    assert wait_for(lambda: seen(server) == [])
+
+
+def test_progress_leaves_the_command_of_others_alone(server):
+    """COPY has the place already; a cursor gives it back when it is closed."""
+    inside = "SELECT count(*) FROM corgipile.progress"
+    call = "SELECT epoch FROM corgipile.train('noisy', 'svm', 'x', 'two', epochs => 9)"
+    assert server.text(f"COPY ({call}) TO STDOUT").split() == [str(i) for i in range(9)]
+    said = server.text(
+        f"BEGIN; DECLARE c CURSOR FOR {call}; DECLARE d CURSOR FOR {call}; "
+        f"FETCH c; {inside}; FETCH d; CLOSE d; FETCH c; "
+        f"SELECT pg_stat_clear_snapshot(); {inside}; CLOSE c; SELECT pg_stat_clear_snapshot(); {inside}; COMMIT"
+    )
+    assert said.split() == ["0", "1", "0", "1", "1", "0"]

@@ -1,0 +1,184 @@
+"""The table of models: its rows, who sees which version, dumps, upgrades; prediction in all its forms."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(server):
+    """Make a table with an array and the same numbers as columns."""
+    server.sql("""
+        CREATE TABLE forms AS SELECT i, ARRAY[i % 7, i / 50 - 1]::real[] AS x, (i % 7)::smallint AS a,
+            (i / 50 - 1)::numeric AS b, i / 50 AS label FROM generate_series(0, 99) i;
+    """)
+
+
+@pytest.fixture
+def model(train):
+    """Train a model of two features."""
+    train("forms", name="form", epochs=3, learning_rate=0.1)
+    return "form"
+
+
+def test_columns_of_the_table(server, train):
+    train("forms", name="full", epochs=3, label="label", holdout=0.2)
+    (row,) = server.rows("SELECT *, created > now() - interval '1 minute' AS fresh FROM corgipile.models "
+                         "WHERE name = 'full'")  # fmt: skip
+    assert (row["kind"], row["dims"], row["classes"], row["source"]) == ("logistic", 2, [0, 1], "public.forms")
+    assert (row["owner"], row["fresh"]) == ("postgres", True)
+    assert (len(row["coefficients"][0]), len(row["intercepts"])) == (2, 1)
+    assert [sorted(epoch) for epoch in row["history"]] == [
+        ["accuracy", "epoch", "holdout_accuracy", "holdout_loss", "loss", "rows", "seconds"]
+    ] * 3
+    assert row["params"]["features"] == ["x"]
+    assert row["params"]["holdout"] == 0.2
+
+
+@pytest.mark.parametrize(
+    "features",
+    ["x", "x::float8[]", "x::int[]", "x::smallint[]", "x::numeric[]", "a, b", "VARIADIC x", "a::int8, b::float8",
+     "ARRAY[a, b]"],
+)  # fmt: skip
+def test_every_form_of_features_predicts_the_same(server, model, features):
+    query = """SELECT sum(corgipile.predict('form', {0})), sum((corgipile.decision('form', {0}))[1]),
+        sum((corgipile.predict_proba('form', {0}))[2]) FROM forms"""
+    assert server.text(query.format(features)) == server.text(query.format("x"))
+
+
+def test_predicting_refuses_what_is_no_row(server, model, fails):
+    for features, said in (
+        ("1", 'the row has 1 features; model "form" was trained with 2'),
+        ("1, 2, 3", "the row has 3 features"),
+        ("1, 'a'::text", "features are text; numbers, or one array of numbers, are needed"),
+        ("1, ARRAY[2]", "features are an array and a number"),
+        ("'{1, 2}'", "features are unknown"),
+        ("1, 'NaN'::float8", "NaN, infinite or too large"),
+    ):
+        assert said in fails(f"SELECT corgipile.predict('form', {features})")
+    assert "does not exist" in fails("SELECT corgipile.predict('form')")
+    assert server.value("SELECT corgipile.predict('form', 1, NULL::int)") is None
+
+
+def test_predictions_follow_the_model(server, model):
+    """A prepared query and a function see each version: of their transaction, undone, and of another session."""
+    (before,) = server.rows("SELECT coefficients, intercepts FROM corgipile.models WHERE name = 'form'")
+    said = []
+    ask = "EXECUTE ask; SELECT pg_temp.score();"
+    with subprocess.Popen(
+        server.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/", bufsize=1
+    ) as psql:
+
+        def tell(sql):
+            psql.stdin.write(sql + "\n")
+            psql.stdin.flush()
+            found = {psql.stdout.readline().strip() for _ in range(2)}
+            assert len(found) == 1
+            said.append(*found)
+
+        psql.stdin.write("""
+            PREPARE ask AS SELECT (corgipile.decision('form', 3, 1))[1];
+            CREATE FUNCTION pg_temp.score() RETURNS float8 LANGUAGE plpgsql AS
+                'BEGIN RETURN (corgipile.decision(''form'', 3, 1))[1]; END';
+        """)
+        update = "UPDATE corgipile.models SET intercepts = ARRAY[{}.0] WHERE name = 'form'"
+        tell(ask)
+        tell("BEGIN; " + update.format(100) + "; " + ask)
+        tell("SAVEPOINT s; " + update.format(200) + "; " + ask)
+        tell("ROLLBACK TO s; " + ask)
+        tell("ROLLBACK; " + ask)
+        server.sql(update.format(300))
+        tell(ask)
+        tell("BEGIN ISOLATION LEVEL REPEATABLE READ; " + ask)
+        server.sql(update.format(400))
+        tell(ask)
+        tell("COMMIT; " + ask)
+        server.sql("DELETE FROM corgipile.models WHERE name = 'form'")
+        psql.stdin.write("\\set ON_ERROR_STOP 0\n EXECUTE ask; SELECT 'gone';\n")
+        psql.stdin.close()
+        assert psql.stdout.read() == "gone\n"
+    ((first, second),), (own,) = before["coefficients"], before["intercepts"]
+    given = [own, 100, 200, 100, own, 300, 300, 300, 400]
+    assert [float(value) for value in said] == pytest.approx([3 * first + second + b for b in given], abs=1e-4)
+
+
+def test_more_models_than_a_backend_keeps(server, model):
+    server.sql("""
+        INSERT INTO corgipile.models (name, kind, dims, classes, coefficients, intercepts, params, history, source)
+            SELECT 'many ' || i, 'linear', 1, '{}', '{{1}}', ARRAY[i], '{}', '[]', 'nowhere'
+            FROM generate_series(1, 150) i""")
+    query = "SELECT sum(corgipile.predict('many ' || i, 0)) FROM generate_series(1, 150) i, generate_series(1, 3) r"
+    assert server.value(query) == 3 * 150 * 151 / 2
+    both = "SELECT sum(corgipile.predict('many ' || i, 0) - corgipile.predict('many ' || (151 - i), 0)) FROM {}"
+    assert server.value(both.format("generate_series(1, 150) i")) == 0
+    server.sql("DELETE FROM corgipile.models WHERE name LIKE 'many %'")
+
+
+def test_deleting_is_undone_with_its_transaction(server, model):
+    count = "SELECT count(*) FROM corgipile.models WHERE name = 'form'"
+    said = server.text(f"BEGIN; DELETE FROM corgipile.models WHERE name = 'form'; {count}; ROLLBACK; {count}")
+    assert said.split() == ["0", "1"]
+
+
+def test_evaluating_refuses(server, model, fails):
+    server.sql("""
+        INSERT INTO corgipile.models (name, kind, dims, classes, coefficients, intercepts, params, history, source)
+            VALUES ('made', 'linear', 2, '{}', '{{1, 2}}', '{0}', '{}', '[]', 'nowhere')""")
+    call = "SELECT * FROM corgipile.evaluate({})"
+    for arguments, said in (
+        ("'absent', 'forms'", 'there is no model "absent"'),
+        ("'form', 'forms', 'y'", 'has no column "y"'),
+        ("'form', 'forms', ARRAY['a']", 'there are 1 feature columns; model "form" was trained with 2'),
+        ("'form', 'forms', label => 'i'", "has label 2, which is none of the classes"),
+        ("'made', 'forms'", "do not name the columns"),
+        ("'form', 'corgipile.progress'", "is a view"),
+    ):
+        assert said in fails(call.format(arguments))
+    (row,) = server.rows(call.format("'made', 'forms', ARRAY['a', 'b'], 'label'"))
+    assert (row["accuracy"], row["rows"]) == (None, 100)
+    assert server.rows(call.format("NULL, 'forms'")) == [{"loss": None, "accuracy": None, "r2": None, "rows": None}]
+    server.sql("CREATE TABLE vacant (x real[], label int)")
+    assert server.rows(call.format("'form', 'vacant'"))[0] == {"loss": None, "accuracy": None, "r2": None, "rows": 0}
+    server.sql("DELETE FROM corgipile.models WHERE name = 'made'")
+
+
+def test_a_dump_holds_the_models(server, model):
+    script = subprocess.run(
+        [server.bin / "pg_dump", "-h", server.data, "-U", "postgres", "postgres"],
+        capture_output=True, text=True, check=True, cwd="/",
+    ).stdout  # fmt: skip
+    server.sql("CREATE DATABASE restored TEMPLATE template0")
+    server.text(script, database="restored")
+    query = "SELECT json_agg(m ORDER BY name) FROM corgipile.models m"
+    assert server.text(query, database="restored") == server.text(query) != "\n"
+    predict = "SELECT sum((corgipile.decision('form', x))[1]) FROM forms"
+    assert server.text(predict, database="restored") == server.text(predict)
+    assert server.text("SELECT extversion FROM pg_extension WHERE extname = 'corgipile'", database="restored").strip()
+    server.sql("DROP DATABASE restored")
+
+
+def test_a_later_version_is_an_upgrade_script(server, model):
+    """Later versions are scripts that run on top of the first: the same ones for those who come from it and those who
+    begin anew. Here such a version is made."""
+    folder = server.scripts
+    script = folder / "corgipile--0.1--0.1.test.sql"
+    script.write_text("CREATE FUNCTION corgipile.later() RETURNS int LANGUAGE sql AS 'SELECT 2';")
+    upgrade = "ALTER EXTENSION corgipile UPDATE TO '0.1.test'; SELECT corgipile.later(), count(*) FROM corgipile.models"
+    server.sql("CREATE DATABASE anew TEMPLATE template0")
+    try:
+        kept = server.value("SELECT count(*) FROM corgipile.models")
+        assert server.text(f"BEGIN; {upgrade}; ROLLBACK").strip() == f"2|{kept}"
+        server.text("CREATE EXTENSION corgipile VERSION '0.1.test'", database="anew")
+        assert server.text("SELECT corgipile.later(), count(*) FROM corgipile.models", database="anew").strip() == "2|0"
+    finally:
+        script.unlink()
+        server.sql("DROP DATABASE anew")
+
+
+def test_every_script_is_installed(server):
+    folder = server.scripts
+    for script in (Path(__file__).parents[2] / "postgres" / "sql").iterdir():
+        assert (folder / script.name).read_text() == script.read_text()

@@ -1,0 +1,168 @@
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corgipile import convert
+from corgipile.errors import BadArgument, CorruptFile, MissingFile, UnknownFormat
+from corgipile.tables import ConcatTable
+from corgipile.tables import open as open_table
+from corgipile.tables.arrowstream import ArrowStream
+from corgipile.tables.files import File
+
+
+def write(path, rows, codec=None, batch=100):
+    with pa.ipc.new_stream(path, rows.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(rows, max_chunksize=batch)
+    return path
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(0, 70),
+    batch=st.integers(1, 40),
+    codec=st.sampled_from([None, "lz4", "zstd"]),
+    nulls=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_agrees_with_rows_written(folder, laws, rows_of, seed, count, batch, codec, nulls):
+    rows = rows_of(count, seed, nulls)
+    laws(ArrowStream(write(folder / "law.arrow", rows, codec, batch)), rows, np.random.default_rng(seed))
+
+
+def test_manners(tmp_path, manners, layout_law, rows_of):
+    table = open_table(write(tmp_path / "a.arrow", rows_of(250)))
+    assert isinstance(table, ArrowStream)
+    manners(table)
+    layout_law(table, ["features", "label"])
+
+
+def test_opening_reads_no_rows(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.arrow", pa.table({"text": ["x" * 1000] * 10_000}), batch=1000)
+    reads = []
+    read = File.read
+    monkeypatch.setattr(File, "read", lambda file, at, size: reads.append(size) or read(file, at, size))
+    table = ArrowStream(path)
+    assert len(table) == 10_000
+    assert sum(reads) < 30_000
+    reads.clear()
+    assert table.take([9000, 17, 4000])["text"].to_pylist() == ["x" * 1000] * 3
+    assert sum(reads) < 10_000
+
+
+def test_wide_schemas_have_long_heads(tmp_path, laws):
+    rows = pa.table({f"column {i}": np.arange(10) + i for i in range(200)})
+    laws(ArrowStream(write(tmp_path / "a.arrow", rows, batch=4)), rows, np.random.default_rng(0))
+
+
+def test_streams_that_cannot_be_read_in_place(tmp_path):
+    words = pa.table({"word": pa.array(["a", "b"]).dictionary_encode()})
+    with pytest.raises(UnknownFormat, match=r"dictionary columns.*`corgipile convert`"):
+        open_table(write(tmp_path / "d.arrow", words))
+    assert convert(tmp_path / "d.arrow", tmp_path / "out.arrow") == 2
+    data = write(tmp_path / "t.arrow", pa.table({"x": range(1000)})).read_bytes()
+    for cut in (5, 60, len(data) // 2, len(data) - 9):
+        (tmp_path / "t.arrow").write_bytes(data[:cut])
+        with pytest.raises(CorruptFile, match=r"t.arrow, message at byte \d+"):
+            open_table(tmp_path / "t.arrow")
+    (tmp_path / "t.arrow").write_bytes(data[:-8])  # an end that is not marked
+    assert len(open_table(tmp_path / "t.arrow")) == 1000
+    with pytest.raises(UnknownFormat, match="is no Arrow IPC stream"):
+        ArrowStream(tmp_path / "out.arrow")
+
+
+def test_damaged_streams_never_crash(folder, damage, survives, rows_of):
+    rows = rows_of(25, nulls=True).select(["features", "label", "text", "words", "flag"])
+    data = write(folder / "whole.arrow", rows, batch=10).read_bytes()
+
+    @given(broken=damage(data))
+    @settings(max_examples=300, deadline=None, derandomize=True)
+    def check(broken):
+        survives(folder / "broken.arrow", broken, "arrows")
+
+    check()
+
+
+FEATURES = json.dumps({"info": {"features": {"text": {"dtype": "string", "_type": "Value"}}}})
+
+
+def save_to_disk(folder, shards):
+    """Write rows as datasets does."""
+    folder.mkdir(parents=True)
+    names = [f"data-{i:05}-of-{len(shards):05}.arrow" for i in range(len(shards))]
+    for name, rows in zip(names, shards, strict=True):
+        write(folder / name, rows.replace_schema_metadata({"huggingface": FEATURES}), batch=1000)
+    state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "0", "_split": "train"}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text("{}")
+    return folder
+
+
+def shards(rows, count):
+    parts = [{"text": [f"row {i}" for i in part], "label": part} for part in np.array_split(np.arange(rows), count)]
+    return [pa.table(part) for part in parts]
+
+
+def test_saved_datasets(tmp_path, manners):
+    folder = save_to_disk(tmp_path / "set", shards(3000, 2))
+    write(folder / "cache-0123.arrow", pa.table({"other": [1]}))
+    table = open_table(folder)
+    assert isinstance(table, ConcatTable)
+    assert len(table) == 3000
+    assert table.take([2999, 1])["text"].to_pylist() == ["row 2999", "row 1"]
+    assert table.schema.metadata == {b"huggingface": FEATURES.encode()}
+    manners(table)
+    assert pickle.loads(pickle.dumps(table)).fingerprint == table.fingerprint  # noqa: S301
+    assert convert(folder, tmp_path / "out.arrow") == 3000
+    converted = open_table(tmp_path / "out.arrow")
+    assert converted.schema.equals(table.schema, check_metadata=True)
+    assert converted.read(0, 3000).equals(table.read(0, 3000))
+    with pytest.raises(MissingFile, match=r"no file ending in \.npy"):
+        open_table(folder, format="numpy")
+
+
+def test_splits_and_broken_folders(tmp_path):
+    for split in ("train", "test"):
+        save_to_disk(tmp_path / "sets" / split, shards(10, 1))
+    (tmp_path / "sets" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    for ask in (open_table, lambda path: convert(path, tmp_path / "out.arrow")):
+        with pytest.raises(BadArgument, match=r"sets holds the splits train, test; open one of them, such as .*train"):
+            ask(tmp_path / "sets")
+    assert len(open_table(tmp_path / "sets" / "train")) == 10
+    state = tmp_path / "sets" / "test" / "state.json"
+    for text, error, message in [
+        ("{", CorruptFile, "is no JSON"),
+        ("[]", CorruptFile, "has a list where an object is needed"),
+        ("{}", CorruptFile, "does not list _data_files"),
+        ('{"_data_files": []}', CorruptFile, "lists no data files"),
+        ('{"_data_files": [{"filename": "a"}]}', MissingFile, "no file at"),
+        ('{"_indices_data_files": [1]}', UnknownFormat, "flatten_indices"),
+    ]:
+        state.write_text(text)
+        with pytest.raises(error, match=message):
+            open_table(state.parent)
+
+
+GROWTH = """
+import resource, sys
+import corgipile as cp
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+before = peak()
+cp.convert(sys.argv[1], sys.argv[2])
+print(peak() - before)
+"""
+
+
+def test_conversion_takes_little_memory(tmp_path):
+    rows = [pa.table({"text": ["x" * 1000] * 50_000, "label": range(50_000)})] * 4
+    folder = save_to_disk(tmp_path / "set", rows)
+    for source in (folder, folder / "data-00000-of-00004.arrow"):
+        words = [sys.executable, "-c", GROWTH, str(source), str(tmp_path / "out.arrow")]
+        grown = int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+        assert grown < 50 << 20

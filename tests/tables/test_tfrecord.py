@@ -1,0 +1,436 @@
+"""TFRecord tables against a writer of the tests' own, which makes frames, CRCs and messages bit by bit."""
+
+import gzip
+import itertools
+import os
+import random
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corgipile import Loader, _kernel
+from corgipile.errors import (
+    BadArgument,
+    BadSchema,
+    BadValue,
+    CorruptFile,
+    MissingFile,
+    RaggedRows,
+    UnknownFormat,
+)
+from corgipile.tables import open as open_table
+from corgipile.tables import recordindex
+from corgipile.tables.tfrecord import TFRecordTable
+
+
+def shifted(byte):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+TABLE = [shifted(byte) for byte in range(256)]
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ TABLE[(crc ^ byte) & 255]
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def frame(data):
+    size = struct.pack("<Q", len(data))
+    return size + masked(size) + data + masked(data)
+
+
+def varint(number):
+    number &= (1 << 64) - 1
+    out = []
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def values_of(kind, values, packed):
+    """Write a list of values: kind 1 bytes, 2 floats, 3 integers; numbers packed or one by one."""
+    if kind == 1:
+        return b"".join(field(1, value) for value in values)
+    parts = [struct.pack("<f", value) if kind == 2 else varint(value) for value in values]
+    if packed:
+        return field(1, b"".join(parts)) if parts else b""
+    return b"".join((b"\x0d" if kind == 2 else b"\x08") + part for part in parts)
+
+
+def example(features, packed=True):
+    """Write an Example of {name: (kind, values)}."""
+    entries = [
+        field(1, field(1, name.encode()) + field(2, field(kind, values_of(kind, values, packed))))
+        for name, (kind, values) in features.items()
+    ]
+    return field(1, b"".join(entries))
+
+
+def write(path, records):
+    path.write_bytes(b"".join(map(frame, records)))
+    return path
+
+
+TIMES = itertools.count(1)
+
+
+def fresh(path):
+    """Let a file that is written again look changed, however fast that went."""
+    time = next(TIMES)
+    os.utime(path, ns=(time, time))
+
+
+def text_index(path, records, end=".idx"):
+    sizes = np.array([len(record) + 16 for record in records])
+    lines = [f"{stop - size} {size}\n" for stop, size in zip(np.cumsum(sizes), sizes, strict=True)]
+    path.with_name(path.name + end).write_text("".join(lines))
+
+
+def numbered(rows):
+    """Make Examples of all sorts of columns: row i says so."""
+    return [
+        example({"label": (3, [i]), "x": (2, [i + 0.5, -i]), "name": (1, [b"%d" % i]), "ids": (3, range(-i % 4))})
+        for i in range(rows)
+    ]
+
+
+def rows_of(numbers):
+    return [{"ids": list(range(-i % 4)), "label": i, "name": b"%d" % i, "x": [i + 0.5, -i]} for i in numbers]
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@given(records=st.lists(st.binary(max_size=60), max_size=20), text=st.booleans(), seed=st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_records_as_bytes(folder, laws, records, text, seed):
+    path = write(folder / "law.tfrecord", records)
+    fresh(path)
+    path.with_name("law.tfrecord.idx").unlink(missing_ok=True)
+    if text:
+        text_index(path, records)
+    table = TFRecordTable(path, decode=False)
+    laws(table, pa.table({"record": pa.array(records, pa.binary())}), np.random.default_rng(seed))
+    assert table.nbytes == path.stat().st_size
+
+
+COLUMN = {
+    1: (pa.binary(), st.binary(max_size=9)),
+    2: (pa.float32(), st.floats(width=32, allow_nan=False)),
+    3: (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+}
+
+
+@st.composite
+def tables(draw):
+    """Draw columns of all kinds and shapes: type, values of each row, kind."""
+    rows = draw(st.integers(1, 12))
+    columns = {}
+    for name in draw(st.lists(st.text("aé\n語 _", max_size=4), min_size=1, max_size=4, unique=True)):
+        kind, shape = draw(st.sampled_from([1, 2, 3])), draw(st.sampled_from([1, 2, 5, None]))
+        value, values = COLUMN[kind]
+        room = st.lists(values, min_size=shape or 0, max_size=shape or 4)
+        found = [draw(room) for _ in range(rows)]
+        columns[name] = (value if shape == 1 else pa.list_(value, shape or -1), found, kind)
+    return rows, columns
+
+
+@given(drawn=tables(), packed=st.booleans(), seed=st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_examples_agree_with_what_was_written(folder, laws, drawn, packed, seed):
+    rows, columns = drawn
+    records = []
+    for i in range(rows):
+        names = random.Random(seed + i).sample(list(columns), len(columns))  # noqa: S311
+        records.append(example({name: (columns[name][2], columns[name][1][i]) for name in names}, packed))
+    path = write(folder / "examples.tfrecord", records)
+    fresh(path)
+    expected = pa.table(
+        {
+            name: pa.array(values if pa.types.is_nested(kind) else [value for (value,) in values], kind)
+            for name, (kind, values, _) in columns.items()
+        }
+    )
+    table = TFRecordTable(path, features={name: kind for name, (kind, _, _) in columns.items()})
+    laws(table, expected, np.random.default_rng(seed))
+    assert table.layout(table.schema.names[:1]) is None
+
+
+def test_columns_are_found(tmp_path, manners):
+    table = TFRecordTable(write(tmp_path / "a.tfrecord", numbered(300)))
+    assert table.schema == pa.schema(
+        [("ids", pa.list_(pa.int64())), ("label", pa.int64()), ("name", pa.binary()), ("x", pa.list_(pa.float32(), 2))]
+    )
+    assert table.read(0, 300).to_pylist() == rows_of(range(300))
+    manners(table)
+    assert table.cuts(100).tolist() == [0, 100, 200, 300]
+    with Loader(table, 32, seed=3, columns=["label", "x", "name"]) as loader:
+        batches = list(loader)
+    assert sorted(label for batch in batches for label in batch["label"]) == list(range(300))
+    assert all((batch["x"][:, 0] == batch["label"] + 0.5).all() for batch in batches)
+    assert batches[0]["name"].tolist() == [b"%d" % i for i in batches[0]["label"]]
+
+
+def test_features_can_be_told(tmp_path):
+    path = write(tmp_path / "a.tfrecord", numbered(5))
+    assert TFRecordTable(path, features=["x", "label"]).schema.names == ["x", "label"]
+    told = TFRecordTable(path, features={"x": "float", "label": None, "ids": pa.list_(pa.int64())})
+    assert told.schema.types == [pa.list_(pa.float32(), 2), pa.int64(), pa.list_(pa.int64())]
+    assert TFRecordTable(path, features={"x": pa.list_(pa.float32())}).read(4, 5).to_pylist() == [{"x": [4.5, -4]}]
+    assert open_table(path, decode=False).schema.names == ["record"]
+    assert open_table(path, features=["label"]).read(0, 5).to_pydict() == {"label": list(range(5))}
+    for given_features, message in [
+        ("x", "at least one, got 'x'"),
+        ([], "at least one"),
+        ({"x": "floats"}, "feature 'x' cannot be 'floats'; 'byte', 'float', 'int', or int64"),
+        ({"x": pa.int8()}, "feature 'x' cannot be DataType"),
+    ]:
+        with pytest.raises(BadArgument, match=message):
+            TFRecordTable(path, features=given_features)
+    with pytest.raises(BadSchema, match=r"record 0 at byte 0: feature 'x' holds float values; int is right"):
+        TFRecordTable(path, features={"x": "int"})
+    with pytest.raises(BadArgument, match="decode must be"):
+        TFRecordTable(path, features=["x"], decode=False)
+    with pytest.raises(BadArgument, match=r'on_bad must be "raise" or "skip", got \'drop\''):
+        TFRecordTable(path, on_bad="drop")
+
+
+def test_index_is_kept_and_rebuilt(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.tfrecord", [b"one", b"two"])
+    scans = []
+    scan = recordindex.scan
+    monkeypatch.setattr(recordindex, "scan", lambda *args: scans.append(args) or scan(*args))
+    assert [len(TFRecordTable(path)) for _ in range(2)] == [2, 2]
+    assert len(scans) == 1
+    assert names_in(tmp_path) == ["a.tfrecord", "a.tfrecord.corgipile-index.arrow"]
+    write(path, [b"one", b"two", b"three"])
+    assert len(TFRecordTable(path)) == 3
+    assert len(scans) == 2
+
+
+@pytest.mark.parametrize("end", [".idx", ".index"])
+def test_text_indexes(tmp_path, monkeypatch, end):
+    records = numbered(20)
+    path = write(tmp_path / "a.tfrecord", records)
+    text_index(path, records, end)
+    monkeypatch.setattr(recordindex, "scan", None)
+    assert open_table(path).read(3, 5).to_pylist() == rows_of([3, 4])
+    assert open_table(tmp_path).take([7, 2]).to_pylist() == rows_of([7, 2])
+    assert open_table(f"{tmp_path}/*").read(19, 20).to_pylist() == rows_of([19])
+    (tmp_path / f"a.tfrecord{end}").rename(tmp_path / f"a{end}")
+    assert len(open_table(f"{tmp_path}/*")) == 20
+    (tmp_path / f"a{end}").rename(tmp_path / "places")
+    assert len(open_table(path, index=tmp_path / "places")) == 20
+    with pytest.raises(MissingFile, match="no index at"):
+        open_table(path, index=tmp_path / "nowhere")
+    with pytest.raises(BadArgument, match="does not tell which records are bad"):
+        open_table(path, index=tmp_path / "places", on_bad="skip")
+    for text in ("0 x\n", "0\n", "0 70\n0 70\n", "0 15\n", "-1 70\n", "0 9999999\n", "99999999999999999999 3\n"):
+        (tmp_path / "places").write_text(text)
+        with pytest.raises(CorruptFile, match=str(tmp_path)):
+            open_table(path, index=tmp_path / "places")
+    (tmp_path / "places").write_text("0 70\n")
+    with pytest.raises(CorruptFile, match=r"record 0 at byte 0: its length is not what the index says"):
+        open_table(path, index=tmp_path / "places")
+
+
+def damaged(path, records, at, byte=0xFF):
+    """Write records with one byte of record 5 changed, counted from where its frame begins."""
+    data = bytearray(b"".join(map(frame, records)))
+    data[sum(len(record) + 16 for record in records[:5]) + at] ^= byte
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("at", "bad", "why"),
+    [(0, 5, "length"), (7, 5, "length"), (9, 5, "length"), (12, 5, "data"), (40, 5, "data"), (-1, 4, "data")],
+)
+def test_a_bad_record_is_told_or_left_out(tmp_path, manners, at, bad, why):
+    path, records = tmp_path / "a.tfrecord", numbered(12)
+    data = bytearray(b"".join(map(frame, records)))
+    data[sum(len(record) + 16 for record in records[:5]) + at] ^= 0x81
+    path.write_bytes(data)
+    told = rf"a.tfrecord, record {bad} at byte \d+: the CRC of the {why} is wrong"
+    for _ in range(2):
+        with pytest.raises(CorruptFile, match=told):
+            TFRecordTable(path)
+    table = TFRecordTable(path, on_bad="skip")
+    assert table.skipped == 1
+    assert table.read(0, 11).to_pylist() == rows_of(i for i in range(12) if i != bad)
+    manners(table)
+    text_index(path, records)
+    (tmp_path / "a.tfrecord.corgipile-index.arrow").unlink()
+    table = TFRecordTable(path, decode=False)
+    assert table.read(0, bad).column(0).to_pylist() == records[:bad]
+    for ask in (lambda: table.read(3, 8), lambda: table.take([9, bad]), lambda: TFRecordTable(path)):
+        with pytest.raises(CorruptFile, match=told):
+            ask()
+    assert open_table(path, on_bad="skip").skipped == 1
+
+
+def test_several_bad_stretches(tmp_path):
+    frames = [frame(record) for record in numbered(40)]
+    frames[3] = frames[3][:20]  # what follows is found again
+    frames[10] = b"rubbish" * 30
+    frames[39] = frames[39][:-1]
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"".join(frames))
+    table = TFRecordTable(path, on_bad="skip")
+    left = [i for i in range(40) if i not in (3, 10, 39)]
+    assert table.read(0, len(table)).to_pylist() == rows_of(left)
+    assert table.skipped == 3
+    with pytest.raises(CorruptFile, match=r"record 3 at byte \d+: the CRC of the data is wrong; on_bad=\"skip\""):
+        TFRecordTable(path)
+
+
+def test_a_truncated_shard(tmp_path):
+    path, records = tmp_path / "a.tfrecord", numbered(8)
+    whole = b"".join(map(frame, records))
+    for cut in (1, 20, len(whole) - 1, len(whole) - 30):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(CorruptFile, match=r"record \d at byte \d+: the file ends within the record: it is trunc"):
+            TFRecordTable(path)
+        assert TFRecordTable(path, on_bad="skip").skipped == 1
+    text_index(path, records)
+    (tmp_path / "a.tfrecord.corgipile-index.arrow").unlink()
+    with pytest.raises(CorruptFile, match=r"the file is truncated, or the index is not of this file"):
+        TFRecordTable(path)
+    path.write_bytes(whole)
+    table = TFRecordTable(path)
+    path.write_bytes(whole[:-30])
+    for ask in (lambda: table.read(0, 8), lambda: table.take([7, 1])):
+        with pytest.raises(CorruptFile, match=r"a.tfrecord.* the file has|a.tfrecord has \d+ bytes now"):
+            ask()
+
+
+def test_rows_that_do_not_fit_the_columns(tmp_path):
+    path, rows = tmp_path / "a.tfrecord", numbered(200)
+    for bad, error, message in [
+        (example({"label": (3, [1])}), BadValue, "has no feature 'ids'"),
+        (example({"ids": (3, [1]), "label": (2, [1.0]), "name": (1, [b""]), "x": (2, [1, 2])}), BadSchema,
+         "feature 'label' holds float values; int is right"),
+        (example({"ids": (3, [1]), "label": (3, [1, 2]), "name": (1, [b""]), "x": (2, [1, 2])}), RaggedRows,
+         r"feature 'label' has 2 values; 1 are right \(features={'label': pyarrow.list_\(pyarrow.int64\(\)\)}"),
+        (example({"ids": (3, [1]), "label": (3, [1]), "name": (1, [b""]), "x": (3, [])}), BadSchema, "holds int"),
+        (b"no message", CorruptFile, "is no tensorflow.Example message"),
+    ]:  # fmt: skip
+        write(path, [*rows[:50], bad, *rows[50:]])
+        table = TFRecordTable(path)
+        with pytest.raises(error, match=rf"a.tfrecord, record 50 at byte \d+: .*{message}"):
+            table.read(40, 60)
+        with pytest.raises(error, match=r"record 50 at byte"):
+            table.take([3, 50])
+        skipping = TFRecordTable(path, on_bad="skip")
+        assert skipping.skipped == 1
+        assert skipping.read(0, len(skipping)).to_pylist() == rows_of(range(200))
+        assert len(TFRecordTable(path, on_bad="skip", decode=False)) == 201
+    assert TFRecordTable(path, features=["label"]).read(0, 50).column(0).to_pylist() == list(range(50))
+
+
+def test_shards_share_their_columns(tmp_path):
+    for shard, counts in enumerate([(2, 2), (3, 3), ()]):
+        records = [example({"x": (2, [1.0] * count), "label": (3, [7])}) for count in counts]
+        write(tmp_path / f"train.tfrecord-{shard:05}-of-00003", records)
+    table = open_table(tmp_path)
+    assert table.schema.field("x").type == pa.list_(pa.float32())
+    assert table.read(0, 4).column("x").to_pylist() == [[1.0] * 2] * 2 + [[1.0] * 3] * 2
+    write(tmp_path / "train.tfrecord-00001-of-00003", [example({"x": (2, [1.0, 1.0])})])
+    with pytest.raises(BadSchema, match=r"lacks|has no column"):
+        open_table(tmp_path)
+
+
+def test_format_is_told(tmp_path):
+    assert isinstance(open_table(write(tmp_path / "a.data", [b"x"])), TFRecordTable)
+    with pytest.raises(UnknownFormat, match="of no known format"):
+        (tmp_path / "b.data").write_bytes(bytes(40)) and open_table(tmp_path / "b.data")
+    (tmp_path / "b.tfrecord").write_bytes(bytes(40))
+    with pytest.raises(CorruptFile, match="record 0 at byte 0: the CRC of the length is wrong"):
+        open_table(tmp_path / "b.tfrecord")
+    (tmp_path / "c.tfrecord").write_bytes(gzip.compress(frame(b"x")))
+    with pytest.raises(UnknownFormat, match=r"compressed \(gzip\).*corgipile convert"):
+        open_table(tmp_path / "c.tfrecord")
+
+
+def test_no_record_one_record_and_empty_records(tmp_path, laws):
+    table = open_table(write(tmp_path / "a.tfrecord", []))
+    laws(table, pa.table({"record": pa.array([], pa.binary())}), np.random.default_rng(0))
+    assert TFRecordTable(tmp_path / "a.tfrecord", features={"x": "int"}).schema.types == [pa.list_(pa.int64())]
+    table = open_table(write(tmp_path / "b.tfrecord", numbered(1)))
+    assert table.read(0, 1).to_pylist() == [{"ids": [], "label": 0, "name": b"0", "x": [0.5, 0]}]
+    assert open_table(write(tmp_path / "c.tfrecord", [b"", b""])).read(0, 2).to_pydict() == {"record": [b"", b""]}
+
+
+def test_records_longer_than_a_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr(recordindex, "CHUNK", 64)
+    records = [bytes([i]) * (i * 37 % 500) for i in range(60)]
+    table = TFRecordTable(write(tmp_path / "a.tfrecord", records), decode=False)
+    assert table.read(0, 60).column(0).to_pylist() == records
+
+
+def test_messages_are_read_as_protobuf_says(tmp_path):
+    """Unknown fields, entries that come twice, messages in parts, and numbers of ten bytes."""
+    entry = field(1, b"x") + field(2, field(3, field(1, varint(-5))))
+    parts = field(1, field(1, entry)) + field(1, field(1, field(1, b"y") + field(2, field(2, b"")))) + b"\x38\x05"
+    twice = field(1, field(1, field(1, b"x") + field(2, field(3, field(1, b"\x01"))))) + parts
+    split = field(1, field(1, field(1, b"x") + field(2, field(3, b"\x08\x07") + field(3, field(1, b"\x08\x09")))))
+    table = TFRecordTable(
+        write(tmp_path / "a.tfrecord", [parts, twice, split + parts[len(field(1, field(1, entry))) :]])
+    )
+    assert table.read(0, 2).to_pydict() == {"x": [[-5], [-5]], "y": [[], []]}
+    assert table.read(2, 3).to_pydict() == {"x": [[7, 8, 9]], "y": [[]]}
+
+
+@pytest.mark.parametrize("decode", [True, False])
+@pytest.mark.parametrize("skip", ["raise", "skip"])
+def test_damaged_files_never_crash(folder, damage, survives, monkeypatch, decode, skip):
+    data = b"".join(map(frame, numbered(12)))
+    place = folder / f"broken-{decode}-{skip}"
+    place.mkdir(exist_ok=True)
+
+    @given(broken=damage(data))
+    @settings(max_examples=150, deadline=None, derandomize=True)
+    def check(broken):
+        for path in place.glob("*.corgipile*"):
+            path.unlink()
+        survives(place / "a.tfrecord", broken, "tfrecord", decode=decode, on_bad=skip)
+
+    check()
+
+
+def test_damaged_messages_never_crash(folder, damage, survives):
+    """Messages damaged inside frames that are right reach the decoder."""
+    good = numbered(3)
+
+    @given(broken=st.lists(damage(good[2]), min_size=1, max_size=3))
+    @settings(max_examples=200, deadline=None, derandomize=True)
+    def check(broken):
+        for path in folder.glob("messages*.corgipile*"):
+            path.unlink()
+        survives(folder / "messages.tfrecord", b"".join(map(frame, [*good, *broken])), "tfrecord", decode=True)
+
+    check()
+
+
+@given(data=st.binary(max_size=100))
+def test_crc_is_that_of_the_reference(data):
+    assert _kernel.crc32c(data) == crc32c(data)
