@@ -108,5 +108,5 @@ def test_a_row_that_is_not_there_is_named(stored):
 def test_a_dictionary_of_splits_is_told_apart(stored):
     splits = datasets.DatasetDict({"train": stored})
     assert not huggingface.is_hugging_face(splits)
-    with Concurrent(splits) as rows, pytest.raises(FetchFailed, match="row 3 failed: KeyError: .*split"):
+    with Concurrent(splits) as rows, pytest.raises(FetchFailed, match=r"row 3 failed: KeyError: .*split"):
         rows.__getitems__([3])
