@@ -205,7 +205,9 @@ def options(description: str, themes: list[str] | None = None) -> argparse.Names
     parser.add_argument("--quick", action="store_true", help="small tables and few repeats: minutes in all")
     parser.add_argument("--only", metavar="PART", help="only the parts whose name contains this")
     parser.add_argument("--repeats", type=int, help="interleaved rounds (default 7, quick 3)")
-    parser.add_argument("--rows", type=int, help="rows of the table (postgres, torch_loader; default 1,000,000, quick 200,000)")
+    parser.add_argument(
+        "--rows", type=int, help="rows of the table (postgres, torch_loader; default 1,000,000, quick 200,000)"
+    )
     parser.add_argument("--work", metavar="DIR", help="folder for generated files; kept (default: a temporary one)")
     parser.add_argument("--data", metavar="DIR", type=Path, help="folder of the real data sets")
     return parser.parse_args()

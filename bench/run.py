@@ -1,8 +1,9 @@
 """Run the benchmarks: corgipile against its peers and its own targets, as ratios measured in one run.
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
-accuracy (against Shuffle Once), quality (deff and prefix discrepancy), torch_loader and torch_accuracy (the same for
-the PyTorch dataset), postgres (training inside the server). Each is also a script of its own.
+accuracy (against Shuffle Once), quality (deff and prefix discrepancy), torch_* (the PyTorch dataset: loading,
+accuracy, concurrent fetching, page runs, feeding a GPU), postgres (training inside the server). Each is also a script of
+its own.
 """
 
 import datetime as dt
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from common import HERE, Bench, as_dict, options, run_theme
 
-THEMES = ["quality", "memory", "sgd", "loader", "accuracy", "torch_loader", "torch_accuracy", "postgres"]
+TORCH = ["torch_loader", "torch_accuracy", "torch_concurrent", "torch_pages", "torch_gpu"]
+THEMES = ["quality", "memory", "sgd", "loader", "accuracy", *TORCH, "postgres"]
 
 
 def machine() -> dict[str, object]:
