@@ -1,9 +1,9 @@
 """Run the benchmarks: corgipile against its peers and its own targets, as ratios measured in one run.
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
-accuracy (against Shuffle Once), quality (deff and prefix discrepancy), postgres (training inside the server),
-torch_loader and torch_accuracy (speed and accuracy of the PyTorch dataset), torch_concurrent (rows fetched in
-parallel), torch_pages (runs of pages), torch_tfrecord (TFRecord). Each is also a script of its own.
+accuracy (against Shuffle Once), quality (deff and prefix discrepancy), torch_* (the PyTorch dataset: loading,
+accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU), postgres (training inside the server). Each is also a script
+of its own.
 """
 
 import datetime as dt
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from common import HERE, Bench, as_dict, options, run_theme
 
-THEMES = ["quality", "memory", "sgd", "loader", "accuracy", "postgres"]
-THEMES += ["torch_loader", "torch_concurrent", "torch_pages", "torch_tfrecord", "torch_accuracy"]
+TORCH = ["torch_loader", "torch_accuracy", "torch_concurrent", "torch_pages", "torch_tfrecord", "torch_gpu"]
+THEMES = ["quality", "memory", "sgd", "loader", "accuracy", *TORCH, "postgres"]
 
 
 def machine() -> dict[str, object]:

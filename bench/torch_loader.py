@@ -54,6 +54,7 @@ RIVALS = (
     Rival("DataLoader(map-style, shuffle=True)", "map", ">= 10", ">= 20", most=100_000, strict=False),
     Rival("DataLoader(__getitems__ of a memmap, shuffle=True)", "getitems", ">= 2", ">= 8", strict=False),
     Rival("datasets 5.2.0", "hf_iterable", ">= 10", ">= 10", settings=(("buffer", 10_000), ("shards", 16))),
+    Rival("datasets 5.2.0, with our memory", "hf_iterable", "", "", settings=(("buffer", 65_000), ("shards", 16))),
     Rival("Grain, ArrayRecord", "grain", ">= 10", ">= 10", most=200_000, converted=True),
     Rival("MosaicML py1e", "mosaicml", ">= 10", ">= 10", most=30_000, converted=True, environment=".venv-mosaicml"),
 )

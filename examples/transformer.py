@@ -59,7 +59,7 @@ def made(rows: int, seed: int) -> pa.Table:
     choose = random.Random(seed)  # noqa: S311  # nothing secret here
 
     def part(good: bool) -> list[str]:
-        turned = choose.random() < 0.5
+        turned = choose.random() < 0.3
         word = choose.choice(GOOD if good != turned else BAD)
         extras = choose.sample(EXTRAS, 3)
         return [*extras[:2], choose.choice(THINGS), *([choose.choice(TURNS)] if turned else []), word, extras[2]]
