@@ -10,19 +10,29 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define CP_SPIN 500 /* looks before a thread sleeps, some microseconds: to sleep and to be woken takes longer */
+
 typedef void (*cp_task)(void *context, int64_t task, int worker);
 
 typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     pthread_t *threads;
-    int count, helpers, stop, busy, open; /* open: a guest may join the round */
+    int count, helpers, stop, open; /* open: a guest may join the round */
+    atomic_int busy;
     pid_t owner; /* threads do not survive a fork: a child must not wait for them */
     uint64_t round;
     cp_task task;
     void *context;
     atomic_llong tasks, next;
 } cp_pool;
+
+static inline void cp_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
 
 static inline void cp_pool_drain(cp_pool *pool, int worker)
 {
@@ -57,7 +67,7 @@ static inline void *cp_pool_thread(void *argument)
         pthread_mutex_unlock(&pool->lock);
         cp_pool_drain(pool, seat.worker);
         pthread_mutex_lock(&pool->lock);
-        if (--pool->busy == 0)
+        if (atomic_fetch_sub(&pool->busy, 1) == 1)
             pthread_cond_signal(&pool->done);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -130,15 +140,18 @@ static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64
     atomic_store(&pool->next, 0);
     atomic_store(&pool->tasks, tasks);
     if (helpers > 0) {
-        pool->busy = pool->helpers = helpers;
+        pool->helpers = helpers;
+        atomic_store(&pool->busy, helpers);
         pool->round++;
         pthread_cond_broadcast(&pool->work);
     }
     pthread_mutex_unlock(&pool->lock);
     cp_pool_drain(pool, 0);
+    for (int i = 0; i < CP_SPIN && atomic_load(&pool->busy); i++)
+        cp_pause();
     pthread_mutex_lock(&pool->lock);
     pool->open = 0;
-    while (pool->busy)
+    while (atomic_load(&pool->busy))
         pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -151,13 +164,13 @@ static inline int cp_pool_lend(cp_pool *pool)
     pthread_mutex_lock(&pool->lock);
     int joined = pool->open;
     pool->open = 0;
-    pool->busy += joined;
+    atomic_fetch_add(&pool->busy, joined);
     pthread_mutex_unlock(&pool->lock);
     if (!joined)
         return 0;
     cp_pool_drain(pool, pool->count + 1);
     pthread_mutex_lock(&pool->lock);
-    if (--pool->busy == 0)
+    if (atomic_fetch_sub(&pool->busy, 1) == 1)
         pthread_cond_signal(&pool->done);
     pthread_mutex_unlock(&pool->lock);
     return 1;

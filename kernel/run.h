@@ -11,7 +11,6 @@
 #include <time.h>
 
 #define CP_COMING 64 /* steps announced at most */
-#define CP_SPIN 500  /* looks for a step before its consumer sleeps, some microseconds */
 #define CP_COLD 4    /* times `far` rows: read without waiting for the device, they end the announcements */
 
 enum cp_run_status {
@@ -218,15 +217,7 @@ static inline void cp_run_begin(cp_run *run)
         run->threaded = 0;
 }
 
-static inline void cp_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
-/* While no step is loaded lend a hand to its reading, and look again for a while: to sleep and to be woken would take
- * longer than a small step. */
+/* While no step is loaded lend a hand to its reading, and look again for a while. */
 static inline void cp_run_lend(cp_run *run)
 {
     int64_t loaded = run->visits + 1;
