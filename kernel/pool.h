@@ -10,26 +10,35 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define CP_SPIN 500 /* looks before a thread sleeps, some microseconds: to sleep and to be woken takes longer */
+
 typedef void (*cp_task)(void *context, int64_t task, int worker);
 
 typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     pthread_t *threads;
-    int count, helpers, stop, busy;
+    int count, helpers, stop, open; /* open: a guest may join the round */
+    atomic_int busy;
     pid_t owner; /* threads do not survive a fork: a child must not wait for them */
     uint64_t round;
     cp_task task;
     void *context;
-    int64_t tasks;
-    atomic_llong next;
+    atomic_llong tasks, next;
 } cp_pool;
+
+static inline void cp_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
 
 static inline void cp_pool_drain(cp_pool *pool, int worker)
 {
     for (;;) {
         int64_t task = atomic_fetch_add(&pool->next, 1);
-        if (task >= pool->tasks)
+        if (task >= atomic_load(&pool->tasks))
             return;
         pool->task(pool->context, task, worker);
     }
@@ -58,7 +67,7 @@ static inline void *cp_pool_thread(void *argument)
         pthread_mutex_unlock(&pool->lock);
         cp_pool_drain(pool, seat.worker);
         pthread_mutex_lock(&pool->lock);
-        if (--pool->busy == 0)
+        if (atomic_fetch_sub(&pool->busy, 1) == 1)
             pthread_cond_signal(&pool->done);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -116,31 +125,55 @@ static inline int cp_pool_start(cp_pool *pool, int threads)
     return 0;
 }
 
-/* Run tasks 0 .. tasks-1, each once, on the caller (worker 0) and up to `helpers` threads. One caller at a time. */
-static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64_t tasks, int helpers)
+/* Run tasks 0 .. tasks-1, each once, on the caller (worker 0) and up to `helpers` threads; a guest may join if `open`.
+ * One caller at a time. */
+static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64_t tasks, int helpers, int open)
 {
     if (helpers > tasks - 1)
         helpers = (int)tasks - 1;
     if (helpers > pool->count)
         helpers = pool->count;
+    pthread_mutex_lock(&pool->lock);
     pool->task = task;
     pool->context = context;
-    pool->tasks = tasks;
+    pool->open = open;
     atomic_store(&pool->next, 0);
+    atomic_store(&pool->tasks, tasks);
     if (helpers > 0) {
-        pthread_mutex_lock(&pool->lock);
-        pool->busy = pool->helpers = helpers;
+        pool->helpers = helpers;
+        atomic_store(&pool->busy, helpers);
         pool->round++;
         pthread_cond_broadcast(&pool->work);
-        pthread_mutex_unlock(&pool->lock);
     }
+    pthread_mutex_unlock(&pool->lock);
     cp_pool_drain(pool, 0);
-    if (helpers > 0) {
-        pthread_mutex_lock(&pool->lock);
-        while (pool->busy)
-            pthread_cond_wait(&pool->done, &pool->lock);
-        pthread_mutex_unlock(&pool->lock);
-    }
+    for (int i = 0; i < CP_SPIN && atomic_load(&pool->busy); i++)
+        cp_pause();
+    pthread_mutex_lock(&pool->lock);
+    pool->open = 0;
+    while (atomic_load(&pool->busy))
+        pthread_cond_wait(&pool->done, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Join a round under way as the one guest (worker count + 1) until its tasks are taken. Returns whether there were any. */
+static inline int cp_pool_lend(cp_pool *pool)
+{
+    if (atomic_load(&pool->next) >= atomic_load(&pool->tasks))
+        return 0;
+    pthread_mutex_lock(&pool->lock);
+    int joined = pool->open;
+    pool->open = 0;
+    atomic_fetch_add(&pool->busy, joined);
+    pthread_mutex_unlock(&pool->lock);
+    if (!joined)
+        return 0;
+    cp_pool_drain(pool, pool->count + 1);
+    pthread_mutex_lock(&pool->lock);
+    if (atomic_fetch_sub(&pool->busy, 1) == 1)
+        pthread_cond_signal(&pool->done);
+    pthread_mutex_unlock(&pool->lock);
+    return 1;
 }
 
 #endif

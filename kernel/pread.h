@@ -46,7 +46,7 @@ typedef struct {
     int64_t part_count, part_room, request_count;
     int waited;            /* whether the last reading had to wait for the device */
     int wait;              /* whether requests may block: first those that need not are served, then the others */
-    char **stages;         /* one a worker, made when first needed */
+    char **stages;         /* one a worker and one for a guest, made when first needed */
     int64_t stage_bytes;   /* CP_STAGE, or the widest row */
     atomic_llong bytes;
     atomic_int failed, waiting, quit; /* quit: nobody wants the rest any more */
@@ -280,7 +280,7 @@ static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *colum
     r->waited = 0;
     for (r->wait = 0; r->wait < 2; r->wait++) {
         atomic_store(&r->waiting, 0);
-        cp_pool_run(pool, cp_read_request, r, r->request_count, r->wait ? pool->count : helpers);
+        cp_pool_run(pool, cp_read_request, r, r->request_count, r->wait ? pool->count : helpers, !r->wait);
         if (!atomic_load(&r->waiting))
             break;
         r->waited = 1;
@@ -323,7 +323,7 @@ typedef struct {
 static inline int cp_reader_start(cp_reader *r, int threads)
 {
     *r = (cp_reader){.read = {.stage_bytes = CP_STAGE}, .cores = (int)sysconf(_SC_NPROCESSORS_ONLN)};
-    r->read.stages = calloc((size_t)threads, sizeof(char *));
+    r->read.stages = calloc((size_t)threads + 1, sizeof(char *));
     if (r->read.stages && cp_pool_start(&r->pool, threads - 1) == 0)
         return 0;
     free(r->read.stages);
@@ -333,7 +333,7 @@ static inline int cp_reader_start(cp_reader *r, int threads)
 static inline void cp_reader_stop(cp_reader *r)
 {
     cp_pool_stop(&r->pool);
-    for (int i = 0; i <= r->pool.count; i++)
+    for (int i = 0; i <= r->pool.count + 1; i++)
         free(r->read.stages[i]);
     free(r->read.stages);
     free(r->read.parts);

@@ -301,7 +301,11 @@ static inline void cp_share_release(cp_plan *plan, const cp_share *share)
     const int32_t *table = plan->table + share->ring * plan->chunks_per_block;
     int32_t shift = plan->spec.whole ? 31 : cp_chunk_shift(plan->widest), *remaining = plan->remaining, *queue = plan->free_queue;
     int64_t tail = plan->free_tail, mask = plan->free_mask;
-    for (int64_t p = share->from, next; p < share->to; p = next) {
+    for (int32_t p = share->from; shift == 0 && p < share->to; p++) {
+        remaining[table[p]] = 0;
+        queue[tail++ & mask] = table[p];
+    }
+    for (int64_t p = share->from, next; shift > 0 && p < share->to; p = next) {
         int32_t chunk = table[p >> shift];
         next = cp_min64(((p >> shift) + 1) << shift, share->to);
         remaining[chunk] -= (int32_t)(next - p);

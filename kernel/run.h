@@ -40,7 +40,8 @@ typedef struct {
     pthread_cond_t loaded, left;
     cp_steps ready;            /* loaded, not yet visited */
     cp_step *spare, *visited;  /* visited: the step in the consumer's hands */
-    int64_t loads, visits;     /* steps loaded, steps whose visit is over */
+    atomic_llong loads;        /* steps loaded */
+    int64_t visits;            /* steps whose visit is over */
     int status, stopped;       /* status: CP_RUN_STEP until no more come */
     int begun, threaded;
     pid_t owner;
@@ -158,7 +159,7 @@ static inline int cp_run_load(cp_run *run, int hurry)
     }
     cp_run_lock(run);
     cp_steps_push(&run->ready, step);
-    run->loads++;
+    atomic_fetch_add(&run->loads, 1);
     cp_run_unlock(run);
     return CP_RUN_STEP;
 }
@@ -168,8 +169,8 @@ static inline int cp_run_admit(cp_run *run)
 {
     int hurry, stopped;
     pthread_mutex_lock(&run->lock);
-    hurry = run->loads - run->visits <= run->ahead;
-    while (!run->stopped && run->loads - run->visits > run->ahead)
+    hurry = atomic_load(&run->loads) - run->visits <= run->ahead;
+    while (!run->stopped && atomic_load(&run->loads) - run->visits > run->ahead)
         pthread_cond_wait(&run->left, &run->lock);
     stopped = run->stopped;
     pthread_mutex_unlock(&run->lock);
@@ -216,15 +217,34 @@ static inline void cp_run_begin(cp_run *run)
         run->threaded = 0;
 }
 
-/* Wait so long for a step to be loaded, the lock held. */
+/* While no step is loaded lend a hand to its reading, and look again for a while. */
+static inline void cp_run_lend(cp_run *run)
+{
+    int64_t loaded = run->visits + 1;
+    for (int i = 0; i < CP_SPIN && atomic_load(&run->loads) < loaded; i++)
+        if (!cp_pool_lend(&run->reader->pool))
+            cp_pause();
+}
+
+static inline int cp_run_idle(const cp_run *run)
+{
+    return !run->ready.first && run->status == CP_RUN_STEP && !run->stopped;
+}
+
+/* Wait so long for a step to be loaded. */
 static inline void cp_run_wait(cp_run *run, int64_t nanoseconds)
 {
     struct timespec until;
+    pthread_mutex_unlock(&run->lock);
+    cp_run_lend(run);
+    pthread_mutex_lock(&run->lock);
+    if (!cp_run_idle(run))
+        return;
     clock_gettime(CLOCK_REALTIME, &until);
     nanoseconds += until.tv_nsec;
     until.tv_sec += (time_t)(nanoseconds / 1000000000);
     until.tv_nsec = (long)(nanoseconds % 1000000000);
-    while (!run->ready.first && run->status == CP_RUN_STEP && !run->stopped)
+    while (cp_run_idle(run))
         if (pthread_cond_timedwait(&run->loaded, &run->lock, &until) == ETIMEDOUT)
             return;
 }
@@ -238,15 +258,16 @@ static inline int cp_run_next(cp_run *run, int64_t nanoseconds, const cp_step **
     if (run->visited) {
         run->visited->next = run->spare;
         run->spare = run->visited;
+        run->visited = NULL;
         run->visits++;
         pthread_cond_signal(&run->left);
     }
     if (!run->begun && !run->stopped)
         cp_run_begin(run);
-    if (!run->threaded && run->status == CP_RUN_STEP && !run->stopped) {
+    if (!run->threaded && cp_run_idle(run)) {
         status = cp_run_plan(run);
         run->status = status == CP_RUN_STEP ? cp_run_load(run, 1) : status;
-    } else if (!run->ready.first) {
+    } else if (cp_run_idle(run)) {
         cp_run_wait(run, nanoseconds);
     }
     run->visited = run->stopped ? NULL : cp_steps_pop(&run->ready);

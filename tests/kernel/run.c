@@ -1,6 +1,7 @@
 /* Drives runs over a file, with and without their thread, to the end, into an error and to a stop; for sanitizers.
  * Rows are visited where they lie, so that a slot written too early is a data race. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -23,6 +24,14 @@ static inline ssize_t slow_preadv2(int fd, const struct iovec *parts, int count,
     return atomic_load(&slow) ? -1 : preadv2(fd, parts, count, offset, flags);
 }
 
+static atomic_int refused; /* whether the system refuses threads */
+
+static inline int refusing_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *), void *argument)
+{
+    return atomic_load(&refused) ? 11 : pthread_create(thread, attr, body, argument);
+}
+
+#define pthread_create refusing_create
 #define pread slow_pread
 #define preadv2 slow_preadv2
 #include "run.h"
@@ -147,6 +156,10 @@ int main(void)
         for (int what = 0; what < 4; what++)
             follow(seed, what, fileno(file));
     check(waits > 0, "waiting ends with its slice");
+    atomic_store(&slow, 0);
+    atomic_store(&refused, 1);
+    for (uint64_t seed = 300; seed < 320; seed++)
+        follow(seed, seed % 2 ? 0 : 3, fileno(file));
     free(data);
     fclose(file);
     return 0;

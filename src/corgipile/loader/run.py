@@ -59,13 +59,11 @@ class KernelRun:
         if self._run is None:
             raise BadArgument(ENDED)
         visit = _kernel.run_next(self._run)
-        if visit is None:
-            return None
-        if isinstance(visit, bytearray):
-            return np.frombuffer(visit, np.int32)
-        if isinstance(visit, tuple) and not self._stopped:
+        if visit is False or self._stopped:
+            raise BadArgument(ENDED)
+        if isinstance(visit, tuple):
             raise self._filler.failure(*visit)
-        raise BadArgument(ENDED)
+        return None if visit is None else np.frombuffer(visit, np.int32)
 
     def visits(self) -> Iterator[SlotArray]:
         """Yield the slots each step visits."""
