@@ -2,8 +2,8 @@
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
 accuracy (against Shuffle Once), quality (deff and prefix discrepancy), torch_* (the PyTorch dataset: loading,
-accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU), postgres (training inside the server). Each is also a script
-of its own.
+accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU), postgres (training inside the server). Each is
+also a script of its own.
 """
 
 import datetime as dt
