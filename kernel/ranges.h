@@ -96,7 +96,7 @@ static inline int cp_ranges_read(cp_ranges *r, int threads)
         int64_t helpers = (r->calls < threads ? r->calls : threads) - 1;
         status = cp_pool_start(&pool, (int)helpers);
         if (!status) {
-            cp_pool_run(&pool, cp_ranges_call, r, r->calls, (int)helpers);
+            cp_pool_run(&pool, cp_ranges_call, r, r->calls, (int)helpers, 0);
             cp_pool_stop(&pool);
             status = atomic_load(&r->failed);
         }
