@@ -56,12 +56,12 @@ static int64_t follow(const cp_spec *spec, int64_t start, int64_t *seen)
 static void plans(void)
 {
     for (uint64_t seed = 0; seed < 600; seed++) {
-        int64_t rows = (int64_t)cp_below(seed, 1, 700), even = 1 + (int64_t)cp_below(seed, 2, 60);
+        int64_t scale = (int64_t)1 << cp_below(seed, 6, 7); /* Riffle's chunks grow with blocks */
+        int64_t rows = (int64_t)cp_below(seed, 1, 700) * scale, even = (1 + (int64_t)cp_below(seed, 2, 60)) * scale;
         cp_spec s = {.kind = (int32_t)cp_below(seed, 3, 4), .rows = rows, .even = even, .key = seed, .stop_row = rows};
         s.blocks = (rows + even - 1) / even;
         s.buffer = 1 + (int64_t)cp_below(seed, 4, 20);
         s.group = 1 + (int64_t)cp_below(seed, 5, 4);
-        s.shift = (int32_t)cp_below(seed, 6, 7);
         s.ahead = (int32_t)cp_below(seed, 7, 4);
         s.whole = (int32_t)cp_below(seed, 9, 2);
         int64_t *seen = calloc((size_t)rows + 1, sizeof(int64_t)), *order = malloc(8 * (size_t)s.blocks + 1);
