@@ -120,6 +120,7 @@ REFUSED = {
     "'good', 'svm', '{}'::text[], 'label'": "features is an empty list",
     "'good', 'svm', 'x', 'three'": "a svm model takes two",
     "'good', 'svm', 'x', NULL": "label must not be NULL",
+    "'good', 'svm', 'x', 'label', threads => 3": "threads must be 1 or 2, got 3",
     "'good', 'svm', 'x', 'label', epochs => 0": "epochs must be 1 to 1000000, got 0",
     "'good', 'svm', 'x', 'label', batch_size => 0": "batch_size must be at least 1, got 0",
     "'good', 'svm', 'x', 'label', learning_rate => -1": "learning_rate must be positive, got -1",
