@@ -63,9 +63,9 @@ def fit(model, x, y, *, rate=0.1, epochs=2, cuts=()):
         model.begin(rate)
         for visit in np.split(np.arange(len(x), dtype=np.int32), cuts):
             model.learn(rows, y, np.ascontiguousarray(visit), where)
-        totals = model.flush()
+        figures = model.flush()
     del kept
-    return *model.weights(), totals
+    return *model.weights(), figures
 
 
 @settings(max_examples=80, deadline=None)
@@ -84,7 +84,7 @@ def test_kernel_is_the_textbook(kind, sparse, wide, batch, l2, intercept, rows, 
     x, y = made(kind, rows, width, np.float64 if wide else np.float32, seed)
     rate = 0.02 if kind == "linear" else 0.1
     model = machine(kind, width, x.dtype, sparse=sparse, batch_size=batch, l2=l2, intercept=intercept)
-    coef, bias, totals = fit(model, x, y, rate=rate)
+    coef, bias, figures = fit(model, x, y, rate=rate)
     coded = np.where(y == CLASSES[kind][1], 1, -1) if kind in ("logistic", "svm") else y.astype(np.float64)
     w, b, loss = reference.sgd(
         kind, x, coded, rate=rate, epochs=2, batch=batch, l2=l2, intercept=intercept, outputs=len(coef)
@@ -94,9 +94,9 @@ def test_kernel_is_the_textbook(kind, sparse, wide, batch, l2, intercept, rows, 
     near = 1e-9 if wide else 2e-3 * max(1.0, np.abs(w).max())
     np.testing.assert_allclose(coef, w, atol=near, rtol=0)
     np.testing.assert_allclose(bias, b, atol=near, rtol=0)
-    measured = totals.squares / 2 if kind == "linear" else totals.loss
+    measured = figures.loss * rows
     assert measured == pytest.approx(loss, rel=1e-8 if wide else 5e-3, abs=1e-9 if wide else 1e-3)
-    assert totals.rows == rows
+    assert figures.rows == rows
 
 
 @settings(max_examples=30, deadline=None)
@@ -113,8 +113,8 @@ def test_model_does_not_depend_on_calls_or_vectors(kind, sparse, dtype, batch, c
     for isa in range(_kernel.sgd_isa() + 1):
         for parts in ((), cuts):
             model = machine(kind, 37, dtype, sparse=sparse, batch_size=batch, l2=1e-2, isa=isa)
-            coef, bias, totals = fit(model, x, y, cuts=parts, rate=0.02)
-            found.append((coef.tobytes(), bias.tobytes(), totals))
+            coef, bias, figures = fit(model, x, y, cuts=parts, rate=0.02)
+            found.append((coef.tobytes(), bias.tobytes(), figures))
     assert len(set(found)) == 1
 
 
@@ -128,8 +128,8 @@ def test_derivative_is_that_of_the_loss(kind, margin):
         model.assign(np.array([[weight]]), np.zeros(1))
         model.begin(0.0)
         model.learn(np.ones((1, 1)), np.array([1]), np.zeros(1, np.int32), where)
-        totals = model.flush()
-        return totals.squares / 2 if kind == "linear" else totals.loss
+        figures = model.flush()
+        return figures.loss * figures.rows
 
     model = machine(kind, 1, np.float64, intercept=False)
     model.assign(np.array([[margin]]), np.zeros(1))
@@ -163,8 +163,8 @@ def test_logistic_is_exact_at_any_margin(dtype, size, sign):
     model.assign(np.array([[sign * size]]), np.zeros(1))
     model.begin(1.0)
     model.learn(np.ones((1, 1), dtype), np.array([1]), np.zeros(1, np.int32), where)
-    totals = model.flush()
-    assert totals.loss == pytest.approx(np.logaddexp(0, -sign * size), rel=1e-5, abs=1e-15)
+    figures = model.flush()
+    assert figures.loss == pytest.approx(np.logaddexp(0, -sign * size), rel=1e-5, abs=1e-15)
     moved = model.weights()[0][0, 0] - sign * size
     assert moved == pytest.approx(np.exp(-np.logaddexp(0, sign * size)), abs=max(1e-6, 1e-7 * size))
 
@@ -174,8 +174,8 @@ def test_softmax_survives_huge_scores():
     model.assign(np.array([[1e30], [-1e30], [5.0]]), np.zeros(3))
     model.begin(1e-3)
     model.learn(np.ones((2, 1), np.float32), np.array([0, 0]), np.arange(2, dtype=np.int32), where)
-    totals = model.flush()
-    assert (totals.loss, totals.correct) == (0.0, 2)
+    figures = model.flush()
+    assert (figures.loss, figures.score) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [-1, 1], [1, 2], [False, True], [-2.5, 7.25]])
@@ -184,9 +184,9 @@ def test_any_two_values_are_labels(labels, kind):
     x = np.array([[-1.0], [1.0]] * 8, np.float32)
     inputs = Inputs(("x",), sparse=False, width=1, dtype=np.dtype(np.float32), lists=True)
     model = Machine(kind, inputs, np.array(labels))
-    coef, _, totals = fit(model, x, np.array(labels * 8))
+    coef, _, figures = fit(model, x, np.array(labels * 8))
     assert coef[0, 0] > 0
-    assert totals.correct == 16
+    assert figures.score == 1
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "?"])

@@ -22,6 +22,7 @@ SELECT * FROM corgipile.train('steps', 'svm', 'x', 'label', holdout => 1.5);
 SELECT * FROM corgipile.train('steps', 'svm', 'x', 'label', tolerance => -1);
 
 SELECT * FROM corgipile.progress;
+CREATE TABLE few AS SELECT * FROM steps LIMIT 50;
 EXPLAIN (COSTS OFF)
-    SELECT * FROM corgipile.train('steps', 'logistic', 'x', 'label', holdout => 0.1, warm_start => 'first');
+    SELECT * FROM corgipile.train('few', 'logistic', 'x', 'label', holdout => 0.1, warm_start => 'first');
 DELETE FROM corgipile.models;

@@ -4,8 +4,9 @@ CREATE TABLE points AS
     SELECT ARRAY[i % 10 - 4.5, (i / 500) * 4 - 2]::real[] AS x, (i % 10)::real AS a, (i / 500) * 4 - 2 AS b, i / 500 AS label
     FROM generate_series(0, 999) i;
 
+CREATE TABLE few_points AS SELECT * FROM points LIMIT 50;
 EXPLAIN (COSTS OFF)
-    SELECT * FROM corgipile.train('points', 'logistic', 'x', 'label', block_size => '8kB', epochs => 3);
+    SELECT * FROM corgipile.train('few_points', 'logistic', 'x', 'label', block_size => '8kB', epochs => 3);
 
 SELECT epoch, accuracy > 0.95 AS learnt, r2, rows
     FROM corgipile.train('points', 'logistic', 'x', 'label', name => 'first', block_size => '8kB', epochs => 3);
