@@ -108,6 +108,16 @@ def server(request):
             running.stop("immediate")
 
 
+@pytest.fixture(scope="session")
+def pg_regress():
+    """Return the first pg_regress that runs; any serves every server."""
+    for source in installations()[0]:
+        program = source.pkglibdir / "pgxs/src/test/regress/pg_regress"
+        if program.exists() and not subprocess.run([program, "--version"], capture_output=True, check=False).returncode:
+            return program
+    return pytest.skip("no server here has a pg_regress that runs")
+
+
 @pytest.fixture
 def fails(server):
     """Return what runs SQL that must fail, and gives its message."""
