@@ -142,10 +142,12 @@ static inline int cp_run_plan(cp_run *run)
     return status == CP_RUN_END && run->coming.first ? CP_RUN_STEP : status;
 }
 
-/* Read the first of the coming steps and hand it over; a step that could not be read stays. */
+/* Read the first of the coming steps and hand it over; a step that could not be read stays. Other threads are woken for
+ * what is cached only if the step is large: the consumer lends a hand while it waits. */
 static inline int cp_run_load(cp_run *run, int hurry)
 {
     cp_step *step = run->coming.first;
+    hurry = hurry && (!run->threaded || step->reads > run->far);
     int status = cp_reader_read(run->reader, step->extents, step->extent_count, step->into, step->sweep, hurry);
     run->cold = run->reader->read.waited ? CP_COLD * run->far : run->cold - step->reads;
     if (atomic_load(&run->reader->read.quit))
