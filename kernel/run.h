@@ -1,8 +1,9 @@
 /* Runs a plan over a reader: a thread makes steps and reads their rows into slots ahead of their visit.
  *
  * Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over. With ahead 0 there is no
- * thread, and a step is made and read when it is asked for. Steps that will be read soon are announced to a device that
- * was waited for, `far` rows ahead. The memory of a step serves another one after its visit. */
+ * thread, and a step is made and read when it is asked for. A consumer that waits lends a hand with reading. Steps that
+ * will be read soon are announced to a device that was waited for, `far` rows ahead. The memory of a step serves another
+ * one after its visit. */
 #ifndef CP_RUN_H
 #define CP_RUN_H
 
@@ -135,9 +136,9 @@ static inline int cp_run_make(cp_run *run)
 /* Have a step to read, and where the device is slow as many more as keep it busy. */
 static inline int cp_run_plan(cp_run *run)
 {
-    int status = CP_RUN_STEP;
-    while (status == CP_RUN_STEP && (!run->coming.first || (run->threaded && run->cold > 0 &&
-                                                            run->coming_rows < run->far && run->coming_count < CP_COMING)))
+    int status = CP_RUN_STEP, slow = run->threaded && run->cold > 0;
+    while (status == CP_RUN_STEP &&
+           (!run->coming.first || (slow && run->coming_rows < run->far && run->coming_count < CP_COMING)))
         status = cp_run_make(run);
     return status == CP_RUN_END && run->coming.first ? CP_RUN_STEP : status;
 }
