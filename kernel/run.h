@@ -42,6 +42,7 @@ typedef struct {
     cp_steps ready;            /* loaded, not yet visited */
     cp_step *spare, *visited;  /* visited: the step in the consumer's hands */
     atomic_llong loads;        /* steps loaded */
+    atomic_int asleep;         /* the consumer sleeps until a step is loaded */
     int64_t visits;            /* steps whose visit is over */
     int status, stopped;       /* status: CP_RUN_STEP until no more come */
     int begun, threaded;
@@ -144,11 +145,11 @@ static inline int cp_run_plan(cp_run *run)
 }
 
 /* Read the first of the coming steps and hand it over; a step that could not be read stays. Other threads are woken for
- * what is cached only if the step is large: the consumer lends a hand while it waits. */
+ * what is cached if the step is large or the consumer sleeps; else it lends a hand as soon as it waits. */
 static inline int cp_run_load(cp_run *run, int hurry)
 {
     cp_step *step = run->coming.first;
-    hurry = hurry && (!run->threaded || step->reads > run->far);
+    hurry = hurry && (!run->threaded || step->reads > run->far || atomic_load(&run->asleep));
     int status = cp_reader_read(run->reader, step->extents, step->extent_count, step->into, step->sweep, hurry);
     run->cold = run->reader->read.waited ? CP_COLD * run->far : run->cold - step->reads;
     if (atomic_load(&run->reader->read.quit))
@@ -247,9 +248,10 @@ static inline void cp_run_wait(cp_run *run, int64_t nanoseconds)
     nanoseconds += until.tv_nsec;
     until.tv_sec += (time_t)(nanoseconds / 1000000000);
     until.tv_nsec = (long)(nanoseconds % 1000000000);
-    while (cp_run_idle(run))
-        if (pthread_cond_timedwait(&run->loaded, &run->lock, &until) == ETIMEDOUT)
-            return;
+    atomic_store(&run->asleep, 1);
+    while (cp_run_idle(run) && pthread_cond_timedwait(&run->loaded, &run->lock, &until) != ETIMEDOUT)
+        ;
+    atomic_store(&run->asleep, 0);
 }
 
 /* Leave the step visited last and get the next: CP_RUN_STEP, CP_RUN_WAIT if none came in time, or how the run ended;
