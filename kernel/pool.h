@@ -156,7 +156,7 @@ static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Join a round under way as the one guest (worker count + 1) until its tasks are taken. Returns whether there were any. */
+/* Join a round under way as its one guest, worker count + 1, until all tasks are taken. Returns 0 if there was none. */
 static inline int cp_pool_lend(cp_pool *pool)
 {
     if (atomic_load(&pool->next) >= atomic_load(&pool->tasks))

@@ -259,7 +259,8 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *e
             from = r->part_count;
         }
         into += stop - start;
-        sweep += sweep ? stop - start : 0;
+        if (sweep)
+            sweep += stop - start;
     }
     cp_coalesce(r, from);
     return 0;

@@ -346,7 +346,8 @@ static inline int cp_riffle_step(cp_plan *plan, int32_t *into, int32_t *sweep, i
         if (cp_riffle_place(plan, k, from, into, sweep) < 0)
             return -1;
         into += rows;
-        sweep += plan->spec.whole ? 0 : rows;
+        if (!plan->spec.whole)
+            sweep += rows;
     }
     cp_riffle_visit(plan, from, to, visit);
     *freed = plan->free_tail;

@@ -1,8 +1,9 @@
 /* Runs a plan over a reader: a thread makes steps and reads their rows into slots ahead of their visit.
  *
  * Slots are reused: step i may be read once the visits up to step i - 1 - ahead are over. With ahead 0 there is no
- * thread, and a step is made and read when it is asked for. Steps that will be read soon are announced to a device that
- * was waited for, `far` rows ahead. The memory of a step serves another one after its visit. */
+ * thread, and a step is made and read when it is asked for. A consumer that waits lends a hand with reading. Steps that
+ * will be read soon are announced to a device that was waited for, `far` rows ahead. The memory of a step serves another
+ * one after its visit. */
 #ifndef CP_RUN_H
 #define CP_RUN_H
 
@@ -41,6 +42,7 @@ typedef struct {
     cp_steps ready;            /* loaded, not yet visited */
     cp_step *spare, *visited;  /* visited: the step in the consumer's hands */
     atomic_llong loads;        /* steps loaded */
+    atomic_int asleep;         /* the consumer sleeps until a step is loaded */
     int64_t visits;            /* steps whose visit is over */
     int status, stopped;       /* status: CP_RUN_STEP until no more come */
     int begun, threaded;
@@ -135,17 +137,19 @@ static inline int cp_run_make(cp_run *run)
 /* Have a step to read, and where the device is slow as many more as keep it busy. */
 static inline int cp_run_plan(cp_run *run)
 {
-    int status = CP_RUN_STEP;
-    while (status == CP_RUN_STEP && (!run->coming.first || (run->threaded && run->cold > 0 &&
-                                                            run->coming_rows < run->far && run->coming_count < CP_COMING)))
+    int status = CP_RUN_STEP, slow = run->threaded && run->cold > 0;
+    while (status == CP_RUN_STEP &&
+           (!run->coming.first || (slow && run->coming_rows < run->far && run->coming_count < CP_COMING)))
         status = cp_run_make(run);
     return status == CP_RUN_END && run->coming.first ? CP_RUN_STEP : status;
 }
 
-/* Read the first of the coming steps and hand it over; a step that could not be read stays. */
+/* Read the first of the coming steps and hand it over; a step that could not be read stays. Other threads are woken for
+ * what is cached if the step is large or the consumer sleeps; else it lends a hand as soon as it waits. */
 static inline int cp_run_load(cp_run *run, int hurry)
 {
     cp_step *step = run->coming.first;
+    hurry = hurry && (!run->threaded || step->reads > run->far || atomic_load(&run->asleep));
     int status = cp_reader_read(run->reader, step->extents, step->extent_count, step->into, step->sweep, hurry);
     run->cold = run->reader->read.waited ? CP_COLD * run->far : run->cold - step->reads;
     if (atomic_load(&run->reader->read.quit))
@@ -244,9 +248,10 @@ static inline void cp_run_wait(cp_run *run, int64_t nanoseconds)
     nanoseconds += until.tv_nsec;
     until.tv_sec += (time_t)(nanoseconds / 1000000000);
     until.tv_nsec = (long)(nanoseconds % 1000000000);
-    while (cp_run_idle(run))
-        if (pthread_cond_timedwait(&run->loaded, &run->lock, &until) == ETIMEDOUT)
-            return;
+    atomic_store(&run->asleep, 1);
+    while (cp_run_idle(run) && pthread_cond_timedwait(&run->loaded, &run->lock, &until) != ETIMEDOUT)
+        ;
+    atomic_store(&run->asleep, 0);
 }
 
 /* Leave the step visited last and get the next: CP_RUN_STEP, CP_RUN_WAIT if none came in time, or how the run ended;

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import replace
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -247,13 +247,16 @@ def test_a_child_begins_its_own_pass(paths):
 
 
 def test_ctrl_c_ends_a_pass(paths):
-    with Feeder(paths[3001], NoShuffle(block=10, buffer=10)) as feeder:
-        visits = feeder.epoch(0)
-        next(visits)
-        timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+    timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+
+    def endless():
         timer.start()
+        while True:
+            yield from feeder.epoch(0)
+
+    with Feeder(paths[3001], NoShuffle(block=10, buffer=10)) as feeder:
         with pytest.raises(KeyboardInterrupt):
-            deque(chain.from_iterable(map(feeder.epoch, count())), maxlen=0)
+            deque(endless(), maxlen=0)
         timer.join()
     assert not readers()
 

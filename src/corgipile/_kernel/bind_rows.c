@@ -123,8 +123,8 @@ static int sweep_ok(const int64_t *extents, int64_t count, const int32_t *sweep)
     return !bad;
 }
 
-/* reader_read(reader, extents, into, sweep, hurry): see cp_reader_read -> None, or (errno, fd, row) of the first request
- * that failed. */
+/* reader_read(reader, extents, into, sweep, hurry): see cp_reader_read -> None, or (errno, fd, row) of the request that
+ * failed first. */
 static PyObject *reader_read(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *extent_array, *into_array, *sweep_array;

@@ -50,8 +50,8 @@ static PyObject *run_new(PyObject *self, PyObject *args)
     return capsule;
 }
 
-/* run_next(run): wait for the next step -> bytearray of int32, the slots to visit; None at the end, False once stopped, or
- * (errno, fd, row) of the request that failed. */
+/* run_next(run): wait for the next step -> bytearray of int32, the slots to visit; None at the end, False once stopped,
+ * or (errno, fd, row) of the request that failed. */
 static PyObject *run_next(PyObject *self, PyObject *capsule)
 {
     run_object *o = PyCapsule_GetPointer(capsule, RUN);
