@@ -167,7 +167,11 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> T
             return MemoryTable(part)
         if callable(getattr(part, "read", None)) and callable(getattr(part, "cuts", None)):
             return cast("Table", part)
-        raise BadArgument(f"cannot open {type(part).__name__}; a path, a pyarrow.Table or a list of these is needed")
+        if hasattr(part, "save_to_disk"):
+            needed = "give the folder that its save_to_disk writes, or fetch its rows by corgipile.torch.Concurrent"
+        else:
+            needed = "a path, a pyarrow.Table or a list of these is needed"
+        raise BadArgument(f"cannot open {type(part).__name__}; {needed}")
     name = format_name or find_format(part)
     for option in options.keys() - FORMATS[name].options:
         raise BadArgument(f"{option} does not apply to {part}, whose format is {name}")
