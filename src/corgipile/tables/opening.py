@@ -92,7 +92,7 @@ def open(  # noqa: A001 - reads as corgipile.open
 
 
 class Index(NamedTuple):
-    """An index that was written: its path, the rows it finds, and the bytes of the file it is of."""
+    """An index that was written: its path, the rows it finds, and its own bytes."""
 
     path: str
     rows: int
@@ -111,8 +111,7 @@ def write_indexes(source: Source) -> Iterator[Index]:
         if write is None:
             raise BadArgument(f"{path} needs no index: rows of the {name} format are found without one")
         index = write(path)
-        table = FORMATS[name].open(path)
-        yield Index(index, len(table), table.nbytes)
+        yield Index(index, len(FORMATS[name].open(path)), Path(index).stat().st_size)
 
 
 def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
