@@ -46,7 +46,8 @@ def open(  # noqa: A001 - reads as corgipile.open
         format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"images"`` (folder),
             ``"numpy"``, ``"parquet"``, ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
-        index: For TFRecord: the text index, or one for each file; by default looked for beside the file.
+        index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
+            given may leave out records, except the last.
         decode: For TFRecord: whether records are ``tensorflow.Example`` messages; if not, they are one column
             ``record``. ``"auto"`` looks at some of them.
         features: For TFRecord: names of features to decode, or a mapping from names to ``"byte"``, ``"int"``,
