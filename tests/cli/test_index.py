@@ -20,9 +20,10 @@ def files(tmp_path):
 def test_indexes_are_written_and_told(files, capsys):
     assert cli.main(["index", f"{files}/a.tfrecord", f"{files}/b.svm"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    size = (files / "b.svm.corgipile-index.arrow").stat().st_size
     assert lines == [
-        f"{files}/a.tfrecord.idx: 3 rows, {3 * len(ONE)} bytes",
-        f"{files}/b.svm.corgipile-index.arrow: 2 rows, 12 bytes",
+        f"{files}/a.tfrecord.idx: 3 rows, {len('0 19 19 19 38 19 ')} bytes",
+        f"{files}/b.svm.corgipile-index.arrow: 2 rows, {size:,} bytes",
     ]
     assert (files / "a.tfrecord.idx").read_text() == "0 19\n19 19\n38 19\n"
     assert tables.open(files / "a.tfrecord").read(1, 2).to_pydict() == {"record": [b"one"]}
@@ -31,13 +32,18 @@ def test_indexes_are_written_and_told(files, capsys):
     ]  # fmt: skip
     assert cli.main(["index", "--json", f"{files}/b.svm"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == [{"path": f"{files}/b.svm.corgipile-index.arrow", "rows": 2, "nbytes": 12}]
+    assert told == [{"path": f"{files}/b.svm.corgipile-index.arrow", "rows": 2, "nbytes": size}]
 
 
 def test_nothing_is_written_for_bad_files(files, capsys):
     (files / "a.tfrecord").write_bytes(ONE + ONE[:-1])
     assert cli.main(["index", f"{files}/a.tfrecord"]) == 2
-    assert "record 1 at byte 19: the file ends within the record" in capsys.readouterr().err
+    told = " ".join(capsys.readouterr().err.split())
+    assert "record 1 at byte 19: the file ends within the record" in told
+    assert 'no index is written; corgipile.open(on_bad="skip") leaves such records out (1 in this file)' in told
+    (files / "a.tfrecord").write_text("a text that has another name than it should")
+    assert cli.main(["index", f"{files}/a.tfrecord"]) == 2
+    assert "a.tfrecord is no TFRecord file: it begins with b'a text t'" in " ".join(capsys.readouterr().err.split())
     with pa.ipc.new_file(str(files / "c.arrow"), pa.schema([("x", pa.int32())])):
         pass
     assert cli.main(["index", f"{files}/c.arrow"]) == 2

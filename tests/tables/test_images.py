@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from corgipile import Loader
 from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, ReadFailed
+from corgipile.tables import ImageFolder, decode_image
 from corgipile.tables import open as open_table
-from corgipile.tables.images import ImageFolder, decode_image
 
 
 def write(folder, files):
@@ -123,10 +123,13 @@ def test_images_are_decoded(monkeypatch):
     file = io.BytesIO()
     image.fromarray(pixels).save(file, "PNG")
     assert np.array_equal(decode_image(file.getvalue()), pixels)
+    assert decode_image(file.getvalue()).flags.writeable  # torch.from_numpy warns where it is not
     assert decode_image(file.getvalue(), "L").shape == (40, 50)
     for data in (b"", b"no image at all", file.getvalue()[:1000]):
         with pytest.raises(CorruptFile, match=rf"^{len(data)} bytes that begin with .* are no whole image"):
             decode_image(data)
+        with pytest.raises(CorruptFile, match=rf"^cat/1.png: {len(data)} bytes that begin with"):
+            decode_image(data, name="cat/1.png")
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(MissingExtra, match=r"pip install 'corgipile\[images\]'"):
         decode_image(file.getvalue())

@@ -124,6 +124,7 @@ def test_a_format_given_is_believed(tmp_path):
 
 def test_bad_arguments(tmp_path):
     path = arrow(tmp_path / "a.arrow")
+    hub = type("Dataset", (), {"save_to_disk": lambda self, path: None})()  # as Hugging Face's
     for source, options, message in [
         (
             path,
@@ -137,6 +138,7 @@ def test_bad_arguments(tmp_path):
         (ROWS, {"label": "y.npy"}, "label applies to files only, not to Table"),
         ([], {}, "an empty list was given to open"),
         (42, {}, "cannot open int; a path, a pyarrow.Table or a list of these is needed"),
+        (hub, {}, r"cannot open Dataset; give the folder that its save_to_disk writes, or .* corgipile.torch.Conc"),
     ]:
         with pytest.raises(BadArgument, match=message):
             open_table(source, **options)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corgipile import Loader, _kernel, convert
+from corgipile import Loader, _kernel, cli, convert
 from corgipile.convert import records as streamed
 from corgipile.errors import (
     BadArgument,
@@ -257,13 +257,52 @@ def test_text_indexes(tmp_path, monkeypatch, end):
         open_table(path, index=tmp_path / "nowhere")
     with pytest.raises(BadArgument, match="does not tell which records are bad"):
         open_table(path, index=tmp_path / "places", on_bad="skip")
+    first = len(frame(records[0]))
     for text in ("0 x\n", "0\n", "0 70\n0 70\n", "0 15\n", "-1 70\n", "0 9999999\n", "99999999999999999999 3\n"):
         (tmp_path / "places").write_text(text)
         with pytest.raises(CorruptFile, match=str(tmp_path)):
             open_table(path, index=tmp_path / "places")
-    (tmp_path / "places").write_text("0 70\n")
+    (tmp_path / "places").write_text(f"0 {first - 1}\n{first - 1} {path.stat().st_size - first + 1}\n")
     with pytest.raises(CorruptFile, match=r"record 0 at byte 0: its length is not what the index says"):
         open_table(path, index=tmp_path / "places")
+
+
+def test_a_text_index_of_another_state_is_refused(tmp_path):
+    """It names good records, but not all: what was appended, or the lines that were cut off, would be no rows."""
+    records = numbered(20)
+    path = write(tmp_path / "a.tfrecord", records)
+    size = path.stat().st_size
+    text_index(path, records)
+    index = tmp_path / "a.tfrecord.idx"
+    lines = index.read_text().splitlines(keepends=True)
+    index.rename(tmp_path / "places")
+    for kept, end in ((20, size), (7, int(lines[7].split()[0])), (0, 0)):
+        index.write_text("".join(lines[:kept]))
+        (tmp_path / "places").write_text("".join(lines[:kept]))
+        if kept == 20:
+            path.write_bytes(path.read_bytes() + frame(records[0]))
+        for options in ({}, {"index": tmp_path / "places"}):
+            told = rf"the index ends at byte {end}, the file has \d+: it is of an older state, .*`corgipile index`"
+            with pytest.raises(CorruptFile, match=told):
+                open_table(path, **options)
+    assert cli.main(["index", str(path)]) == 0
+    assert len(open_table(path)) == 21
+    index.write_text("")
+    assert len(open_table(write(path, []))) == 0
+
+
+def test_a_text_index_leaves_records_out_where_it_is_asked_for(tmp_path):
+    records = numbered(20)
+    path = write(tmp_path / "a.tfrecord", records)
+    text_index(path, records)
+    index = tmp_path / "a.tfrecord.idx"
+    lines = index.read_text().splitlines(keepends=True)
+    for left in ([0], [3, 4, 11]):
+        index.write_text("".join(line for i, line in enumerate(lines) if i not in left))
+        table = open_table(path, index=index)
+        assert table.read(0, len(table)).to_pylist() == rows_of(i for i in range(20) if i not in left)
+        with pytest.raises(CorruptFile, match=r"leaves out bytes \d+ to \d+; .*give it as index="):
+            open_table(path)
 
 
 def damaged(path, records, at, byte=0xFF):
@@ -375,7 +414,13 @@ def test_format_is_told(tmp_path):
     assert isinstance(open_table(write(tmp_path / "a.data", [b"x"])), TFRecordTable)
     with pytest.raises(UnknownFormat, match="of no known format"):
         (tmp_path / "b.data").write_bytes(bytes(40)) and open_table(tmp_path / "b.data")
-    (tmp_path / "b.tfrecord").write_bytes(bytes(40))
+    for data in (bytes(40), b"hello world, this is text and no record"):
+        (tmp_path / "b.tfrecord").write_bytes(data)
+        fresh(tmp_path / "b.tfrecord")
+        for _ in range(2):
+            with pytest.raises(UnknownFormat, match=r"b.tfrecord is no TFRecord file: it begins with b'.* no good rec"):
+                open_table(tmp_path / "b.tfrecord")
+    (tmp_path / "b.tfrecord").write_bytes(b"damaged" + frame(b"x"))
     with pytest.raises(CorruptFile, match="record 0 at byte 0: the CRC of the length is wrong"):
         open_table(tmp_path / "b.tfrecord")
     (tmp_path / "c.tfrecord").write_bytes(gzip.compress(frame(b"x")))

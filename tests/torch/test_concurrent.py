@@ -330,8 +330,16 @@ def test_closing_wakes_who_waits_and_ends_everything():
     assert caught == ["this dataset was closed; make a new one"]
     assert gone()
     rows.close()
-    with pytest.raises(BadArgument, match="was closed; make a new one"):
-        rows.__getitems__([1])
+    for ask in (lambda: rows.__getitems__([1]), lambda: rows[1], lambda: next(iter(rows))):
+        with pytest.raises(BadArgument, match="was closed; make a new one"):
+            ask()
+
+
+def test_all_rows_one_by_one():
+    with Concurrent(list(range(0, 30, 3))) as rows:
+        assert list(rows) == [row for row in rows] == list(range(0, 30, 3))  # noqa: C416 - both are asked
+        assert 27 in rows
+        assert 28 not in rows
 
 
 def test_an_interrupt_is_not_kept_waiting():
@@ -345,8 +353,9 @@ def test_an_interrupt_is_not_kept_waiting():
 
 
 def test_bad_arguments():
-    with pytest.raises(BadArgument, match="threads must be 1 to 1024, got 0"):
-        Concurrent([1], threads=0)
+    for threads in (0, "4", 2.5, None):
+        with pytest.raises(BadArgument, match=f"threads must be 1 to 1024, got {threads!r}"):
+            Concurrent([1], threads=threads)
     with pytest.raises(BadArgument, match="map-style dataset with __getitem__ is needed, got int"):
         Concurrent(3)
 

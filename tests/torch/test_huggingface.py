@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corgipile.errors import FetchFailed
+from corgipile.errors import BadArgument, FetchFailed
+from corgipile.tables import open as open_table
 
 pytest.importorskip("torch")
 datasets = pytest.importorskip("datasets")
@@ -110,3 +111,10 @@ def test_a_dictionary_of_splits_is_told_apart(stored):
     assert not huggingface.is_hugging_face(splits)
     with Concurrent(splits) as rows, pytest.raises(FetchFailed, match=r"row 3 failed: KeyError: .*split"):
         rows.__getitems__([3])
+
+
+def test_it_is_no_table_but_its_folder_is_one(stored, tmp_path):
+    with pytest.raises(BadArgument, match="cannot open Dataset; give the folder that its save_to_disk writes"):
+        open_table(stored)
+    stored.save_to_disk(str(tmp_path / "saved"))
+    assert open_table(tmp_path / "saved").read(7, 9, ["label"]).to_pydict() == {"label": [7, 8]}

@@ -4,7 +4,7 @@ from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.arrowstream import ArrowStream
 from corgipile.tables.base import ColumnLayout, Layout, Table
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.images import ImageFolder
+from corgipile.tables.images import ImageFolder, decode_image
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.numpy import NumpyTable
 from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.open
@@ -25,5 +25,6 @@ __all__ = [
     "Subset",
     "TFRecordTable",
     "Table",
+    "decode_image",
     "open",
 ]

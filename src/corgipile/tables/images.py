@@ -30,11 +30,11 @@ FIELDS = {"image": pa.binary(), "label": pa.int32(), "path": pa.string()}
 class ImageFolder:
     """Reads a folder that has a folder of images for each class.
 
-    Columns are ``image`` (the file's bytes, see `decode_image`) and ``label`` (the number of the class, in the order
-    of names); the names of the classes are in the metadata of the schema, ``corgipile.classes``, as JSON. Rows are
-    ordered by class, then by path. Folders inside a class belong to it. Hidden files and files that are not named like
-    an image are no rows; a class without any image is an error, since it is most likely a mistake. That a file is no
-    image shows only when it is decoded.
+    Columns are ``image`` (the file's bytes, in batches too: `decode_image` makes pixels of them) and ``label`` (the
+    number of the class, in the order of names); the names of the classes are in the metadata of the schema,
+    ``corgipile.classes``, as JSON. Rows are ordered by class, then by path. Folders inside a class belong to it. Hidden
+    files and files that are not named like an image are no rows; a class without any image is an error, since it is
+    most likely a mistake. That a file is no image shows only when it is decoded.
 
     Args:
         path: The folder.
@@ -152,15 +152,16 @@ def holds_images(folder: Path, tables: Sequence[str]) -> bool:
     )
 
 
-def decode_image(data: bytes, mode: str = "RGB") -> npt.NDArray[np.uint8]:
+def decode_image(data: bytes, mode: str = "RGB", *, name: str = "") -> npt.NDArray[np.uint8]:
     """Decode the bytes of an image by Pillow, which works in several threads at a time.
 
     Args:
         data: A file's bytes.
         mode: ``"RGB"``, ``"L"`` (grey), or another mode of Pillow.
+        name: What an error calls the image: its path, where a column has it (``paths=True``).
 
     Returns:
-        uint8[height, width, channels], or uint8[height, width] for one channel.
+        uint8[height, width, channels], or uint8[height, width] for one channel; yours to write to.
 
     Raises:
         MissingExtra: Pillow is not installed.
@@ -176,10 +177,11 @@ def decode_image(data: bytes, mode: str = "RGB") -> npt.NDArray[np.uint8]:
         raise MissingExtra("decoding images needs Pillow: pip install 'corgipile[images]'") from None
     try:
         with Image.open(io.BytesIO(data)) as image:
-            return np.asarray(image.convert(mode))
+            return np.array(image.convert(mode))
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
         reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
-        raise CorruptFile(f"{len(data)} bytes that begin with {data[:8]!r} are no whole image{reason}") from None
+        at = f"{name}: " if name else ""
+        raise CorruptFile(f"{at}{len(data)} bytes that begin with {data[:8]!r} are no whole image{reason}") from None
 
 
 def _entries(folder: PathLike) -> "list[os.DirEntry[str]]":

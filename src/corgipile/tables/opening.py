@@ -46,7 +46,8 @@ def open(  # noqa: A001 - reads as corgipile.open
         format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"images"`` (folder),
             ``"numpy"``, ``"parquet"``, ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
-        index: For TFRecord: the text index, or one for each file; by default looked for beside the file.
+        index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
+            given may leave out records, except the last.
         decode: For TFRecord: whether records are ``tensorflow.Example`` messages; if not, they are one column
             ``record``. ``"auto"`` looks at some of them.
         features: For TFRecord: names of features to decode, or a mapping from names to ``"byte"``, ``"int"``,
@@ -92,7 +93,7 @@ def open(  # noqa: A001 - reads as corgipile.open
 
 
 class Index(NamedTuple):
-    """An index that was written: its path, the rows it finds, and the bytes of the file it is of."""
+    """An index that was written: its path, the rows it finds, and its own bytes."""
 
     path: str
     rows: int
@@ -111,8 +112,7 @@ def write_indexes(source: Source) -> Iterator[Index]:
         if write is None:
             raise BadArgument(f"{path} needs no index: rows of the {name} format are found without one")
         index = write(path)
-        table = FORMATS[name].open(path)
-        yield Index(index, len(table), table.nbytes)
+        yield Index(index, len(FORMATS[name].open(path)), Path(index).stat().st_size)
 
 
 def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
@@ -167,7 +167,11 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> T
             return MemoryTable(part)
         if callable(getattr(part, "read", None)) and callable(getattr(part, "cuts", None)):
             return cast("Table", part)
-        raise BadArgument(f"cannot open {type(part).__name__}; a path, a pyarrow.Table or a list of these is needed")
+        if hasattr(part, "save_to_disk"):
+            needed = "give the folder that its save_to_disk writes, or fetch its rows by corgipile.torch.Concurrent"
+        else:
+            needed = "a path, a pyarrow.Table or a list of these is needed"
+        raise BadArgument(f"cannot open {type(part).__name__}; {needed}")
     name = format_name or find_format(part)
     for option in options.keys() - FORMATS[name].options:
         raise BadArgument(f"{option} does not apply to {part}, whose format is {name}")

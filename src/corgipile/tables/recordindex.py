@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument, CorruptFile, MissingFile
+from corgipile.errors import BadArgument, CorruptFile, MissingFile, UnknownFormat
 from corgipile.tables.base import IntArray, Table
 from corgipile.tables.files import File, PathLike, decoding, replacing
 from corgipile.tables.indexes import Numbers, load_index, open_index
@@ -50,41 +50,55 @@ def open_records(file: File, index: PathLike | None, on_bad: str) -> tuple[Table
     """Return start and size of every record, frames included, and how many bad records were left out.
 
     A text index is believed, as records are checked when they are read, unless bad records are to be left out: then,
-    and without a text index, the file is scanned once and the outcome kept beside it.
+    and without a text index, the file is scanned once and the outcome kept beside it. A text index found beside the
+    file must name all of it; one that is given may leave records out, see `read_text`.
 
     Raises:
         BadArgument: A text index is given although bad records are to be left out: it does not tell them.
         CorruptFile: A record is bad and ``on_bad`` is "raise", or the text index does not fit the file.
+        UnknownFormat: The file has no record at all, and ``on_bad`` is "raise".
     """
     if index is not None and on_bad == "skip":
         raise BadArgument(f'index={index!r} does not tell which records are bad; on_bad="skip" goes without it')
     kept = load_index(file, SCHEMA, NUMBERS)
     text = index if index is not None or kept is not None or on_bad == "skip" else _text_beside(file)
     if text is not None:
-        return MemoryTable(read_text(file, text)), 0
+        return MemoryTable(read_text(file, text, gaps=index is not None)), 0
     table, numbers = kept or open_index(file, SCHEMA, NUMBERS, lambda filled: scan(file, filled))
     if on_bad == "raise":
-        _refuse_bad(file, numbers)
+        _refuse_bad(file, numbers, 'on_bad="skip" leaves such records out')
     return table, numbers["bad"]
 
 
-def _refuse_bad(file: File, numbers: Numbers) -> None:
-    if numbers["bad"]:
-        raise CorruptFile(
-            f"{place(file, numbers['bad_record'], numbers['bad_start'])}: {REASONS[numbers['bad_code']]}; "
-            f'on_bad="skip" leaves such records out ({numbers["bad"]} in this file)'
+def _refuse_bad(file: File, numbers: Numbers, remedy: str) -> None:
+    if not numbers["bad"]:
+        return
+    if not numbers["rows"] and numbers["bad_code"] == BAD_LENGTH:
+        head = file.read(0, min(8, file.size))
+        raise UnknownFormat(
+            f"{file.path} is no TFRecord file: it begins with {head!r}; {REASONS[BAD_LENGTH]}, no good record follows"
         )
+    raise CorruptFile(
+        f"{place(file, numbers['bad_record'], numbers['bad_start'])}: {REASONS[numbers['bad_code']]}; "
+        f"{remedy} ({numbers['bad']} in this file)"
+    )
 
 
 def index_file(path: str) -> str:
-    """Check a whole file and write its text index, ``NAME.idx``; return its path."""
-    file, numbers = File(path), Numbers()
+    """Check a whole file and write its text index, ``NAME.idx``; return its path.
+
+    Raises:
+        CorruptFile: A record is bad.
+        UnknownFormat: The file has no record at all.
+    """
+    file, numbers = File(path), Numbers(rows=0)
     goal = file.path + TEXT_SUFFIXES[0]
     with replacing(goal) as temporary, temporary.open("w") as text:
         for batch in scan(file, numbers):
             places = zip(*(column.to_pylist() for column in batch.columns), strict=True)
             text.writelines(f"{start} {size}\n" for start, size in places)
-        _refuse_bad(file, numbers)
+            numbers["rows"] += batch.num_rows
+        _refuse_bad(file, numbers, 'no index is written; corgipile.open(on_bad="skip") leaves such records out')
     return goal
 
 
@@ -127,28 +141,50 @@ def is_text_index(name: str) -> bool:
     return path.suffix in TEXT_SUFFIXES and any(path.with_suffix(end).is_file() for end in ("", *SUFFIXES))
 
 
-def read_text(file: File, path: PathLike) -> pa.Table:
+def read_text(file: File, path: PathLike, *, gaps: bool) -> pa.Table:
     """Read a text index: a line ``start size`` a record, ascending, as ``tfrecord2idx`` writes it.
+
+    Args:
+        file: The file of records.
+        path: The index.
+        gaps: Whether lines may be missing. The last never may: an index that ends before the file does was most likely
+            written before records were appended.
 
     Raises:
         CorruptFile: It is no such text, or does not fit the file.
     """
-    from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
-
     name = str(Path(path).expanduser().absolute())
     if not Path(name).is_file():
         raise MissingFile(f"no index at {name}")
-    if not Path(name).stat().st_size:
-        return SCHEMA.empty_table()
+    text = _parse_text(name) if Path(name).stat().st_size else SCHEMA.empty_table()
+    starts, sizes = (text.column(i).to_numpy() for i in range(2))
+    check_places(file, starts, sizes)
+    ends = np.append(0, starts + sizes)
+    if ends[-1] != file.size:
+        raise CorruptFile(
+            f"{name}: the index ends at byte {ends[-1]}, the file has {file.size}: it is of an older state, or cut; "
+            "run `corgipile index` again"
+        )
+    skipped = np.flatnonzero(starts != ends[:-1])
+    if len(skipped) and not gaps:
+        row = int(skipped[0])
+        raise CorruptFile(
+            f"{name}: the index leaves out bytes {ends[row]} to {starts[row]}; run `corgipile index` again, or give "
+            "it as index= where that is meant"
+        )
+    return text.combine_chunks()
+
+
+def _parse_text(name: str) -> pa.Table:
+    from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
+
     with decoding(name):
-        text = csv.read_csv(
+        return csv.read_csv(
             name,
             csv.ReadOptions(use_threads=False, column_names=SCHEMA.names),
             csv.ParseOptions(delimiter=" "),
             csv.ConvertOptions(column_types=SCHEMA, null_values=[]),
         )
-    check_places(file, *(text.column(i).to_numpy() for i in range(2)))
-    return text.combine_chunks()
 
 
 def check_places(file: File, starts: IntArray, sizes: IntArray) -> None:

@@ -37,7 +37,8 @@ class TFRecordTable:
 
     Args:
         path: The file, not compressed.
-        index: The text index, if it has another name.
+        index: The text index, if it has another name, or if its lines leave records out on purpose. It must reach the
+            end of the file all the same: one that does not is refused as of an older state; `Subset` takes a part.
         decode: Whether records are Examples; ``"auto"`` looks at some of them.
         features: Features to decode, by name; a mapping tells types too: ``"byte"``, ``"int"``, ``"float"``, or an
             Arrow type such as ``pa.list_(pa.float32())`` for a list of any length.
@@ -45,7 +46,8 @@ class TFRecordTable:
             reading the whole file once, and are no rows; ``skipped`` counts them.
 
     Raises:
-        CorruptFile: A record is damaged.
+        CorruptFile: A record is damaged, or the text index does not fit the file.
+        UnknownFormat: There is no record in the file, which is not empty.
         BadValue: A record has not all features.
         RaggedRows: A record has another number of values than the others.
 

@@ -2,8 +2,8 @@
 
 import os
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self, SupportsIndex
 
 from torch.utils.data import Dataset, IterableDataset
 
@@ -55,8 +55,8 @@ class Concurrent(Dataset[Any]):
     def __init__(self, dataset: Any, threads: int = 32, unordered: bool = True) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise BadArgument(f"a map-style dataset with __getitem__ is needed, got {type(dataset).__name__}")
-        if not 1 <= threads <= MOST_THREADS:
-            raise BadArgument(f"threads must be 1 to {MOST_THREADS}, got {threads}")
+        if not isinstance(threads, SupportsIndex) or not 1 <= threads <= MOST_THREADS:
+            raise BadArgument(f"threads must be 1 to {MOST_THREADS}, got {threads!r}")
         self.dataset, self.threads, self.unordered = dataset, threads, unordered
         self._source = MappedDataset(dataset) if is_hugging_face(dataset) else dataset
         self._closed = False
@@ -68,7 +68,12 @@ class Concurrent(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
+    def __iter__(self) -> Iterator[Any]:
+        """Yield rows 0, 1, ... to the last, one by one; a DataLoader gets them in parallel."""
+        return map(self.__getitem__, range(len(self)))
+
     def __getitem__(self, row: Any) -> Any:
+        self._check_open()
         return fetch(self._source, [row])[0]
 
     def __getitems__(self, rows: Sequence[Any]) -> list[Any]:
@@ -87,16 +92,19 @@ class Concurrent(Dataset[Any]):
 
     def _here(self) -> UnderWay:
         """Return what is under way in this process: threads do not survive a fork."""
-        if self._closed:
-            raise BadArgument(CLOSED)
+        self._check_open()
         process = os.getpid()
         if process not in self._under_way:
             mine = self._under_way.setdefault(process, UnderWay(self._source, self.threads))
             weakref.finalize(self, mine.close, wait=False)
         return self._under_way[process]
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BadArgument(CLOSED)
+
     def close(self) -> None:
-        """Forget what is under way and end the threads of this process."""
+        """Forget what is under way and end the threads of this process; rows can no longer be asked for."""
         self._closed = True
         if (mine := self._under_way.pop(os.getpid(), None)) is not None:
             mine.close()

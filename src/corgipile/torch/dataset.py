@@ -44,6 +44,7 @@ class CorgiPileDataset(IterableDataset[Any]):
             likewise.
         batch_size: Rows of a batch; None to yield rows.
         transform: Called with each dictionary that is yielded, in the worker; what it returns is yielded instead.
+            Images of a folder come as their files' bytes; `corgipile.tables.decode_image` belongs here.
         columns: Columns to read; None for all.
         seed: Seed of all epochs.
         drop_last: Drop a rank's last batch if it is short.
