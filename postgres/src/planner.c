@@ -6,6 +6,7 @@
 #include "catalog/pg_proc.h"
 #include "funcapi.h"
 #include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/builtins.h"
@@ -53,8 +54,21 @@ static CustomScan *make_scan(const CustomScanMethods *methods, const Path *path,
     return scan;
 }
 
-/* The list of what SGD hands over: every column of the function. */
-static List *result_columns(const RangeTblEntry *rte, Index relid)
+/* Find the row as a whole where a query takes it, as in SELECT r or FOR UPDATE OF another table. */
+static Var *whole_row(RelOptInfo *rel, List *clauses)
+{
+    List *wanted = list_concat_copy(rel->reltarget->exprs, clauses);
+    ListCell *cell;
+    foreach (cell, pull_var_clause((Node *) wanted, PVC_RECURSE_PLACEHOLDERS)) {
+        Var *var = lfirst_node(Var, cell);
+        if (var->varno == rel->relid && var->varattno == InvalidAttrNumber)
+            return var;
+    }
+    return NULL;
+}
+
+/* The list of what SGD hands over: every column of the function, then the row of them if it is wanted. */
+static List *result_columns(const RangeTblEntry *rte, Index relid, Var *row)
 {
     RangeTblFunction *function = linitial_node(RangeTblFunction, rte->functions);
     TupleDesc columns;
@@ -63,8 +77,11 @@ static List *result_columns(const RangeTblEntry *rte, Index relid)
     for (int i = 0; i < columns->natts; i++) {
         Form_pg_attribute a = TupleDescAttr(columns, i);
         Var *var = makeVar(relid, i + 1, a->atttypid, a->atttypmod, a->attcollation, 0);
-        list = lappend(list, makeTargetEntry((Expr *) var, i + 1, pstrdup(NameStr(a->attname)), false));
+        char *name = pstrdup(strVal(list_nth(rte->eref->colnames, i)));
+        list = lappend(list, makeTargetEntry((Expr *) var, i + 1, name, false));
     }
+    if (row != NULL)
+        list = lappend(list, makeTargetEntry(copyObject((Expr *) row), columns->natts + 1, NULL, false));
     return list;
 }
 
@@ -79,7 +96,8 @@ static Plan *plan_sgd(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List
     scan->flags = path->flags;
     scan->scan.plan.targetlist = tlist;
     scan->scan.plan.qual = extract_actual_clauses(clauses, false);
-    scan->custom_scan_tlist = result_columns(root->simple_rte_array[rel->relid], rel->relid);
+    scan->custom_scan_tlist = result_columns(root->simple_rte_array[rel->relid], rel->relid,
+                                             whole_row(rel, scan->scan.plan.qual));
     scan->custom_exprs = copyObject(call->args);
     return &scan->scan.plan;
 }
