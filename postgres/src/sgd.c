@@ -109,6 +109,8 @@ static void prepare(SgdState *s)
 {
     CorgiRun *run = &s->run;
     const CorgiModel *past = s->past;
+    if (run->options.name != NULL)
+        corgi_check_name(run->options.name);
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
     if (past != NULL)
