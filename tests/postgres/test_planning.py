@@ -51,8 +51,13 @@ def test_rows_as_a_whole(server):
     assert [row["r"].split(",")[0] for row in rows] == ["(0", "(1", "(2"]
     assert server.value(f"SELECT count(r) FROM {CALL} r WHERE r IS DISTINCT FROM NULL") == 3
     assert server.value(f"SELECT count(*) FROM (SELECT DISTINCT r, s FROM {CALL} r, {CALL} s) q") == 9
-    left = f"SELECT count(r) FROM generate_series(0, 9) i LEFT JOIN {CALL} r ON r.epoch = i AND r IS NOT DISTINCT FROM r"
-    assert server.value(left) == 3
+    left = f"generate_series(0, 9) i LEFT JOIN {CALL} r ON r.epoch = i AND r IS NOT DISTINCT FROM r"
+    assert server.value(f"SELECT count(r) FROM {left}") == 3
+    lateral = f"{CALL} r, LATERAL (SELECT (row_to_json(r) ->> 'epoch')::int AS e OFFSET 0) s"
+    assert server.value(f"SELECT sum(e) FROM {lateral}") == 3
+    plan = server.text(f"EXPLAIN (VERBOSE, ANALYZE, BUFFERS) SELECT r FROM {CALL} r WHERE now() > '2000-01-01'")
+    assert "Output: r.*" in plan
+    assert plan.count("Custom Scan") == 3
 
 
 @pytest.mark.every_server
@@ -77,7 +82,9 @@ def test_a_row_changed_meanwhile_is_joined_again_without_training(server):
         other.stdin.write("BEGIN; UPDATE changed SET rows = 1000; SELECT 'held';\n")
         other.stdin.flush()
         assert other.stdout.readline() == "held\n"
-        with subprocess.Popen(server.command(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/") as own:
+        with subprocess.Popen(
+            server.command(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/"
+        ) as own:
             own.stdin.write(update + ";")
             own.stdin.close()
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
