@@ -62,17 +62,19 @@ static CorgiCached *entry_of(const char *name)
 static void load(CorgiCached *e, const char *name)
 {
     MemoryContext outside;
+    CorgiModel *m;
     e->loads++;
     e->name = "";
     e->model = NULL;
     MemoryContextReset(e->context);
     outside = MemoryContextSwitchTo(e->context);
-    e->name = pstrdup(name);
-    e->model = corgi_load_model(name, false);
-    e->machine = corgi_model_machine(e->model, false);
+    m = corgi_load_model(name, false);
+    e->machine = corgi_model_machine(m, false);
     e->sparse = NULL;
-    e->scores = palloc(sizeof *e->scores * (Size) e->model->outputs);
-    e->row = palloc((Size) (e->model->width * e->model->bytes));
+    e->scores = palloc(sizeof *e->scores * (Size) m->outputs);
+    e->row = palloc((Size) (m->width * m->bytes));
+    e->name = pstrdup(name);
+    e->model = m; /* the last, for nothing of the entry serves if an error came before */
     MemoryContextSwitchTo(outside);
 }
 

@@ -154,13 +154,14 @@ enum {
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature);
-extern double *corgi_check_classes(double *classes, int64 count, const char *kind, int64 *found);
+extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
 extern int corgi_loss_of(const char *kind);
 extern const char *corgi_kind_of(int loss);
 extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
 
 /* source.c */
+extern char *corgi_sql_name(Relation rel);
 extern void corgi_open_source(CorgiSource *s, const CorgiOptions *o);
 extern void corgi_close_source(CorgiSource *s);
 extern bool corgi_settle(const CorgiSource *s, CorgiPlace *place);
@@ -179,6 +180,7 @@ extern CorgiList corgi_open_list(Datum array, const char **why);
 extern void corgi_close_list(CorgiList *list);
 
 /* sparse.c */
+#define CORGI_MOST_NUMBERS ((int64) ((MaxAllocSize - 64) / sizeof(double))) /* of a model: what an array can hold */
 extern void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width);
 extern int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width);
 extern bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot);
@@ -257,6 +259,7 @@ extern bool corgi_is_pair(Oid indices, Oid values);
 extern void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type);
 
 /* store.c */
+extern void corgi_check_name(const char *name);
 extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, char *history);
 
 /* blockshuffle.c */

@@ -1,6 +1,8 @@
 /* Takes models out of corgipile.models. Anybody may have written a row there, so nothing in it is trusted. */
 #include "corgipile.h"
 
+#include <math.h>
+
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "sgd_state.h"
@@ -12,10 +14,18 @@
 
 static const char *const weights_query =
     "SELECT kind, dims, classes, coefficients, intercepts, params operator(pg_catalog.->>) 'numbers'" WHERE;
+/* Paths find nothing in JSON of another shape, which operators that take it apart would fail on. */
 static const char *const past_query =
-    "SELECT ARRAY(SELECT pg_catalog.jsonb_array_elements_text(params operator(pg_catalog.->) 'features')), "
-    "params operator(pg_catalog.->>) 'label', history::pg_catalog.text, ARRAY(SELECT (e operator(pg_catalog.->>) 'loss')"
-    "::pg_catalog.float8 FROM pg_catalog.jsonb_array_elements(history) e)" WHERE;
+    "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
+    "params operator(pg_catalog.->>) 'label', history::pg_catalog.text, "
+    "ARRAY(SELECT e operator(pg_catalog.->>) 'loss' FROM pg_catalog.jsonb_path_query(history, '$[*]') e)" WHERE;
+
+static void damaged(const char *name, const char *why) __attribute__((noreturn));
+static void damaged(const char *name, const char *why)
+{
+    ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
+            errmsg("the row of model \"%s\" in corgipile.models is damaged: %s", name, why));
+}
 
 static void fetch(const char *query, const char *name)
 {
@@ -54,6 +64,15 @@ static double *doubles_at(int column, int dimensions, int64 *rows, int64 *column
     return copy;
 }
 
+/* Classes are finite and ascend. */
+static bool in_order(const double *classes, int64 count)
+{
+    for (int64 i = 0; i < count; i++)
+        if (!isfinite(classes[i]) || (i > 0 && classes[i] <= classes[i - 1]))
+            return false;
+    return true;
+}
+
 static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
 {
     bool null;
@@ -73,25 +92,47 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
     if (m->class_values == NULL || m->coefficients == NULL || m->intercepts == NULL || m->width < 1 ||
         m->width != dims || m->outputs != outputs || intercepts != outputs ||
         (m->loss <= CP_HINGE && m->classes != 2))
-        ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
-                errmsg("the row of model \"%s\" in corgipile.models is damaged: its arrays do not fit together", name));
+        damaged(name, "its arrays do not fit together");
+    if (!in_order(m->class_values, m->classes))
+        damaged(name, "its classes are not finite numbers in ascending order");
+}
+
+/* Read the losses of the epochs; those of later epochs are compared with them. */
+static double *read_losses(List *texts, const char *name)
+{
+    double *losses = palloc(sizeof *losses * (Size) Max(list_length(texts), 1)), *next = losses;
+    ListCell *cell;
+    foreach (cell, texts) {
+        const char *text = lfirst(cell);
+        char *end = NULL;
+        *next = text ? strtod(text, &end) : NAN;
+        if (!isfinite(*next++) || *end != '\0')
+            damaged(name, "an epoch of its history has no loss");
+    }
+    return losses;
+}
+
+static List *texts_at(int column)
+{
+    bool null;
+    return corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &null));
 }
 
 static void load_past(CorgiModel *m, const char *name, MemoryContext context)
 {
-    bool null;
-    int64 one;
-    Datum names;
+    List *losses;
     fetch(past_query, name);
-    names = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null);
     m->label = text_at(2, context);
     m->history = text_at(3, context);
-    m->losses = doubles_at(4, 1, &one, &m->epochs, context);
-    if (m->losses == NULL)
-        ereport(ERROR, errcode(ERRCODE_DATA_CORRUPTED),
-                errmsg("the history of model \"%s\" in corgipile.models is damaged: an epoch has no loss", name));
     MemoryContextSwitchTo(context);
-    m->features = corgi_text_list(names);
+    m->features = texts_at(1);
+    losses = texts_at(4);
+    if (list_member_ptr(m->features, NULL))
+        damaged(name, "its features hold a NULL");
+    if (m->history[0] != '[')
+        damaged(name, "its history is no list of epochs");
+    m->epochs = list_length(losses);
+    m->losses = read_losses(losses, name);
 }
 
 /* Load a model into the current memory context; `past` tells whether what it was trained on and how is wanted too. */
@@ -123,6 +164,11 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
     if (past->loss != o->loss)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" is a %s model; a %s model is needed", o->warm_start, past->kind, o->kind));
+    for (int64 i = 0; i < past->outputs && !o->intercept; i++)
+        if (past->intercepts[i] != 0)
+            ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("warm_start \"%s\" has an intercept; intercept => false goes on from a model without one",
+                           o->warm_start));
     if (o->classes != NULL && (o->class_count != past->classes ||
                                memcmp(o->classes, past->class_values, sizeof(double) * (Size) past->classes) != 0))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),

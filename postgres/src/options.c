@@ -85,8 +85,9 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sort class values, drop repeated ones, and check that there are as many as the kind of model takes. */
-double *corgi_check_classes(double *classes, int64 count, const char *kind, int64 *found)
+/* Sort class values, drop repeated ones, and check that there are as many as the kind of model takes; `whose` says
+ * where they come from. */
+double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found)
 {
     int64 kept = 0;
     qsort(classes, (size_t) count, sizeof *classes, by_size);
@@ -94,10 +95,10 @@ double *corgi_check_classes(double *classes, int64 count, const char *kind, int6
         if (kept == 0 || classes[kept - 1] != classes[i])
             classes[kept++] = classes[i];
     if (kept < 2)
-        REFUSE("the labels have %d value; a %s model needs two classes at least", (int) kept, kind);
+        REFUSE("%s %d value%s; a %s model needs two at least", whose, (int) kept, kept == 1 ? "" : "s", kind);
     if (kept > 2 && corgi_loss_of(kind) != CP_SOFTMAX)
-        REFUSE("the labels have the values %g, %g, %g...; a %s model takes two, softmax takes more", classes[0],
-               classes[1], classes[2], kind);
+        REFUSE("%s the values %g, %g, %g...; a %s model takes two, softmax takes more", whose, classes[0], classes[1],
+               classes[2], kind);
     *found = kept;
     return classes;
 }
@@ -116,7 +117,7 @@ static void read_classes(CorgiOptions *o, Datum value)
             REFUSE("classes must be finite numbers up to 2^53 in size, got %s", nulls[i] ? "NULL" : psprintf("%g", y));
         o->classes[i] = y;
     }
-    o->classes = corgi_check_classes(o->classes, o->class_count, o->kind, &found);
+    o->classes = corgi_check_classes(o->classes, o->class_count, "classes has", o->kind, &found);
     o->class_count = (int) found;
 }
 
@@ -180,6 +181,8 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);
     o->tolerance = nulls[ARG_TOLERANCE] ? -1 : tolerance_of(DatumGetFloat8(values[ARG_TOLERANCE]));
     o->threads = DatumGetInt32(values[ARG_THREADS]);
+    if (o->name != NULL && *o->name == '\0')
+        REFUSE("name is empty; give one of a character at least, or NULL to store no model");
     check_schedule(o);
     if (!nulls[ARG_CLASSES] && o->loss != CP_SQUARED)
         read_classes(o, values[ARG_CLASSES]);

@@ -6,10 +6,9 @@
 #include "catalog/pg_proc.h"
 #include "funcapi.h"
 #include "nodes/makefuncs.h"
-#include "optimizer/pathnode.h"
+#include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
-#include "optimizer/tlist.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -43,28 +42,33 @@ static FuncExpr *train_call(const RangeTblEntry *rte)
     return (FuncExpr *) function->funcexpr;
 }
 
-static CustomScan *make_scan(const CustomScanMethods *methods, List *children)
+static CustomScan *make_scan(const CustomScanMethods *methods, const Path *path, Plan *child)
 {
     CustomScan *scan = makeNode(CustomScan);
+    Plan *plan = &scan->scan.plan;
     scan->methods = methods;
-    scan->custom_plans = children;
+    scan->custom_plans = child ? list_make1(child) : NIL;
+    plan->startup_cost = path->startup_cost;
+    plan->total_cost = path->total_cost;
+    plan->plan_rows = path->rows;
     return scan;
 }
 
-static Plan *plan_blocks(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
-                         List *children)
+/* Find the row as a whole where a query takes it, as in SELECT r or FOR UPDATE OF another table. */
+static Var *whole_row(RelOptInfo *rel, List *clauses)
 {
-    return &make_scan(&corgi_block_methods, children)->scan.plan;
+    List *wanted = list_concat_copy(rel->reltarget->exprs, clauses);
+    ListCell *cell;
+    foreach (cell, pull_var_clause((Node *) wanted, PVC_RECURSE_PLACEHOLDERS)) {
+        Var *var = lfirst_node(Var, cell);
+        if (var->varno == rel->relid && var->varattno == InvalidAttrNumber)
+            return var;
+    }
+    return NULL;
 }
 
-static Plan *plan_tuples(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
-                         List *children)
-{
-    return &make_scan(&corgi_tuple_methods, children)->scan.plan;
-}
-
-/* The list of what SGD hands over: every column of the function. */
-static List *result_columns(const RangeTblEntry *rte, Index relid)
+/* The list of what SGD hands over: every column of the function, then the row of them if it is wanted. */
+static List *result_columns(const RangeTblEntry *rte, Index relid, Var *row)
 {
     RangeTblFunction *function = linitial_node(RangeTblFunction, rte->functions);
     TupleDesc columns;
@@ -73,39 +77,32 @@ static List *result_columns(const RangeTblEntry *rte, Index relid)
     for (int i = 0; i < columns->natts; i++) {
         Form_pg_attribute a = TupleDescAttr(columns, i);
         Var *var = makeVar(relid, i + 1, a->atttypid, a->atttypmod, a->attcollation, 0);
-        list = lappend(list, makeTargetEntry((Expr *) var, i + 1, pstrdup(NameStr(a->attname)), false));
+        char *name = pstrdup(strVal(list_nth(rte->eref->colnames, i)));
+        list = lappend(list, makeTargetEntry((Expr *) var, i + 1, name, false));
     }
+    if (row != NULL)
+        list = lappend(list, makeTargetEntry(copyObject((Expr *) row), columns->natts + 1, NULL, false));
     return list;
 }
 
+/* The three are planned here, not each from a path of its own: between those the planner puts a Result where the query
+ * has a constant condition. */
 static Plan *plan_sgd(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses, List *children)
 {
-    CustomScan *scan = make_scan(&corgi_sgd_methods, children);
+    CustomScan *blocks = make_scan(&corgi_block_methods, &path->path, NULL);
+    CustomScan *tuples = make_scan(&corgi_tuple_methods, &path->path, &blocks->scan.plan);
+    CustomScan *scan = make_scan(&corgi_sgd_methods, &path->path, &tuples->scan.plan);
     FuncExpr *call = linitial_node(FuncExpr, path->custom_private);
     scan->flags = path->flags;
     scan->scan.plan.targetlist = tlist;
     scan->scan.plan.qual = extract_actual_clauses(clauses, false);
-    scan->custom_scan_tlist = result_columns(root->simple_rte_array[rel->relid], rel->relid);
+    scan->custom_scan_tlist = result_columns(root->simple_rte_array[rel->relid], rel->relid,
+                                             whole_row(rel, scan->scan.plan.qual));
     scan->custom_exprs = copyObject(call->args);
     return &scan->scan.plan;
 }
 
-static const CustomPathMethods block_path = {"BlockShuffle", plan_blocks, NULL};
-static const CustomPathMethods tuple_path = {"TupleShuffle", plan_tuples, NULL};
 static const CustomPathMethods sgd_path = {"SGD", plan_sgd, NULL};
-
-static CustomPath *make_path(RelOptInfo *rel, const CustomPathMethods *methods, PathTarget *target, CustomPath *child)
-{
-    CustomPath *path = makeNode(CustomPath);
-    path->path.pathtype = T_CustomScan;
-    path->path.parent = rel;
-    path->path.pathtarget = target;
-    path->path.rows = rel->rows;
-    path->path.total_cost = 100 * rel->rows; /* an epoch each, of a table that may not be known before execution */
-    path->custom_paths = child ? list_make1(child) : NIL;
-    path->methods = methods;
-    return path;
-}
 
 static void replace_train(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
@@ -114,13 +111,17 @@ static void replace_train(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTb
     if (previous_hook)
         previous_hook(root, rel, rti, rte);
     call = train_call(rte);
-    if (call == NULL || !bms_is_empty(rel->lateral_relids))
+    if (call == NULL || !bms_is_empty(rel->lateral_relids) || IS_DUMMY_REL(rel))
         return;
-    path = make_path(rel, &block_path, create_empty_pathtarget(), NULL);
-    path = make_path(rel, &tuple_path, create_empty_pathtarget(), path);
-    path = make_path(rel, &sgd_path, rel->reltarget, path);
+    path = makeNode(CustomPath);
+    path->path.pathtype = T_CustomScan;
+    path->path.parent = rel;
+    path->path.pathtarget = rel->reltarget;
+    path->path.rows = rel->rows;
+    path->path.total_cost = 100 * rel->rows; /* an epoch each, of a table that may not be known before execution */
     path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
     path->custom_private = list_make1(call);
+    path->methods = &sgd_path;
     rel->pathlist = list_make1(path);
     rel->partial_pathlist = NIL;
 }

@@ -29,23 +29,19 @@ static bool shown(const CorgiRun *run) { return run->published && MyBEEntry->st_
 void corgi_progress_begin(CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
-    char name[NAME_BYTES] = "";
+    int index[3 + NAME_BYTES / 8] = {LOSS_OF, EPOCHS, STARTED};
+    int64 value[lengthof(index)] = {o->loss, o->epochs, GetCurrentTimestamp()};
     if (MyBEEntry == NULL || MyBEEntry->st_progress_command != PROGRESS_COMMAND_INVALID)
         return;
     pgstat_progress_start_command(COMMAND, o->source);
     run->published = MyBEEntry->st_progress_command == COMMAND;
     if (!shown(run))
         return;
-    pgstat_progress_update_param(LOSS_OF, o->loss);
-    pgstat_progress_update_param(EPOCHS, o->epochs);
-    pgstat_progress_update_param(STARTED, GetCurrentTimestamp());
+    for (int i = 0; i < NAME_BYTES / 8; i++)
+        index[3 + i] = NAME + i;
     if (o->name != NULL)
-        memcpy(name, o->name, (size_t) pg_mbcliplen(o->name, (int) strlen(o->name), NAME_BYTES - 1));
-    for (int i = 0; i < NAME_BYTES / 8; i++) {
-        int64 piece;
-        memcpy(&piece, name + 8 * i, sizeof piece);
-        pgstat_progress_update_param(NAME + i, piece);
-    }
+        memcpy(&value[3], o->name, (size_t) pg_mbcliplen(o->name, (int) strlen(o->name), NAME_BYTES - 1));
+    pgstat_progress_update_multi_param(lengthof(index), index, value); /* at once: a reader sees all or nothing */
 }
 
 /* Begin an epoch, counted from 0, of so many rows. */
@@ -110,7 +106,8 @@ Datum corgipile_progress(PG_FUNCTION_ARGS)
     InitMaterializedSRF(fcinfo, 0);
     for (int i = 1; i <= count; i++) {
         const PgBackendStatus *b = &CORGI_BACKEND(i)->backendStatus;
-        if (b->st_progress_command == COMMAND && b->st_databaseid == MyDatabaseId)
+        /* without a start its other figures are not there yet either */
+        if (b->st_progress_command == COMMAND && b->st_databaseid == MyDatabaseId && b->st_progress_param[STARTED] != 0)
             put(result->setResult, result->setDesc, b);
     }
     return (Datum) 0;

@@ -4,10 +4,13 @@
 #include <math.h>
 
 #include "catalog/pg_type.h"
+#include "funcapi.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "sgd_state.h"
 #include "utils/memutils.h"
+
+enum { COLUMNS = 9 }; /* of the result */
 
 typedef struct {
     CustomScanState css;
@@ -21,6 +24,7 @@ typedef struct {
     CorgiModel *past;       /* to go on from, or NULL */
     CorgiHistory history;
     int64 returned;         /* epochs */
+    TupleDesc row;          /* of the columns, where the query takes rows as a whole; else NULL */
     bool finished;
 } SgdState;
 
@@ -61,6 +65,27 @@ static void configure(SgdState *s)
     MemoryContextSwitchTo(outside);
 }
 
+/* The type of the row that comes after the columns, if it does. */
+static TupleDesc whole_row(TupleDesc scanned)
+{
+    TupleDesc row;
+    if (scanned->natts <= COLUMNS)
+        return NULL;
+    row = CreateTemplateTupleDesc(COLUMNS);
+    for (AttrNumber i = 1; i <= COLUMNS; i++)
+        TupleDescCopyEntry(row, i, scanned, i);
+    return BlessTupleDesc(row);
+}
+
+/* EXPLAIN alone evaluates nothing that has effects; a row that another session changed is checked without training. */
+static bool may_configure(const SgdState *s, const EState *estate, int eflags)
+{
+    Node *arguments = (Node *) ((CustomScan *) s->css.ss.ps.plan)->custom_exprs;
+    if (s->late || CORGI_GENERIC(eflags) || estate->es_epq_active != NULL)
+        return false;
+    return (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 || !contain_volatile_functions(arguments);
+}
+
 static void begin(CustomScanState *node, EState *estate, int eflags)
 {
     SgdState *s = (SgdState *) node;
@@ -74,7 +99,8 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
     s->one_feature = exprType(list_nth(plan->custom_exprs, ARG_FEATURES)) == TEXTOID;
     s->late = waits((Node *) plan->custom_exprs, NULL);
     s->context = AllocSetContextCreate(estate->es_query_cxt, "corgipile run", ALLOCSET_DEFAULT_SIZES);
-    if (!s->late && !CORGI_GENERIC(eflags))
+    s->row = whole_row(node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
+    if (may_configure(s, estate, eflags))
         configure(s);
 }
 
@@ -83,6 +109,8 @@ static void prepare(SgdState *s)
 {
     CorgiRun *run = &s->run;
     const CorgiModel *past = s->past;
+    if (run->options.name != NULL)
+        corgi_check_name(run->options.name);
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
     if (past != NULL)
@@ -138,6 +166,17 @@ static void advance(SgdState *s)
     MemoryContextSwitchTo(outside);
 }
 
+/* Add the row of the columns to them. */
+static void fill_whole_row(const SgdState *s, TupleTableSlot *slot)
+{
+    MemoryContext outside = MemoryContextSwitchTo(s->css.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+    if (s->row != NULL) {
+        slot->tts_values[COLUMNS] = HeapTupleGetDatum(heap_form_tuple(s->row, slot->tts_values, slot->tts_isnull));
+        slot->tts_isnull[COLUMNS] = false;
+    }
+    MemoryContextSwitchTo(outside);
+}
+
 /* Put the next epoch's figures into the result. */
 static void fill_row(const SgdState *s, TupleTableSlot *slot)
 {
@@ -152,12 +191,13 @@ static void fill_row(const SgdState *s, TupleTableSlot *slot)
     values[5] = values[6] = Float8GetDatum(e->held.score);
     values[7] = Int64GetDatum(e->learnt.rows);
     values[8] = Float8GetDatum(e->seconds);
-    memset(nulls, 0, sizeof *nulls * 9);
+    memset(nulls, 0, sizeof *nulls * COLUMNS);
     nulls[2] = linear;
     nulls[3] = !linear;
     nulls[4] = !held;
     nulls[5] = !held || linear;
     nulls[6] = !held || !linear;
+    fill_whole_row(s, slot);
 }
 
 static TupleTableSlot *next_epoch(ScanState *node)
@@ -177,7 +217,18 @@ static TupleTableSlot *next_epoch(ScanState *node)
     return ExecStoreVirtualTuple(slot);
 }
 
-static bool recheck(ScanState *node, TupleTableSlot *slot) { return true; }
+/* Return once the row that a query had joined with a row that another session has changed since. */
+static bool recheck(ScanState *node, TupleTableSlot *slot)
+{
+    EPQState *epq = node->ps.state->es_epq_active;
+    int relation = bms_singleton_member(((CustomScan *) node->ps.plan)->custom_relids);
+    if (epq->relsubs_done[relation - 1] || epq->relsubs_rowmark[relation - 1] == NULL ||
+        !EvalPlanQualFetchRowMark(epq, (Index) relation, slot))
+        return false;
+    epq->relsubs_done[relation - 1] = true;
+    fill_whole_row((SgdState *) node, slot);
+    return true;
+}
 
 static TupleTableSlot *exec(CustomScanState *node) { return ExecScan(&node->ss, next_epoch, recheck); }
 

@@ -26,17 +26,24 @@ static const char *kind_of(char relkind)
     }
 }
 
+/* The name of a table in SQL, whatever the search path. */
+char *corgi_sql_name(Relation rel)
+{
+    return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel));
+}
+
 /* Check a table, or a part of the table that was named. */
 static void check_kind(Relation rel, Relation named)
 {
     char kind = rel->rd_rel->relkind;
+    bool query = kind == RELKIND_VIEW || kind == RELKIND_FOREIGN_TABLE;
     const char *name = RelationGetRelationName(rel);
     if (kind != RELKIND_RELATION && kind != RELKIND_MATVIEW && kind != RELKIND_PARTITIONED_TABLE)
         ereport(
             ERROR, errcode(ERRCODE_WRONG_OBJECT_TYPE),
             errmsg("\"%s\" is %s; a table or materialized view is needed", name, kind_of(kind)),
-            errhint("Make one of its rows: CREATE MATERIALIZED VIEW m AS SELECT * FROM %s.",
-                    quote_identifier(RelationGetRelationName(named))));
+            query ? errhint("Make one of its rows: CREATE MATERIALIZED VIEW m AS SELECT * FROM %s.", corgi_sql_name(named))
+                  : 0);
     if (kind != RELKIND_PARTITIONED_TABLE && rel->rd_tableam->scan_set_tidrange == NULL)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("the access method of table \"%s\" cannot scan a range of pages", name));

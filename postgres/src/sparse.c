@@ -3,6 +3,7 @@
 
 #include "gather.h"
 #include "sgd_rows.h"
+#include "utils/memutils.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
@@ -13,8 +14,8 @@ void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int 
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s has indices in column \"%s\" that repeat or fall; they must increase",
                corgi_row_name(tid), c->name);
     REFUSE(ERRCODE_DATA_EXCEPTION,
-           "%s has an index in column \"%s\" outside the " INT64_FORMAT " features, which begin at 0",
-           corgi_row_name(tid), c->name, width);
+           "%s has an index in column \"%s\" outside the " INT64_FORMAT " features%s, which begin at 0",
+           corgi_row_name(tid), c->name, width, width == CORGI_MOST_NUMBERS ? " that a model can have" : "");
 }
 
 static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
@@ -41,9 +42,9 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
     int status;
     memcpy(index, list.numbers, sizeof *index * (Size) count);
     corgi_close_list(&list);
-    status = cp_check_indices(index, count, INT32_MAX);
+    status = cp_check_indices(index, count, CORGI_MOST_NUMBERS);
     if (unlikely(status != CP_SGD_OK))
-        corgi_refuse_indices(c, &row->tts_tid, status, INT32_MAX);
+        corgi_refuse_indices(c, &row->tts_tid, status, CORGI_MOST_NUMBERS);
     if (count > 0)
         *width = Max(*width, (int64) index[count - 1] + 1);
     pfree(index);

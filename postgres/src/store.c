@@ -4,12 +4,12 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "sgd_state.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/json.h"
-#include "utils/lsyscache.h"
 
 static const char *const insert =
     "INSERT INTO corgipile.models (name, kind, dims, classes, coefficients, intercepts, params, history, source) "
@@ -18,17 +18,32 @@ static const char *const insert =
     "coefficients = excluded.coefficients, intercepts = excluded.intercepts, params = excluded.params, "
     "history = excluded.history, source = excluded.source, created = pg_catalog.now()";
 
+static const char *const owner_query =
+    "SELECT owner FROM corgipile.models WHERE name operator(pg_catalog.=) $1 "
+    "AND owner operator(pg_catalog.<>) current_user AND pg_catalog.row_security_active('corgipile.models')";
+
+/* Refuse before the first epoch what could not be stored after the last. */
+void corgi_check_name(const char *name)
+{
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(name)};
+    PreventCommandIfReadOnly("corgipile.train with a name");
+    SPI_connect();
+    if (SPI_execute_with_args(owner_query, lengthof(types), types, values, NULL, true, 1) != SPI_OK_SELECT)
+        elog(ERROR, "reading corgipile.models failed");
+    if (SPI_processed > 0)
+        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                errmsg("model \"%s\" belongs to %s; choose another name", name,
+                       SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1)));
+    SPI_finish();
+}
+
 /* Make an array of doubles to be filled in; more than one row makes it an array of arrays. */
 static ArrayType *make_array(int dimensions, int64 rows, int64 columns)
 {
     int64 count = dimensions == 2 ? rows * columns : columns;
     Size size = ARR_OVERHEAD_NONULLS(dimensions) + sizeof(double) * (Size) count;
-    ArrayType *a;
-    if (count > (int64) MaxArraySize || size > MaxAllocSize)
-        ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("a model of " INT64_FORMAT " numbers does not fit a column", count),
-                errhint("Leave name out to train without storing the model."));
-    a = palloc0(size);
+    ArrayType *a = palloc0(size);
     SET_VARSIZE(a, size);
     a->ndim = dimensions;
     a->elemtype = FLOAT8OID;
@@ -101,11 +116,6 @@ static char *params_of(const CorgiRun *run)
     return json.data;
 }
 
-static char *source_name(Relation rel)
-{
-    return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel));
-}
-
 /* Store the model under its name, in place of the caller's earlier one. */
 void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, char *history)
 {
@@ -128,7 +138,7 @@ void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, char *history
     values[5] = PointerGetDatum(intercepts);
     values[6] = CStringGetTextDatum(params_of(run));
     values[7] = CStringGetTextDatum(history);
-    values[8] = CStringGetTextDatum(source_name(run->source.rel));
+    values[8] = CStringGetTextDatum(corgi_sql_name(run->source.rel));
     SPI_connect();
     if (SPI_execute_with_args(insert, lengthof(types), types, values, NULL, false, 0) != SPI_OK_INSERT)
         elog(ERROR, "storing model \"%s\" failed", o->name);

@@ -180,7 +180,7 @@ static void settle_classes(CorgiRun *run, Tally *t)
     v->classes = run->options.classes;
     v->class_count = run->options.class_count;
     if (t->wanted)
-        v->classes = corgi_check_classes(t->values, t->n, t->kind, &v->class_count);
+        v->classes = corgi_check_classes(t->values, t->n, "the labels have", t->kind, &v->class_count);
 }
 
 static void check_rows(const CorgiRun *run)
@@ -193,6 +193,18 @@ static void check_rows(const CorgiRun *run)
                        run->survey.held));
     ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
             errmsg("table \"%s\" has no rows to learn from", RelationGetRelationName(run->source.rel)));
+}
+
+/* Weights take memory from now on, and a column if the model is stored. */
+static void check_weights(const CorgiRun *run)
+{
+    const CorgiSurvey *v = &run->survey;
+    int64 outputs = run->options.loss == CP_SOFTMAX ? v->class_count : 1;
+    if (v->width > CORGI_MOST_NUMBERS / outputs)
+        ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                errmsg("a model of " INT64_FORMAT " features and " INT64_FORMAT " outputs is too large: a column holds "
+                       INT64_FORMAT " numbers",
+                       v->width, outputs, CORGI_MOST_NUMBERS));
 }
 
 void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
@@ -213,5 +225,6 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     check_rows(run);
     v->width = Max(v->width, 1);
     settle_classes(run, &t);
+    check_weights(run);
     v->sketch = run->options.balance ? seriate(&t, v) : NULL;
 }

@@ -261,6 +261,10 @@ def test_warm_start_of_another_model(make):
         train(make.dense(x[:, :3], y), warm_start=model)
     with pytest.raises(BadArgument, match="warm_start has classes"):
         train(make.dense(x, y), warm_start=model, classes=[0, 2])
+    with pytest.raises(BadArgument, match="warm_start has an intercept"):
+        train(make.dense(x, y), warm_start=model, intercept=False)
+    without = train(make.dense(x, y), epochs=1, intercept=False)
+    assert train(make.dense(x, y), epochs=1, warm_start=without, intercept=False).intercept.tolist() == [0]
 
 
 def test_test_table_of_another_width(make):

@@ -107,6 +107,10 @@ def test_going_on_needs_a_model_of_the_same_shape(server, train, fails):
         ("logistic", "'x'", "two", ", classes => '{0, 2}'", "has other classes than those given"),
     ):
         assert said in fails(call.format(model, features, label, more))
+    assert 'warm_start "past" has an intercept' in fails(call.format("logistic", "'x'", "two", ", intercept => false"))
+    train("noisy", label="two", name="without", intercept=False, epochs=1)
+    train("noisy", label="two", name="without", intercept=False, epochs=1, warm_start="without")
+    assert server.value("SELECT intercepts FROM corgipile.models WHERE name = 'without'") == [0]
     other = train("shifted", label="two", warm_start="past", name="future")
     assert [row["epoch"] for row in other] == [2, 3]
     assert server.value("SELECT params ->> 'warm_start' FROM corgipile.models WHERE name = 'future'") == "past"

@@ -61,7 +61,8 @@ BAD_PAIRS = {
     "repeated": ('indices in column "k" that repeat or fall', "'{4, 4}', '{1, 2}'"),
     "falling": ('indices in column "k" that repeat or fall', "'{4, 3}', '{1, 2}'"),
     "negative": ('an index in column "k" outside', "'{-1, 3}', '{1, 2}'"),
-    "largest": ('an index in column "k" outside the 2147483647 features', "'{2147483647}', '{1}'"),
+    "largest": ('an index in column "k" outside the 134217719 features that a', "'{2147483647}', '{1}'"),
+    "too large": ('an index in column "k" outside the 134217719 features that a', "'{1, 134217719}', '{1, 2}'"),
     "lengths": ('2 indices in column "k" and 3 values in column "v"', "'{1, 2}', '{1, 2, 3}'"),
     "two dimensions": ('column "k" is an array of 2 dimensions', "'{{1}, {2}}', '{1, 2}'"),
     "NaN": ("feature that is NaN or infinite", "'{1, 2}', '{1, NaN}'"),
@@ -131,7 +132,10 @@ REFUSED = {
     "'good', 'svm', 'x', 'label', block_size => '0'": "block_size must be positive",
     "'good', 'svm', 'x', 'label', buffer_size => 'much'": "invalid size",
     "'good', 'svm', 'x', 'label', buffer_size => '100'": "the buffer holds 4 rows",
-    "'good', 'svm', 'x', 'label', classes => '{1}'": "two classes at least",
+    "'good', 'svm', 'x', 'label', classes => '{1}'": "classes has 1 value; a svm model needs two at least",
+    "'good', 'svm', 'x', 'label', classes => '{}'": "classes has 0 values; a svm",
+    "'good', 'svm', 'x', 'label', classes => '{1, 2, 3}'": "classes has the values 1, 2, 3...; a svm",
+    "'good', 'svm', 'x', 'label', name => ''": "name is empty",
     "'good', 'svm', 'x', 'label', classes => '{1, NaN}'": "classes must be finite numbers",
     "'good', 'svm', 'x', 'label', classes => '{1, 2}'": "has label 0, which is none of the classes",
     "'good', 'svm', 'x', 'label', speed => 1": "does not exist",
@@ -161,15 +165,17 @@ def test_calls_that_cannot_be_planned(fails, query):
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "said", "hint"),
     [
-        ("VIEW other AS SELECT * FROM good", "is a view; a table or materialized view is needed"),
-        ("TABLE other (LIKE good) PARTITION BY LIST (label)", "has no rows to learn from"),
-        ("SEQUENCE other", "is a sequence"),
+        ("VIEW other AS SELECT * FROM good", "is a view; a table or materialized view is needed", True),
+        ("TABLE other (LIKE good) PARTITION BY LIST (label)", "has no rows to learn from", False),
+        ("SEQUENCE other", "is a sequence", False),
     ],
 )
-def test_relations_that_do_not_serve(fails, made, said):
-    assert said in fails(f"BEGIN; CREATE {made}; SELECT * FROM corgipile.train('other', 'svm', 'x', 'label')")
+def test_relations_that_do_not_serve(fails, made, said, hint):
+    message = fails(f"BEGIN; CREATE {made}; SELECT * FROM corgipile.train('other', 'svm', 'x', 'label')")
+    assert said in message
+    assert ("AS SELECT * FROM public.other." in message, "HINT" in message) == (hint, hint)
 
 
 @pytest.mark.parametrize("made", ["TEMP TABLE", "UNLOGGED TABLE", "MATERIALIZED VIEW"])
@@ -195,7 +201,10 @@ def test_a_model_is_its_owners(server, train, fails):
     assert server.value("SELECT owner FROM corgipile.models WHERE name = 'theirs'") == "stranger"
     assert server.value("SELECT count(corgipile.predict('mine', x)) FROM half", "stranger") == 100
     call = "SELECT * FROM corgipile.train('half', 'svm', 'x', 'label', name => 'mine')"
-    assert "row-level security policy" in fails(call, "stranger")
+    said = fails(call, "stranger")
+    assert 'model "mine" belongs to postgres; choose another name' in said
+    assert "epoch" not in said
+    assert "epoch" in server.said("SET ROLE postgres;" + call.replace("half", "good"))[1]
     server.sql("DELETE FROM corgipile.models", "stranger")
     assert server.rows("SELECT name FROM corgipile.models WHERE name IN ('mine', 'theirs')") == [{"name": "mine"}]
 
@@ -259,8 +268,49 @@ def test_predicting_refuses(server, train, fails):
         "intercepts = '{}'",
         "classes = '{1}'",
         "dims = 3",
+        "classes = '{NaN, NaN}'",
+        "classes = '{1, 0}'",
+        "classes = '{1, 1}'",
+        "classes = '{0, Infinity}'",
     ):
         said = fails(
             f"BEGIN; UPDATE corgipile.models SET {damage}; " + call.format("predict", "refuses", "ARRAY[1, 2]")
         )
         assert "is damaged" in said
+
+
+def test_what_cannot_be_stored_is_refused_before_the_first_epoch(server, fails):
+    call = "SELECT * FROM corgipile.train('{}', '{}', {}, 'label', name => 'unstored')"
+    said = fails("BEGIN READ ONLY; " + call.format("good", "svm", "'x'"))
+    assert "cannot execute corgipile.train with a name in a read-only transaction" in said
+    assert "epoch" not in said
+    server.sql("CREATE TABLE broad AS SELECT ARRAY[50000000 + i] k, ARRAY[1.0::real] v, i AS label "
+               "FROM generate_series(0, 2) i")  # fmt: skip
+    said = fails(call.format("broad", "softmax", "ARRAY['k', 'v']"))
+    assert "a model of 50000003 features and 3 outputs is too large: a column holds 134217719 numbers" in said
+    assert "epoch" not in said
+
+
+DAMAGE = {
+    """params = '{"features": ["a", null], "label": "three"}'""": "its features hold a NULL",
+    """params = '{"features": 5, "label": "three"}'""": 'has no column "5"',
+    """params = '{"features": {"a": 1}, "label": "three"}'""": "has no column",
+    "params = '7'": "do not name the columns",
+    "history = '{}'": "its history is no list of epochs",
+    "history = '5'": "its history is no list of epochs",
+    "history = '[1, 2]'": "an epoch of its history has no loss",
+    """history = '[{"loss": "much"}]'""": "an epoch of its history has no loss",
+    """history = '[{"loss": "nan"}]'""": "an epoch of its history has no loss",
+    """history = '[{"loss": 1e400}]'""": "an epoch of its history has no loss",
+}
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_rows_that_others_wrote_are_not_trusted(server, train, fails, damage):
+    train("good", label="three", model="linear", name="damaged", epochs=1)
+    change = f"BEGIN; UPDATE corgipile.models SET {damage} WHERE name = 'damaged'; SELECT * FROM corgipile."
+    assert DAMAGE[damage] in fails(change + "evaluate('damaged', 'good')")
+    if "history" in damage:
+        call = "train('good', 'linear', 'x', 'three', warm_start => 'damaged')"
+        assert DAMAGE[damage] in fails(change + call)

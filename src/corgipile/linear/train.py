@@ -155,7 +155,7 @@ def train(
         raise BadValue(f"{opened!r} has no rows to learn from")
     machine = Machine(model, inputs, found, batch_size=batch_size, l2=l2, intercept=intercept, on_bad=on_bad)
     if warm_start is not None:
-        _go_on(machine, warm_start, model, found)
+        _go_on(machine, warm_start, model, found, intercept=intercept)
     history = [dict(record) for record in warm_start.history] if warm_start else []
     params = {
         "features": list(inputs.columns),
@@ -210,11 +210,11 @@ def _classes(table: Table, label: str, model: str, given: Any, *, skip: bool) ->
     return check_classes(given, model, label)
 
 
-def _go_on(machine: Machine, past: Model, kind: str, classes: npt.NDArray[Any]) -> None:
+def _go_on(machine: Machine, past: Model, kind: str, classes: npt.NDArray[Any], *, intercept: bool) -> None:
     """Put the weights of an earlier model into a machine.
 
     Raises:
-        BadArgument: It is another kind of model, or of other features or classes.
+        BadArgument: It is another kind of model, of other features or classes, or has an intercept that is unwanted.
     """
     if past.kind != kind or past.width != machine.inputs.width:
         raise BadArgument(
@@ -223,6 +223,8 @@ def _go_on(machine: Machine, past: Model, kind: str, classes: npt.NDArray[Any]) 
         )
     if not np.array_equal(past.classes, classes):
         raise BadArgument(f"warm_start has classes {past.classes.tolist()}, not {classes.tolist()}")
+    if not intercept and past.intercept.any():
+        raise BadArgument("warm_start has an intercept; intercept=False goes on from a model without one")
     machine.assign(past.coef, past.intercept)
 
 
