@@ -345,7 +345,7 @@ def test_an_interrupt_is_not_kept_waiting():
 
 
 def test_bad_arguments():
-    with pytest.raises(BadArgument, match="threads must be 1 to 1024, got 0"):
+    with pytest.raises(BadArgument, match="threads must be a whole number of 1 to 1024, got 0"):
         Concurrent([1], threads=0)
     with pytest.raises(BadArgument, match="map-style dataset with __getitem__ is needed, got int"):
         Concurrent(3)
@@ -359,7 +359,7 @@ def test_bad_arguments():
 
     with pytest.raises(BadArgument, match="map-style dataset with __getitem__ is needed, got Stream"):
         Concurrent(Stream())
-    with pytest.raises(BadArgument, match="batches must be 0 to 64, got -1"):
+    with pytest.raises(BadArgument, match="batches must be a whole number of 0 to 64, got -1"):
         Concurrent([1]).ahead([[0]], -1)
 
 

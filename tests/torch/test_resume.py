@@ -85,6 +85,9 @@ def test_workers_go_on_where_the_loop_was(path, done):
         dataset.state_dict()
     with pytest.raises(BadArgument, match="this iteration has 8 batches, 9 were asked for"):
         dataset.state_dict(batches=9)
+    for settings in ({"batches": -1}, {"batches": 1.5}, {"batches": 1, "batch_size": 0}):
+        with pytest.raises(BadArgument, match="must be a whole number of at least"):
+            dataset.state_dict(**settings)
     state = dataset.state_dict(batches=done)
     again = loaded(path, state)
     again.set_epoch(again.epoch)  # as a training loop does, which knows nothing of the state
