@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -209,6 +210,30 @@ def test_mistakes_are_named_at_once(path):
     assert everything(rows_of(loader(dataset))) == list(range(1000))
     with pytest.raises(BudgetTooSmall, match="give memory="):
         fail(dataset, 2)
+
+
+def slow_first(worker):
+    time.sleep(0.3 * (worker == 0))
+
+
+def test_loaders_of_one_seed(path):
+    """More workers than before, then one whose first worker begins after it was left; all with the same seeds."""
+    dataset = make(path)
+
+    def seeded(workers):
+        return loader(dataset, workers, generator=torch.Generator().manual_seed(0), worker_init_fn=slow_first)
+
+    for epoch, workers in enumerate((1, 3)):
+        assert everything(rows_of(seeded(workers))) == list(range(1000))
+        assert dataset.epoch == epoch
+    left = iter(seeded(2))
+    while dataset.epoch == 1:
+        time.sleep(0.01)
+    for worker in left._workers:
+        worker.terminate()
+    dataset.set_epoch(7)
+    assert everything(rows_of(seeded(2))) == list(range(1000))
+    assert dataset.epoch == 7
 
 
 def test_numbers_of_numpy_are_as_good(path):

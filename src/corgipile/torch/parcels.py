@@ -7,6 +7,7 @@ worker keeps the memory it made; the main process says, in its last byte, when n
 import os
 import weakref
 from collections.abc import Callable
+from functools import cache
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -24,6 +25,7 @@ Bytes = npt.NDArray[np.uint8]
 _opened: dict[tuple[int, int], Bytes] = {}  # in the main process, by the worker's process and the piece's number
 
 
+@cache
 def send_parcels() -> None:
     """Make this process, a worker, send tensors so."""
     ForkingPickler.register(torch.Tensor, Sender().reduce)
