@@ -75,7 +75,11 @@ class Passes:
         """Say, in the main process, which epoch the next iteration runs, and what of it is done."""
         text = json.dumps(segments).encode()
         if len(text) >= TEXT:
-            raise BadArgument(f"the state has {len(text)} bytes of segments; {TEXT - 1} are the most")
+            raise BadArgument(
+                f"the state has {len(text)} bytes of segments, at most {TEXT - 1} fit: read fewer columns where "
+                f'FullShuffle(unit="page") keeps their names, or finish the epoch with the ranks, workers, memory and '
+                f"batch size it was last run with, since each change adds one ({len(segments)} so far)"
+            )
         self._text[: len(text) + 1] = np.frombuffer(text + b"\0", np.uint8)
         self._start[1] = epoch
         self._start[0] += 1
