@@ -1,16 +1,43 @@
-"""Sizes as people write them: rows, bytes, or a share of the table."""
+"""Sizes as people write them: rows, bytes, or a share of the table; and whole numbers."""
 
 import math
+import operator
 import re
+from typing import Any
 
-from corgipile.errors import BadSize
+from corgipile.errors import BadArgument, BadSize
 
-__all__ = ["Size", "format_bytes", "parse_bytes", "part_of", "to_rows"]
+__all__ = ["MOST_EPOCH", "Size", "format_bytes", "parse_bytes", "part_of", "to_rows", "whole"]
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+MOST_EPOCH = 1 << 62  # so that it and the next one are 64-bit numbers anywhere
 Size = int | str
 _BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]?)I?B\s*", re.IGNORECASE)
 _SHARE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
+
+
+def whole(value: Any, what: str, least: int | None = None, most: int | None = None) -> int:
+    """Return a whole number of any type, NumPy's too, as an int.
+
+    Raises:
+        BadArgument: It is none, or out of bounds; a bool is none.
+
+    Example:
+        >>> whole(3, "batch_size", 1)
+        3
+        >>> whole(-1, "prefetch", 0, 64)
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.BadArgument: prefetch must be a whole number of 0 to 64, got -1
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least) or (most is not None and number > most):
+        bounds = "" if least is None else f" of at least {least}" if most is None else f" of {least} to {most}"
+        raise BadArgument(f"{what} must be a whole number{bounds}, got {value!r}")
+    return number
 
 
 def parse_bytes(size: Size, what: str = "memory") -> int:

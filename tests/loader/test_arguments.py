@@ -27,7 +27,7 @@ TEXT = pa.table({"id": np.arange(200), "text": [f"{i}" * 400 for i in range(200)
         ({"columns": []}, "columns must be a list of names"),
         ({"seed": None}, "seed must be a whole number, got None"),
         ({"batch_size": 2.5}, "batch_size must be a whole number"),
-        ({"prefetch": 100}, "prefetch must be 0 to 64 steps, got 100"),
+        ({"prefetch": 100}, "prefetch must be a whole number of 0 to 64, got 100"),
     ],
 )
 def test_wrong_arguments_are_named(settings, message):

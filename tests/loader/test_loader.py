@@ -258,7 +258,7 @@ def test_bad_arguments(table):
         cp.Loader(table, 1, columns=["colour"])
     with pytest.raises(BudgetTooSmall, match="give memory="):
         cp.Loader(table, 1, CorgiPile(block=100), memory="1KB")
-    with pytest.raises(BadArgument, match="epoch must be at least 0"):
+    with pytest.raises(BadArgument, match="epoch must be a whole number of 0 to"):
         cp.Loader(table).set_epoch(-1)
 
 

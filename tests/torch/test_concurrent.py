@@ -354,7 +354,7 @@ def test_an_interrupt_is_not_kept_waiting():
 
 def test_bad_arguments():
     for threads in (0, "4", 2.5, None):
-        with pytest.raises(BadArgument, match=f"threads must be 1 to 1024, got {threads!r}"):
+        with pytest.raises(BadArgument, match=f"threads must be a whole number of 1 to 1024, got {threads!r}"):
             Concurrent([1], threads=threads)
     with pytest.raises(BadArgument, match="map-style dataset with __getitem__ is needed, got int"):
         Concurrent(3)
@@ -368,7 +368,7 @@ def test_bad_arguments():
 
     with pytest.raises(BadArgument, match="map-style dataset with __getitem__ is needed, got Stream"):
         Concurrent(Stream())
-    with pytest.raises(BadArgument, match="batches must be 0 to 64, got -1"):
+    with pytest.raises(BadArgument, match="batches must be a whole number of 0 to 64, got -1"):
         Concurrent([1]).ahead([[0]], -1)
 
 

@@ -1,10 +1,12 @@
 """The dataset under a DataLoader: every row once an epoch, in the epoch meant, with any workers; errors come out."""
 
 import copy
+import json
 import os
 import pickle
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -187,18 +189,67 @@ def test_a_killed_worker_is_an_error_not_a_hang(path):
 
 
 def test_mistakes_are_named_at_once(path):
-    with pytest.raises(BadArgument, match="batch_size must be a whole number of at least 1, or None"):
+    with pytest.raises(BadArgument, match="batch_size must be a whole number of at least 1, got 0"):
         make(path, batch_size=0)
     with pytest.raises(MissingColumn, match="no column 'colour'"):
         make(path, columns=["colour"])
     with pytest.raises(BudgetTooSmall, match="give memory="):
         make(path, memory="1KB")
-    with pytest.raises(BadArgument, match="epoch must be at least 0"):
-        make(path).set_epoch(-1)
+    for epoch in (-1, 1.5, "1", 2**63):
+        with pytest.raises(BadArgument, match="epoch must be a whole number of 0 to"):
+            make(path).set_epoch(epoch)
+    for seed in ("x", None, 1.5, True):
+        with pytest.raises(BadArgument, match="seed must be a whole number, got"):
+            make(path, seed=seed)
+    for prefetch in (-1, "1", 100):
+        with pytest.raises(BadArgument, match="prefetch must be a whole number of 0 to 64"):
+            make(path, prefetch=prefetch)
+    with pytest.raises(BadArgument, match="batch_size must be a whole number of at least 1, got True"):
+        make(path, batch_size=True)
     dataset = make(path, order=NoShuffle(block=400), memory="8KB", columns=["row", "label"], prefetch=0)
     assert everything(rows_of(loader(dataset))) == list(range(1000))
     with pytest.raises(BudgetTooSmall, match="give memory="):
         fail(dataset, 2)
+
+
+def slow_first(worker):
+    time.sleep(0.3 * (worker == 0))
+
+
+def test_loaders_of_one_seed(path):
+    """More workers than before, then one whose first worker begins after it was left; all with the same seeds."""
+    dataset = make(path)
+
+    def seeded(workers):
+        return loader(dataset, workers, generator=torch.Generator().manual_seed(0), worker_init_fn=slow_first)
+
+    for epoch, workers in enumerate((1, 3)):
+        assert everything(rows_of(seeded(workers))) == list(range(1000))
+        assert dataset.epoch == epoch
+    left = iter(seeded(2))
+    while dataset.epoch == 1:
+        time.sleep(0.01)
+    for worker in left._workers:
+        worker.terminate()
+    dataset.set_epoch(7)
+    assert everything(rows_of(seeded(2))) == list(range(1000))
+    assert dataset.epoch == 7
+
+
+def test_numbers_of_numpy_are_as_good(path):
+    dataset = make(path, batch_size=np.int64(64), seed=np.int64(1), prefetch=np.int64(1), rank=np.int64(0), world=1)
+    dataset.set_epoch(np.int64(2))
+    next(iter(dataset))
+    assert json.loads(json.dumps(dataset.state_dict()))["epoch"] == 2
+
+
+def test_one_iteration_at_a_time(path):
+    dataset = make(path)
+    first = iter(dataset)
+    next(first)
+    next(iter(dataset))
+    with pytest.raises(BadArgument, match="another one of the same loader or dataset began"):
+        list(first)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU to pin memory for")

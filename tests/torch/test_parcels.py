@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from corgipile.torch import CorgiPileDataset
+from corgipile.torch import CorgiPileDataset, parcels
 from corgipile.torch.parcels import KEPT, SMALL, Sender, _opened
 
 pytestmark = [
@@ -52,6 +52,69 @@ def test_held_tensors_stay_as_they_are():
     held = [sent(sender, torch.full((SMALL,), float(i))) for i in range(KEPT + 5)]
     assert [float(tensor.sum()) / SMALL for tensor in held] == [float(i) for i in range(KEPT + 5)]
     assert len(sender._pieces) == KEPT
+
+
+def test_memory_of_many_sizes_is_bounded(monkeypatch):
+    spare, sender = 4 << 20, Sender()
+    monkeypatch.setattr(parcels, "SPARE", spare)
+    for i in range(100):
+        tensor = torch.full((6000 + 2500 * i,), float(i))
+        assert torch.equal(sent(sender, tensor), tensor)
+    assert sum(len(piece) for _, piece in sender._pieces.values()) <= spare + 1.25 * tensor.nbytes
+    made = sender._made
+    for i in range(50):
+        sent(sender, torch.zeros(200_000 + 1000 * (i * 17 % 50)))
+    assert sender._made == made
+    held = [sent(sender, torch.zeros(spare // 64)) for _ in range(50)]
+    assert sum(len(piece) for _, piece in sender._pieces.values()) > 3 * spare
+    del held
+    sent(sender, torch.zeros(SMALL))
+    assert sum(len(piece) for _, piece in sender._pieces.values()) <= spare + 5 * SMALL
+    assert {number for process, number in _opened if process == os.getpid()} >= set(sender._pieces)
+    assert sum(len(_opened[os.getpid(), number]) for number in sender._pieces) <= spare + 5 * SMALL
+
+
+def test_the_longest_idle_makes_room():
+    sender = Sender()
+    held = [sent(sender, torch.full((SMALL,), float(i))) for i in range(KEPT)]
+    del held[3]
+    got = sent(sender, torch.zeros(4 * SMALL))
+    assert len(sender._pieces) == KEPT
+    assert not got.any()
+    assert float(held[3][0]) == 4
+
+
+def test_a_fork_keeps_what_it_sees():
+    sender = Sender()
+    seen = sent(sender, torch.full((SMALL,), 1.0))
+    begin, go = os.pipe()
+    child = os.fork()
+    if not child:
+        os.read(begin, 1)
+        os._exit(0 if (seen == 1).all() else 3)
+    del seen
+    later = [sent(sender, torch.full((SMALL,), 2.0)) for _ in range(3)]
+    os.write(go, b"!")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert all((tensor == 2).all() for tensor in later)
+    assert len(sender._pieces) == 3
+    os.close(begin)
+    os.close(go)
+
+
+def varying(batch):
+    return torch.zeros(100_000 + 2000 * int(batch["x"][0]))
+
+
+def test_memory_of_dead_workers_is_let_go():
+    dataset = CorgiPileDataset(pa.table({"x": np.arange(500)}), batch_size=10, transform=varying)
+    assert [rows for rows in dataset if rows.any()] == []
+    for batch in DataLoader(dataset, batch_size=None, num_workers=1):
+        assert not batch.any()
+        ours = {process for process, _ in _opened} - {os.getpid()}
+        assert len(ours) == 1
+    del batch
+    assert not {process for process, _ in _opened} & ours
 
 
 def wide(batch):

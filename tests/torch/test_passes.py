@@ -40,6 +40,24 @@ def test_a_late_worker_joins_its_own_iteration():
     assert passes.begin(1, 2, seed=5, again=1).epoch == 7
 
 
+def test_other_workers_with_the_same_seed_are_a_new_iteration():
+    """As of one seeded generator; one worker of the first iteration never came to begin, since it was left at once."""
+    passes = Passes()
+    assert passes.begin(0, 1, seed=7).epoch == 0
+    assert [passes.begin(worker, 4, seed=7).epoch for worker in (3, 0, 2, 1)] == [1, 1, 1, 1]
+    assert passes.begin(1, 2, seed=8, first=10).epoch == 2
+    assert [passes.begin(worker, 2, seed=8, first=12).epoch for worker in (0, 1)] == [3, 3]
+
+
+def test_what_is_set_meanwhile_does_not_part_an_iteration():
+    passes = Passes()
+    first = passes.begin(0, 2, seed=5, first=3)
+    passes.set(7, [])
+    assert passes.begin(1, 2, seed=5, first=4) == first
+    assert passes.latest() is None
+    assert passes.begin(0, 2, seed=5, first=5).epoch == 7
+
+
 def test_two_iterations_at_once():
     passes = Passes()
     assert [passes.begin(0, 2, seed=seed, again=0).epoch for seed in (5, 6)] == [0, 1]

@@ -85,6 +85,9 @@ def test_workers_go_on_where_the_loop_was(path, done):
         dataset.state_dict()
     with pytest.raises(BadArgument, match="this iteration has 8 batches, 9 were asked for"):
         dataset.state_dict(batches=9)
+    for settings in ({"batches": -1}, {"batches": 1.5}, {"batches": 1, "batch_size": 0}):
+        with pytest.raises(BadArgument, match="must be a whole number of at least"):
+            dataset.state_dict(**settings)
     state = dataset.state_dict(batches=done)
     again = loaded(path, state)
     again.set_epoch(again.epoch)  # as a training loop does, which knows nothing of the state
@@ -197,6 +200,31 @@ def test_a_stateful_state_with_other_workers(path, before):
     over = loaded(path, batches.state_dict())
     assert over.epoch == 1
     assert len(rows_of(plain(over))) == 8
+
+
+@pytest.mark.parametrize("order", [ORDER, FullShuffle(unit="page")], ids=["riffle", "page"])
+def test_many_columns(order):
+    table = pa.table({"row": np.arange(50), **{f"feature_number_{i:05}": np.zeros(50) for i in range(3000)}})
+    dataset = make(table, order=order, batch_size=8)
+    batches = iter(dataset)
+    seen = [next(batches)["row"].tolist() for _ in range(2)]
+    state = dataset.state_dict()
+    if order is ORDER:
+        assert len(json.dumps(state)) < 1000
+        assert sorted(flat(seen + rows_of(loaded(table, state, order=order, batch_size=8)))) == list(range(50))
+    else:
+        with pytest.raises(BadArgument, match="read fewer columns"):
+            loaded(table, state, order=order, batch_size=8)
+
+
+def test_pages_keep_their_columns(path):
+    """Blocks of pages are cut by the widest column read: a state is good for other columns all the same."""
+    settings = {"order": FullShuffle(unit="page", pages=1), "memory": "64KB"}
+    dataset = make(path, columns=["row"], **settings)
+    batches = iter(dataset)
+    seen = [next(batches)["row"].tolist() for _ in range(5)]
+    rest = rows_of(loaded(path, dataset.state_dict(), **settings))
+    assert sorted(flat(seen + rest)) == list(range(1000))
 
 
 def test_states_of_others_are_refused(path):

@@ -62,7 +62,8 @@ def test_epochs_advance_and_can_be_set():
 @pytest.mark.parametrize("order", NAMES)
 def test_stop_anywhere_and_go_on(order):
     def fresh(world=1, rank=0):
-        return BatchSampler(101, 5, 40, 8, order=order, labels=np.arange(101) // 40, world=world, rank=rank)
+        labels = np.arange(101) // 40 if order == "riffle" else None
+        return BatchSampler(101, 5, 40, 8, order=order, labels=labels, world=world, rank=rank)
 
     sampler = fresh()
     whole, following = list(sampler), list(sampler)
@@ -118,12 +119,48 @@ def test_stateful_data_loader(workers):
         assert seen(again) == following
 
 
-def test_mistakes():
-    with pytest.raises(BadArgument, match="labels must be one a row, 10 in all"):
-        BatchSampler(10, 2, 4, 2, labels=[0, 1])
-    with pytest.raises(BadArgument, match="batch_size must be"):
-        BatchSampler(10, 2, 4, 0)
-    with pytest.raises(BadArgument, match="rank 2 of world 2"):
-        BatchSampler(10, 2, 4, 2, rank=2, world=2)
+def test_numbers_of_numpy_are_as_good():
+    sampler = BatchSampler(
+        np.int64(10), 2, 4, np.int64(2), seed=np.int64(3), rank=np.int64(1), world=np.int64(2), labels=["a", "b"] * 5
+    )
+    next(iter(sampler))
+    json.dumps(sampler.state_dict())
+    assert BatchSampler(10, "20%", 4, 2, order="balanced", labels=np.arange(10.0)).batch_size == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n": -1}, "n must be a whole number of at least 0, got -1"),
+        ({"n": "10"}, "n must be a whole number of at least 0, got '10'"),
+        ({"n": 10.0}, "n must be a whole number of at least 0, got 10.0"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
+        ({"batch_size": True}, "batch_size must be a whole number of at least 1, got True"),
+        ({"seed": "x"}, "seed must be a whole number, got 'x'"),
+        ({"block": "1KB"}, "block must be rows .* got '1KB'"),
+        ({"buffer": "64B"}, "buffer must be rows .* got '64B'"),
+        ({"rank": 2, "world": 2}, "rank 2 of world 2"),
+        ({"rank": "0", "world": 2}, "rank must be a whole number, got '0'"),
+        ({"labels": [0, 1]}, "labels must be one a row, 10 in all"),
+        ({"labels": ["a", None] * 5}, "labels must be of one kind.* got NoneType, str"),
+        ({"labels": [None] * 10}, "labels must be of one kind.* got NoneType"),
+        ({"order": "balanced"}, "give labels="),
+        ({"order": "full", "labels": [0, 1] * 5}, "full does not balance"),
+    ],
+)
+def test_mistakes(settings, message):
+    with pytest.raises(BadArgument, match=message):
+        BatchSampler(**{"n": 10, "block": 2, "buffer": 4, "batch_size": 2, **settings})
+
+
+def test_states_and_positions_that_do_not_fit():
+    sampler = BatchSampler(10, 2, 4, 2)
+    next(iter(sampler))
+    for batches in (-1, 1.5, "1"):
+        with pytest.raises(BadArgument, match="batches must be a whole number of at least 0"):
+            sampler.state_dict(batches=batches)
+    for epoch in (1.5, "1", 2**63, -1):
+        with pytest.raises(BadArgument, match="epoch must be a whole number"):
+            sampler.set_epoch(epoch)
     with pytest.raises(StateMismatch, match="state is of another seed"):
         BatchSampler(10, 2, 4, 2, seed=1).load_state_dict(BatchSampler(10, 2, 4, 2).state_dict())

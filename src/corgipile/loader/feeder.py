@@ -5,7 +5,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
@@ -14,10 +13,10 @@ from corgipile.loader.fitting import columns_of, fit, sketched
 from corgipile.loader.run import Run, begin
 from corgipile.loader.store import SlotArray, Store
 from corgipile.orders import Key, Order, named
-from corgipile.sizes import Size
+from corgipile.sizes import Size, whole
 from corgipile.tables import open as open_table
 
-__all__ = ["Feeder"]
+__all__ = ["MOST_PREFETCH", "Feeder", "checked_place"]
 
 MOST_PREFETCH = 64
 
@@ -74,14 +73,15 @@ class Feeder:
         workers: int = 1,
         batch: int = 1,
     ) -> None:
-        _check(seed, prefetch, rank, world)
+        seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
+        rank, world = checked_place(rank, world)
         table = open_table(table)
         found = columns_of(table, columns, casts, pack, widths)
-        self.table, self.seed, self.rank, self.world = table, int(seed), rank, world
+        self.table, self.seed, self.rank, self.world = table, seed, rank, world
         self._closed = False
         self._key = Key(self.seed, 0, rank, world, disjoint, worker, workers, batch)
         self.row_bytes = found.row_bytes
-        wanted = replace(named(order), ahead=int(prefetch))  # type: ignore[type-var]
+        wanted = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
         self.order, blocks, *_ = fit(table, wanted, memory, found, workers)
         self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))
@@ -137,11 +137,9 @@ class Feeder:
         self.close()
 
 
-def _check(seed: int, prefetch: int, rank: int, world: int) -> None:
-    for name, value in (("seed", seed), ("prefetch", prefetch), ("rank", rank), ("world", world)):
-        if not isinstance(value, (int, np.integer)):
-            raise BadArgument(f"{name} must be a whole number, got {value!r}")
-    if not 0 <= prefetch <= MOST_PREFETCH:
-        raise BadArgument(f"prefetch must be 0 to {MOST_PREFETCH} steps, got {prefetch}")
+def checked_place(rank: Any, world: Any) -> tuple[int, int]:
+    """Return rank and world as whole numbers, one inside the other."""
+    rank, world = whole(rank, "rank"), whole(world, "world", 1)
     if not 0 <= rank < world:
         raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
+    return rank, world

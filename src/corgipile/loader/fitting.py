@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from corgipile.tables.base import Table, check_columns, even_cuts
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import Sketch, row_bytes, sketch
 
-__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "columns_of", "cut", "fit", "seriate", "sketched"]
+__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "seriate", "sketched"]
 
 DEFAULT_MEMORY = 64 << 20
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
@@ -114,11 +114,14 @@ def _fit(table: Table, order: Order, budget: int | None, columns: Columns) -> Fi
 
 def cut(table: Table, order: Order, rows: int, columns: Sequence[str]) -> Blocks:
     """Cut a table into the units of an order: blocks of about so many rows, single rows, or runs of pages."""
-    if not isinstance(order, FullShuffle) or order.unit == "block":
-        return Blocks.of(table.cuts(rows))
-    if order.unit == "row":
+    if isinstance(order, FullShuffle) and order.unit == "row":
         return Blocks(len(table), even=1)
-    return Blocks.of(run_cuts(table, columns, order.run_bytes))
+    return Blocks.of(run_cuts(table, columns, order.run_bytes) if by_pages(order) else table.cuts(rows))
+
+
+def by_pages(order: Order) -> TypeGuard[FullShuffle]:
+    """Say whether an order's blocks are runs of pages, and so depend on the columns that are read."""
+    return isinstance(order, FullShuffle) and order.unit == "page"
 
 
 def _enough(attempt: Callable[[int], object], limit: int) -> str | None:

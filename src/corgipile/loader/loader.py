@@ -6,8 +6,9 @@ from typing import Any, Self
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.batches import Format, Gatherer
 from corgipile.loader.feeder import Feeder
+from corgipile.loader.run import ENDED
 from corgipile.orders import Order, described, seek
-from corgipile.sizes import Size
+from corgipile.sizes import MOST_EPOCH, Size, whole
 
 __all__ = ["Loader"]
 
@@ -65,9 +66,8 @@ class Loader:
         worker: int = 0,
         workers: int = 1,
     ) -> None:
+        batch_size = whole(batch_size, "batch_size", 1)
         settings = {name: value for name, value in locals().items() if name not in ("self", "table")}
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise BadArgument(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
         self.batch_size, self.drop_last = batch_size, drop_last
         self.feeder = Feeder(
             table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world, disjoint=drop_last,
@@ -92,9 +92,7 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch from its beginning."""
-        if epoch < 0:
-            raise BadArgument(f"epoch must be at least 0, got {epoch}")
-        self.epoch, self._restored = epoch, False
+        self.epoch, self._restored = whole(epoch, "epoch", 0, MOST_EPOCH), False
         self._step = self._offset = self._batches = self._delivered = 0
         self._position = []
 
@@ -134,7 +132,7 @@ class Loader:
             self._delivered = delivered
             yield batch
             if self._turn is not turn:
-                raise BadArgument("this iteration has ended: another one of the same loader began")
+                raise BadArgument(ENDED)
         self._step, self._offset = self._stand()
         self._position, self._delivered = [], 0
         gatherer.next()

@@ -8,6 +8,7 @@ from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.fitting import Fitted
 from corgipile.loader.segments import Segment, dealt, next_worker, remainder
 from corgipile.orders import Order, described
+from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.base import Table
 
 __all__ = ["Part", "checked", "go_on", "identity_of", "segments_of"]
@@ -38,6 +39,7 @@ class Part:
 
     def after(self, turns: int, each: int = 1) -> list[int]:
         """Return the batches done once each worker in turn has given some more, ``each`` at a time."""
+        turns, each = whole(turns, "batches", 0), whole(each, "batch_size", 1)
         workers = len(self.begun)
         first = next_worker(self.begun, self.totals)
         turning = [(first + k) % workers for k in range(workers)]
@@ -111,6 +113,6 @@ def checked(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[int,
         epoch, segments = int(state["epoch"]), segments_of(state["segments"])
     except (KeyError, TypeError, ValueError) as error:
         raise StateMismatch(f"state has no valid position: {error!r}") from None
-    if epoch < 0 or any(min(segment.batches, default=-1) < 0 for segment in segments):
+    if not 0 <= epoch <= MOST_EPOCH or any(min(segment.batches, default=-1) < 0 for segment in segments):
         raise StateMismatch(f"state has no valid position: epoch {epoch}, segments {segments}")
     return epoch, segments

@@ -21,7 +21,7 @@ from corgipile.orders.planned import Planned
 
 __all__ = ["Run", "begin"]
 
-ENDED = "this iteration has ended: another one of the same loader began, or it was closed"
+ENDED = "this iteration has ended: another one of the same loader or dataset began, or it was closed"
 FORKED = "this iteration began before the process was forked; begin one in the child"
 FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
 

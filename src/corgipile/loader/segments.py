@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.loader.fitting import Fitted, cut, sketched
+from corgipile.loader.fitting import Fitted, by_pages, cut, sketched
 from corgipile.orders import Key, described, restored, visited_rows
 from corgipile.tables.base import Table
 from corgipile.tables.subset import Subset
@@ -22,7 +22,7 @@ class Segment(NamedTuple):
     Attributes:
         order: The order with sizes in rows, as `described`.
         cut: Rows of a block asked for.
-        columns: The stored columns that are read.
+        columns: The stored columns that are read, where blocks depend on them: else a state is small for any table.
         batch_size: Rows of a batch.
         drop_last: Whether rows that make no whole batch are left out.
         world: Number of ranks.
@@ -40,7 +40,8 @@ class Segment(NamedTuple):
     @classmethod
     def begin(cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool) -> "Segment":
         """Make a segment of which nothing is done yet."""
-        return cls(described(fitted.order), fitted.cut, fitted.sources, batch_size, drop_last, world, [0] * workers)
+        columns = fitted.sources if by_pages(fitted.order) else []
+        return cls(described(fitted.order), fitted.cut, columns, batch_size, drop_last, world, [0] * workers)
 
     def like(self, other: "Segment") -> bool:
         """Say whether two segments differ in what is done only."""
@@ -80,7 +81,7 @@ def remainder(table: Table, seed: int, epoch: int, segments: Sequence[Segment]) 
         >>> import pyarrow as pa
         >>> from corgipile.tables import MemoryTable
         >>> table = MemoryTable(pa.table({"x": [0, 1, 2, 3, 4]}))
-        >>> done = Segment({"name": "no_shuffle", "block": 1, "buffer": 1}, 1, ["x"], 2, False, 1, [1, 1])
+        >>> done = Segment({"name": "no_shuffle", "block": 1, "buffer": 1}, 1, [], 2, False, 1, [1, 1])
         >>> remainder(table, 0, 0, [done]).read(0, 1).to_pydict()
         {'x': [2]}
     """

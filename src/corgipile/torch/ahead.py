@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from corgipile.errors import BadArgument
+from corgipile.sizes import whole
 
 __all__ = ["Ahead", "Announced"]
 
@@ -42,9 +42,7 @@ class Ahead:
     """
 
     def __init__(self, sampler: Iterable[Any], batches: int = 4) -> None:
-        if not 0 <= batches <= MOST_AHEAD:
-            raise BadArgument(f"batches must be 0 to {MOST_AHEAD}, got {batches}")
-        self._sampler, self._batches = sampler, batches
+        self._sampler, self._batches = sampler, whole(batches, "batches", 0, MOST_AHEAD)
         self._state: Any = None
         self._given = self._skip = 0
 

@@ -3,11 +3,12 @@
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self, SupportsIndex
+from typing import Any, Self
 
 from torch.utils.data import Dataset, IterableDataset
 
 from corgipile.errors import BadArgument
+from corgipile.sizes import whole
 from corgipile.torch.ahead import Ahead
 from corgipile.torch.flights import CLOSED, UnderWay, fetch
 from corgipile.torch.huggingface import MappedDataset, is_hugging_face
@@ -55,8 +56,7 @@ class Concurrent(Dataset[Any]):
     def __init__(self, dataset: Any, threads: int = 32, unordered: bool = True) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise BadArgument(f"a map-style dataset with __getitem__ is needed, got {type(dataset).__name__}")
-        if not isinstance(threads, SupportsIndex) or not 1 <= threads <= MOST_THREADS:
-            raise BadArgument(f"threads must be 1 to {MOST_THREADS}, got {threads!r}")
+        threads = whole(threads, "threads", 1, MOST_THREADS)
         self.dataset, self.threads, self.unordered = dataset, threads, unordered
         self._source = MappedDataset(dataset) if is_hugging_face(dataset) else dataset
         self._closed = False

@@ -7,9 +7,10 @@ from typing import Any
 from torch.utils.data import IterableDataset, get_worker_info
 
 from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.parts import Part, checked, identity_of, segments_of
 from corgipile.orders import Order, named
-from corgipile.sizes import Size
+from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 from corgipile.torch.passes import Passes, Turn
 from corgipile.torch.place import Places
@@ -25,7 +26,7 @@ class CorgiPileDataset(IterableDataset[Any]):
     this is the fast way, since rows are gathered natively and never collated. Without it yields rows, for
     ``DataLoader(dataset, batch_size=...)``; then each worker makes batches of its own rows, of which the last may be
     short. Rows are read ahead by threads, so workers are for transforms that cost more than passing batches between
-    processes.
+    processes; give ``batch_size`` here then, since ``len`` of the DataLoader takes rows for those of one worker.
 
     Ranks and workers share each epoch by the seed alone. Every rank yields the same number of batches, of which only
     the last can be short; where rows do not divide, fewer than ``world`` are visited twice, or left out with
@@ -80,8 +81,8 @@ class CorgiPileDataset(IterableDataset[Any]):
         world: int | None = None,
         prefetch: int = 1,
     ) -> None:
-        if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
-            raise BadArgument(f"batch_size must be a whole number of at least 1, or None for rows, got {batch_size!r}")
+        batch_size = None if batch_size is None else whole(batch_size, "batch_size", 1)
+        seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         chosen: Order = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
         options = {} if block_index_path is None else {"index": block_index_path}
         self.table = open_table(path, **options)
@@ -98,13 +99,16 @@ class CorgiPileDataset(IterableDataset[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded."""
-        if epoch < 0:
-            raise BadArgument(f"epoch must be at least 0, got {epoch}")
+        epoch = whole(epoch, "epoch", 0, MOST_EPOCH)
         if self._passes.latest() is not None or self._passes.planned()[0] != epoch:
             self._passes.set(epoch, [])
 
     def __len__(self) -> int:
-        """Return what this rank yields in a whole epoch: batches, or rows without ``batch_size``."""
+        """Return what this rank yields in a whole epoch: batches, or rows without ``batch_size``.
+
+        A DataLoader divides rows by its own ``batch_size``; with workers it yields up to one batch more for each, as
+        each ends with a short one, and the length of the DataLoader is too small. With ``batch_size`` here it is right.
+        """
         turn = self._passes.latest()
         workers = turn.workers if turn else 0
         return sum(self._settings.part(0, [], self._places.find().world, max(1, workers)).totals)

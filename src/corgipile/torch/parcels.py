@@ -7,6 +7,7 @@ worker keeps the memory it made; the main process says, in its last byte, when n
 import os
 import weakref
 from collections.abc import Callable
+from functools import cache
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -19,11 +20,14 @@ __all__ = ["Sender", "send_parcels"]
 
 SMALL = 16 << 10  # bytes that go through the pipe as they are
 KEPT = 64  # pieces of memory of a worker at most; what does not fit goes the usual way
+SPARE = 64 << 20  # bytes of a worker's memory that may lie idle; more, if more are in use
+FREE, LENT, FORKED = range(3)  # last byte of a piece; forked: another process than the main one may look at it for ever
 Bytes = npt.NDArray[np.uint8]
 
 _opened: dict[tuple[int, int], Bytes] = {}  # in the main process, by the worker's process and the piece's number
 
 
+@cache
 def send_parcels() -> None:
     """Make this process, a worker, send tensors so."""
     ForkingPickler.register(torch.Tensor, Sender().reduce)
@@ -40,7 +44,9 @@ class Sender:
     """
 
     def __init__(self) -> None:
-        self._pieces: list[tuple[torch.Tensor, Bytes]] = []
+        self._pieces: dict[int, tuple[torch.Tensor, Bytes]] = {}  # the one used last is the last
+        self._made, self._process = 0, os.getpid()
+        self._dropped: list[int] = []
 
     def reduce(self, tensor: torch.Tensor) -> tuple[Callable[..., torch.Tensor], tuple[Any, ...]]:
         """Copy a tensor into free memory, and return what pickle needs to open it in the main process."""
@@ -50,24 +56,51 @@ class Sender:
         data: Bytes = tensor.view(-1).view(torch.uint8).numpy()
         if len(data) <= SMALL:
             return _unpacked, (data.tobytes(), tensor.dtype, tensor.shape)
-        number, fresh = self._free(-(-tensor.nbytes // 4096) * 4096 + 1)
+        number, fresh = self._free(len(data)) if os.getpid() == self._process else (-1, False)
         if number < 0:
             return reduce_tensor(tensor)  # type: ignore[no-any-return,no-untyped-call]
         handle, piece = self._pieces[number]
         piece[: len(data)] = data  # by NumPy: this is another thread than torch was told to run alone, after a fork
-        piece[-1] = 1
-        return _open, ((os.getpid(), number), handle if fresh else None, len(data), tensor.dtype, tensor.shape)
+        piece[-1] = LENT
+        dropped, self._dropped = self._dropped, []
+        name = self._process, number
+        return _open, (name, handle if fresh else None, dropped, len(data), tensor.dtype, tensor.shape)
 
     def _free(self, size: int) -> tuple[int, bool]:
-        """Return the number of a piece that is free, and whether it is new; -1 if there are too many."""
-        for number, (_, piece) in enumerate(self._pieces):
-            if len(piece) == size and not piece[-1]:
-                return number, False
-        if len(self._pieces) == KEPT:
+        """Return the number of a piece that is free, and whether it is new; -1 if there are too many.
+
+        Pieces more than twice as large are left to larger tensors, or each piece would grow to the largest size.
+        """
+        self._tidy()
+        idle = {number: len(piece) - 1 for number, (_, piece) in self._pieces.items() if piece[-1] == FREE}
+        fitting = [(room, number) for number, room in idle.items() if size <= room <= 2 * size]
+        if fitting:
+            number = min(fitting)[1]
+            self._pieces[number] = self._pieces.pop(number)
+            return number, False
+        if len(self._pieces) == KEPT and not idle:
             return -1, False
-        handle = torch.empty(size, dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
-        self._pieces.append((handle, handle.numpy()))
-        return len(self._pieces) - 1, True
+        if len(self._pieces) == KEPT:
+            self._drop(next(iter(idle)))
+        step = 1 << max(12, (size - 1).bit_length() - 4)  # eight sizes for each power of two, in whole pages
+        handle = torch.empty(-(-size // step) * step + 1, dtype=torch.uint8)
+        handle.share_memory_()  # type: ignore[no-untyped-call]
+        self._made += 1
+        self._pieces[self._made] = handle, handle.numpy()
+        return self._made, True
+
+    def _tidy(self) -> None:
+        """Drop what other processes may see, and idle pieces beyond what may lie idle, the longest idle first."""
+        states = {number: (int(piece[-1]), len(piece)) for number, (_, piece) in self._pieces.items()}
+        room = max(SPARE, sum(size for state, size in states.values() if state == LENT))
+        for number, (state, size) in reversed(states.items()):
+            room -= size if state == FREE else 0
+            if state == FORKED or (state == FREE and room < 0):
+                self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        del self._pieces[number]
+        self._dropped.append(number)
 
 
 def _is_shared(tensor: torch.Tensor) -> bool:
@@ -79,26 +112,50 @@ def _unpacked(data: bytes, dtype: torch.dtype, shape: torch.Size) -> torch.Tenso
 
 
 def _open(
-    name: tuple[int, int], piece: torch.Tensor | None, size: int, dtype: torch.dtype, shape: torch.Size
+    name: tuple[int, int],
+    piece: torch.Tensor | None,
+    dropped: list[int],
+    size: int,
+    dtype: torch.dtype,
+    shape: torch.Size,
 ) -> torch.Tensor:
+    worker, _ = name
     if piece is not None:
-        for old in [old for old in _opened if not _alive(old[0])]:
-            del _opened[old]
+        _guard_forks()
+        for process in {process for process, _ in list(_opened)}:
+            _forget_if_dead(process)
         _opened[name] = piece.numpy()
+    for number in dropped:
+        _opened.pop((worker, number), None)
     whole = _opened[name]
     lent: Bytes = np.frombuffer(whole.data, np.uint8, size)  # the tensor's own: it dies with the tensor
-    weakref.finalize(lent, _release, whole, os.getpid()).atexit = False
+    weakref.finalize(lent, _release, whole, worker, os.getpid()).atexit = False
     return torch.frombuffer(lent, dtype=dtype).view(shape)
 
 
-def _release(whole: Bytes, process: int) -> None:
-    if os.getpid() == process:  # not in a fork of it, where the tensor dies too
-        whole[-1] = 0
+def _release(whole: Bytes, worker: int, process: int) -> None:
+    if os.getpid() != process:
+        return  # a fork, where the tensor dies too
+    if whole[-1] == LENT:
+        whole[-1] = FREE
+    _forget_if_dead(worker)
 
 
-def _alive(process: int) -> bool:
+def _forget_if_dead(worker: int) -> None:
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        os.kill(worker, 0)
+    except OSError:
+        for name in [name for name in list(_opened) if name[0] == worker]:
+            _opened.pop(name, None)
+
+
+@cache
+def _guard_forks() -> None:
+    """See to it that what a fork of this process sees stays as it is: the worker is not given it back."""
+    os.register_at_fork(before=_mark_lent, after_in_child=_opened.clear)
+
+
+def _mark_lent() -> None:
+    for whole in list(_opened.values()):
+        if whole[-1] == LENT:
+            whole[-1] = FORKED

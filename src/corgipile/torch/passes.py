@@ -11,7 +11,7 @@ from corgipile.errors import BadArgument
 
 __all__ = ["Passes", "Turn"]
 
-WORKERS, KEPT, FIELDS, TEXT = 512, 4, 7, 1 << 16
+WORKERS, KEPT, FIELDS, TEXT = 512, 4, 8, 1 << 16
 ALONE = WORKERS  # the row of an iteration without workers
 
 
@@ -26,6 +26,7 @@ class Turn(NamedTuple):
         epoch: The epoch it runs.
         workers: Number of workers, 0 for an iteration in the main process.
         begins: Whether it begins where the main process said, 1, or anew, 0; -1 where the worker was told otherwise.
+        first: Number of the first worker's process: a DataLoader starts one after another, so all know about which.
     """
 
     number: int
@@ -35,14 +36,17 @@ class Turn(NamedTuple):
     epoch: int
     workers: int
     begins: int
+    first: int = 0
 
 
 class Passes:
     """Gives each iteration its epoch: the one set, then each time the next.
 
     The workers of a DataLoader begin by themselves, some late, some of an iterator that was left long ago. Each looks
-    whether a fellow (same seed, as often begun) noted an iteration it has not taken part in, and joins it; else it
-    notes a new one. Workers write cells of their own only, so two that come at once note the same.
+    whether a fellow noted an iteration it has not taken part in, and joins it; else it notes a new one. A fellow has
+    the same seed, as many workers, began as often, and its process was started beside this one's: seeds alone are alike
+    where iterators share a seeded generator. What the main process has set meanwhile says nothing, since a worker may
+    begin late. Workers write cells of their own only, so two that come at once note the same.
 
     Example:
         >>> passes = Passes()
@@ -71,7 +75,11 @@ class Passes:
         """Say, in the main process, which epoch the next iteration runs, and what of it is done."""
         text = json.dumps(segments).encode()
         if len(text) >= TEXT:
-            raise BadArgument(f"the state has {len(text)} bytes of segments; {TEXT - 1} are the most")
+            raise BadArgument(
+                f"the state has {len(text)} bytes of segments, at most {TEXT - 1} fit: read fewer columns where "
+                f'FullShuffle(unit="page") keeps their names, or finish the epoch with the ranks, workers, memory and '
+                f"batch size it was last run with, since each change adds one ({len(segments)} so far)"
+            )
         self._text[: len(text) + 1] = np.frombuffer(text + b"\0", np.uint8)
         self._start[1] = epoch
         self._start[0] += 1
@@ -94,20 +102,26 @@ class Passes:
         turns = [turn for row in self._turns() for turn in row if turn.version == self._start[0]]
         return max(turns, key=lambda turn: turn.number, default=None)
 
-    def begin(self, worker: int = ALONE, workers: int = 0, seed: int = -1, again: int = 0) -> Turn:
-        """Take part in an iteration: that of the fellow workers, or a new one."""
+    def begin(self, worker: int = ALONE, workers: int = 0, seed: int = -1, again: int = 0, first: int = 0) -> Turn:
+        """Take part in an iteration: that of the fellow workers, or a new one; see `Turn` for the arguments."""
         if workers > WORKERS:
             raise BadArgument(f"a DataLoader may have {WORKERS} workers at most, got {workers}")
         mine = {int(number) for number in self._cells[worker, :, 0]}
         turns = [turn for row in self._turns() for turn in row]
-        fellows = [turn for turn in turns if workers and turn[1:3] == (seed, again) and turn.number not in mine]
+        fellows = [
+            turn
+            for turn in turns
+            if workers and (turn.seed, turn.again, turn.workers) == (seed, again, workers)
+            if abs(turn.first - first) < workers and turn.number not in mine  # others may start processes in between
+        ]
         if fellows:
             turn = max(fellows)
         else:
             version, epoch = self._start.tolist()
             number = max((turn.number for turn in turns), default=0) + 1
             before = max((turn for turn in turns if turn.version == version), default=None)
-            turn = Turn(number, seed, again, version, before.epoch + 1 if before else epoch, workers, int(not before))
+            epoch = before.epoch + 1 if before else epoch
+            turn = Turn(number, seed, again, version, epoch, workers, int(not before), first)
         self.note(worker, turn)
         return turn
 

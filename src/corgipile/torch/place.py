@@ -9,6 +9,7 @@ import torch.distributed
 from torch.utils.data import get_worker_info
 
 from corgipile.errors import BadArgument
+from corgipile.loader.feeder import checked_place
 
 __all__ = ["Place", "Places"]
 
@@ -39,8 +40,8 @@ class Places:
         self._told: tuple[int, Place] | None = None
         if (self.rank is None) != (self.world is None):
             raise BadArgument(f"rank and world must be given together, got rank {self.rank} and world {self.world}")
-        if self.rank is not None and self.world is not None and not 0 <= self.rank < self.world:
-            raise BadArgument(f"rank must be 0 to world - 1, got rank {self.rank} of world {self.world}")
+        if self.rank is not None:
+            self.rank, self.world = checked_place(self.rank, self.world)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_told": (os.getpid(), self.find())}

@@ -1,5 +1,6 @@
 """One iteration of a dataset: the batches of one worker, and where it stands."""
 
+import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,9 +91,11 @@ class Running:
         self._rank, self._world = places.find()
         info = get_worker_info()
         self._cell, self._worker, self._workers = (info.id, info.id, info.num_workers) if info else (ALONE, 0, 1)
-        turn = passes.begin(info.id, info.num_workers, info.seed - info.id, kept.began) if info else passes.begin()
-        if info and not kept.began:
+        if info:
+            turn = passes.begin(info.id, info.num_workers, info.seed - info.id, kept.began, _process() - info.id)
             send_parcels()
+        else:
+            turn = passes.begin()
         kept.began += 1
         self._go(turn, segments_of(passes.planned()[1]) if turn.begins == 1 else [])
         done = self._part.segment.batches
@@ -153,3 +156,8 @@ class Running:
                 f"{self._worker} stood; after a change of workers, ranks, memory or batch size load the state into the "
                 "dataset instead"
             )
+
+
+def _process() -> int:
+    """Return how many processes the parent had started when it started this one."""
+    return multiprocessing.current_process()._identity[-1]  # noqa: SLF001  # its name, which is public, can be changed

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from torch.utils.data import Sampler
 
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, BadSize
 from corgipile.loader.fitting import Fitted, cut, sketched
 from corgipile.loader.parts import Part, checked, go_on, identity_of
 from corgipile.loader.segments import Segment
 from corgipile.orders import Order, Riffle, named, seek, visited_rows
-from corgipile.sizes import Size
+from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import MemoryTable, Subset, Table
 from corgipile.tables.base import IntArray
 from corgipile.torch.place import Places
@@ -38,7 +38,7 @@ class BatchSampler(Sampler[list[int]]):
         rank: This process of ``world``.
         world: Number of processes that share each epoch; all take the same number of batches.
         order: An order of `corgipile.orders`, or its name.
-        labels: The class or target of each row: Riffle then balances its blocks by them.
+        labels: The class or target of each row, by which Riffle then balances its blocks; other orders use none.
         drop_last: Drop the last batch if it is short; with several ranks nothing is then repeated.
 
     Example:
@@ -62,16 +62,15 @@ class BatchSampler(Sampler[list[int]]):
         *,
         drop_last: bool = False,
     ) -> None:
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise BadArgument(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
-        self.batch_size, self.drop_last, self._seed = batch_size, drop_last, seed
-        self._place = Places(rank, world).find()
-        chosen = replace(named(order), block=block, buffer=buffer, ahead=0)  # type: ignore[type-var]
-        if labels is not None and isinstance(chosen, Riffle):
-            chosen = replace(chosen, balance="label")
-        self._order: Order = chosen
-        self._table = MemoryTable(pa.table({"label": _labels(n, labels)}))
-        self._identity = identity_of(self._table, self._order, seed)
+        self.batch_size, self.drop_last = whole(batch_size, "batch_size", 1), drop_last
+        self._seed, self._place = whole(seed, "seed"), Places(rank, world).find()
+        for what, size in (("block", block), ("buffer", buffer)):
+            if isinstance(size, str) and not size.rstrip().endswith("%"):
+                raise BadSize(f'{what} must be rows (100) or a share of them ("1%"), got {size!r}')
+        sized = replace(named(order), block=block, buffer=buffer, ahead=0)  # type: ignore[type-var]
+        self._order: Order = _balanced(sized, labels is not None)
+        self._table = MemoryTable(pa.table({"label": _labels(whole(n, "n", 0), labels)}))
+        self._identity = identity_of(self._table, self._order, self._seed)
         self._whole = self._fit(self._table)
         self._planned: tuple[int, list[Segment]] = 0, []
         self._latest: Part | None = None
@@ -113,8 +112,7 @@ class BatchSampler(Sampler[list[int]]):
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded."""
-        if epoch < 0:
-            raise BadArgument(f"epoch must be at least 0, got {epoch}")
+        epoch = whole(epoch, "epoch", 0, MOST_EPOCH)
         if self._latest is not None or self._planned[0] != epoch:
             self._planned, self._latest = (epoch, []), None
 
@@ -184,6 +182,15 @@ def _places(table: Table, rows: IntArray) -> IntArray:
     return rows
 
 
+def _balanced(order: Order, labelled: bool) -> Order:
+    """Return an order that uses the labels given, and only those."""
+    if labelled and not isinstance(order, Riffle):
+        raise BadArgument(f'labels are for order="riffle" or "balanced": {order.name} does not balance; leave them out')
+    if isinstance(order, Riffle) and order.balance is not None and not labelled:
+        raise BadArgument(f'this order balances blocks by {order.balance!r}: give labels=, or order="riffle"')
+    return replace(order, balance="label") if labelled else order  # type: ignore[type-var]
+
+
 def _labels(n: int, labels: Any) -> Any:
     """Return labels as a column of numbers; without labels one that takes no memory."""
     if labels is None:
@@ -191,4 +198,10 @@ def _labels(n: int, labels: Any) -> Any:
     values = np.asarray(labels)
     if values.shape != (n,):
         raise BadArgument(f"labels must be one a row, {n} in all, got an array of shape {values.shape}")
-    return pa.array(values if values.dtype.kind in "biuf" else np.unique(values, return_inverse=True)[1])
+    if values.dtype.kind in "biuf":
+        return pa.array(values)
+    try:
+        return pa.array(np.unique(values, return_inverse=True)[1])
+    except TypeError:
+        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+        raise BadArgument(f"labels must be of one kind, numbers or text, none missing; got {kinds}") from None
