@@ -60,6 +60,40 @@ def test_two_ranks_of_a_group_share_each_epoch(path, tmp_path):
     assert seen[0][0] != seen[0][1]
 
 
+STARTED = """
+import json, os, sys
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader
+from corgipile.torch import CorgiPileDataset
+
+def rank(rank, dataset, workers, out):
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2")
+    if mp.get_start_method() == "fork":
+        dataset.set_epoch(0)
+    rows = [row for batch in DataLoader(dataset, batch_size=None, num_workers=workers) for row in batch["row"].tolist()]
+    with open(f"{out}{rank}", "w") as file:
+        json.dump([dataset.epoch, rows], file)
+
+if __name__ == "__main__":
+    dataset = CorgiPileDataset(sys.argv[1], batch_size=64, columns=["row"], memory="4KB")
+    mp.set_start_method(sys.argv[2])
+    for number in range(2):  # one after the other: they must not count each other's epochs
+        process = mp.get_context().Process(target=rank, args=(number, dataset, int(sys.argv[3]), sys.argv[4]))
+        process.start()
+        process.join()
+"""
+
+
+@pytest.mark.parametrize("how", [("spawn", "0"), ("spawn", "1"), ("fork", "1")])
+def test_ranks_that_got_the_dataset_count_their_own_epochs(path, tmp_path, how):
+    script = tmp_path / "start.py"
+    script.write_text(STARTED)
+    subprocess.run([sys.executable, str(script), path, *how, str(tmp_path / "out")], check=True, timeout=60)
+    epochs, rows = zip(*(json.loads((tmp_path / f"out{rank}").read_text()) for rank in range(2)), strict=True)
+    assert epochs == (0, 0)
+    assert sorted(rows[0] + rows[1]) == list(range(1000))
+
+
 ACCELERATE = """
 import sys
 from accelerate import Accelerator

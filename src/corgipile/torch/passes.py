@@ -1,11 +1,14 @@
 """Which epoch an iteration runs: agreed by the main process and all workers through shared memory, without a lock."""
 
 import json
+import os
+from multiprocessing import parent_process
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.utils.data import get_worker_info
 
 from corgipile.errors import BadArgument
 
@@ -48,6 +51,9 @@ class Passes:
     where iterators share a seeded generator. What the main process has set meanwhile says nothing, since a worker may
     begin late. Workers write cells of their own only, so two that come at once note the same.
 
+    The memory belongs to one main process and its workers. Another main process that got it, such as a rank that was
+    started with the dataset, takes a copy for itself at its first use.
+
     Example:
         >>> passes = Passes()
         >>> passes.set(5, [])
@@ -58,21 +64,42 @@ class Passes:
     """
 
     def __init__(self) -> None:
-        self.__setstate__({"_memory": torch.zeros(2 + (WORKERS + 1) * KEPT * FIELDS + TEXT // 8, dtype=torch.int64)})
+        self._use(_shared(np.zeros(2 + (WORKERS + 1) * KEPT * FIELDS + TEXT // 8, np.int64)), os.getpid())
 
-    def __getstate__(self) -> dict[str, torch.Tensor]:
-        return {"_memory": self._memory}
-
-    def __setstate__(self, state: dict[str, torch.Tensor]) -> None:
-        self._memory = state["_memory"]
-        if not self._memory.is_shared():  # type: ignore[no-untyped-call]
-            self._memory.share_memory_()  # type: ignore[no-untyped-call]
-        words: npt.NDArray[np.int64] = self._memory.numpy()
+    def _use(self, memory: torch.Tensor, owner: int) -> None:
+        if not memory.is_shared():  # type: ignore[no-untyped-call]
+            memory, owner = _shared(memory.numpy()), os.getpid()
+        self._memory, self._owner, self._known = memory, owner, owner
+        words: npt.NDArray[np.int64] = memory.numpy()
         self._start, self._text = words[:2], words[-TEXT // 8 :].view(np.uint8)
         self._cells = words[2 : -TEXT // 8].reshape(WORKERS + 1, KEPT, FIELDS)
 
+    def own(self) -> None:
+        """See to it that the memory is that of this main process or, in a worker, of the one that started it.
+
+        Raises:
+            BadArgument: A worker's main process was forked with the memory of another, and did not use it before.
+        """
+        if self._known == os.getpid():
+            return
+        if get_worker_info() is None:
+            self._use(_shared(self._memory.numpy()), os.getpid())
+        elif (parent := parent_process()) is not None and parent.pid != self._owner:
+            raise BadArgument(
+                "the dataset was made before this rank was forked; make it in the rank, or set_epoch there"
+            )
+        self._known = os.getpid()
+
+    def __getstate__(self) -> tuple[torch.Tensor, int]:
+        self.own()
+        return self._memory, self._owner
+
+    def __setstate__(self, state: tuple[torch.Tensor, int]) -> None:
+        self._use(*state)
+
     def set(self, epoch: int, segments: list[Any]) -> None:
         """Say, in the main process, which epoch the next iteration runs, and what of it is done."""
+        self.own()
         text = json.dumps(segments).encode()
         if len(text) >= TEXT:
             raise BadArgument(
@@ -86,11 +113,13 @@ class Passes:
 
     def planned(self) -> tuple[int, list[Any]]:
         """Return what was `set`: the epoch and its segments."""
+        self.own()
         text = self._text.tobytes().partition(b"\0")[0]
         return int(self._start[1]), json.loads(text or b"[]")
 
     def _turns(self) -> list[list[Turn]]:
         """Return the iterations that each worker noted."""
+        self.own()
         cells = self._cells
         while not np.array_equal(seen := cells.copy(), cells):
             pass
@@ -104,6 +133,7 @@ class Passes:
 
     def begin(self, worker: int = ALONE, workers: int = 0, seed: int = -1, again: int = 0, first: int = 0) -> Turn:
         """Take part in an iteration: that of the fellow workers, or a new one; see `Turn` for the arguments."""
+        self.own()
         if workers > WORKERS:
             raise BadArgument(f"a DataLoader may have {WORKERS} workers at most, got {workers}")
         mine = {int(number) for number in self._cells[worker, :, 0]}
@@ -131,3 +161,11 @@ class Passes:
         cell[0] = 0
         cell[1:] = turn[1:]
         cell[0] = turn.number
+
+
+def _shared(words: npt.NDArray[np.int64]) -> torch.Tensor:
+    """Copy words to shared memory; not by PyTorch, whose threads are not there in a forked process."""
+    storage = torch.UntypedStorage._new_shared(words.nbytes)  # type: ignore[no-untyped-call]  # noqa: SLF001
+    memory = torch.empty(0, dtype=torch.int64).set_(storage)
+    memory.numpy()[:] = words
+    return memory
