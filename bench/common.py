@@ -7,7 +7,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -194,6 +195,16 @@ def child(script: str, *words: str) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)} failed: {done.stderr.strip().splitlines()[-1:]}")
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def walk(loader: Iterable[Any], rows: int) -> float:
+    """Iterate over one epoch; return its seconds."""
+    seen, start = 0, time.perf_counter()
+    for batch in loader:
+        seen += len(batch["label"])
+    seconds = time.perf_counter() - start
+    check(seen == rows, f"{seen} rows of {rows} came")
+    return seconds
 
 
 def options(description: str, themes: list[str] | None = None) -> argparse.Namespace:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Bench, Peer, alone, check, interleave, median, rate, ratio
+from common import Bench, Peer, alone, check, interleave, median, rate, ratio, walk
 from data import classes, numbered
 from pagecache import drop
 
@@ -15,16 +15,6 @@ from corgipile import quality
 
 BATCH, BLOCK, FETCH = 256, 64, 64
 BUDGETS = {"default memory": (None, None), "scDataset's memory": (FETCH * BATCH * 520, BLOCK)}  # bytes, rows of a block
-
-
-def walk(loader: cp.Loader, rows: int) -> float:
-    """Iterate over one epoch; return its seconds."""
-    seen, start = 0, time.perf_counter()
-    for batch in loader:
-        seen += len(batch["label"])
-    seconds = time.perf_counter() - start
-    check(seen == rows, f"{seen} rows of {rows} came")
-    return seconds
 
 
 def label_deff(loader: cp.Loader, labels: np.ndarray) -> float:

@@ -1,9 +1,7 @@
 """TFRecord files of Examples, shuffled, decoded and batched as tensors, against the tfrecord package."""
 
-import time
-
 import numpy as np
-from common import Bench, Peer, alone, check, interleave, median, rate, ratio
+from common import Bench, Peer, alone, check, interleave, median, rate, ratio, walk
 from records import examples
 
 import corgipile as cp
@@ -12,16 +10,6 @@ from corgipile import quality
 BATCH, FEATURES, CLASSES = 256, 128, 10
 QUEUE = 10_000  # rows of the package's shuffle queue, and of our memory
 MEMORY = QUEUE * (4 * FEATURES + 8)
-
-
-def walk(loader: cp.Loader, rows: int) -> float:
-    """Iterate over one epoch; return its seconds."""
-    seen, start = 0, time.perf_counter()
-    for batch in loader:
-        seen += len(batch["label"])
-    seconds = time.perf_counter() - start
-    check(seen == rows, f"{seen} rows of {rows} came")
-    return seconds
 
 
 def label_deff(loader: cp.Loader, rows: int) -> float:
