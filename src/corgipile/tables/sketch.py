@@ -1,6 +1,6 @@
 """What a column looks like, block by block: label shares, or means."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue
 from corgipile.tables.base import IntArray, Table, check_columns, fixed_field
+from corgipile.tables.placed import PlacedColumn
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
@@ -59,9 +60,10 @@ def sketch(table: Table, cuts: IntArray, column: str) -> Sketch:
         raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
     tally = _Tally(len(cuts) - 1, MOST_CLASSES if pa.types.is_floating(kind) else MOST_INTEGER_CLASSES)
     step = RUN_BYTES // 8
+    read = _reader(table, column)
     for start in range(0, len(table), step):
         stop = min(start + step, len(table))
-        values = _numbers(table.read(start, stop, [column]).column(0), column, start)
+        values = read(start, stop)
         first = int(np.searchsorted(cuts, start, side="right")) - 1
         last = int(np.searchsorted(cuts, stop, side="left"))
         lengths = np.minimum(cuts[first + 1 : last + 1], stop) - np.maximum(cuts[first:last], start)
@@ -92,11 +94,23 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
     return exact + float(sampled) / (size * len(starts))
 
 
+def _reader(table: Table, column: str) -> Callable[[int, int], npt.NDArray[Any]]:
+    """Return what reads numbers of a column: straight from where they lie, if they have a fixed place."""
+    layout = table.layout([column]) if len(table) else None
+    if layout is not None:
+        placed = PlacedColumn(layout, column)
+        return lambda start, stop: _finite(placed.read(start, stop), column, start)
+    return lambda start, stop: _numbers(table.read(start, stop, [column]).column(0), column, start)
+
+
 def _numbers(array: pa.Array, column: str, start: int) -> npt.NDArray[Any]:
     if array.null_count:
         row = start + int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise BadValue(f"column {column!r} is null in row {row}; every row needs a number")
-    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return _finite(array.to_numpy(zero_copy_only=False), column, start)
+
+
+def _finite(values: npt.NDArray[Any], column: str, start: int) -> npt.NDArray[Any]:
     bad = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(0, np.bool_)
     if bad.any():
         row = int(np.argmax(bad))
