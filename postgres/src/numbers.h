@@ -35,17 +35,17 @@ static inline int32 corgi_head(const char *body, int word)
     return found;
 }
 
-/* Find the numbers of a list that is stored as it is, without NULLs and not empty; returns false if it is not. */
+/* Find the numbers of a list that is stored as it is and without NULLs; returns false if it is not. */
 static inline bool corgi_plain_list(const char *stored, CorgiList *list)
 {
     const char *body = VARDATA_ANY(stored);
-    if (VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored) || corgi_head(body, CORGI_DIMENSIONS) != 1 ||
-        corgi_head(body, CORGI_DATA_OFFSET) != 0)
+    int32 dimensions;
+    if (VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored))
         return false;
-    list->count = corgi_head(body, CORGI_LENGTH);
+    dimensions = corgi_head(body, CORGI_DIMENSIONS);
+    list->count = dimensions == 0 ? 0 : corgi_head(body, CORGI_LENGTH);
     list->numbers = body + ARR_OVERHEAD_NONULLS(1) - VARHDRSZ;
-    list->copy = NULL;
-    return true;
+    return dimensions == 0 || (dimensions == 1 && corgi_head(body, CORGI_DATA_OFFSET) == 0);
 }
 
 /* Copy numbers as reals of `bytes` bytes. */

@@ -10,7 +10,7 @@
 #include "storage/bufmgr.h"
 #include "storage/predicate.h"
 
-enum { TOGETHER = 16 };     /* pages read by one call of the system, from 18 on */
+enum { RING_KILOBYTES = 256, TOGETHER = 16 }; /* together: pages read by one call of the system, from 18 on */
 
 struct CorgiScan {
     const CorgiSource *source;
@@ -23,6 +23,17 @@ struct CorgiScan {
     Buffer pages[TOGETHER]; /* those read ahead; from `ready` on, such as are held for the next call */
     int next, ready;
 };
+
+/* Take a ring that a processor's cache holds: from 18 on, those of scans have room for what is read ahead. */
+static void shrink_ring(HeapScanDesc heap)
+{
+#if PG_VERSION_NUM >= 180000
+    if (heap->rs_strategy == NULL)
+        return;
+    FreeAccessStrategy(heap->rs_strategy);
+    heap->rs_strategy = GetAccessStrategyWithSize(BAS_BULKREAD, RING_KILOBYTES);
+#endif
+}
 
 /* Begin to scan a table as a snapshot sees it, with a ring of buffers if it is large, so that it does not push others
  * out of shared buffers. */
@@ -38,6 +49,7 @@ CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot)
     if (rel->rd_tableam == GetHeapamTableAmRoutine() && (s->scan->rs_flags & SO_ALLOW_PAGEMODE)) {
         s->heap = (HeapScanDesc) s->scan;
         s->fields = corgi_make_fields(source);
+        shrink_ring(s->heap);
     }
     return s;
 }
