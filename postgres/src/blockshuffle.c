@@ -14,11 +14,13 @@ typedef struct {
     double count;           /* of its rows */
     instr_time started;
     bool prefetch;          /* may be of use */
-    int asking;             /* blocks for which it still is */
+    bool slow;              /* so was the block before */
+    int asking;             /* blocks for which asking still is of use */
 } BlockState;
 
-/* Asking for pages that the system holds already costs a twentieth of an epoch. So it is done for a while after a block
- * that took longer than a page this long, which no page in memory does. */
+/* Asking for pages that the system holds already costs a twentieth of an epoch. So it is done for a while after two
+ * blocks in a row that took longer than a page this long, which no page in memory does; one may just have lost its turn
+ * on the processor. */
 enum { SLOW_MICROSECONDS = 20, ASK_BLOCKS = 256 };
 
 static void begin(CustomScanState *node, EState *estate, int eflags) {}
@@ -31,6 +33,7 @@ void corgi_block_open(CustomScanState *node, CorgiRun *run)
     s->run = run;
     s->scans = palloc0(sizeof *s->scans * (Size) Max(run->source.part_count, 1));
     s->asking = 0;
+    s->slow = false;
     s->prefetch = run->options.order != CP_NO_SHUFFLE && get_tablespace_io_concurrency(rel->rd_rel->reltablespace) > 0;
 }
 
@@ -67,16 +70,16 @@ void corgi_block_seek(CustomScanState *node, const CorgiPlace *place)
 static void judge_speed(BlockState *s)
 {
     instr_time took;
+    bool slow;
     INSTR_TIME_SET_CURRENT(took);
     INSTR_TIME_SUBTRACT(took, s->started);
-    if (INSTR_TIME_GET_MICROSEC(took) > (uint64) SLOW_MICROSECONDS * s->run->source.block_pages)
-        s->asking = ASK_BLOCKS;
-    else if (s->asking > 0)
-        s->asking--;
+    slow = INSTR_TIME_GET_MICROSEC(took) > (uint64) SLOW_MICROSECONDS * s->run->source.block_pages;
+    s->asking = slow && s->slow ? ASK_BLOCKS : Max(s->asking - 1, 0);
+    s->slow = slow;
 }
 
-/* Go to the next visible rows of the block, in the order of its pages. Returns where they are at hand, and their number;
- * NULL at its end. */
+/* Go to the next visible rows of the block, in the order of its pages. Returns what has them at hand, and their number;
+ * NULL at the block's end. */
 CorgiScan *corgi_block_next(CustomScanState *node, int *count)
 {
     BlockState *s = (BlockState *) node;

@@ -92,7 +92,8 @@ static inline bool find_fields(const CorgiFields *fields, HeapTupleHeader tuple)
 }
 
 /* Put a row's features into a slot. */
-static inline bool put_features(const CorgiSource *s, const CorgiFields *fields, int64 width, CorgiBuffer *b, int64 slot)
+static inline bool put_features(const CorgiSource *s, const CorgiFields *fields, int64 width, CorgiBuffer *b,
+                                int64 slot)
 {
     const CorgiColumn *c = s->features;
     char *to = b->x + slot * b->stride;
@@ -133,8 +134,8 @@ static inline void prefetch_slot(const CorgiSource *s, const CorgiBuffer *b, int
 
 /* Put rows of a page into slots: `which` of its items, and `into` what slots. Returns false if they must take the
  * general way; their slots may have been written to. */
-bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which, int count,
-                     int64 width, CorgiBuffer *b, const int32 *into)
+bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
+                     int count, int64 width, CorgiBuffer *b, const int32 *into)
 {
     char *next = b->next;
     for (int i = 0; i < count; i++) {

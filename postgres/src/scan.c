@@ -10,7 +10,7 @@
 #include "storage/bufmgr.h"
 #include "storage/predicate.h"
 
-enum { RING_KILOBYTES = 256, TOGETHER = 16 }; /* together: pages read by one call of the system, from 18 on */
+enum { RING_KILOBYTES = 256, TOGETHER = 16 }; /* together: pages read by a call of the system, from 18 on */
 
 struct CorgiScan {
     const CorgiSource *source;
@@ -83,7 +83,7 @@ static void read_pages(CorgiScan *s)
     Relation rel = s->source->rel;
     ReadBuffersOperation read = {.rel = rel, .smgr = RelationGetSmgr(rel), .persistence = rel->rd_rel->relpersistence,
                                  .forknum = MAIN_FORKNUM, .strategy = s->heap->rs_strategy};
-    uint32 count = Min(s->stop - s->page, TOGETHER);
+    uint32 count = Min(s->stop - s->page, (BlockNumber) Min(io_combine_limit, TOGETHER));
     if (RelationUsesLocalBuffers(rel))
         LimitAdditionalLocalPins(&count);
     else
