@@ -1,33 +1,15 @@
 /* Takes numbers out of rows: labels as doubles, features straight into a buffer slot. */
 #include "corgipile.h"
 
-#include <math.h>
-
 #include "access/detoast.h"
-#include "catalog/pg_type.h"
-#include "gather.h"
-#include "utils/array.h"
+#include "numbers.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/numeric.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 
-/* The kernel's code of a type's stored form; CP_TYPES if it has none. */
-static enum cp_type stored_type(Oid type)
-{
-    switch (type) {
-    case BOOLOID: return CP_U8;
-    case INT2OID: return CP_I16;
-    case INT4OID: return CP_I32;
-    case INT8OID: return CP_I64;
-    case FLOAT4OID: return CP_F32;
-    case FLOAT8OID: return CP_F64;
-    default: return CP_TYPES;
-    }
-}
-
-bool corgi_is_number(Oid type) { return type == NUMERICOID || stored_type(type) != CP_TYPES; }
+bool corgi_is_number(Oid type) { return type == NUMERICOID || corgi_stored_type(type) != CP_TYPES; }
 
 /* Name a row so that it can be looked at: WHERE ctid = '(page,item)'. */
 char *corgi_row_name(const ItemPointerData *tid)
@@ -68,7 +50,7 @@ double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
     if (unlikely(!isfinite(y)))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has label %g in column \"%s\"; a finite number is needed",
                corgi_row_name(&row->tts_tid), y, label->name);
-    if (unlikely(label->type == INT8OID && fabs(y) > 9007199254740992.0))
+    if (unlikely(!corgi_is_exact(label->type, y)))
         REFUSE(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
                "%s has label %.0f in column \"%s\"; labels up to 2^53 in size are exact", corgi_row_name(&row->tts_tid),
                y, label->name);
@@ -87,25 +69,22 @@ static bool has_null(const char *bitmap, int64 count)
  */
 static const char *array_numbers(const char *body, int64 *width, const char **why)
 {
-    int32 head[5]; /* dimensions, data offset, element type, length, lower bound: as in ArrayType, past the size */
-    const int64 skipped = VARHDRSZ;
-    memcpy(head, body, 3 * sizeof(int32));
+    int32 dimensions = corgi_head(body, CORGI_DIMENSIONS), offset = corgi_head(body, CORGI_DATA_OFFSET);
     *width = 0;
-    if (head[0] == 0)
+    if (dimensions == 0)
         return body;
-    if (head[0] != 1) {
-        *why = psprintf("is an array of %d dimensions; 1 is needed", head[0]);
+    if (dimensions != 1) {
+        *why = psprintf("is an array of %d dimensions; 1 is needed", dimensions);
         return NULL;
     }
-    memcpy(head, body, sizeof head);
-    *width = head[3];
-    if (head[1] == 0)
-        return body + ARR_OVERHEAD_NONULLS(1) - skipped;
-    if (has_null(body + sizeof head, *width)) {
+    *width = corgi_head(body, CORGI_LENGTH);
+    if (offset == 0)
+        return body + ARR_OVERHEAD_NONULLS(1) - VARHDRSZ;
+    if (has_null(body + ARR_OVERHEAD_NONULLS(1) - VARHDRSZ, *width)) {
         *why = "holds a NULL; every element must be a number";
         return NULL;
     }
-    return body + head[1] - skipped;
+    return body + offset - VARHDRSZ;
 }
 
 /* Find the numbers of an array; `why` is set if it does not serve. */
@@ -149,17 +128,13 @@ static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const 
  * Sets `why` if the array cannot serve at all. */
 int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
 {
-    enum cp_type from = stored_type(type);
+    enum cp_type from = corgi_stored_type(type);
     CorgiList list;
     if (type == NUMERICOID)
         return read_numerics(array, bytes, width, to, why);
     list = corgi_open_list(array, why);
-    if (list.numbers != NULL && list.count == width) {
-        if ((bytes == 4 && from == CP_F32) || (bytes == 8 && from == CP_F64))
-            cp_copy_row(to, list.numbers, width * bytes);
-        else
-            cp_cast(to, bytes == 8, list.numbers, from, width);
-    }
+    if (list.numbers != NULL && list.count == width)
+        corgi_copy_numbers(to, bytes, list.numbers, from, width);
     corgi_close_list(&list);
     return list.count;
 }
@@ -206,7 +181,7 @@ static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, ch
 void corgi_read_number(Oid type, Datum value, int bytes, char *to)
 {
     union { bool b; int16 i2; int32 i4; int64 i8; float4 f4; float8 f8; } held;
-    enum cp_type from = stored_type(type);
+    enum cp_type from = corgi_stored_type(type);
     switch (type) {
     case BOOLOID: held.b = DatumGetBool(value); break;
     case INT2OID: held.i2 = DatumGetInt16(value); break;

@@ -29,6 +29,13 @@
 #define CORGI_BACKEND(place) pgstat_fetch_stat_local_beentry(place)
 #endif
 
+/* Rows that a scan has taken, for the statistics. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_RETURNED(rel) ((rel)->pgstat_info->counts.tuples_returned)
+#else
+#define CORGI_RETURNED(rel) ((rel)->pgstat_info->t_counts.t_tuples_returned)
+#endif
+
 /* EXPLAIN (GENERIC_PLAN), 16: parameters have no values. */
 #if PG_VERSION_NUM >= 160000
 #define CORGI_GENERIC(flags) (((flags) & EXEC_FLAG_EXPLAIN_GENERIC) != 0)

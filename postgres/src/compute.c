@@ -1,5 +1,5 @@
-/* Runs an epoch: the backend reads the rows of one step into slots while a thread learns from those of the step before
- * and plans the one after.
+/* Runs an epoch: the backend reads the rows of one step into slots while a thread learns from those of the step before;
+ * whichever has nothing to do plans the one after.
  *
  * The thread runs kernel code and nothing else: it calls no function of the server, owns no memory of it, and every
  * signal goes to the backend. It lives within one epoch, and errors, cancel requests and the end of the backend pass
@@ -29,6 +29,7 @@ typedef struct {
     pthread_mutex_t lock;   /* of what follows */
     pthread_cond_t changed;
     int64 planned, loaded, learnt; /* steps, from the first on */
+    bool planning;          /* one of the two is */
     bool ended;             /* no step is left to plan */
     cp_figures so_far;      /* of the steps learnt */
     int trouble;            /* of a plan, below 0; of the kernel, above */
@@ -50,15 +51,16 @@ static int learn(Compute *c, const corgi_step *step)
     return status;
 }
 
-/* What the thread does next: plan a step if the backend waits for one or there is nothing else to do, else learn. */
 typedef enum { WAIT, PLAN, LEARN } Task;
 
+static bool can_plan(const Compute *c) { return !c->ended && !c->planning && c->planned - c->learnt < CORGI_STEPS; }
+
+/* What the thread does next. */
 static Task next_task(const Compute *c)
 {
-    bool plans = !c->ended && c->planned - c->learnt < CORGI_STEPS, learns = c->loaded > c->learnt;
-    if (plans && (!learns || c->planned == c->loaded))
-        return PLAN;
-    return learns ? LEARN : WAIT;
+    if (c->loaded > c->learnt)
+        return LEARN;
+    return can_plan(c) ? PLAN : WAIT;
 }
 
 static void do_task(Compute *c, Task task)
@@ -66,15 +68,17 @@ static void do_task(Compute *c, Task task)
     const corgi_step *step = &c->steps->ring[c->learnt % CORGI_STEPS];
     int64 number = c->planned;
     int result;
+    c->planning |= task == PLAN;
     pthread_mutex_unlock(&c->lock);
     result = task == PLAN ? corgi_plan_step(c->steps, number) : learn(c, step);
     pthread_mutex_lock(&c->lock);
     if (task == PLAN) {
-        c->trouble = Min(result, 0);
+        c->trouble = c->trouble == 0 ? Min(result, 0) : c->trouble;
         c->ended = result == 0;
         c->planned += result > 0;
+        c->planning = false;
     } else {
-        c->trouble = result;
+        c->trouble = c->trouble == 0 ? result : c->trouble;
         c->so_far = corgi_machine_figures(c->machine);
         c->learnt++;
     }
@@ -139,11 +143,15 @@ static bool can_load(const Compute *c) { return c->ended || (c->planned > c->loa
 
 static bool has_learnt(const Compute *c) { return c->learnt == c->loaded; }
 
-/* Wait until the thread has brought this about; called with the lock held. */
+/* Plan, or wait, until this has been brought about; called with the lock held. */
 static void wait_until(Compute *c, bool (*brought)(const Compute *))
 {
     while (c->trouble == 0 && !brought(c)) {
         struct timespec until;
+        if (can_plan(c)) {
+            do_task(c, PLAN);
+            continue;
+        }
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += NAP_NANOSECONDS;
         until.tv_sec += until.tv_nsec / 1000000000;

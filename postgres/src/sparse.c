@@ -1,7 +1,7 @@
 /* Sparse rows: an array of feature numbers, from 0 on and increasing, and an array of as many values. */
 #include "corgipile.h"
 
-#include "gather.h"
+#include "numbers.h"
 #include "sgd_rows.h"
 #include "utils/memutils.h"
 
@@ -51,27 +51,33 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
     return corgi_pair_bytes(count, s->bytes);
 }
 
-/* Put a row into the buffer: indices, then values, behind the rows put before. Returns false if there is no room. */
+/* Put indices and as many values into a slot, behind the rows put before. Returns false if there is no room. */
+bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, CorgiBuffer *b, int64 slot)
+{
+    int64 bytes = corgi_pair_bytes(index->count, s->bytes);
+    char *to = b->next + bytes - index->count * s->bytes;
+    if (bytes > b->stop - b->next)
+        return false;
+    memcpy(b->next, index->numbers, sizeof(int32) * (Size) index->count);
+    corgi_copy_numbers(to, s->bytes, values->numbers, corgi_stored_type(s->features[1].type), index->count);
+    b->indices[slot] = (uintptr_t) b->next;
+    b->values[slot] = (uintptr_t) to;
+    b->lengths[slot] = index->count;
+    b->next += bytes;
+    return true;
+}
+
+/* Put a row into the buffer. Returns false if there is no room. */
 bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot)
 {
     CorgiList index = open_list(&s->features[0], row), values = open_list(&s->features[1], row);
-    bool wide = s->bytes == sizeof(double), fits;
-    int64 bytes = corgi_pair_bytes(index.count, s->bytes);
-    char *to = b->next + bytes - values.count * s->bytes;
+    bool fits;
     if (unlikely(index.count != values.count))
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "%s has " INT64_FORMAT " indices in column \"%s\" and " INT64_FORMAT
                " values in column \"%s\"; as many are needed",
                corgi_row_name(&row->tts_tid), index.count, s->features[0].name, values.count, s->features[1].name);
-    fits = bytes <= b->stop - b->next;
-    if (fits) {
-        memcpy(b->next, index.numbers, sizeof(int32) * (Size) index.count);
-        cp_cast(to, wide, values.numbers, s->features[1].type == FLOAT8OID ? CP_F64 : CP_F32, values.count);
-        b->indices[slot] = (uintptr_t) b->next;
-        b->values[slot] = (uintptr_t) to;
-        b->lengths[slot] = index.count;
-        b->next += bytes;
-    }
+    fits = corgi_put_pair(s, &index, &values, b, slot);
     corgi_close_list(&index);
     corgi_close_list(&values);
     return fits;

@@ -135,6 +135,19 @@ static double *seriate(Tally *t, const CorgiSurvey *v)
     return sketch;
 }
 
+/* Take in a row. Returns its bytes in the buffer, if it is sparse and to be learnt from. */
+static int64 survey_row(CorgiSurvey *v, const CorgiSource *source, TupleTableSlot *row, bool held, Tally *t)
+{
+    int64 bytes = 0;
+    if (source->sparse)
+        bytes = corgi_survey_pair(source, row, &v->width) * !held;
+    else if (v->width == 0)
+        v->width = corgi_row_width(source, row);
+    if (t->wanted || t->sketching)
+        add_label(t, corgi_read_label(&source->label, row), held);
+    return bytes;
+}
+
 /* Count one block's rows to learn from; returns the number of all visible ones. */
 static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPlace *place, Tally *t,
                           MemoryContext leftovers)
@@ -143,22 +156,15 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
     const CorgiSource *source = &run->source.parts[place->part];
     int64 number = place->row, learnt = 0, bytes = 0;
     MemoryContext outside = MemoryContextSwitchTo(leftovers);
-    TupleTableSlot *row;
+    CorgiScan *scan;
+    int count;
     corgi_block_seek(blocks, place);
-    while ((row = corgi_block_next(blocks)) != NULL) {
-        bool held = corgi_held_out(run, number++);
-        learnt += !held;
-        if (source->sparse)
-            bytes += corgi_survey_pair(source, row, &v->width) * !held;
-        else if (v->width == 0)
-            v->width = corgi_row_width(source, row);
-        if (t->wanted || t->sketching) {
-            double y = corgi_read_label(&source->label, row);
-            MemoryContextSwitchTo(outside);
-            add_label(t, y, held);
-            MemoryContextSwitchTo(leftovers);
+    while ((scan = corgi_block_next(blocks, &count)) != NULL)
+        for (int i = 0; i < count; i++) {
+            bool held = corgi_held_out(run, number++);
+            learnt += !held;
+            bytes += survey_row(v, source, corgi_scan_row(scan, i), held, t);
         }
-    }
     MemoryContextSwitchTo(outside);
     MemoryContextReset(leftovers);
     v->held += number - place->row - learnt;

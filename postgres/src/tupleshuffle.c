@@ -79,28 +79,36 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
         no_memory();
 }
 
+/* List those of the next rows that are to be learnt from; returns how many. */
+static int choose(const CorgiRun *run, int64 number, int count, int16 *which)
+{
+    int chosen = 0;
+    for (int i = 0; i < count; i++)
+        if (!corgi_held_out(run, number + i))
+            which[chosen++] = (int16) i;
+    return chosen;
+}
+
 /* Read the rows of one block into their slots. `into` has one slot for each; no more, no fewer may come. Returns how
  * many. */
 static int64 load_block(TupleState *s, int64 block, const int32 *into)
 {
     CorgiRun *run = s->run;
     const CorgiPlace *place = &run->survey.place[block];
-    const CorgiSource *source = &run->source.parts[place->part];
-    CorgiBuffer *b = &run->buffer;
     int64 rows = run->survey.cuts[block + 1] - run->survey.cuts[block], number = place->row, i = 0;
     MemoryContext outside = MemoryContextSwitchTo(s->rows);
-    TupleTableSlot *row;
+    int16 which[CORGI_MOST_ROWS];
+    CorgiScan *scan;
+    int count;
     corgi_block_seek(s->blocks, place);
-    while ((row = corgi_block_next(s->blocks)) != NULL) {
-        if (corgi_held_out(run, number++))
-            continue;
-        if (i == rows)
+    while ((scan = corgi_block_next(s->blocks, &count)) != NULL) {
+        int chosen = choose(run, number, count, which);
+        if (i + chosen > rows || !corgi_scan_put(scan, which, chosen, run->survey.width, &run->buffer, into + i))
             break;
-        if (!corgi_put_row(source, row, run->survey.width, b, into[i]))
-            break;
-        i++;
+        number += count;
+        i += chosen;
     }
-    if (i != rows || row != NULL)
+    if (i != rows || scan != NULL)
         elog(ERROR, "block at page " INT64_FORMAT " has another number of visible rows than when they were counted",
              place->page);
     MemoryContextSwitchTo(outside);

@@ -1,0 +1,60 @@
+/* Numbers as rows store them. */
+#ifndef CORGIPILE_NUMBERS_H
+#define CORGIPILE_NUMBERS_H
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "corgipile.h"
+#include "gather.h"
+#include "utils/array.h"
+
+/* The kernel's code of a type's stored form; CP_TYPES if it has none. */
+static inline enum cp_type corgi_stored_type(Oid type)
+{
+    switch (type) {
+    case BOOLOID: return CP_U8;
+    case INT2OID: return CP_I16;
+    case INT4OID: return CP_I32;
+    case INT8OID: return CP_I64;
+    case FLOAT4OID: return CP_F32;
+    case FLOAT8OID: return CP_F64;
+    default: return CP_TYPES;
+    }
+}
+
+/* A label is finite, and exact if it is an integer. */
+static inline bool corgi_is_exact(Oid type, double y) { return type != INT8OID || fabs(y) <= 9007199254740992.0; }
+
+/* A word of an array's head, which may lie at any address; counted from behind its size. */
+enum { CORGI_DIMENSIONS = 0, CORGI_DATA_OFFSET = 1, CORGI_LENGTH = 3 };
+static inline int32 corgi_head(const char *body, int word)
+{
+    int32 found;
+    memcpy(&found, body + word * sizeof found, sizeof found);
+    return found;
+}
+
+/* Find the numbers of a list that is stored as it is and without NULLs; returns false if it is not. */
+static inline bool corgi_plain_list(const char *stored, CorgiList *list)
+{
+    const char *body = VARDATA_ANY(stored);
+    int32 dimensions;
+    if (VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored))
+        return false;
+    dimensions = corgi_head(body, CORGI_DIMENSIONS);
+    list->count = dimensions == 0 ? 0 : corgi_head(body, CORGI_LENGTH);
+    list->numbers = body + ARR_OVERHEAD_NONULLS(1) - VARHDRSZ;
+    return dimensions == 0 || (dimensions == 1 && corgi_head(body, CORGI_DATA_OFFSET) == 0);
+}
+
+/* Copy numbers as reals of `bytes` bytes. */
+static inline void corgi_copy_numbers(char *to, int bytes, const char *from, enum cp_type type, int64 count)
+{
+    if (type == (bytes == sizeof(double) ? CP_F64 : CP_F32))
+        cp_copy_row(to, from, count * bytes);
+    else
+        cp_cast(to, bytes == sizeof(double), from, type, count);
+}
+
+#endif

@@ -1,0 +1,153 @@
+/* Moves the rows of a heap's page into the buffer without taking them apart first.
+ *
+ * It knows rows as they mostly are: numbers, and arrays stored in the row as they are. A page with any other row, a bad
+ * one included, is left to the general way, corgi_put_row. */
+#include "corgipile.h"
+
+#include "access/htup_details.h"
+#include "access/tupmacs.h"
+#include "numbers.h"
+
+enum { AHEAD = 4 };         /* rows between a prefetch of a slot and its use */
+
+static uint8 alignment(char code)
+{
+    switch (code) {
+    case TYPALIGN_CHAR: return 1;
+    case TYPALIGN_SHORT: return ALIGNOF_SHORT;
+    case TYPALIGN_INT: return ALIGNOF_INT;
+    default: return ALIGNOF_DOUBLE;
+    }
+}
+
+/* Return where a field begins if the one before it ends at `offset`, -1 if that differs from row to row: an array or
+ * text is aligned only if it is long. */
+static int32 place_of(const CorgiField *f, int32 offset)
+{
+    int32 aligned = offset < 0 ? -1 : (int32) TYPEALIGN(f->align, offset);
+    return f->length == -1 && aligned != offset ? -1 : aligned;
+}
+
+static bool is_wanted(const CorgiSource *s, AttrNumber attribute)
+{
+    bool wanted = attribute == s->label.attnum;
+    for (int i = 0; i < s->feature_columns; i++)
+        wanted |= attribute == s->features[i].attnum;
+    return wanted;
+}
+
+/* Describe the fields of a row up to the last that is needed. */
+CorgiFields corgi_make_fields(const CorgiSource *s)
+{
+    CorgiFields found = {.last = s->last, .serve = corgi_stored_type(s->label.type) != CP_TYPES};
+    int32 offset = 0;
+    for (int i = 0; i < s->feature_columns; i++)
+        found.serve &= corgi_stored_type(s->features[i].type) != CP_TYPES;
+    found.all = palloc(sizeof *found.all * (Size) s->last);
+    found.some = palloc(sizeof *found.some * (Size) s->last);
+    found.where = palloc0(sizeof *found.where * (Size) s->last);
+    for (int16 i = 0; i < s->last; i++) {
+        Form_pg_attribute a = TupleDescAttr(RelationGetDescr(s->rel), i);
+        CorgiField f = {.at = i, .length = a->attlen, .align = alignment(a->attalign), .wanted = is_wanted(s, i + 1)};
+        f.offset = place_of(&f, offset);
+        offset = f.offset < 0 || f.length < 0 ? -1 : f.offset + f.length;
+        if (f.offset >= 0 && found.count > 0 && !found.some[found.count - 1].wanted)
+            found.count--; /* no need to step over it */
+        found.some[found.count++] = found.all[i] = f;
+    }
+    return found;
+}
+
+/* Find fields from the first of them on; `nulls` is the row's bitmap, or NULL. Returns false if one that is wanted is
+ * NULL. */
+static pg_attribute_always_inline bool find(const CorgiField *f, int count, const char *data, bits8 *nulls,
+                                            const char **where)
+{
+    uint32 at = 0;
+    for (const CorgiField *end = f + count; f < end; f++) {
+        if (nulls != NULL && att_isnull(f->at, nulls)) {
+            if (f->wanted)
+                return false;
+            continue;
+        }
+        if (nulls == NULL && f->offset >= 0)
+            at = f->offset;
+        else if (f->length != -1 || !VARATT_NOT_PAD_BYTE(data + at))
+            at = TYPEALIGN(f->align, at);
+        where[f->at] = data + at;
+        if (f + 1 < end)
+            at = att_addlength_pointer(at, f->length, data + at);
+    }
+    return true;
+}
+
+static inline bool find_fields(const CorgiFields *fields, HeapTupleHeader tuple)
+{
+    const char *data = (const char *) tuple + tuple->t_hoff;
+    if (unlikely(HeapTupleHeaderGetNatts(tuple) < fields->last))
+        return false;
+    if (unlikely(tuple->t_infomask & HEAP_HASNULL))
+        return find(fields->all, fields->last, data, tuple->t_bits, fields->where);
+    return find(fields->some, fields->count, data, NULL, fields->where);
+}
+
+/* Put a row's features into a slot. */
+static inline bool put_features(const CorgiSource *s, const CorgiFields *fields, int64 width, CorgiBuffer *b,
+                                int64 slot)
+{
+    const CorgiColumn *c = s->features;
+    char *to = b->x + slot * b->stride;
+    CorgiList list, values;
+    if (c->list) {
+        if (!corgi_plain_list(fields->where[c->attnum - 1], &list))
+            return false;
+        if (s->sparse)
+            return corgi_plain_list(fields->where[c[1].attnum - 1], &values) && list.count == values.count &&
+                   corgi_put_pair(s, &list, &values, b, slot);
+        if (list.count == width)
+            corgi_copy_numbers(to, s->bytes, list.numbers, corgi_stored_type(c->type), width);
+        return list.count == width;
+    }
+    for (int i = 0; i < s->feature_columns; i++)
+        cp_cast(to + i * s->bytes, s->bytes == 8, fields->where[c[i].attnum - 1], corgi_stored_type(c[i].type), 1);
+    return true;
+}
+
+static inline bool put_row(const CorgiSource *s, const CorgiFields *fields, HeapTupleHeader tuple, int64 width,
+                           CorgiBuffer *b, int64 slot)
+{
+    double y = 0;
+    if (unlikely(!find_fields(fields, tuple)))
+        return false;
+    cp_cast((char *) &y, 1, fields->where[s->label.attnum - 1], corgi_stored_type(s->label.type), 1);
+    b->y[slot] = y;
+    return likely(isfinite(y) && corgi_is_exact(s->label.type, y)) && likely(put_features(s, fields, width, b, slot));
+}
+
+static inline void prefetch_slot(const CorgiSource *s, const CorgiBuffer *b, int64 slot)
+{
+    __builtin_prefetch(&b->y[slot], 1);
+    __builtin_prefetch(&b->tid[slot], 1);
+    for (int64 at = 0; !s->sparse && at < Min(b->stride, 512); at += 64)
+        __builtin_prefetch(b->x + slot * b->stride + at, 1);
+}
+
+/* Put rows of a page into slots: `which` of its items, and `into` what slots. Returns false if they must take the
+ * general way; their slots may have been written to. */
+bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
+                     int count, int64 width, CorgiBuffer *b, const int32 *into)
+{
+    char *next = b->next;
+    for (int i = 0; i < count; i++) {
+        OffsetNumber item = page->items[which[i]];
+        if (i + AHEAD < count)
+            prefetch_slot(s, b, into[i + AHEAD]);
+        if (!put_row(s, fields, (HeapTupleHeader) PageGetItem(page->page, PageGetItemId(page->page, item)), width, b,
+                     into[i])) {
+            b->next = next;
+            return false;
+        }
+        ItemPointerSet(&b->tid[into[i]], page->number, item);
+    }
+    return true;
+}

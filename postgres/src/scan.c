@@ -1,0 +1,176 @@
+/* Scans a table by ranges of pages.
+ *
+ * Pages of a heap are read one after the other, and their rows handed over together: the server finds the visible ones.
+ * Another access method is asked for a range of row addresses, and each row comes in a slot. */
+#include "corgipile.h"
+
+#include "access/heapam.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/predicate.h"
+
+enum { RING_KILOBYTES = 256, TOGETHER = 16 }; /* together: pages read by a call of the system, from 18 on */
+
+struct CorgiScan {
+    const CorgiSource *source;
+    TableScanDesc scan;
+    TupleTableSlot *row;
+    HeapScanDesc heap;      /* NULL: another access method */
+    CorgiFields fields;
+    CorgiPage read;         /* the page under way */
+    BlockNumber page, stop; /* the next one, that after the last */
+    Buffer pages[TOGETHER]; /* those read ahead; from `ready` on, such as are held for the next call */
+    int next, ready;
+};
+
+/* Take a ring that a processor's cache holds: from 18 on, those of scans have room for what is read ahead. */
+static void shrink_ring(HeapScanDesc heap)
+{
+#if PG_VERSION_NUM >= 180000
+    if (heap->rs_strategy == NULL)
+        return;
+    FreeAccessStrategy(heap->rs_strategy);
+    heap->rs_strategy = GetAccessStrategyWithSize(BAS_BULKREAD, RING_KILOBYTES);
+#endif
+}
+
+/* Begin to scan a table as a snapshot sees it, with a ring of buffers if it is large, so that it does not push others
+ * out of shared buffers. */
+CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot)
+{
+    CorgiScan *s = palloc0(sizeof *s);
+    Relation rel = source->rel;
+    PredicateLockRelation(rel, snapshot);
+    s->scan = rel->rd_tableam->scan_begin(rel, snapshot, 0, NULL, NULL,
+                                          SO_TYPE_TIDRANGESCAN | SO_ALLOW_PAGEMODE | SO_ALLOW_STRAT);
+    s->row = MakeSingleTupleTableSlot(RelationGetDescr(rel), table_slot_callbacks(rel));
+    s->source = source;
+    if (rel->rd_tableam == GetHeapamTableAmRoutine() && (s->scan->rs_flags & SO_ALLOW_PAGEMODE)) {
+        s->heap = (HeapScanDesc) s->scan;
+        s->fields = corgi_make_fields(source);
+        shrink_ring(s->heap);
+    }
+    return s;
+}
+
+/* Go to the pages from `page` on, before `stop`. */
+void corgi_scan_seek(CorgiScan *s, int64 page, int64 stop)
+{
+    ItemPointerData first, last;
+    if (s->heap == NULL) {
+        ItemPointerSet(&first, (BlockNumber) page, FirstOffsetNumber);
+        ItemPointerSet(&last, (BlockNumber) stop - 1, MaxOffsetNumber);
+        table_rescan_tidrange(s->scan, &first, &last);
+    }
+    s->page = (BlockNumber) page;
+    s->stop = (BlockNumber) stop;
+}
+
+static void drop_page(CorgiScan *s)
+{
+    ExecClearTuple(s->row);
+    if (BufferIsValid(s->heap->rs_cbuf))
+        ReleaseBuffer(s->heap->rs_cbuf);
+    s->heap->rs_cbuf = InvalidBuffer;
+}
+
+#if PG_VERSION_NUM >= 180000
+/* Read the next pages here and now: where the system holds them, waking the processes that read ahead for a scan takes
+ * longer than reading. */
+static void read_pages(CorgiScan *s)
+{
+    Relation rel = s->source->rel;
+    ReadBuffersOperation read = {.rel = rel, .smgr = RelationGetSmgr(rel), .persistence = rel->rd_rel->relpersistence,
+                                 .forknum = MAIN_FORKNUM, .strategy = s->heap->rs_strategy};
+    uint32 count = Min(s->stop - s->page, (BlockNumber) Min(io_combine_limit, TOGETHER));
+    if (RelationUsesLocalBuffers(rel))
+        LimitAdditionalLocalPins(&count);
+    else
+        LimitAdditionalPins(&count);
+    for (int i = 0; i < TOGETHER; i++)
+        s->pages[i] = s->ready + i < TOGETHER ? s->pages[s->ready + i] : InvalidBuffer;
+    s->ready = (int) count;
+    if (StartReadBuffers(&read, s->pages, s->page, &s->ready, READ_BUFFERS_SYNCHRONOUSLY))
+        WaitReadBuffers(&read);
+}
+#elif PG_VERSION_NUM >= 170000
+static void read_pages(CorgiScan *s)
+{
+    s->pages[0] = ReadBufferExtended(s->source->rel, MAIN_FORKNUM, s->page, RBM_NORMAL, s->heap->rs_strategy);
+    s->ready = 1;
+}
+#endif
+
+/* Go to the next page and find its visible rows. */
+static void read_page(CorgiScan *s)
+{
+#if PG_VERSION_NUM >= 170000
+    CHECK_FOR_INTERRUPTS();
+    if (s->next == s->ready) {
+        read_pages(s);
+        s->next = 0;
+    }
+    s->heap->rs_cbuf = s->pages[s->next++];
+    s->heap->rs_cblock = s->page++;
+    heap_prepare_pagescan(s->scan);
+#else
+    heapgetpage(s->scan, s->page++);
+#endif
+}
+
+/* Go to the next page that has visible rows, and return their number; 0 past the last. */
+static int next_page(CorgiScan *s)
+{
+    Relation rel = s->source->rel;
+    do {
+        drop_page(s);
+        if (s->page == s->stop)
+            return 0;
+        read_page(s);
+    } while (s->heap->rs_ntuples == 0);
+    s->read = (CorgiPage){BufferGetPage(s->heap->rs_cbuf), s->heap->rs_cblock, s->heap->rs_vistuples};
+    if (pgstat_should_count_relation(rel))
+        CORGI_RETURNED(rel) += s->heap->rs_ntuples;
+    return (int) s->heap->rs_ntuples;
+}
+
+/* Go to the next visible rows, which can be had until the next call, and return their number; 0 past the last. */
+int corgi_scan_next(CorgiScan *s)
+{
+    return s->heap ? next_page(s) : table_scan_getnextslot_tidrange(s->scan, ForwardScanDirection, s->row);
+}
+
+/* Return the i-th of the rows at hand. */
+TupleTableSlot *corgi_scan_row(CorgiScan *s, int i)
+{
+    HeapTuple tuple;
+    ItemId item;
+    if (s->heap == NULL)
+        return s->row;
+    tuple = &s->heap->rs_ctup;
+    item = PageGetItemId(s->read.page, s->read.items[i]);
+    tuple->t_data = (HeapTupleHeader) PageGetItem(s->read.page, item);
+    tuple->t_len = ItemIdGetLength(item);
+    tuple->t_tableOid = RelationGetRelid(s->source->rel);
+    ItemPointerSet(&tuple->t_self, s->read.number, s->read.items[i]);
+    return ExecStoreBufferHeapTuple(tuple, s->row, s->heap->rs_cbuf);
+}
+
+/* Put rows into slots: `which` of those at hand, and `into` what slots. Returns false if there is no room for a sparse
+ * one. */
+bool corgi_scan_put(CorgiScan *s, const int16 *which, int count, int64 width, CorgiBuffer *b, const int32 *into)
+{
+    if (s->fields.serve && corgi_put_plain(s->source, &s->fields, &s->read, which, count, width, b, into))
+        return true;
+    for (int i = 0; i < count; i++)
+        if (!corgi_put_row(s->source, corgi_scan_row(s, which[i]), width, b, into[i]))
+            return false;
+    return true;
+}
+
+void corgi_scan_end(CorgiScan *s)
+{
+    ExecDropSingleTupleTableSlot(s->row);
+    table_endscan(s->scan);
+}
