@@ -37,6 +37,7 @@ typedef struct {
     AttrNumber attnum;
     Oid type;               /* of one number */
     bool list;              /* an array column */
+    const char *part;       /* names the part of several that it is of, else NULL */
 } CorgiColumn;
 
 /* A table and its columns. Partitions and children are parts, read one after the other; a plain table is its own. */
@@ -48,7 +49,7 @@ typedef struct CorgiSource {
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
     bool sparse;            /* features: a column of indices and one of values */
     struct CorgiSource *parts;
-    int part_count;
+    int part_count, number; /* number: of a part */
     int64 pages, block_pages;
 } CorgiSource;
 
@@ -79,6 +80,7 @@ typedef struct {
     char *x;
     double *y;
     ItemPointerData *tid;
+    int32 *part;            /* and from where, if there are several parts */
     int64 slots, stride;
     uint64 *indices, *values; /* addresses, as the kernel takes them */
     int64 *lengths;
@@ -174,7 +176,7 @@ extern int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row);
 extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to);
 extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
 extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
-extern char *corgi_row_name(const ItemPointerData *tid);
+extern char *corgi_row_name(const CorgiColumn *c, const ItemPointerData *tid);
 extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what) __attribute__((noreturn));
 extern CorgiList corgi_open_list(Datum array, const char **why);
 extern void corgi_close_list(CorgiList *list);
