@@ -6,6 +6,7 @@
 #ifndef CP_SKETCH_H
 #define CP_SKETCH_H
 
+#include "check.h"
 #include "gather.h"
 #include "permute.h"
 #include <math.h>
@@ -101,6 +102,7 @@ static inline void cp_sketch_end_block(cp_sketch *s)
     for (int32_t i = 0; i < s->found; i++) {
         int32_t class = s->seen[i];
         int64_t count = s->count[class];
+        CP_CHECK(class < s->classes && count > 0 && !s->means);
         if (count > told->often || (count == told->often && s->value[class] < s->value[told->dominant])) {
             told->often = count;
             told->dominant = class;
