@@ -5,6 +5,8 @@ PY := $(VENV)/bin/python
 CLANG ?= $(shell command -v clang || command -v cc)
 # A release that is known to work; machines with another kind of accelerator may set TORCH to their own build.
 TORCH ?= torch==2.13.0
+# What trains with our datasets; after PyTorch, which they would fetch another build of.
+TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h src/corgipile/_kernel/*.[ch])
 
 .PHONY: setup demo test check memcheck bench clean
@@ -18,6 +20,8 @@ $(VENV)/.installed: pyproject.toml setup.py
 	$(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet "$(TORCH)" || \
 	    echo "PyTorch is not to be had here; what needs it is skipped"
 	! $(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet --no-deps "torchdata>=0.11"
+	! $(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet $(TRAINERS) || \
+	    echo "$(TRAINERS) are not to be had here; their tests are skipped"
 	touch $@
 
 $(VENV)/.done: $(VENV)/.installed $(KERNEL)

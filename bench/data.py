@@ -1,6 +1,5 @@
 """Tables that the benchmarks make for themselves."""
 
-import json
 import os
 from pathlib import Path
 from typing import IO, Any
@@ -11,7 +10,8 @@ import pyarrow as pa
 import corgipile as cp
 from corgipile.convert import convert
 from corgipile.datasets import higgs_like
-from corgipile.writer import ROWS_KEY, Writer
+from corgipile.tables.note import write_note
+from corgipile.writer import Writer
 
 CHUNK = 1 << 16
 
@@ -84,11 +84,10 @@ def hollow(path: Path, size: int, row_bytes: int, batch_rows: int, *, noted: boo
         size: Bytes of all rows.
         row_bytes: Bytes of a row.
         batch_rows: Rows of a record batch.
-        noted: Note the rows of each batch in the schema, as corgipile's own writer does.
+        noted: Note the rows of each batch before the footer, as corgipile's own writer does.
     """
     batches = size // (row_bytes * batch_rows)
-    metadata = {ROWS_KEY: json.dumps([[batches, batch_rows]])} if noted else None
-    schema = pa.schema([("features", pa.list_(pa.float32(), row_bytes // 4))], metadata=metadata)
+    schema = pa.schema([("features", pa.list_(pa.float32(), row_bytes // 4))])
     zeros = pa.array(np.zeros(batch_rows * row_bytes // 4, np.float32))
     batch = pa.RecordBatch.from_arrays([pa.FixedSizeListArray.from_arrays(zeros, row_bytes // 4)], schema=schema)
     with (
@@ -97,6 +96,8 @@ def hollow(path: Path, size: int, row_bytes: int, batch_rows: int, *, noted: boo
     ):
         for _ in range(batches):
             writer.write_batch(batch)
+    if noted:
+        write_note(path)
     return path
 
 

@@ -104,8 +104,24 @@ def records_part(bench: Bench, width: int) -> None:
         check(seen == wanted.sum(), "other rows came")
         return seconds
 
+    def plain() -> float:
+        """Read as many records in threads that do nothing else, into memory they keep: what the device gives."""
+        wanted = np.random.default_rng(next(seeds)).permutation(len(dataset))[:count]
+
+        def read(rows: np.ndarray) -> int:
+            room = bytearray(width)
+            return sum(os.preadv(dataset.file, [room], row * width) for row in rows.tolist())
+
+        drop(path)
+        start = time.perf_counter()
+        with ThreadPoolExecutor(THREADS) as pool:
+            seen = sum(pool.map(read, np.array_split(wanted, THREADS)))
+        check(seen == count * width, "bytes are missing")
+        return time.perf_counter() - start
+
     cases = {
         "RINAS": lambda: run("RINAS"),
+        "plain": plain,
         "ahead": lambda: run("Concurrent", max(1, min(4, FLYING // (width * BATCH)))),
         "one batch at a time": lambda: run("Concurrent"),
     }
@@ -114,7 +130,8 @@ def records_part(bench: Bench, width: int) -> None:
     pools["RINAS"].pool.shutdown()
     for name, target in (("ahead", ">= 1.3"), ("one batch at a time", "")):
         value, spread = ratio(times, "RINAS", name)
-        note = f"{rate(count, median(times['RINAS']))}; {rate(count, median(times[name]))} ({spread})"
+        rates = [rate(count, median(times[case])) for case in ("RINAS", name, "plain")]
+        note = f"{rates[0]}; {rates[1]}; threads that only read {rates[2]} ({spread})"
         bench.report(f"Concurrent, {name} / one thread per row, {width >> 10} KB rows, cold", value, "x", target, note)
 
 

@@ -8,17 +8,26 @@
 #include <emmintrin.h>
 #endif
 
-#define CP_GATHER_AHEAD 12      /* rows between a prefetch and its use */
+#define CP_GATHER_BYTES 12288   /* between a prefetch and its use */
+#define CP_RAGGED_AHEAD 12      /* the same in rows, where they vary in length */
 #define CP_RUN 4096             /* bytes put together before they are written */
 #define CP_CACHE (8ll << 20)    /* buffers larger than this are written past the cache */
 
-/* Fetch the cache lines of a row of `bytes` bytes; past 1 KB the hardware follows by itself.
+/* Rows between a prefetch and its use: bytes enough to keep memory busy. */
+static inline int64_t cp_gather_ahead(int64_t bytes)
+{
+    int64_t rows = CP_GATHER_BYTES / (bytes ? bytes : 1);
+    return rows < 4 ? 4 : rows > 48 ? 48 : rows;
+}
+
+/* Fetch the cache lines of a row into the second-level cache: those that fetch into the first wait for one of its few
+ * line buffers, and rows of 1 KB push each other out of it. Past 4 KB the hardware follows by itself.
  * Must be inlined: GCC drops calls of functions that do nothing but prefetch. */
 static inline __attribute__((always_inline)) void cp_prefetch(const char *row, int64_t bytes)
 {
-    for (int64_t at = 0; at < bytes && at < 1024; at += 64)
-        __builtin_prefetch(row + at, 0, 3);
-    __builtin_prefetch(row + bytes - 1, 0, 3);
+    for (int64_t at = 0; at < bytes && at < 4096; at += 64)
+        __builtin_prefetch(row + at, 0, 2);
+    __builtin_prefetch(row + bytes - 1, 0, 2);
 }
 
 /* Copy a row without a call: 64, 16, then the rest in one overlapping piece. */
@@ -43,9 +52,10 @@ static inline __attribute__((always_inline)) void cp_copy_row(char *to, const ch
 /* to[i] = from[index[i]], rows of `bytes` bytes. */
 static inline void cp_gather(char *to, const char *from, int64_t bytes, const int32_t *index, int64_t count)
 {
+    int64_t ahead = cp_gather_ahead(bytes);
     for (int64_t i = 0; i < count; i++) {
-        if (i + CP_GATHER_AHEAD < count)
-            cp_prefetch(from + index[i + CP_GATHER_AHEAD] * bytes, bytes);
+        if (i + ahead < count)
+            cp_prefetch(from + index[i + ahead] * bytes, bytes);
         cp_copy_row(to + i * bytes, from + index[i] * bytes, bytes);
     }
 }
@@ -56,8 +66,8 @@ static inline void cp_gather_ragged(char *out, const uint64_t *address, const in
                                     const int32_t *index, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        if (i + CP_GATHER_AHEAD < count) {
-            int32_t next = index[i + CP_GATHER_AHEAD];
+        if (i + CP_RAGGED_AHEAD < count) {
+            int32_t next = index[i + CP_RAGGED_AHEAD];
             cp_prefetch((const char *)(uintptr_t)address[next], length[next] * item);
         }
         int64_t bytes = length[index[i]] * item;

@@ -1,7 +1,6 @@
 """The Arrow writer: equal batches, noted lengths, all or nothing."""
 
 import errno
-import json
 import resource
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, WriteFailed
 from corgipile.tables.files import replacing
-from corgipile.writer import ROWS_KEY, Writer
+from corgipile.writer import Writer
 
 
 def rows_of(*sizes):
@@ -37,17 +36,16 @@ def batch_rows(path):
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=8), st.integers(1, 9))
-def test_batches_are_equal_but_the_last_and_their_lengths_are_noted(tmp_path_factory, sizes, length):
+def test_batches_are_equal_but_the_last(tmp_path_factory, sizes, length):
     path = tmp_path_factory.mktemp("writer") / "a.arrow"
     batches = rows_of(*sizes)
     assert write(path, batches, record_batch=length) == sum(sizes)
     counts = batch_rows(path)
     assert sum(counts) == sum(sizes)
     assert all(count == length for count in counts[:-1])
-    for place in (pa.ipc.open_file(path).schema, pa.ipc.open_stream(path.read_bytes()[8:]).schema):
-        noted = json.loads(place.metadata[ROWS_KEY])
-        assert [rows for count, rows in noted for _ in range(count)] == counts
-    assert pa.ipc.open_file(path).read_all().to_pylist() == [row for batch in batches for row in batch.to_pylist()]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert pa.ipc.open_file(path).read_all().to_pylist() == rows
+    assert pa.ipc.open_stream(path.read_bytes()[8:]).read_all().to_pylist() == rows
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
@@ -66,14 +64,13 @@ def test_bytes_make_rows(tmp_path):
 
 
 def test_dictionaries_become_values_and_other_metadata_stays(tmp_path):
-    schema = pa.schema([("c", pa.dictionary(pa.int8(), pa.string()))], metadata={"a": "b", ROWS_KEY: b"stale"})
+    schema = pa.schema([("c", pa.dictionary(pa.int8(), pa.string()))], metadata={"a": "b"})
     with Writer(tmp_path / "a.arrow", schema) as writer:
         for values in (["x", "y"], ["z", None]):
             writer.write(pa.record_batch([pa.array(values).dictionary_encode()], names=["c"]))
     written = pa.ipc.open_file(tmp_path / "a.arrow").read_all()
     assert written.to_pydict() == {"c": ["x", "y", "z", None]}
-    assert written.schema.metadata[b"a"] == b"b"
-    assert json.loads(written.schema.metadata[ROWS_KEY]) == [[1, 4]]
+    assert written.schema.metadata == {b"a": b"b"}
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError])

@@ -1,8 +1,6 @@
 """Writes an Arrow IPC file of equal record batches under a temporary name, complete or not at all."""
 
 import contextlib
-import json
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,23 +10,19 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.sizes import parse_bytes
 from corgipile.tables.files import PathLike, replacing
+from corgipile.tables.note import write_note
 from corgipile.tables.pieces import join
 
-ROWS_KEY = b"corgipile.rows"
 COMPRESSIONS = (None, "lz4", "zstd")
 OTHERS = {".csv", ".npy", ".npz", ".parquet", ".svm", ".svmlight", ".tfrecord", ".tsv", ".txt"}
-
-# The count of rows is known last but stands first in the file: this mark keeps its place.
-_UNSET = json.dumps("corgipile.rows is not yet known").ljust(64).encode()
-_MAGIC = b"ARROW1"
 
 
 class Writer:
     """Write rows to an Arrow IPC file as record batches of equal length, the last one excepted.
 
-    The lengths are noted in the schema's metadata (``corgipile.rows``: ``[[batches, rows], ...]``), so that a
-    reader finds any row without reading the head of every batch. Use it in a ``with`` statement: the file
-    appears under its name when the block ends well, and not at all otherwise.
+    A note before the footer tells our reader where any row lies without the head of every batch; other readers pass
+    over it. Use it in a ``with`` statement: the file appears under its name when the block ends well, and not at all
+    otherwise.
 
     Args:
         out: Path of the file; an existing file is replaced.
@@ -42,8 +36,8 @@ class Writer:
         >>> path = Path(tempfile.mkdtemp()) / "rows.arrow"
         >>> with Writer(path, rows.schema, record_batch=2) as writer:
         ...     writer.write(rows)
-        >>> pa.ipc.open_file(path).schema.metadata[ROWS_KEY].strip()
-        b'[[1, 2], [1, 1]]'
+        >>> [pa.ipc.open_file(path).get_batch(i).num_rows for i in range(2)]
+        [2, 1]
     """
 
     def __init__(
@@ -57,7 +51,7 @@ class Writer:
             raise BadArgument(f"compression is {compression!r}; None, 'lz4' or 'zstd' is right")
         if Path(out).suffix.lower() in OTHERS:
             raise BadArgument(f"{out} would be an Arrow IPC file in spite of its name; name it .arrow")
-        self.schema = plain(schema).with_metadata({**(schema.metadata or {}), ROWS_KEY: _UNSET})
+        self.schema = plain(schema)
         self.rows = 0
         self._out = out
         self._compression = compression
@@ -109,7 +103,7 @@ class Writer:
             if self._waiting:
                 self._drain()
             self._file.close()
-            _note_rows(self._temporary, self.rows, self._length)
+            write_note(self._temporary)
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
@@ -162,20 +156,3 @@ def _length(record_batch: int | str, schema: pa.Schema) -> int:
         raise BadArgument(f"record_batch is {record_batch!r}; at least 1 byte is right")
     width = row_bytes(schema)
     return max(1, wanted // width) if width else 0
-
-
-def _note_rows(path: Path, rows: int, length: int) -> None:
-    """Write the counts of rows over their marks in the first message and in the footer."""
-    whole, rest = divmod(rows, length) if length else (0, 0)
-    runs = [[count, many] for count, many in ((whole, length), (1, rest)) if count and many]
-    text = json.dumps(runs).encode().ljust(len(_UNSET))
-    with path.open("r+b") as file:
-        file.seek(12)
-        head = 16 + int.from_bytes(file.read(4), "little")
-        size = file.seek(-10, os.SEEK_END) + 10
-        foot = int.from_bytes(file.read(4), "little")
-        for start, stop in ((0, head), (size - 10 - foot, size - 10)):
-            file.seek(start)
-            at = file.read(stop - start).index(_UNSET)
-            file.seek(start + at)
-            file.write(text)

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -108,7 +106,8 @@ def test_reads_only_the_bytes_of_the_rows(tmp_path, monkeypatch, rows_of):
     monkeypatch.setattr(File, "gather", lambda file, at, sizes: reads.extend(sizes.tolist()) or gather(file, at, sizes))
     reads.clear()
     table.take(np.array([4000, 7]), ["label"])
-    assert reads == [8, 8]
+    assert reads[-2:] == [8, 8]
+    assert sum(reads[:-2]) < 2000  # heads of two record batches
 
 
 def test_scattered_rows_are_asked_for_together(tmp_path, monkeypatch, rows_of):
@@ -129,32 +128,6 @@ def test_compressed_batches_are_kept_a_while(tmp_path, monkeypatch, rows_of):
     for start in range(0, 100, 10):
         table.read(start, start + 10, ["label"])
     assert decoded == [0]
-
-
-def test_stated_rows_spare_a_scan(tmp_path, monkeypatch, rows_of):
-    metadata = {"corgipile.rows": json.dumps([[2, 100], [1, 50]]), "kept": "yes"}
-    path = write(tmp_path / "a.arrow", rows_of(250), metadata=metadata)
-    seen = []
-    find = ArrowFile._read_metadata
-    monkeypatch.setattr(ArrowFile, "_read_metadata", lambda self, i: seen.append(i) or find(self, i))
-    table = ArrowFile(path)
-    assert len(table) == 250
-    assert seen == [0]
-    assert table.schema.metadata == {b"kept": b"yes"}
-    assert table.read(120, 240).num_rows == 120
-
-
-@pytest.mark.parametrize(
-    "stated", ["[[3, 100]]", "[[1, 100]]", "[[2, 100], [1, -50]]", "nonsense", "[1, 2, 3]", "[[9e99, 1]]"]
-)
-def test_wrong_stated_rows_never_give_wrong_rows(tmp_path, rows_of, stated):
-    rows = rows_of(250)
-    path = write(tmp_path / "a.arrow", rows, metadata={"corgipile.rows": stated})
-    if stated == "[[3, 100]]":
-        with pytest.raises(CorruptFile, match="record batch 2 has 50 rows; 100 are stated"):
-            ArrowFile(path).read(200, 250)
-    else:
-        assert ArrowFile(path).read(0, 250).to_pylist() == rows.to_pylist()
 
 
 def test_fingerprint_follows_the_file(tmp_path, rows_of):

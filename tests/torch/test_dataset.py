@@ -212,6 +212,28 @@ def test_mistakes_are_named_at_once(path):
         fail(dataset, 2)
 
 
+def seldom_slow(batch):
+    time.sleep(0.01 * (batch["row"][0].item() % 3 == 0))
+    return batch
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"multiprocessing_context": "forkserver", "persistent_workers": True},
+        {"prefetch_factor": 7, "timeout": 60, "generator": torch.Generator().manual_seed(0)},
+        {"in_order": False, "persistent_workers": True},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_settings_of_a_loader(path, settings):
+    dataset = make(path, transform=seldom_slow)
+    batches, expected = loader(dataset, 2, **settings), loader(make(path), 2)
+    for _ in range(2):
+        rows, usual = rows_of(batches), rows_of(expected)
+        assert (sorted(rows) == sorted(usual)) if "in_order" in settings else (rows == usual)
+
+
 def slow_first(worker):
     time.sleep(0.3 * (worker == 0))
 

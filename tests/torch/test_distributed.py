@@ -92,26 +92,3 @@ def test_ranks_that_got_the_dataset_count_their_own_epochs(path, tmp_path, how):
     epochs, rows = zip(*(json.loads((tmp_path / f"out{rank}").read_text()) for rank in range(2)), strict=True)
     assert epochs == (0, 0)
     assert sorted(rows[0] + rows[1]) == list(range(1000))
-
-
-ACCELERATE = """
-import sys
-from accelerate import Accelerator
-from torch.utils.data import DataLoader
-from corgipile.torch import CorgiPileDataset
-
-def rows(loader):
-    return [row for batch in loader for row in batch["row"].tolist()]
-
-accelerator = Accelerator(cpu=True)
-loader = accelerator.prepare(DataLoader(CorgiPileDataset(sys.argv[1], batch_size=64), batch_size=None))
-first, second = rows(loader), rows(loader)
-assert sorted(first) == sorted(second) == list(range(1000)) and first != second
-loader.set_epoch(0)
-assert rows(loader) == first
-"""
-
-
-def test_accelerate_takes_the_loader_as_it_is(path):
-    pytest.importorskip("accelerate")
-    subprocess.run([sys.executable, "-c", ACCELERATE, path], check=True)

@@ -186,6 +186,35 @@ def test_stateful_data_loader(path, workers, persistent):
         assert rows_of(again) == following
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_loader_that_seldom_takes_snapshots(path, workers):
+    whole = rows_of(plain(make(path), workers))
+    for done in (1, 4, 7):
+        batches = stateful(make(path), workers, snapshot_every_n_steps=3)
+        running = iter(batches)
+        assert [next(running)["row"].tolist() for _ in range(done)] == whole[:done]
+        again = stateful(make(path), workers, snapshot_every_n_steps=3)
+        again.load_state_dict(batches.state_dict())
+        assert rows_of(again) == whole[done:]
+
+
+def test_a_state_of_nodes(path):
+    nodes = pytest.importorskip("torchdata.nodes")
+
+    def loader():
+        return nodes.Loader(nodes.Prefetcher(nodes.IterableWrapper(make(path)), prefetch_factor=2))
+
+    batches = loader()
+    whole, following = rows_of(batches), rows_of(batches)
+    batches = loader()
+    running = iter(batches)
+    assert [next(running)["row"].tolist() for _ in range(3)] == whole[:3]
+    again = loader()
+    again.load_state_dict(batches.state_dict())
+    assert rows_of(again) == whole[3:]
+    assert rows_of(again) == following
+
+
 @pytest.mark.parametrize("before", [0, 2])
 def test_a_stateful_state_with_other_workers(path, before):
     batches = stateful(make(path), before)

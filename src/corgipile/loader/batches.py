@@ -16,7 +16,7 @@ from corgipile.tables.base import fixed_field
 __all__ = ["Format", "Gatherer"]
 
 Format = Literal["numpy", "torch", "arrow"]
-GATHER_ROWS, GATHER_BYTES = 4096, 1 << 20  # gathered at a time: small batches share the cost of a call
+GATHER_ROWS, GATHER_BYTES = 8192, 2 << 20  # gathered at a time: small batches share the cost of a call
 
 
 def _references(arrays: list[npt.NDArray[np.generic]]) -> int:

@@ -1,11 +1,9 @@
 """Arrow IPC files: rows in record batches, found by the footer and read by pread."""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
@@ -18,10 +16,12 @@ from corgipile.tables.base import (
     even_cuts,
     fixed_field,
 )
-from corgipile.tables.bodies import Body, places, sliceable
+from corgipile.tables.bodies import Body, Place, places, sliceable
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
-from corgipile.tables.flatbuf import Batch, read_batch
+from corgipile.tables.flatbuf import Batch
 from corgipile.tables.footer import Footer, read_footer
+from corgipile.tables.heads import Heads
+from corgipile.tables.note import noted
 from corgipile.tables.pieces import (
     Recent,
     check_names,
@@ -37,7 +37,6 @@ from corgipile.tables.pieces import (
 from corgipile.tables.scatter import Scatter
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
-ROWS_KEY = b"corgipile.rows"
 MOST_COMPRESSION = 1 << 16
 FREE_ROWS = 1 << 20
 DENSE = 8  # rows passed over for each one wanted, below which runs are read
@@ -64,23 +63,19 @@ class ArrowFile:
 
     def __init__(self, path: PathLike) -> None:
         self._file = File(path)
-        self._blocks, native, counts = self._find_batches()
-        self._batches: Recent[Batch] = Recent(1024)
+        found = self._find_batches()
+        self._blocks, self._heads = found.blocks, Heads(self._file, found.blocks, found.like)
         self._readers: Recent[Any] = Recent(4)
         self._decoded: Recent[pa.RecordBatch] = Recent(2)
         with decoding(self._file.path):
             stored = self._stored_schema()
             self._names = list(stored.names)
-            metadata = dict(stored.metadata or {})
         check_names(stored, self._file.path)
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
-        packed = len(self._blocks) > 0 and self._batch(0).compressed
-        stated = metadata.pop(ROWS_KEY, None)
-        if counts is None and stated is not None:
-            counts = _stated_rows(stated, len(self._blocks))
-        self._starts = self._find_starts(counts, packed)
-        self.schema: pa.Schema = stored.with_metadata(metadata or None)
-        self._places = places(stored) if native else None
+        packed = len(self._blocks) > 0 and self._heads[0].compressed
+        self._starts = self._find_starts(found.rows, packed)
+        self.schema: pa.Schema = stored
+        self._places = places(stored) if found.native else None
         self._whole = packed or self._places is None or not all(sliceable(field.type) for field in stored)
         self._scatter: Scatter | None = None
         if self._places is not None and not packed:
@@ -142,22 +137,29 @@ class ArrowFile:
         if self._places is None or any(fixed_field(self.schema.field(name).type) is None for name in names):
             return None
         filled = np.flatnonzero(np.diff(self._starts))
-        offsets = np.empty((len(names), len(filled)), np.int64)
-        self._expect_metadata(self._blocks)
-        for k, i in enumerate(filled.tolist()):
-            batch = self._batch(i)
-            if batch.compressed:
-                return None
-            body = self._body(i, batch)
-            for c, name in enumerate(names):
-                offset = body.data_offset(self._places[name])
-                if offset is None:
-                    return None
-                offsets[c, k] = offset
+        inside = self._offsets(filled, [self._places[name] for name in names])
+        if inside is None:
+            return None
         starts = np.append(self._starts[filled], self._starts[-1])
+        offsets = self._blocks["offset"][filled] + self._blocks["metadata"][filled] + inside
         return Layout(
             (self._file.path,), {name: self._merged(name, starts, offsets[c]) for c, name in enumerate(names)}
         )
+
+    def _offsets(self, batches: IntArray, columns: list[Place]) -> IntArray | None:
+        """Return where columns begin in the bodies of batches, int64[columns, batches]; None if they do not serve."""
+        known: dict[Batch, list[int | None]] = {}
+        offsets = np.empty((len(columns), len(batches)), np.int64)
+        for at, (i, head) in enumerate(zip(batches.tolist(), self._heads.many(batches), strict=True)):
+            if head not in known:
+                body = Body(self._file, 0, head)
+                known[head] = [None if head.compressed else body.data_offset(place) for place in columns]
+            self._check(i, head)
+            inside = [offset for offset in known[head] if offset is not None]
+            if len(inside) < len(columns):
+                return None
+            offsets[:, at] = inside
+        return offsets
 
     def _merged(self, name: str, starts: IntArray, offsets: IntArray) -> ColumnLayout:
         dtype, shape = fixed_field(self.schema.field(name).type) or (np.dtype("u1"), ())
@@ -170,15 +172,14 @@ class ArrowFile:
         )
 
     def _find_batches(self) -> Footer:
-        return read_footer(self._file)
+        return noted(self._file, read_footer(self._file))
 
     def _stored_schema(self) -> pa.Schema:
         return pa.ipc.open_file(pa.OSFile(self._file.path)).schema
 
     def _find_starts(self, counts: IntArray | None, packed: bool) -> IntArray:
         if counts is None:
-            self._expect_metadata(self._blocks)
-            counts = np.array([self._batch(i).rows for i in range(len(self._blocks))], np.int64)
+            counts = np.array([head.rows for head in self._heads.many(np.arange(len(self._blocks)))], np.int64)
         # A row takes at least a bit, before compression; columns of nulls take nothing, hence the free rows.
         most = self._blocks["body"].astype(np.float64) * (8 * MOST_COMPRESSION if packed else 8)
         if (counts > np.maximum(most, FREE_ROWS)).any():
@@ -188,32 +189,20 @@ class ArrowFile:
             )
         return np.append(np.int64(0), np.cumsum(counts))
 
-    def _expect_metadata(self, blocks: npt.NDArray[np.void]) -> None:
-        self._file.expect(blocks["offset"].tolist(), blocks["metadata"].tolist())
-
-    def _batch(self, i: int) -> Batch:
-        return self._batches.get(i, lambda: self._read_metadata(i))
-
-    def _read_metadata(self, i: int) -> Batch:
-        block = self._blocks[i]
-        data = self._file.read(int(block["offset"]), int(block["metadata"]))
-        try:
-            return read_batch(data, int(block["body"]))
-        except CorruptFile as error:
-            raise CorruptFile(f"{self._file.path}: record batch {i}: {error}") from None
-
-    def _body(self, i: int, batch: Batch) -> Body:
+    def _check(self, i: int, head: Batch) -> None:
         rows = int(self._starts[i + 1] - self._starts[i])
-        if batch.rows != rows:
-            raise CorruptFile(f"{self._file.path}: record batch {i} has {batch.rows} rows; {rows} are stated")
-        return Body(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), batch)
+        if head.rows != rows:
+            raise CorruptFile(f"{self._file.path}: record batch {i} has {head.rows} rows; {rows} are stated")
+
+    def _body(self, i: int, head: Batch) -> Body:
+        self._check(i, head)
+        return Body(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
 
     def _bodies(self, batches: IntArray) -> Iterator[Body]:
-        self._expect_metadata(self._blocks[batches])
-        return (self._body(i, self._batch(i)) for i in batches.tolist())
+        return (self._body(i, head) for i, head in zip(batches.tolist(), self._heads.many(batches), strict=True))
 
     def _read(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        batch = self._batch(i)
+        batch = self._heads[i]
         if batch.compressed or self._places is None or not all(sliceable(self._places[name].kind) for name in names):
             return self._decode(i, names).slice(start, stop - start)
         body = self._body(i, batch)
@@ -221,14 +210,14 @@ class ArrowFile:
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
     def _take(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        width = int(self._blocks[i]["body"]) // max(self._batch(i).rows, 1)
+        width = int(self._blocks[i]["body"]) // max(self._heads[i].rows, 1)
         return take_runs(rows, BRIDGE // max(width, 1), lambda start, stop: self._read(i, start, stop, names))
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
         return self._decoded.get((i, *names), lambda: self._decode_now(i, names))
 
     def _decode_now(self, i: int, names: list[str]) -> pa.RecordBatch:
-        batch = self._batch(i)
+        batch = self._heads[i]
         self._body(i, batch)
         with decoding(self._file.path):
             decoded = self._load(i, names)
@@ -246,14 +235,3 @@ class ArrowFile:
         # Dictionaries are loaded by the first read, which must not happen in two threads at once.
         reader.get_batch(0)
         return reader
-
-
-def _stated_rows(stated: bytes, batches: int) -> IntArray | None:
-    """Read run-length encoded row counts; None if they contradict the number of batches."""
-    try:
-        pairs = np.array(json.loads(stated), np.int64).reshape(-1, 2)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    if (pairs < 0).any() or (pairs > 2**62).any() or pairs[:, 0].sum(dtype=np.float64) != batches:
-        return None
-    return np.repeat(pairs[:, 1], pairs[:, 0])

@@ -81,7 +81,7 @@ def walk(file: File) -> Footer:
             blocks.append((at, message.metadata, 0, message.body))
             counts.append(message.number)
         at += message.metadata + message.body
-    return Footer(np.array(blocks, BLOCK), native, np.array(counts, np.int64))
+    return Footer(np.array(blocks, BLOCK), native, at, np.array(counts, np.int64))
 
 
 class _Message(NamedTuple):

@@ -5,7 +5,7 @@ import hashlib
 import os
 import secrets
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -77,9 +77,7 @@ class File:
                 parts.append(data)
         whole = b"".join(parts)
         if len(whole) < length:
-            raise CorruptFile(
-                f"{self.path} has {os.fstat(self._descriptor).st_size} bytes now; it had {self.size} when opened"
-            )
+            raise self._short(offset, offset + length)
         return whole
 
     def gather(self, offsets: IntArray, lengths: IntArray) -> npt.NDArray[np.uint8]:
@@ -88,6 +86,7 @@ class File:
         Raises:
             CorruptFile: The file ends before.
         """
+        offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
         ends = np.cumsum(lengths)
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
         failure = _kernel.read_ranges(self._descriptor, offsets, lengths, ends - lengths, data, THREADS)
@@ -95,16 +94,14 @@ class File:
             code, at = failure
             if code:
                 raise ReadFailed(f"{self.path}: {os.strerror(code)}")
-            size = os.fstat(self._descriptor).st_size
-            stop = int(offsets[at] + lengths[at])
-            raise CorruptFile(f"{self.path}: bytes {int(offsets[at])} to {stop} are needed; the file has {size}")
+            raise self._short(int(offsets[at]), int(offsets[at] + lengths[at]))
         return data
 
-    def expect(self, offsets: Iterable[int], lengths: Iterable[int]) -> None:
-        """Let the system fetch these bytes now, all at a time: small reads one after the other would wait for each."""
-        if hasattr(os, "posix_fadvise"):
-            for offset, length in zip(offsets, lengths, strict=True):
-                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+    def _short(self, start: int, stop: int) -> CorruptFile:
+        size = os.fstat(self._descriptor).st_size
+        if size != self.size:
+            return CorruptFile(f"{self.path} has {size} bytes now; it had {self.size} when opened")
+        return CorruptFile(f"{self.path}: bytes {start} to {stop} are needed; the file has {size}")
 
 
 @contextlib.contextmanager

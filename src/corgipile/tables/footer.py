@@ -20,12 +20,16 @@ class Footer(NamedTuple):
     Attributes:
         blocks: Structured array: offset, bytes of metadata, bytes of body.
         native: Whether numbers are little-endian, as this machine's are.
-        counts: Rows of each record batch, where they are known.
+        end: Where the footer begins.
+        rows: int64[batches], rows of each, where they are known.
+        like: int64[batches], for each a batch whose head says the same, where that is known.
     """
 
     blocks: npt.NDArray[np.void]
     native: bool
-    counts: npt.NDArray[np.int64] | None = None
+    end: int
+    rows: npt.NDArray[np.int64] | None = None
+    like: npt.NDArray[np.int64] | None = None
 
 
 def read_footer(file: File) -> Footer:
@@ -44,13 +48,15 @@ def read_footer(file: File) -> Footer:
     (length,) = struct.unpack("<i", tail[:4])
     if not 8 <= length <= file.size - 18:
         raise CorruptFile(f"{file.path}: the footer claims {length} bytes; the file has {file.size}")
+    end = file.size - 10 - length
     try:
-        return _parse(file.read(file.size - 10 - length, length), file.size - 10 - length)
+        blocks, native = _parse(file.read(end, length), end)
     except CorruptFile as error:
         raise CorruptFile(f"{file.path}: {error}") from None
+    return Footer(blocks, native, end)
 
 
-def _parse(data: bytes, end: int) -> Footer:
+def _parse(data: bytes, end: int) -> tuple[npt.NDArray[np.void], bool]:
     root = Flat(data)
     schema = root.table(1)
     if schema is None:
@@ -63,4 +69,4 @@ def _parse(data: bytes, end: int) -> Footer:
     if not inside.all():
         bad = int(np.argmin(inside))
         raise CorruptFile(f"record batch {bad} claims bytes outside the file ({blocks[bad]} of {end})")
-    return Footer(blocks, schema.scalar(0, "<h") == 0)
+    return blocks, schema.scalar(0, "<h") == 0

@@ -1,6 +1,6 @@
 """What a column looks like, block by block, and how large rows are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema, BadValue
 from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, type_code
+from corgipile.tables.placed import PlacedColumn
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
@@ -50,9 +51,10 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
         raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
     tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
     step = RUN_BYTES // 8
+    read = _reader(table, column)
     for start in range(0, len(table), step):
         stop = min(start + step, len(table))
-        values = _numbers(table.read(start, stop, [column]).column(0), column, start)
+        values = read(start, stop)
         added = _kernel.sketch_add(tally, values, type_code(values.dtype))
         if added < len(values):
             raise BadValue(f"column {column!r} is {values[added]} in row {start + added}; it must be a finite number")
@@ -84,11 +86,24 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
     return exact + float(sampled) / (size * len(starts))
 
 
+def _reader(table: Table, column: str) -> Callable[[int, int], npt.NDArray[Any]]:
+    """Return what reads numbers of a column: straight from where they lie, if they have a fixed place."""
+    layout = table.layout([column]) if len(table) else None
+    if layout is not None:
+        placed = PlacedColumn(layout, column)
+        return lambda start, stop: _native(placed.read(start, stop))
+    return lambda start, stop: _numbers(table.read(start, stop, [column]).column(0), column, start)
+
+
 def _numbers(array: pa.Array, column: str, start: int) -> npt.NDArray[Any]:
     if array.null_count:
         row = start + int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise BadValue(f"column {column!r} is null in row {row}; every row needs a number")
-    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return _native(array.to_numpy(zero_copy_only=False))
+
+
+def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers in a type that the kernel reads."""
     if values.dtype == np.float16:
         return values.astype(np.float32)
     return values.view(np.uint8) if values.dtype == np.bool_ else values

@@ -13,7 +13,7 @@ from corgipile.orders import Order, named
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 from corgipile.torch.passes import Passes, Turn
-from corgipile.torch.place import Places
+from corgipile.torch.place import Places, dealt_by_accelerate
 from corgipile.torch.running import Kept, Running, Settings
 
 __all__ = ["CorgiPileDataset"]
@@ -32,7 +32,8 @@ class CorgiPileDataset(IterableDataset[Any]):
     the last can be short; where rows do not divide, fewer than ``world`` are visited twice, or left out with
     ``drop_last``. Rank and world are found when an iteration begins: those given, else of ``torch.distributed``, else
     of RANK and WORLD_SIZE; Lightning leaves it at that. Accelerate, and the Trainer of Hugging Face, would share it a
-    second time: leave the DataLoader out of ``prepare``, or give ``rank=0, world=1`` and let them dispatch.
+    second time, which is refused: make a ``DataLoaderShard`` instead of calling ``prepare``, or give
+    ``rank=0, world=1`` and let them share it. The lines for each are in docs/frameworks.md.
 
     An iteration runs the epoch that `set_epoch` said, first 0; each one after it runs the next, also where the one
     before was left early. Workers learn it through shared memory, persistent ones too.
@@ -98,8 +99,18 @@ class CorgiPileDataset(IterableDataset[Any]):
         return turn.epoch if turn else self._passes.planned()[0]
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded."""
+        """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded.
+
+        Raises:
+            BadArgument: It is no epoch, or a loader of Accelerate that would share the epoch a second time says it.
+        """
         epoch = whole(epoch, "epoch", 0, MOST_EPOCH)
+        if self._places.find().world > 1 and dealt_by_accelerate(self):  # which sets the epoch of each iteration
+            raise BadArgument(
+                "Accelerate would share among the ranks what is shared already, and rows would be left out: use "
+                "accelerate.data_loader.DataLoaderShard(dataset, device=accelerator.device, batch_size=None) without "
+                "prepare, or let Accelerate share the rows of CorgiPileDataset(..., rank=0, world=1)"
+            )
         if self._passes.latest() is not None or self._passes.planned()[0] != epoch:
             self._passes.set(epoch, [])
 
@@ -121,8 +132,8 @@ class CorgiPileDataset(IterableDataset[Any]):
         """Return where the latest iteration stands: a small dictionary for JSON, the same on every rank.
 
         Args:
-            batches: Batches the training loop got from this iteration. Workers run ahead of it, so with workers it
-                must be said; without, what was yielded is known.
+            batches: Batches the training loop got from this iteration, in order. Workers run ahead of it, so with
+                workers it must be said; without, what was yielded is known, but a loader of Accelerate is one ahead.
             batch_size: Rows of a batch, where the DataLoader makes them.
 
         Raises:

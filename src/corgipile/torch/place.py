@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from torch.utils.data import get_worker_info
 from corgipile.errors import BadArgument
 from corgipile.loader.feeder import checked_place
 
-__all__ = ["Place", "Places"]
+__all__ = ["Place", "Places", "dealt_by_accelerate"]
 
 
 class Place(NamedTuple):
@@ -58,3 +59,22 @@ class Places:
         if self._told is not None and get_worker_info() is not None and parent and parent.pid == self._told[0]:
             return self._told[1]
         return Place(0, 1)
+
+
+def dealt_by_accelerate(dataset: object) -> bool:
+    """Say whether a loader of Accelerate, which begins an epoch, deals to the ranks what the dataset yields.
+
+    It lets one rank iterate and sends parts to the others, or lets each take its turn of what all of them get.
+
+    Example:
+        >>> dealt_by_accelerate([1, 2, 3])
+        False
+    """
+    state, loading = (sys.modules.get(f"accelerate.{name}") for name in ("state", "data_loader"))
+    if state is None or loading is None:
+        return False
+    loader = state.GradientState().active_dataloader
+    dealt = getattr(loader, "dataset", None)
+    if isinstance(dealt, loading.IterableDatasetShard):
+        return dealt.dataset is dataset
+    return dealt is dataset and isinstance(loader, loading.DataLoaderDispatcher)

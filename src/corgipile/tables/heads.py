@@ -1,0 +1,55 @@
+"""The heads of the record batches of an Arrow file: read when needed, those of many batches at a time."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import CorruptFile
+from corgipile.tables.base import IntArray
+from corgipile.tables.files import File
+from corgipile.tables.flatbuf import Batch, read_batch
+from corgipile.tables.pieces import Recent
+
+TOGETHER, KEPT = 4096, 1024
+
+
+class Heads:
+    """Reads what the metadata of record batches says.
+
+    Args:
+        file: The file.
+        blocks: Where the batches lie, as the footer says.
+        like: int64[batches], for each a batch with the same head; None: each has its own.
+    """
+
+    def __init__(self, file: File, blocks: npt.NDArray[np.void], like: IntArray | None = None) -> None:
+        self._file, self._blocks, self._like = file, blocks, like
+        self._kept: Recent[Batch] = Recent(KEPT)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, batch: int) -> Batch:
+        """Return the head of one batch."""
+        like = batch if self._like is None else int(self._like[batch])
+        return self._kept.get(like, lambda: next(self._read(np.array([like]))))
+
+    def many(self, batches: IntArray) -> Iterator[Batch]:
+        """Give the heads of batches, several thousands asked for at once."""
+        for at in range(0, len(batches), TOGETHER):
+            part = batches[at : at + TOGETHER]
+            wanted, back = np.unique(part if self._like is None else self._like[part], return_inverse=True)
+            found = list(self._read(wanted))
+            yield from (found[i] for i in back.tolist())
+
+    def _read(self, batches: IntArray) -> Iterator[Batch]:
+        blocks = self._blocks[batches]
+        data = self._file.gather(blocks["offset"], blocks["metadata"]).tobytes()
+        ends = [0, *np.cumsum(blocks["metadata"], dtype=np.int64).tolist()]
+        for i, (start, stop), body in zip(batches.tolist(), pairwise(ends), blocks["body"].tolist(), strict=True):
+            try:
+                yield read_batch(data[start:stop], body)
+            except CorruptFile as error:
+                raise CorruptFile(f"{self._file.path}: record batch {i}: {error}") from None

@@ -1,0 +1,64 @@
+"""Reads one column from where its rows lie in files, many short runs at a time."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.tables.base import IntArray, Layout
+from corgipile.tables.files import File
+
+REQUEST = 1 << 18  # bytes asked for at a time
+
+
+class PlacedColumn:
+    """Reads rows of a column of fixed width.
+
+    Args:
+        layout: Where columns lie.
+        name: The column.
+
+    Example:
+        >>> import tempfile, pyarrow as pa
+        >>> from corgipile.tables import open
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = pa.table({"label": [0, 1, 1]})
+        ...     with pa.ipc.new_file(f"{folder}/a.arrow", rows.schema) as writer:
+        ...         writer.write_table(rows)
+        ...     layout = open(f"{folder}/a.arrow").layout(["label"])
+        ...     PlacedColumn(layout, "label").read(0, 2)
+        array([0, 1])
+    """
+
+    def __init__(self, layout: Layout, name: str) -> None:
+        self._column = layout.columns[name]
+        self._files = [File(path) for path in layout.paths]
+
+    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Read rows ``start`` to ``stop``, an array of the column's dtype, (rows, *shape of a row).
+
+        Raises:
+            CorruptFile: A file ends before.
+            ReadFailed: The system cannot read it.
+        """
+        column = self._column
+        files, offsets, lengths = self._requests(start, stop)
+        ends = [0, *(np.flatnonzero(np.diff(files)) + 1).tolist(), len(files)]
+        parts = [self._files[files[i]].gather(offsets[i:j], lengths[i:j]) for i, j in itertools.pairwise(ends) if i < j]
+        data = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
+        return data.view(column.dtype).reshape(stop - start, *column.shape)
+
+    def _requests(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], IntArray, IntArray]:
+        """Return file, offset and length of each request for a run of rows."""
+        column, width = self._column, self._column.width
+        first = int(np.searchsorted(column.starts, start, side="right")) - 1
+        last = int(np.searchsorted(column.starts, stop, side="left"))
+        begins = column.starts[first:last]
+        low = np.maximum(begins, start)
+        lengths = (np.minimum(column.starts[first + 1 : last + 1], stop) - low) * width
+        offsets = column.offsets[first:last] + (low - begins) * width
+        counts = -(-lengths // REQUEST)
+        inside = REQUEST * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+        lengths = np.minimum(np.repeat(lengths, counts) - inside, REQUEST)
+        return np.repeat(column.files[first:last], counts), np.repeat(offsets, counts) + inside, lengths

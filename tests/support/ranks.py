@@ -1,0 +1,47 @@
+"""Starts the ranks of a world as torchrun does."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+
+def run_ranks(script, folder, *args, world=2):
+    """Run a script in each of ``world`` processes; return what each wrote as JSON to the file named first."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    everywhere = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
+        "OMP_NUM_THREADS": "1",
+    }
+    outs = [folder / f"{rank}.json" for rank in range(world)]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(out), *map(str, args)],
+            env=os.environ | everywhere | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, out in enumerate(outs)
+    ]
+    try:
+        errors = [rank.communicate(timeout=120)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0] * world, errors
+    return [json.loads(out.read_text()) for out in outs]
+
+
+def check_epoch(ranks, rows):
+    """See to it that ranks took as many batches, together every row, fewer than there are ranks of them twice."""
+    assert len({len(batches) for batches in ranks}) == 1
+    visited = [row for batches in ranks for batch in batches for row in batch]
+    assert set(visited) == set(range(rows))
+    assert len(visited) < rows + len(ranks)

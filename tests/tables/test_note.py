@@ -1,0 +1,122 @@
+"""A note before the footer spares the heads of record batches, and never gives wrong rows."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corgipile.errors import CorruptFile
+from corgipile.tables.arrow import ArrowFile
+from corgipile.tables.files import File
+from corgipile.tables.footer import read_footer
+from corgipile.tables.note import MARK, TAIL, noted, write_note
+
+
+def write(path, sizes, nulls=(), text=False):
+    """Write record batches of these lengths; those in ``nulls`` have one."""
+    schema = pa.schema([("label", pa.int64()), ("text", pa.string()) if text else ("x", pa.list_(pa.float32(), 3))])
+    at = 0
+    with pa.ipc.new_file(path, schema) as writer:
+        for i, size in enumerate(sizes):
+            label = [None if i in nulls and k == 0 else at + k for k in range(size)]
+            wide = ["a" * (at + k) for k in range(size)] if text else [[at + k] * 3 for k in range(size)]
+            writer.write_batch(pa.record_batch([pa.array(label, pa.int64()), pa.array(wide, schema.types[1])], schema))
+            at += size
+    return path
+
+
+def heads_read(monkeypatch):
+    """Collect the offsets at which small pieces are read from now on."""
+    seen = []
+    gather = File.gather
+    monkeypatch.setattr(File, "gather", lambda self, at, n: seen.extend(np.asarray(at).tolist()) or gather(self, at, n))
+    return seen
+
+
+def renote(path, said):
+    """Put another text into the place of a note."""
+    file = File(path)
+    end = read_footer(file).end - TAIL.size
+    length, _ = TAIL.unpack(file.read(end, TAIL.size))
+    text = said.encode().ljust(length)
+    assert len(text) == length
+    with path.open("r+b") as out:
+        out.seek(end - length)
+        out.write(text)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 5), max_size=8), st.sets(st.integers(0, 7)), st.booleans())
+def test_a_note_changes_nothing_but_the_way(tmp_path_factory, sizes, nulls, text):
+    path = write(tmp_path_factory.mktemp("note") / "a.arrow", sizes, nulls, text)
+    plain = ArrowFile(path)
+    rows, places = plain.read(0, len(plain)).to_pylist(), plain.layout(["label"])
+    write_note(path)
+    table = ArrowFile(path)
+    assert noted(File(path), read_footer(File(path))).rows.tolist() == sizes
+    assert table.read(0, len(table)).to_pylist() == rows == pa.ipc.open_file(path).read_all().to_pylist()
+    assert (table.layout(["label"]) is None) == (places is None)
+    if places is not None:
+        for name in ("starts", "files", "offsets"):
+            assert np.array_equal(
+                getattr(table.layout(["label"]).columns["label"], name), getattr(places.columns["label"], name)
+            )
+
+
+def test_heads_of_batches_that_are_alike_are_read_once(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.arrow", [100] * 20 + [50])
+    write_note(path)
+    seen = heads_read(monkeypatch)
+    table = ArrowFile(path)
+    assert len(table.layout(["label", "x"]).columns["x"].offsets) == 21
+    blocks = read_footer(File(path)).blocks["offset"].tolist()
+    assert set(seen) == {blocks[0], blocks[20]}
+    assert table.read(1990, 2010)["label"].to_pylist() == list(range(1990, 2010))
+
+
+def test_batches_with_nulls_or_text_are_not_taken_for_alike(tmp_path):
+    for name, options in {"nulls": {"nulls": {3}}, "text": {"text": True}}.items():
+        path = write(tmp_path / name, [10] * 200, **options)
+        before = ArrowFile(path).read(0, 2000).to_pylist()
+        write_note(path)
+        assert ArrowFile(path).read(0, 2000).to_pylist() == before
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "nonsense", "[1, 2]", "{}", '{"rows": 3, "alike": 1}', '{"rows": [[1, 100]], "alike": true}',
+        '{"rows": [[3, -1]], "alike": false}', '{"rows": [[2, 100], [0, 9], [1, 50]], "alike": true}',
+        '{"rows": [[9e99, 1]], "alike": true}',
+        '{"rows": [[3, 100]], "alike": true}',
+    ],
+)  # fmt: skip
+def test_a_note_that_does_not_fit_is_passed_over(tmp_path, said):
+    path = write(tmp_path / "a.arrow", [100, 100, 50])
+    write_note(path)
+    before = ArrowFile(path).read(0, 250).to_pylist()
+    renote(path, said)
+    assert noted(File(path), read_footer(File(path))).rows is None
+    assert ArrowFile(path).read(0, 250).to_pylist() == before
+
+
+def test_wrong_rows_are_an_error(tmp_path):
+    path = write(tmp_path / "a.arrow", [100, 100, 50])
+    write_note(path)
+    renote(path, json.dumps({"rows": [[2, 100], [1, 51]], "alike": True}))
+    with pytest.raises(CorruptFile, match="record batch 2 has 50 rows; 51 are stated"):
+        ArrowFile(path).read(200, 250)
+
+
+def test_whoever_rewrites_a_file_drops_its_note(tmp_path):
+    path = write(tmp_path / "a.arrow", [100] * 3)
+    write_note(path)
+    assert MARK in path.read_bytes()
+    rows = pa.ipc.open_file(path).read_all()
+    with pa.ipc.new_file(tmp_path / "b.arrow", rows.schema) as writer:
+        writer.write_table(rows.slice(1))
+    assert MARK not in (tmp_path / "b.arrow").read_bytes()
+    assert ArrowFile(tmp_path / "b.arrow").read(0, 299)["label"].to_pylist() == list(range(1, 300))
