@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check memcheck bench clean
 
 setup: $(VENV)/.done
 
@@ -42,6 +42,11 @@ check: setup
 	    $(CLANG) -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror -DPy_LIMITED_API=0x030B0000 \
 	        -Ikernel -Isrc/corgipile/_kernel -I$$($(PY) -c "import sysconfig; print(sysconfig.get_path('include'))") $$file || exit 1; \
 	done
+
+# A part of the tests of PostgreSQL's extension under valgrind, minutes long; of one vector width, which valgrind knows.
+memcheck: setup
+	CORGIPILE_VALGRIND=1 EXTRA_CFLAGS="-O1 -g -DCP_NO_CLONES -DUSE_ASSERT_CHECKING" CORGIPILE_INTERRUPTIONS=3 \
+	    $(PY) -m pytest tests/postgres -k "regress or awkward or (same_seed and real) or (interrupted and cancel)"
 
 bench: setup
 	$(PY) bench/run.py

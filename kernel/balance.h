@@ -6,6 +6,7 @@
 #define CP_BALANCE_H
 
 #include "blocks.h"
+#include "check.h"
 
 typedef struct {
     double value;
@@ -34,8 +35,10 @@ static inline int cp_balance(const double *values, int64_t count, uint64_t key, 
     uint64_t ties = cp_derive2(key, CP_KEY_BALANCE), first = cp_random(ties, (uint64_t)count);
     if (!ranked)
         return -1;
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
+        CP_CHECK(values[i] == values[i]);
         ranked[i] = (cp_ranked){values[i], cp_random(ties, (uint64_t)i), i};
+    }
     qsort(ranked, (size_t)count, sizeof *ranked, cp_by_value);
     for (int64_t i = 0; i < count; i++)
         ranked[i].place = (uint64_t)i * CP_GOLDEN + first;

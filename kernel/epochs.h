@@ -1,8 +1,12 @@
-/* What the totals of an epoch amount to, and whether another one follows. */
+/* The rate of an epoch, what its totals amount to, and whether another one follows. */
 #ifndef CP_EPOCHS_H
 #define CP_EPOCHS_H
 
 #include "sgd_totals.h"
+#include <math.h>
+
+/* The learning rate of an epoch, counted from 0. */
+static inline double cp_sgd_rate(double rate, double decay, int64_t epoch) { return rate * pow(decay, (double)epoch); }
 
 typedef struct {
     int64_t rows;

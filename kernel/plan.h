@@ -8,6 +8,7 @@
 #ifndef CP_PLAN_H
 #define CP_PLAN_H
 
+#include "check.h"
 #include "riffle.h"
 
 static inline int64_t cp_step_count(const cp_plan *plan)
@@ -96,6 +97,16 @@ static inline void cp_drain(cp_plan *plan, int32_t *into, int32_t *visit)
         cp_shuffle32(visit, (uint64_t)plan->visits, cp_derive2(s->key ^ CP_KEY_ROWS, (uint64_t)plan->step));
 }
 
+/* Check that a step stays inside the buffer. */
+static inline void cp_check_step(const cp_plan *plan, const int32_t *into, const int32_t *visit)
+{
+    int64_t slots = CP_CHECKED ? cp_slots(&plan->spec, plan->widest, plan->spec.blocks) : 0;
+    for (int64_t i = 0; CP_CHECKED && i < plan->reads; i++)
+        CP_CHECK(into[i] >= -1 && into[i] < slots);
+    for (int64_t i = 0; CP_CHECKED && i < plan->visits; i++)
+        CP_CHECK(visit[i] >= 0 && visit[i] < slots);
+}
+
 /* Write the step begun: extents int64[extents][2], into int32[reads] (-1: not kept), visit int32[visits]; advance.
  * Riffle without whole blocks also writes sweep int32[reads], the rows of each extent in the order in which their slots ascend.
  * Returns -1 if the buffer bound was broken. */
@@ -109,6 +120,7 @@ static inline int cp_plan_next(cp_plan *plan, int64_t *extents, int32_t *into, i
     } else {
         cp_drain(plan, into, visit);
     }
+    cp_check_step(plan, into, visit);
     plan->step++;
     return 1;
 }

@@ -39,43 +39,42 @@ static void look_up(const char *name, TransactionId *writer, ItemPointerData *pl
     SPI_finish();
 }
 
-/* Find a model's entry; else take a new one, or the one that was asked for longest ago. */
+/* Find a model's entry; else take one that never held a model, a new one, or the one asked for longest ago. */
 static CorgiCached *entry_of(const char *name)
 {
     static CorgiCached *entries[MOST];
     static int count = 0;
     CorgiCached *oldest = NULL;
     for (int i = 0; i < count; i++) {
-        if (strcmp(entries[i]->name, name) == 0)
+        if (entries[i]->model != NULL && strcmp(entries[i]->name, name) == 0)
             return entries[i];
         if (oldest == NULL || entries[i]->asked < oldest->asked)
             oldest = entries[i];
     }
-    if (count == MOST)
+    if (oldest != NULL && (count == MOST || oldest->model == NULL))
         return oldest;
     entries[count] = MemoryContextAllocZero(TopMemoryContext, sizeof(CorgiCached));
-    entries[count]->context = AllocSetContextCreate(TopMemoryContext, "corgipile model", ALLOCSET_SMALL_SIZES);
-    entries[count]->name = "";
     return entries[count++];
 }
 
+/* Put a model into an entry, in place of the one there. An error leaves that one as it was: what is loaded belongs to
+ * the caller until all of it is there. */
 static void load(CorgiCached *e, const char *name)
 {
-    MemoryContext outside;
-    CorgiModel *m;
-    e->loads++;
-    e->name = "";
-    e->model = NULL;
-    MemoryContextReset(e->context);
-    outside = MemoryContextSwitchTo(e->context);
-    m = corgi_load_model(name, false);
-    e->machine = corgi_model_machine(m, false);
-    e->sparse = NULL;
-    e->scores = palloc(sizeof *e->scores * (Size) m->outputs);
-    e->row = palloc((Size) (m->width * m->bytes));
-    e->name = pstrdup(name);
-    e->model = m; /* the last, for nothing of the entry serves if an error came before */
+    MemoryContext outside = CurrentMemoryContext;
+    CorgiCached new = {.loads = e->loads + 1,
+                       .context = AllocSetContextCreate(outside, "corgipile model", ALLOCSET_SMALL_SIZES)};
+    MemoryContextSwitchTo(new.context);
+    new.name = pstrdup(name);
+    new.model = corgi_load_model(name, false);
+    new.machine = corgi_model_machine(new.model, false);
+    new.scores = palloc(sizeof *new.scores * (Size) new.model->outputs);
+    new.row = palloc((Size) (new.model->width * new.model->bytes));
     MemoryContextSwitchTo(outside);
+    MemoryContextSetParent(new.context, TopMemoryContext);
+    if (e->context != NULL)
+        MemoryContextDelete(e->context);
+    *e = new;
 }
 
 /* Return the model as the snapshot sees it. It is good as long as `loads` stays. */
@@ -87,12 +86,12 @@ CorgiCached *corgi_cached_model(const char *name)
     CorgiCached *e;
     look_up(name, &writer, &place);
     e = entry_of(name);
-    e->asked = ++clock;
     if (e->model == NULL || strcmp(e->name, name) != 0 || !TransactionIdEquals(e->writer, writer) ||
         !ItemPointerEquals(&e->place, &place)) {
         load(e, name);
         e->writer = writer;
         e->place = place;
     }
+    e->asked = ++clock;
     return e;
 }

@@ -11,16 +11,17 @@
 
 bool corgi_is_number(Oid type) { return type == NUMERICOID || corgi_stored_type(type) != CP_TYPES; }
 
-/* Name a row so that it can be looked at: WHERE ctid = '(page,item)'. */
-char *corgi_row_name(const ItemPointerData *tid)
+/* Name a row of a column's part so that it can be looked at: WHERE ctid = '(page,item)'. */
+char *corgi_row_name(const CorgiColumn *c, const ItemPointerData *tid)
 {
-    return psprintf("row (%u,%u)", ItemPointerGetBlockNumberNoCheck(tid), ItemPointerGetOffsetNumberNoCheck(tid));
+    return psprintf("row (%u,%u)%s", ItemPointerGetBlockNumberNoCheck(tid), ItemPointerGetOffsetNumberNoCheck(tid),
+                    c->part ? psprintf(" of %s", c->part) : "");
 }
 
 void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what)
 {
     REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in %s column \"%s\"; every row needs a number",
-           corgi_row_name(&row->tts_tid), what, c->name);
+           corgi_row_name(c, &row->tts_tid), what, c->name);
 }
 
 static double numeric_number(Datum value) { return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value)); }
@@ -49,11 +50,11 @@ double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
     y = label_number(label, value);
     if (unlikely(!isfinite(y)))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has label %g in column \"%s\"; a finite number is needed",
-               corgi_row_name(&row->tts_tid), y, label->name);
+               corgi_row_name(label, &row->tts_tid), y, label->name);
     if (unlikely(!corgi_is_exact(label->type, y)))
         REFUSE(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-               "%s has label %.0f in column \"%s\"; labels up to 2^53 in size are exact", corgi_row_name(&row->tts_tid),
-               y, label->name);
+               "%s has label %.0f in column \"%s\"; labels up to 2^53 in size are exact",
+               corgi_row_name(label, &row->tts_tid), y, label->name);
     return y;
 }
 
@@ -154,10 +155,10 @@ int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row)
         corgi_null_value(c, row, "feature");
     width = corgi_read_array(value, c->type, s->bytes, -1, NULL, &why);
     if (why != NULL)
-        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(&row->tts_tid), c->name, why);
+        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
     if (width < 1)
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s has an empty array in column \"%s\"; at least 1 number is needed",
-               corgi_row_name(&row->tts_tid), c->name);
+               corgi_row_name(c, &row->tts_tid), c->name);
     return width;
 }
 
@@ -170,11 +171,11 @@ static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, ch
         corgi_null_value(c, row, "feature");
     found = corgi_read_array(row->tts_values[c->attnum - 1], c->type, s->bytes, width, to, &why);
     if (unlikely(why != NULL))
-        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(&row->tts_tid), c->name, why);
+        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
     if (unlikely(found != width))
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "%s has " INT64_FORMAT " numbers in column \"%s\" where " INT64_FORMAT " are needed",
-               corgi_row_name(&row->tts_tid), found, c->name, width);
+               corgi_row_name(c, &row->tts_tid), found, c->name, width);
 }
 
 /* Convert a number as the kernel converts arrays of its type. */

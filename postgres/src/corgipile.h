@@ -38,6 +38,7 @@ typedef struct {
     AttrNumber attnum;
     Oid type;               /* of one number */
     bool list;              /* an array column */
+    const char *part;       /* names the part of several that it is of, else NULL */
 } CorgiColumn;
 
 /* A table and its columns. Partitions and children are parts, read one after the other; a plain table is its own. */
@@ -49,7 +50,7 @@ typedef struct CorgiSource {
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
     bool sparse;            /* features: a column of indices and one of values */
     struct CorgiSource *parts;
-    int part_count;
+    int part_count, number; /* number: of a part */
     int64 pages, block_pages;
 } CorgiSource;
 
@@ -80,12 +81,21 @@ typedef struct {
     char *x;
     double *y;
     ItemPointerData *tid;
+    int32 *part;            /* and from where, if there are several parts */
     int64 slots, stride;
     uint64 *indices, *values; /* addresses, as the kernel takes them */
     int64 *lengths;
     int64 widest, heaviest; /* slots and bytes of a place */
     char *next, *stop;      /* of the place being filled */
 } CorgiBuffer;
+
+/* Note where the row in a slot came from. */
+static inline void corgi_note_origin(CorgiBuffer *b, int64 slot, const CorgiSource *s, ItemPointerData tid)
+{
+    b->tid[slot] = tid;
+    if (b->part != NULL)
+        b->part[slot] = s->number;
+}
 
 /* The numbers of an array, wherever they lie. */
 typedef struct {
@@ -175,7 +185,7 @@ extern int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row);
 extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to);
 extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
 extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
-extern char *corgi_row_name(const ItemPointerData *tid);
+extern char *corgi_row_name(const CorgiColumn *c, const ItemPointerData *tid);
 extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what) __attribute__((noreturn));
 extern CorgiList corgi_open_list(Datum array, const char **why);
 extern void corgi_close_list(CorgiList *list);

@@ -70,7 +70,8 @@ void corgi_machine_begin(CorgiMachine *m, double rate) { cp_sgd_begin(m->state, 
 void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
 {
     const CorgiBuffer *b = &run->buffer;
-    const char *row = corgi_row_name(&b->tid[slot]);
+    const CorgiColumn *c = run->source.parts[b->part ? b->part[slot] : 0].features;
+    const char *row = corgi_row_name(c, &b->tid[slot]);
     switch (status) {
     case CP_SGD_BAD_LABEL:
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -82,7 +83,7 @@ void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
         break;
     case CP_SGD_BAD_INDEX:
     case CP_SGD_BAD_ORDER:
-        corgi_refuse_indices(run->source.features, &b->tid[slot], status, run->survey.width);
+        corgi_refuse_indices(c, &b->tid[slot], status, run->survey.width);
         break;
     case CP_SGD_DIVERGED:
         if (run->options.learning_rate == 0)

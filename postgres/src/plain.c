@@ -138,6 +138,7 @@ bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const Corg
                      int count, int64 width, CorgiBuffer *b, const int32 *into)
 {
     char *next = b->next;
+    ItemPointerData tid;
     for (int i = 0; i < count; i++) {
         OffsetNumber item = page->items[which[i]];
         if (i + AHEAD < count)
@@ -147,7 +148,8 @@ bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const Corg
             b->next = next;
             return false;
         }
-        ItemPointerSet(&b->tid[into[i]], page->number, item);
+        ItemPointerSet(&tid, page->number, item);
+        corgi_note_origin(b, into[i], s, tid);
     }
     return true;
 }

@@ -25,9 +25,12 @@ static CorgiList open_list(Datum array)
 static CorgiMachine *sparse_machine(CorgiCached *c)
 {
     if (c->sparse == NULL) {
-        MemoryContext outside = MemoryContextSwitchTo(c->context);
+        MemoryContext outside = CurrentMemoryContext;
+        MemoryContext context = AllocSetContextCreate(outside, "corgipile sparse model", ALLOCSET_SMALL_SIZES);
+        MemoryContextSwitchTo(context);
         c->sparse = corgi_model_machine(c->model, true);
         MemoryContextSwitchTo(outside);
+        MemoryContextSetParent(context, c->context); /* no sooner, so that an error leaves nothing there */
     }
     return c->sparse;
 }

@@ -1,8 +1,6 @@
 /* SGD: learns a linear model from the steps of TupleShuffle, in place, and returns one row an epoch. */
 #include "corgipile.h"
 
-#include <math.h>
-
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "nodes/nodeFuncs.h"
@@ -126,7 +124,7 @@ static cp_figures learn(SgdState *s, int64 epoch)
     const CorgiOptions *o = &s->run.options;
     cp_figures figures;
     corgi_tuple_begin(s->tuples, (int) epoch);
-    corgi_machine_begin(s->machine, o->learning_rate * pow(o->decay, (double) epoch));
+    corgi_machine_begin(s->machine, cp_sgd_rate(o->learning_rate, o->decay, epoch));
     corgi_compute_epoch(s->machine, &s->run, s->tuples);
     figures = corgi_machine_end(s->machine);
     if (figures.rows != s->run.survey.rows)

@@ -159,6 +159,15 @@ static List *partitions_of(Relation rel, List *found)
     return found;
 }
 
+/* Let messages about rows of a part say which part it is. */
+static void name_part(CorgiSource *part)
+{
+    const char *kind = part->rel->rd_rel->relispartition ? "partition" : "table";
+    part->label.part = psprintf("%s \"%s\"", kind, RelationGetRelationName(part->rel));
+    for (int i = 0; i < part->feature_columns; i++)
+        part->features[i].part = part->label.part;
+}
+
 static void open_parts(CorgiSource *s, const CorgiOptions *o)
 {
     bool partitioned = s->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
@@ -173,6 +182,9 @@ static void open_parts(CorgiSource *s, const CorgiOptions *o)
     foreach (cell, tables) {
         CorgiSource *part = &s->parts[s->part_count++];
         open_table(part, relation_open(lfirst_oid(cell), NoLock), s->rel, o);
+        part->number = s->part_count - 1;
+        if (list_length(tables) > 1)
+            name_part(part);
         s->pages += part->pages;
     }
 }

@@ -12,10 +12,10 @@ void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int 
 {
     if (status == CP_SGD_BAD_ORDER)
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s has indices in column \"%s\" that repeat or fall; they must increase",
-               corgi_row_name(tid), c->name);
+               corgi_row_name(c, tid), c->name);
     REFUSE(ERRCODE_DATA_EXCEPTION,
            "%s has an index in column \"%s\" outside the " INT64_FORMAT " features%s, which begin at 0",
-           corgi_row_name(tid), c->name, width, width == CORGI_MOST_NUMBERS ? " that a model can have" : "");
+           corgi_row_name(c, tid), c->name, width, width == CORGI_MOST_NUMBERS ? " that a model can have" : "");
 }
 
 static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
@@ -28,7 +28,7 @@ static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
         corgi_null_value(c, row, "feature");
     list = corgi_open_list(value, &why);
     if (unlikely(why != NULL))
-        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(&row->tts_tid), c->name, why);
+        REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
     return list;
 }
 
@@ -76,7 +76,8 @@ bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, 
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "%s has " INT64_FORMAT " indices in column \"%s\" and " INT64_FORMAT
                " values in column \"%s\"; as many are needed",
-               corgi_row_name(&row->tts_tid), index.count, s->features[0].name, values.count, s->features[1].name);
+               corgi_row_name(s->features, &row->tts_tid), index.count, s->features[0].name, values.count,
+               s->features[1].name);
     fits = corgi_put_pair(s, &index, &values, b, slot);
     corgi_close_list(&index);
     corgi_close_list(&values);

@@ -5,24 +5,20 @@
  * are wanted. */
 #include "corgipile.h"
 
-#include <math.h>
-
 #include "catalog/pg_type.h"
 #include "sgd_state.h"
+#include "sketch.h"
 #include "utils/memutils.h"
 
-enum { MOST_CLASSES = 1 << 16, MOST_INTEGERS = 1024, MOST_FLOATS = 64 };
+enum { MOST_CLASSES = 1 << 16 };
 
-/* Counts labels. Blocks are told apart by their classes as long as those are few whole numbers, else by their mean. */
+/* What is found out about labels: the classes of all rows, and the sketch of the rows to learn from. */
 typedef struct {
     double *values;         /* ascending */
-    int64 *counts;          /* in this block */
     int64 n, room, at;      /* at: where the last label was found */
-    int64 limit, most;      /* of classes of the model, of classes of a sketch */
-    bool wanted, sketching, by_class;
-    double sum;
-    double *sums, *dominant;
-    int64 *dominants;       /* by block: the label found most often, and how often */
+    int64 limit;            /* of values */
+    bool wanted, sketching;
+    cp_sketch *sketch;
     const char *kind;
 } Tally;
 
@@ -31,40 +27,32 @@ static void *take(int64 count, size_t bytes)
     return MemoryContextAllocHuge(CurrentMemoryContext, (Size) Max(count, 1) * bytes);
 }
 
+static cp_sketch *make_sketch(Oid type, const int64 *cuts, int64 blocks)
+{
+    cp_sketch *s = palloc0(sizeof *s);
+    bool floats = type == FLOAT4OID || type == FLOAT8OID || type == NUMERICOID;
+    s->most = floats ? CP_SKETCH_FLOATS : CP_SKETCH_INTEGERS;
+    s->cuts = cuts;
+    s->told = take(blocks, sizeof *s->told);
+    return s;
+}
+
 static Tally make_tally(const CorgiRun *run, int64 blocks)
 {
     const CorgiOptions *o = &run->options;
-    Oid type = run->source.label.type;
-    bool floats = type == FLOAT4OID || type == FLOAT8OID || type == NUMERICOID;
     Tally t = {.kind = o->kind, .wanted = o->loss != CP_SQUARED && o->classes == NULL, .sketching = o->balance,
-               .by_class = o->balance, .limit = o->loss == CP_SOFTMAX ? MOST_CLASSES : 2,
-               .most = floats ? MOST_FLOATS : MOST_INTEGERS, .room = 16};
+               .limit = o->loss == CP_SOFTMAX ? MOST_CLASSES : 2, .room = 16};
     t.values = take(t.room, sizeof *t.values);
-    t.counts = take(t.room, sizeof *t.counts);
-    t.sums = take(o->balance ? blocks : 0, sizeof *t.sums);
-    t.dominant = take(o->balance ? blocks : 0, sizeof *t.dominant);
-    t.dominants = take(o->balance ? blocks : 0, sizeof *t.dominants);
+    t.sketch = o->balance ? make_sketch(run->source.label.type, run->survey.cuts, blocks) : NULL;
     return t;
 }
 
-static void insert_value(Tally *t, int64 at, double y)
-{
-    if (t->n == t->room) {
-        t->room *= 2;
-        t->values = repalloc(t->values, sizeof *t->values * (Size) t->room);
-        t->counts = repalloc(t->counts, sizeof *t->counts * (Size) t->room);
-    }
-    memmove(t->values + at + 1, t->values + at, sizeof *t->values * (Size) (t->n - at));
-    memmove(t->counts + at + 1, t->counts + at, sizeof *t->counts * (Size) (t->n - at));
-    t->values[at] = y;
-    t->counts[at] = 0;
-    t->n++;
-}
-
-/* Find where a label is in the list, putting it there if it is new; -1 where no list is kept any more. */
-static int64 place_of(Tally *t, double y)
+/* Put a label into the list if it is new. */
+static void note_value(Tally *t, double y)
 {
     int64 low = 0, high = t->n;
+    if (t->at < t->n && t->values[t->at] == y)
+        return;
     while (low < high) {
         int64 middle = low + (high - low) / 2;
         if (t->values[middle] < y)
@@ -72,67 +60,31 @@ static int64 place_of(Tally *t, double y)
         else
             high = middle;
     }
+    t->at = low;
     if (low < t->n && t->values[low] == y)
-        return low;
-    if (t->by_class && (t->n == t->most || y != floor(y)))
-        t->by_class = false;
-    if (!t->wanted && !t->by_class)
-        return -1;
-    if (t->wanted && t->n == t->limit)
+        return;
+    if (t->n == t->limit)
         ereport(
             ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
             t->limit == 2
                 ? errmsg("the labels have the values %g, %g, %g...; a %s model takes two, softmax takes more",
                          t->values[0], t->values[1], y, t->kind)
                 : errmsg("the labels have more than %d values; for numbers to predict use model linear", MOST_CLASSES));
-    insert_value(t, low, y);
-    return low;
+    if (t->n == t->room) {
+        t->room *= 2;
+        t->values = repalloc(t->values, sizeof *t->values * (Size) t->room);
+    }
+    memmove(t->values + low + 1, t->values + low, sizeof *t->values * (Size) (t->n - low));
+    t->values[low] = y;
+    t->n++;
 }
 
-/* Classes are those of all rows; blocks are told apart by the rows to learn from. */
 static void add_label(Tally *t, double y, bool held)
 {
-    t->sum += held ? 0 : y;
-    if (t->at >= t->n || t->values[t->at] != y) {
-        int64 at = place_of(t, y);
-        if (at < 0)
-            return;
-        t->at = at;
-    }
-    t->counts[t->at] += !held;
-}
-
-static void end_block(Tally *t, int64 block)
-{
-    int64 best = 0;
-    if (!t->sketching)
-        return;
-    for (int64 i = 1; t->by_class && i < t->n; i++)
-        best = t->counts[i] > t->counts[best] ? i : best;
-    t->sums[block] = t->sum;
-    t->sum = 0;
-    if (t->by_class) {
-        t->dominant[block] = t->values[best];
-        t->dominants[block] = t->counts[best];
-        memset(t->counts, 0, sizeof *t->counts * (Size) t->n);
-    }
-}
-
-/* One number a block by which alike blocks become neighbours, as corgipile.loader.feeder.seriate has it: the share of
- * the second of two classes; of more, the place of the dominant one and half its share; else the mean label. */
-static double *seriate(Tally *t, const CorgiSurvey *v)
-{
-    double *sketch = take(v->blocks, sizeof *sketch);
-    for (int64 i = 0; i < v->blocks; i++) {
-        int64 rows = v->cuts[i + 1] - v->cuts[i], place = t->by_class ? place_of(t, t->dominant[i]) : 0;
-        if (!t->by_class)
-            sketch[i] = t->sums[i] / (double) rows;
-        else if (t->n <= 2)
-            sketch[i] = (double) (place == t->n - 1 ? t->dominants[i] : rows - t->dominants[i]) / (double) rows;
-        else
-            sketch[i] = (double) place + (double) t->dominants[i] / (double) rows / 2;
-    }
-    return sketch;
+    if (t->wanted)
+        note_value(t, y);
+    if (t->sketching && !held)
+        cp_sketch_add(t->sketch, &y, 1);
 }
 
 /* Take in a row. Returns its bytes in the buffer, if it is sparse and to be learnt from. */
@@ -169,7 +121,8 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
     MemoryContextReset(leftovers);
     v->held += number - place->row - learnt;
     if (learnt > 0) {
-        end_block(t, v->blocks);
+        if (t->sketching)
+            cp_sketch_end_block(t->sketch);
         v->place[v->blocks++] = *place;
         v->cuts[v->blocks] = v->rows += learnt;
         v->widest = Max(v->widest, learnt);
@@ -218,12 +171,13 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     CorgiSurvey *v = &run->survey;
     const CorgiSource *source = &run->source;
     int64 most = corgi_most_blocks(source);
-    Tally t = make_tally(run, most);
     MemoryContext leftovers = AllocSetContextCreate(CurrentMemoryContext, "corgipile survey", ALLOCSET_DEFAULT_SIZES);
+    Tally t;
     memset(v, 0, sizeof *v);
     v->cuts = take(most + 1, sizeof *v->cuts);
     v->place = take(most, sizeof *v->place);
     v->cuts[0] = 0;
+    t = make_tally(run, most);
     for (CorgiPlace at = {0}; corgi_settle(source, &at); at.page += source->block_pages)
         at.row += survey_block(run, blocks, &at, &t, leftovers);
     corgi_end_loop(blocks);
@@ -232,5 +186,8 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     v->width = Max(v->width, 1);
     settle_classes(run, &t);
     check_weights(run);
-    v->sketch = run->options.balance ? seriate(&t, v) : NULL;
+    if (t.sketching) {
+        v->sketch = take(v->blocks, sizeof *v->sketch);
+        cp_sketch_values(t.sketch, v->sketch);
+    }
 }

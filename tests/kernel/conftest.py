@@ -15,6 +15,7 @@ FLAGS = [
     "-Wall",
     "-Wextra",
     "-Werror",
+    "-DCP_CHECKS",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
 ]

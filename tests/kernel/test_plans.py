@@ -33,7 +33,7 @@ def run(program, *arguments):
 @pytest.fixture(params=["address,undefined", "thread"])
 def sanitizer(request, tmp_path):
     """Return the flags of a sanitizer that this compiler has."""
-    flags = ["-O1", f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
+    flags = ["-O1", "-DCP_CHECKS", f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
     (tmp_path / "empty.c").write_text("int main(void) { return 0; }")
     if isinstance(build(tmp_path, *flags, source=tmp_path / "empty.c"), str):
         pytest.skip(f"this compiler has no {request.param} sanitizer")

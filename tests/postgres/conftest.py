@@ -2,12 +2,16 @@
 
 All tests run on the newest server of the wheel, or on that of PG_CONFIG if it is set; those marked ``every_server`` run
 on every server that is to be had: the wheel's and the system's.
+
+With CORGIPILE_VALGRIND=1 in the environment (`make memcheck`) servers run under valgrind, and tests end with an error
+if it finds fault with the extension.
 """
 
 # ruff: noqa: S608  # tests write SQL
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -18,8 +22,9 @@ from corgipile import pg
 from corgipile.errors import CorgiPileError
 
 SETTINGS = {"fsync": "off", "shared_buffers": "16MB", "jit": "off", "autovacuum": "off"}
-# Not the first server: one vector width and little optimisation are compiled in a third of the time.
-QUICK = "-O1 -DCP_NO_CLONES"
+# Not the first server: one vector width and little optimisation are compiled in a third of the time. The server's
+# assertions and the kernel's run as well.
+QUICK = "-O1 -DCP_NO_CLONES -DUSE_ASSERT_CHECKING"
 
 
 class SqlError(Exception):
@@ -82,6 +87,23 @@ def installations():
     return found, "; ".join(missing)
 
 
+def watch(running):
+    """Put valgrind between pg_ctl and the server; return what tells what it said of the extension."""
+    program, logs = (running.bin / "postgres").resolve(), running.home / "memcheck"
+    real = program.rename(program.with_name("postgres.real"))
+    logs.mkdir()
+    logs.chmod(0o777)
+    command = f"valgrind --quiet --trace-children=yes --leak-check=no --num-callers=30 --log-file={logs}/%p {real}"
+    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    program.chmod(0o755)
+
+    def faults():
+        said = [fault for log in logs.iterdir() for fault in re.split(r"==\d+== \n", log.read_text())]
+        return [fault for fault in said if "corgi" in fault or "cp_" in fault]
+
+    return faults
+
+
 def pytest_generate_tests(metafunc):
     """Run tests on the first server, or on every one."""
     if "server" not in metafunc.fixturenames:
@@ -102,10 +124,16 @@ def server(request):
         running = Server(home)
         running.prepare(source, f"-Werror {QUICK if at else ''}")
         running.start(settings=SETTINGS)
+        faults = list
+        if os.environ.get("CORGIPILE_VALGRIND"):
+            running.stop()
+            faults = watch(running)
+            running.start(settings=SETTINGS)
         try:
             yield running
         finally:
             running.stop("immediate")
+        assert faults() == []
 
 
 @pytest.fixture(scope="session")

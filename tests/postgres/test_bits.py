@@ -44,20 +44,20 @@ def stored_rows(server, model):
     return kept, [0, *cuts.tolist(), len(kept)], [row for row, out in zip(rows, held, strict=True) if out]
 
 
-def arrow(rows, features, kind):
+def arrow(rows, features, kind, label=None):
     """Make an Arrow table of rows."""
     kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
     columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
-    return pa.table({**columns, "label": pa.array([row["label"] for row in rows], pa.int32())})
+    return pa.table({**columns, "label": pa.array([row["label"] for row in rows], label or pa.int32())})
 
 
-def in_python(server, model, kind):
+def in_python(server, model, kind, label=None):
     """Train in Python what the server trained."""
     params = model["params"]
     features = params["features"]
     rows, cuts, held = stored_rows(server, model)
     widest = int(np.diff(cuts).max())
-    table = CutTable(arrow(rows, features, kind), cuts)
+    table = CutTable(arrow(rows, features, kind, label), cuts)
     assert params["blocks"] == len(cuts) - 1
     sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
     if params["order"] == "riffle":
@@ -68,7 +68,7 @@ def in_python(server, model, kind):
         order = names[params["order"]](**sizes)
     settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "intercept", "seed")
     chosen = {name: params[name] for name in settings} | {"tolerance": params.get("tolerance")}
-    chosen["test"] = arrow(held, features, kind) if held else None
+    chosen["test"] = arrow(held, features, kind, label) if held else None
     features = features if len(features) == 2 else "x"
     return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)
 
@@ -138,6 +138,44 @@ def test_same_seed_same_model(server, train, kind, model, options):
         assert (here["loss"], here[score], here["rows"]) == (there["loss"], there[score], there["rows"])
         held = ("test_loss", f"test_{score}")
         assert [here["holdout_loss"], here[f"holdout_{score}"]] == [there.get(name) for name in held]
+
+
+HELD = int(np.argmin(kernel.randoms(kernel.derive(0, 0, HOLDOUT), 0, ROWS)))  # a row that is held out
+# Two rows in three are of the class k and the third of another, so that means rank blocks otherwise than classes.
+MIXED = "CASE i % 3 WHEN 0 THEN k * 29 % {0} ELSE k END FROM (SELECT i * {0} / 4000 AS k) c"
+LABELS = {
+    "negative classes": ("int", "50 - i / 40", {}),
+    "classes late and rare": ("smallint", "(i > 3900)::int + (i % 1000 = 999)::int - 1", {}),
+    "1024 classes": ("bigint", f"SELECT 1000003 * {MIXED.format(1024)}", {}),
+    "1025 integers": ("int", f"SELECT 7 - {MIXED.format(1025)}", {}),
+    "two classes tie": ("int", "CASE i % 2 WHEN 0 THEN i / 400 ELSE 12 - i / 400 END", {}),
+    "booleans": ("boolean", "i / 100 % 3 = 0", {}),
+    "64 whole floats": ("real", f"SELECT -30 + {MIXED.format(64)}", {}),
+    "65 whole floats": ("float8", f"SELECT {MIXED.format(65)}", {}),
+    "fractions": ("float8", "i % 7 / 3.0 + i / 500", {}),
+    "a late fraction": ("real", "i / 500 + (i = 3990)::int / 2.0", {}),
+    "a fraction held out": ("float8", f"i / 1300 + (i = {HELD})::int / 2.0", {"holdout": 0.3}),
+    "a class held out": ("int", f"i / 2000 + (i = {HELD})::int * 7", {"holdout": 0.3}),
+}
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("name", LABELS)
+def test_both_balance_blocks_by_awkward_labels_alike(server, train, name):
+    kind, label, options = LABELS[name]
+    server.sql(f"""
+        DROP TABLE IF EXISTS awkward;
+        CREATE TABLE awkward AS SELECT ({label})::{kind} AS label,
+            ARRAY(SELECT i * j % 17 / 17.0 + i / {ROWS}.0 FROM generate_series(1, {WIDTH}) j)::real[] AS x
+        FROM generate_series(0, {ROWS - 1}) i;
+    """)
+    sizes = {"block_size": "8kB", "buffer_size": "40kB", "learning_rate": 1e-3, "balance": True}
+    train("awkward", model="linear", name="awkward", **sizes, **options)
+    (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'awkward'")
+    assert stored["params"]["blocks"] > 2 * stored["params"]["buffer_blocks"]
+    label = {"boolean": pa.bool_(), "int": pa.int32(), "bigint": pa.int64()}.get(kind) or TYPES.get(kind, pa.float64())
+    python = in_python(server, {**stored, "source": "awkward"}, "real", label)
+    assert np.array_equal(np.array(stored["coefficients"]), python.coef.astype(np.float64))
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,36 @@ def test_progress_is_seen_while_it_lasts(server):
     assert wait_for(lambda: seen(server) == [])
 
 
+def test_progress_shows_all_of_a_training_or_nothing(server):
+    """Trainings begin and end all the time, and whoever looks meanwhile never sees half of one."""
+    server.sql("CREATE TABLE tiny AS SELECT 1.0::real AS x, i AS y FROM generate_series(1, 5) i")
+    call = "corgipile.train('tiny', 'linear', 'x', 'y', name => 'Größe und Gewicht der Tiere', epochs => 2) LIMIT 1"
+    train = f"""SET client_min_messages = warning; SET statement_timeout = '60s';
+        DO $$ BEGIN WHILE to_regclass('watched') IS NULL LOOP PERFORM epoch FROM {call}; END LOOP; END $$;"""
+    watch = """
+        DO $$ DECLARE p record; seen int := 0; whole int := 0; BEGIN
+            FOR i IN 1..100000 LOOP
+                PERFORM pg_stat_clear_snapshot();
+                FOR p IN SELECT * FROM corgipile.progress LOOP
+                    seen := seen + 1;
+                    IF p.source = 'tiny'::regclass AND p.model = 'linear' AND p.name = 'Größe und Gewicht der Tiere'
+                       AND p.epochs = 2 AND p.started > now() - interval '1 minute' THEN
+                        whole := whole + 1;
+                    END IF;
+                END LOOP;
+            END LOOP;
+            CREATE TABLE watched AS SELECT seen, whole;
+        END $$;
+        TABLE watched;"""
+    with subprocess.Popen(server.command(), stdin=subprocess.PIPE, text=True, cwd="/") as psql:
+        psql.stdin.write(train)
+        psql.stdin.close()
+        seen, whole = map(int, server.text(watch).split("|"))
+    assert psql.returncode == 0
+    assert seen > 1000
+    assert whole == seen
+
+
 def test_progress_leaves_the_command_of_others_alone(server):
     """COPY has the place already; a cursor gives it back when it is closed."""
     inside = "SELECT count(*) FROM corgipile.progress"

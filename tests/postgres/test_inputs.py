@@ -86,6 +86,45 @@ def test_bad_sparse_row_is_named(server, fails, kind, number):
     assert f"row {where}" in message
 
 
+@pytest.mark.parametrize("kind", [kind for kind in BAD_ROWS if kind != "third class"])
+def test_bad_row_is_named_with_its_partition(server, fails, kind):
+    """Rows of both partitions have the same addresses, and the buffer mixes them."""
+    said, values = BAD_ROWS[kind]
+    server.sql(f"""
+        DROP TABLE IF EXISTS split;
+        CREATE TABLE split (x float8[], label float8, part int) PARTITION BY LIST (part);
+        CREATE TABLE "first" PARTITION OF split FOR VALUES IN (1);
+        CREATE TABLE "the 2nd" PARTITION OF split FOR VALUES IN (2);
+        INSERT INTO split SELECT ARRAY[i, 1], i % 2, part FROM generate_series(1, 300) i, generate_series(1, 2) part;
+        INSERT INTO split VALUES ({values}, 2);
+        INSERT INTO split SELECT ARRAY[i, 1], i % 2, 1 FROM generate_series(1, 300) i;
+    """)
+    where = server.value('SELECT max(ctid)::text FROM "the 2nd"')
+    for loss in ("logistic", "linear"):
+        call = f"SELECT * FROM corgipile.train('split', '{loss}', 'x', 'label', classes => '{{0, 1}}')"
+        message = fails(call).lower()
+        assert said.lower() in message
+        assert f'row {where} of partition "the 2nd"' in message
+
+
+def test_bad_row_is_named_with_its_child_table(server, fails, train):
+    server.sql("""
+        CREATE TABLE elder (k int[], v real[], label int);
+        CREATE TABLE younger () INHERITS (elder);
+        INSERT INTO elder SELECT ARRAY[i], ARRAY[1], i % 2 FROM generate_series(1, 100) i;
+        INSERT INTO younger SELECT ARRAY[i], ARRAY[1], i % 2 FROM generate_series(1, 100) i;
+    """)
+    train("elder", features=["k", "v"], name="elder")
+    server.sql("UPDATE younger SET k = ARRAY[101], v = '{NaN}' WHERE k = ARRAY[50]")
+    where = server.value("SELECT ctid::text FROM younger WHERE k = ARRAY[101]")
+    for call in ("train('elder', 'svm', ARRAY['k', 'v'], 'label')", "evaluate('elder', 'elder')"):
+        assert f'row {where} of table "younger" has' in fails(f"SELECT * FROM corgipile.{call}")
+    server.sql("DELETE FROM elder WHERE k = ARRAY[101]; UPDATE ONLY elder SET v = NULL WHERE k = ARRAY[50]")
+    where = server.value("SELECT ctid::text FROM ONLY elder WHERE v IS NULL")
+    message = fails("SELECT * FROM corgipile.train('elder', 'svm', ARRAY['k', 'v'], 'label')")
+    assert f'row {where} of table "elder" has a NULL in feature column "v"' in message
+
+
 def test_sparse_rows_of_all_lengths(server, train):
     """Empty rows, rows that are TOASTed, and a block much heavier than others, in a buffer that holds few blocks."""
     server.sql("""

@@ -2,6 +2,8 @@
 
 # ruff: noqa: S608  # tests write SQL
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -103,6 +105,78 @@ def test_predictions_follow_the_model(server, model):
     ((first, second),), (own,) = before["coefficients"], before["intercepts"]
     given = [own, 100, 200, 100, own, 300, 300, 300, 400]
     assert [float(value) for value in said] == pytest.approx([3 * first + second + b for b in given], abs=1e-4)
+
+
+@pytest.fixture
+def backend(server):
+    """Run psql and return what it answers to statements, all in one backend; errors are answered too."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(server.command(), **pipes, text=True, cwd="/", bufsize=1) as psql:
+        psql.stdin.write("\\set ON_ERROR_STOP 0\n")
+
+        def tell(sql):
+            psql.stdin.write(f"{sql};\n\\echo .\n")
+            psql.stdin.flush()
+            return "".join(iter(psql.stdout.readline, ".\n")).strip()
+
+        yield tell
+        psql.stdin.close()
+
+
+DECIDE = "SELECT (corgipile.decision('form', 3, 1))[1]"
+DAMAGES = [
+    "coefficients = '{1, 2}'",
+    "intercepts = '{NULL}'",
+    "dims = 3",
+    "classes = '{1, 0}'",
+    """params = '{"numbers": "real"}', coefficients = '{{1}}'""",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model_predicts_once_it_is_repaired(server, model, backend, damage):
+    """In the backend that failed to load it: undone, repaired by another session, and in a later version."""
+    before = backend(DECIDE)
+    backend(f"BEGIN; UPDATE corgipile.models SET {damage} WHERE name = 'form'")
+    assert "is damaged" in backend(DECIDE)
+    assert "aborted" in backend(DECIDE)
+    backend("ROLLBACK")
+    assert backend(DECIDE) == before
+    server.sql(
+        f"CREATE TABLE whole AS TABLE corgipile.models; UPDATE corgipile.models SET {damage} WHERE name = 'form'"
+    )
+    assert "is damaged" in backend(DECIDE)
+    assert "is damaged" in backend(DECIDE)
+    server.sql("DELETE FROM corgipile.models WHERE name = 'form'")
+    assert "there is no model" in backend(DECIDE)
+    server.sql("INSERT INTO corgipile.models SELECT * FROM whole WHERE name = 'form'; DROP TABLE whole")
+    assert backend(DECIDE) == before
+    server.sql("UPDATE corgipile.models SET intercepts = '{100}' WHERE name = 'form'")
+    assert float(backend(DECIDE)) > float(before) + 50
+
+
+def test_a_model_half_loaded_is_none(server, model, backend):
+    """The row is read, but memory is refused to the machine that scores; the version before is still what it was."""
+    process, limit = Path("/proc") / backend("SELECT pg_backend_pid()"), shutil.which("prlimit")
+    if not limit or not process.exists():
+        pytest.skip("this system does not limit the memory of a running process")
+    owner, width = server.data.stat(), 4_000_000
+    other = {} if owner.st_uid == os.geteuid() else {"user": owner.st_uid, "group": owner.st_gid}
+
+    def allow(size):
+        subprocess.run([limit, "--pid", process.name, f"--as={size}:"], check=True, cwd="/", **other)
+
+    before = backend(DECIDE)
+    backend(f"""BEGIN; UPDATE corgipile.models SET dims = {width}, params = '{{}}', intercepts = '{{7}}',
+        coefficients = array_fill(0::float8, ARRAY[1, {width}]) WHERE name = 'form'""")
+    pages = int((process / "statm").read_text().split()[0])
+    allow(pages * os.sysconf("SC_PAGESIZE") + 3 * 8 * width)  # for the row and a copy of it, and half a machine
+    assert "out of memory" in backend(DECIDE)
+    allow("unlimited")
+    backend("ROLLBACK")
+    assert backend(DECIDE) == before
+    held = "SELECT sum(total_bytes) < 100000 FROM pg_backend_memory_contexts WHERE name = 'corgipile model'"
+    assert backend(held) == "t"
 
 
 def test_more_models_than_a_backend_keeps(server, model):

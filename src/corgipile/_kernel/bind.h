@@ -14,6 +14,7 @@ extern PyMethodDef cp_records_methods[]; /* bind_records.c: TFRecord, Example, b
 extern PyMethodDef cp_run_methods[];    /* bind_run.c: plans run ahead */
 extern PyMethodDef cp_sgd_methods[];    /* bind_sgd.c: SGD steps */
 extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
+extern PyMethodDef cp_sketch_methods[]; /* bind_sketch.c: descriptions of blocks */
 extern PyMethodDef cp_memory_methods[]; /* bind_memory.c: advice on mapped files */
 
 /* Get a C-contiguous buffer of `item`-byte elements (item 0: any), writable if asked.

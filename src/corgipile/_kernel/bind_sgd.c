@@ -297,6 +297,16 @@ static PyObject *sgd_probabilities(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *sgd_rate(PyObject *self, PyObject *args)
+{
+    double rate, decay;
+    long long epoch;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ddL", &rate, &decay, &epoch))
+        return NULL;
+    return PyFloat_FromDouble(cp_sgd_rate(rate, decay, epoch));
+}
+
 /* sgd_verdict(losses, tolerance) -> 0: go on, 1: enough, 2: the loss grows without bound */
 static PyObject *sgd_verdict(PyObject *self, PyObject *args)
 {
@@ -369,6 +379,7 @@ PyMethodDef cp_sgd_methods[] = {
     {"sgd_isa", sgd_isa, METH_NOARGS, "Return the best vector level of this CPU."},
     {"sgd_new", sgd_new, METH_VARARGS, "Make a model."},
     {"sgd_probabilities", sgd_probabilities, METH_VARARGS, "Turn scores of classes into probabilities."},
+    {"sgd_rate", sgd_rate, METH_VARARGS, "Return the learning rate of an epoch."},
     {"sgd_set", sgd_set, METH_VARARGS, "Copy weights in."},
     {"sgd_sparse", sgd_sparse, METH_VARARGS, "Learn from sparse rows."},
     {"sgd_verdict", sgd_verdict, METH_VARARGS, "Judge whether to go on by the losses so far."},

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
 from corgipile.linear.inputs import Inputs
-from corgipile.loader.store import Store, type_code
+from corgipile.loader.store import Store
+from corgipile.tables.base import type_code
 
 __all__ = ["LOSSES", "Figures", "Machine", "OnBad", "Sparse"]
 

@@ -56,7 +56,7 @@ class Schedule:
             >>> Schedule(0.5, 0.5, 0.0, None).rate(2)
             0.125
         """
-        return float(self.learning_rate * self.decay**epoch)
+        return _kernel.sgd_rate(self.learning_rate, self.decay, epoch)
 
     def enough(self, losses: Sequence[float], epoch: int) -> bool:
         """Say whether the loss improved too little for two epochs in a row.

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.loader.store import Store, type_code
+from corgipile.loader.store import Store
 from corgipile.orders.base import Step, rows_of
-from corgipile.tables.base import Layout, Table
+from corgipile.tables.base import Layout, Table, type_code
 
 __all__ = ["Filler", "filler"]
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -14,9 +13,9 @@ from corgipile.orders import Blocks, FullShuffle, Order, Riffle
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of
 from corgipile.tables.base import Table, check_columns, even_cuts
 from corgipile.tables.pages import run_cuts
-from corgipile.tables.sketch import Sketch, row_bytes, sketch
+from corgipile.tables.sketch import row_bytes, sketch
 
-__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "seriate", "sketched"]
+__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "sketched"]
 
 DEFAULT_MEMORY = 64 << 20
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
@@ -154,21 +153,4 @@ def sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:
     if not isinstance(order, Riffle) or order.balance is None:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
-    return replace(blocks, sketch=seriate(sketch(table, cuts, order.balance)))
-
-
-def seriate(blocks: Sketch) -> npt.NDArray[np.float64]:
-    """Return one number a block by which alike blocks become neighbours (RIFFLE, balanced blocks, step 1).
-
-    Means and shares of one of two classes are such numbers; of more classes, the dominant one and its share.
-
-    Example:
-        >>> seriate(Sketch(np.array([[0.9, 0.1, 0.0], [0.2, 0.2, 0.6]]), np.arange(3.0))).tolist()
-        [0.45, 2.3]
-    """
-    if not blocks.values.size:
-        return np.zeros(len(blocks.values))
-    if blocks.classes is None or blocks.values.shape[1] <= 2:
-        return np.ascontiguousarray(blocks.values[:, -1])
-    dominant = blocks.values.argmax(axis=1)
-    return np.asarray(dominant + blocks.values.max(axis=1) / 2, np.float64)
+    return replace(blocks, sketch=sketch(table, cuts, order.balance))

@@ -9,20 +9,12 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue, RaggedRows
 from corgipile.loader.held import Held
-from corgipile.tables.base import fixed_field
+from corgipile.tables.base import fixed_field, type_code
 
-__all__ = ["Field", "Store", "type_code"]
+__all__ = ["Field", "Store"]
 
 SlotArray = npt.NDArray[np.int32]
 Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
-_CODES = {
-    np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
-}
-
-
-def type_code(dtype: np.dtype[np.generic]) -> int:
-    """Return the kernel's number for a dtype, -1 where it has none; half floats move as 16-bit integers."""
-    return _CODES.get(np.dtype("u2") if dtype == np.float16 else dtype, -1)
 
 
 class Field:

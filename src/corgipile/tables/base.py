@@ -12,6 +12,9 @@ from corgipile.errors import BadArgument, MissingColumn
 
 IntArray = npt.NDArray[np.int64]
 LIMIT = 1 << 31  # items that 32-bit offsets can tell apart
+_CODES = {
+    np.dtype(kind): code for code, kind in enumerate(("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
+}
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,11 @@ def fixed_field(kind: pa.DataType) -> tuple[np.dtype[np.generic], tuple[int, ...
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return None
     return np.dtype(kind.to_pandas_dtype()), tuple(shape)
+
+
+def type_code(dtype: np.dtype[np.generic]) -> int:
+    """Return the kernel's number for a dtype, -1 where it has none; half floats move as 16-bit integers."""
+    return _CODES.get(np.dtype("u2") if dtype == np.float16 else dtype, -1)
 
 
 def is_list(kind: pa.DataType) -> bool:

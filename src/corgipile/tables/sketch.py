@@ -1,45 +1,36 @@
-"""What a column looks like, block by block: label shares, or means."""
+"""What a column looks like, block by block, and how large rows are."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema, BadValue
-from corgipile.tables.base import IntArray, Table, check_columns, fixed_field
+from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, type_code
 from corgipile.tables.placed import PlacedColumn
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
-MOST_CLASSES = 64
-MOST_INTEGER_CLASSES = 1024
 SAMPLE_ROWS = 64
 
 
-class Sketch(NamedTuple):
-    """Describes each block of a table by a few numbers.
+def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
+    """Describe each block by one number from a column, by reading only this column once: alike blocks get near ones.
 
-    Attributes:
-        values: float64[blocks, k]: the share of each class, or (k = 1) the mean.
-        classes: float64[k], the classes found, ascending; None if the values are means.
-    """
-
-    values: FloatArray
-    classes: FloatArray | None
-
-
-def sketch(table: Table, cuts: IntArray, column: str) -> Sketch:
-    """Describe a column block by block, by reading only this column once.
-
-    Integers and booleans of at most 1024 values, and floats of at most 64 integral values, are classes; other
-    columns are described by their mean.
+    Integers and booleans of at most 1024 values, and floats of at most 64 whole ones, are classes: of two, the number
+    is the share of the second; of more, the place of the dominant one and half its share. Other columns give their
+    mean (``kernel/sketch.h``).
 
     Args:
         table: The table.
         cuts: Block boundaries.
         column: A scalar column of numbers.
+
+    Returns:
+        float64[blocks]; 0 for a block without rows.
 
     Raises:
         BadSchema: The column holds no scalars.
@@ -48,27 +39,28 @@ def sketch(table: Table, cuts: IntArray, column: str) -> Sketch:
     Example:
         >>> from corgipile.tables import open
         >>> table = open(pa.table({"label": [0, 0, 1, 1, 1, 0]}))
-        >>> sketch(table, table.cuts(3), "label").values.round(2).tolist()
-        [[0.67, 0.33], [0.33, 0.67]]
+        >>> sketch(table, table.cuts(3), "label").round(2).tolist()
+        [0.33, 0.67]
     """
     check_columns(table.schema, [column])
     kind = table.schema.field(column).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise BadSchema(f"column {column!r} is {kind}; a column of numbers is needed, one a row")
-    cuts = np.asarray(cuts, np.int64)
+    cuts = np.ascontiguousarray(cuts, np.int64)
     if not len(cuts) or cuts[0] != 0 or cuts[-1] != len(table) or (np.diff(cuts) < 0).any():
         raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
-    tally = _Tally(len(cuts) - 1, MOST_CLASSES if pa.types.is_floating(kind) else MOST_INTEGER_CLASSES)
+    tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
     step = RUN_BYTES // 8
     read = _reader(table, column)
     for start in range(0, len(table), step):
         stop = min(start + step, len(table))
         values = read(start, stop)
-        first = int(np.searchsorted(cuts, start, side="right")) - 1
-        last = int(np.searchsorted(cuts, stop, side="left"))
-        lengths = np.minimum(cuts[first + 1 : last + 1], stop) - np.maximum(cuts[first:last], start)
-        tally.add(values, np.repeat(np.arange(last - first), lengths), first)
-    return tally.sketch(np.diff(cuts))
+        added = _kernel.sketch_add(tally, values, type_code(values.dtype))
+        if added < len(values):
+            raise BadValue(f"column {column!r} is {values[added]} in row {start + added}; it must be a finite number")
+    sketched = np.empty(len(cuts) - 1)
+    _kernel.sketch_values(tally, sketched)
+    return sketched
 
 
 def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
@@ -99,7 +91,7 @@ def _reader(table: Table, column: str) -> Callable[[int, int], npt.NDArray[Any]]
     layout = table.layout([column]) if len(table) else None
     if layout is not None:
         placed = PlacedColumn(layout, column)
-        return lambda start, stop: _finite(placed.read(start, stop), column, start)
+        return lambda start, stop: _native(placed.read(start, stop))
     return lambda start, stop: _numbers(table.read(start, stop, [column]).column(0), column, start)
 
 
@@ -107,65 +99,11 @@ def _numbers(array: pa.Array, column: str, start: int) -> npt.NDArray[Any]:
     if array.null_count:
         row = start + int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise BadValue(f"column {column!r} is null in row {row}; every row needs a number")
-    return _finite(array.to_numpy(zero_copy_only=False), column, start)
+    return _native(array.to_numpy(zero_copy_only=False))
 
 
-def _finite(values: npt.NDArray[Any], column: str, start: int) -> npt.NDArray[Any]:
-    bad = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(0, np.bool_)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise BadValue(f"column {column!r} is {values[row]} in row {start + row}; it must be a finite number")
-    return values
-
-
-class _Tally:
-    """Adds up values and counts classes, block by block; gives up counting when there are too many."""
-
-    def __init__(self, blocks: int, most: int) -> None:
-        self._most = most
-        self._sums = np.zeros(blocks)
-        self._counts: dict[float, FloatArray] | None = {}
-
-    def add(self, values: npt.NDArray[Any], blocks: IntArray, first: int) -> None:
-        """Add values that lie in these blocks, counted from block ``first``."""
-        span = int(blocks[-1]) + 1
-        encoded = _encode(values, self._most) if self._counts is not None else None
-        if self._counts is None or encoded is None or len(self._counts) > self._most:
-            self._stop_counting()
-            self._sums[first : first + span] += np.bincount(blocks, values.astype(np.float64), span)
-            return
-        found, codes = encoded
-        table = np.bincount(blocks * len(found) + codes, minlength=span * len(found)).reshape(span, len(found))
-        for code in np.flatnonzero(table.any(axis=0)).tolist():
-            counts = self._counts.setdefault(float(found[code]), np.zeros(len(self._sums)))
-            counts[first : first + span] += table[:, code]
-
-    def _stop_counting(self) -> None:
-        for value, counts in (self._counts or {}).items():
-            self._sums += value * counts
-        self._counts = None
-
-    def sketch(self, rows: IntArray) -> Sketch:
-        """Turn counts into shares, sums into means; a block without rows gets zeros."""
-        rows = np.maximum(rows, 1)
-        if len(self._counts or ()) > self._most:
-            self._stop_counting()
-        if self._counts is None:
-            return Sketch((self._sums / rows)[:, None], None)
-        classes = np.array(sorted(self._counts), np.float64)
-        counts = [self._counts[value] for value in classes.tolist()]
-        values = np.stack(counts, axis=1) / rows[:, None] if counts else np.zeros((len(rows), 0))
-        return Sketch(values, classes)
-
-
-def _encode(values: npt.NDArray[Any], most: int) -> tuple[FloatArray, IntArray] | None:
-    """Return the values there may be, at most about ``most``, and the place of each value among them; None if more."""
-    if values.dtype.kind in "iub":
-        low, high = int(values.min()), int(values.max())
-        if high - low < most:
-            return np.arange(low, high + 1, dtype=np.float64), values.astype(np.int64) - low
-    encoded = pa.array(values).dictionary_encode()
-    found = encoded.dictionary.to_numpy(zero_copy_only=False).astype(np.float64)
-    if len(found) > most or (found != np.floor(found)).any():
-        return None
-    return found, encoded.indices.to_numpy().astype(np.int64)
+def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers in a type that the kernel reads."""
+    if values.dtype == np.float16:
+        return values.astype(np.float32)
+    return values.view(np.uint8) if values.dtype == np.bool_ else values

@@ -1,0 +1,23 @@
+/* Checks of what the kernel takes for granted of itself. They are compiled with -DCP_CHECKS, or as part of a server's
+ * extension with -DUSE_ASSERT_CHECKING, and end the process if one fails. */
+#ifndef CP_CHECK_H
+#define CP_CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#if defined(CP_CHECKS) || defined(USE_ASSERT_CHECKING)
+enum { CP_CHECKED = 1 };
+#else
+enum { CP_CHECKED = 0 };
+#endif
+
+#define CP_CHECK(holds)                                                                                                \
+    do {                                                                                                               \
+        if (CP_CHECKED && !(holds)) {                                                                                  \
+            fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #holds);                                        \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+#endif

@@ -1,0 +1,157 @@
+/* Describes blocks by one number each, by which alike blocks become neighbours: what balance.h ranks them by.
+ *
+ * Values are classes as long as they are few whole numbers. Of two classes the number is the share of the second; of
+ * more, the place of the class found most often (the smallest of several) and half its share; else it is the mean.
+ * A block leaves three numbers behind, however many classes there are: memory does not grow with them. */
+#ifndef CP_SKETCH_H
+#define CP_SKETCH_H
+
+#include "check.h"
+#include "gather.h"
+#include "permute.h"
+#include <math.h>
+
+enum { CP_SKETCH_INTEGERS = 1024, CP_SKETCH_FLOATS = 64 }; /* classes that a column of such numbers can have */
+enum { CP_SKETCH_BITS = 12, CP_SKETCH_PLACES = 1 << CP_SKETCH_BITS, CP_SKETCH_RUN = 512 };
+
+/* What a block leaves behind. */
+typedef struct {
+    double sum;
+    int64_t often;
+    int32_t dominant;          /* the class found `often` times, by when it was first seen */
+} cp_sketched;
+
+/* Begin by setting `most`, `cuts` and `told`; all else is zero. */
+typedef struct {
+    int64_t most;              /* classes at most */
+    const int64_t *cuts;       /* [blocks + 1] rows */
+    cp_sketched *told;         /* [blocks] */
+    int64_t blocks;            /* ended so far */
+    int32_t classes, found;    /* so far, in this block */
+    int32_t means;             /* too many classes, or none: only sums count */
+    double sum;                /* of this block */
+    double value[CP_SKETCH_INTEGERS];   /* of each class */
+    int64_t count[CP_SKETCH_INTEGERS];  /* in this block */
+    int32_t seen[CP_SKETCH_INTEGERS];   /* [found] */
+    int16_t place[CP_SKETCH_PLACES];    /* hash table: 1 + class, or 0 */
+} cp_sketch;
+
+/* Find the class of a value, a new one if need be; -1 if it can be none. */
+static inline int32_t cp_sketch_class(cp_sketch *s, double y)
+{
+    uint64_t bits, at;
+    y += 0.0; /* makes 0 of -0 */
+    memcpy(&bits, &y, sizeof bits);
+    for (at = bits * CP_GOLDEN >> (64 - CP_SKETCH_BITS); s->place[at]; at = (at + 1) % CP_SKETCH_PLACES)
+        if (s->value[s->place[at] - 1] == y)
+            return s->place[at] - 1;
+    if (s->classes == s->most || y != floor(y) || y - y != 0)
+        return -1;
+    s->value[s->classes] = y;
+    s->place[at] = (int16_t)++s->classes;
+    return s->classes - 1;
+}
+
+/* Count rows of this block as long as their values are classes, a run of one value at the front at once. Returns how
+ * many were. */
+static inline int64_t cp_sketch_count(cp_sketch *s, const double *y, int64_t n)
+{
+    int64_t run = 1;
+    while (run < n && y[run] == y[0])
+        run++;
+    for (int64_t i = 0; i < n; i += run, run = 1) {
+        int32_t class = cp_sketch_class(s, y[i]);
+        if (class < 0)
+            return i;
+        if (s->count[class] == 0)
+            s->seen[s->found++] = class;
+        s->count[class] += run;
+    }
+    return n;
+}
+
+/* Turn the counts of this block into a sum. */
+static inline void cp_sketch_sum(cp_sketch *s)
+{
+    for (int32_t i = 0; i < s->found; i++) {
+        s->sum += s->value[s->seen[i]] * (double)s->count[s->seen[i]];
+        s->count[s->seen[i]] = 0;
+    }
+    s->found = 0;
+}
+
+/* Add rows of this block. Returns how many: those before the first that is NaN or infinite. */
+static inline int64_t cp_sketch_add(cp_sketch *s, const double *y, int64_t n)
+{
+    int64_t i = s->means ? 0 : cp_sketch_count(s, y, n);
+    double sum;
+    if (i == n || y[i] - y[i] != 0)
+        return i;
+    cp_sketch_sum(s);
+    s->means = 1;
+    for (sum = s->sum; i < n && y[i] - y[i] == 0; i++)
+        sum += y[i];
+    s->sum = sum;
+    return i;
+}
+
+static inline void cp_sketch_end_block(cp_sketch *s)
+{
+    cp_sketched *told = &s->told[s->blocks++];
+    *told = (cp_sketched){.often = 0};
+    for (int32_t i = 0; i < s->found; i++) {
+        int32_t class = s->seen[i];
+        int64_t count = s->count[class];
+        CP_CHECK(class < s->classes && count > 0 && !s->means);
+        if (count > told->often || (count == told->often && s->value[class] < s->value[told->dominant])) {
+            told->often = count;
+            told->dominant = class;
+        }
+    }
+    cp_sketch_sum(s);
+    told->sum = s->sum;
+    s->sum = 0;
+}
+
+/* Add rows that follow `row` others and lie back to back, ending each of `blocks` blocks where it is cut. Returns how
+ * many were added: those before the first that is NaN or infinite. */
+static inline int64_t cp_sketch_rows(cp_sketch *s, int64_t blocks, int64_t row, const char *values, enum cp_type type,
+                                     int64_t count)
+{
+    double y[CP_SKETCH_RUN];
+    for (int64_t done = 0, n;; done += n) {
+        while (s->blocks < blocks && s->cuts[s->blocks + 1] <= row + done)
+            cp_sketch_end_block(s);
+        if (done == count || s->blocks == blocks)
+            return done;
+        n = s->cuts[s->blocks + 1] - row - done;
+        n = n < count - done ? n : count - done;
+        n = n < CP_SKETCH_RUN ? n : CP_SKETCH_RUN;
+        cp_cast((char *)y, 1, values + done * cp_type_bytes[type], type, n);
+        int64_t added = cp_sketch_add(s, y, n);
+        if (added < n)
+            return done + added;
+    }
+}
+
+/* Write one number for each block ended; 0 for one without rows. */
+static inline void cp_sketch_values(const cp_sketch *s, double *out)
+{
+    int32_t rank[CP_SKETCH_INTEGERS] = {0}; /* the place of each class among them all, ascending */
+    for (int32_t i = 0; i < s->classes; i++)
+        for (int32_t j = 0; j < s->classes; j++)
+            rank[i] += s->value[j] < s->value[i];
+    for (int64_t i = 0; i < s->blocks; i++) {
+        const cp_sketched *told = &s->told[i];
+        int64_t count = s->cuts[i + 1] - s->cuts[i], often = told->often;
+        double rows = (double)(count ? count : 1), place = rank[told->dominant];
+        if (s->means)
+            out[i] = told->sum / rows;
+        else if (s->classes > 2)
+            out[i] = count ? place + (double)often / rows / 2 : 0;
+        else
+            out[i] = (double)(rank[told->dominant] == s->classes - 1 ? often : count - often) / rows;
+    }
+}
+
+#endif
