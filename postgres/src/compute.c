@@ -181,8 +181,10 @@ static void run_together(Compute *c)
         pthread_cond_signal(&c->changed);
     }
     wait_until(c, has_learnt);
+    so_far = c->so_far;
     pthread_mutex_unlock(&c->lock);
     raise_trouble(c);
+    corgi_progress_rows(c->run, &so_far);
 }
 
 static void run_alone(Compute *c)

@@ -5,6 +5,8 @@
  * views do not know, so it shows in none of them. Where the place is taken, as by COPY (SELECT ...), nothing shows. */
 #include "corgipile.h"
 
+#include <math.h>
+
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -14,6 +16,7 @@
 #include "utils/backend_progress.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
+#include "utils/float.h"
 #include "utils/timestamp.h"
 
 #define COMMAND ((ProgressCommandType) 0x636F7267)
@@ -29,8 +32,9 @@ static bool shown(const CorgiRun *run) { return run->published && MyBEEntry->st_
 void corgi_progress_begin(CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
-    int index[3 + NAME_BYTES / 8] = {LOSS_OF, EPOCHS, STARTED};
+    int index[4 + NAME_BYTES / 8] = {LOSS_OF, EPOCHS, STARTED, LOSS};
     int64 value[lengthof(index)] = {o->loss, o->epochs, GetCurrentTimestamp()};
+    const double none = get_float8_nan();
     if (MyBEEntry == NULL || MyBEEntry->st_progress_command != PROGRESS_COMMAND_INVALID)
         return;
     pgstat_progress_start_command(COMMAND, o->source);
@@ -38,9 +42,10 @@ void corgi_progress_begin(CorgiRun *run)
     if (!shown(run))
         return;
     for (int i = 0; i < NAME_BYTES / 8; i++)
-        index[3 + i] = NAME + i;
+        index[4 + i] = NAME + i;
+    memcpy(&value[3], &none, sizeof none);
     if (o->name != NULL)
-        memcpy(&value[3], o->name, (size_t) pg_mbcliplen(o->name, (int) strlen(o->name), NAME_BYTES - 1));
+        memcpy(&value[4], o->name, (size_t) pg_mbcliplen(o->name, (int) strlen(o->name), NAME_BYTES - 1));
     pgstat_progress_update_multi_param(lengthof(index), index, value); /* at once: a reader sees all or nothing */
 }
 
@@ -53,12 +58,13 @@ void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs)
         pgstat_progress_update_multi_param(lengthof(index), index, value);
 }
 
+/* Show how far the epoch is; before its first rows the loss of the epoch before stays. */
 void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far)
 {
     const int index[] = {DONE, LOSS};
     int64 value[] = {so_far->rows, 0};
     memcpy(&value[1], &so_far->loss, sizeof value[1]);
-    if (shown(run))
+    if (shown(run) && so_far->rows > 0)
         pgstat_progress_update_multi_param(lengthof(index), index, value);
 }
 
@@ -75,8 +81,10 @@ static void put(Tuplestorestate *rows, TupleDesc columns, const PgBackendStatus 
     const char *name = (const char *) &param[NAME];
     bool visible = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || has_privs_of_role(GetUserId(), b->st_userid);
     bool surveying = param[ROWS] == 0;
+    double loss;
     Datum values[COLUMNS];
     bool nulls[COLUMNS];
+    memcpy(&loss, &param[LOSS], sizeof loss);
     memset(nulls, !visible, sizeof nulls);
     nulls[0] = false;
     values[0] = Int32GetDatum(b->st_procpid);
@@ -87,14 +95,13 @@ static void put(Tuplestorestate *rows, TupleDesc columns, const PgBackendStatus 
     values[5] = Int64GetDatum(param[EPOCHS]);
     values[6] = Int64GetDatum(param[DONE]);
     values[7] = Int64GetDatum(param[ROWS]);
-    values[8] = Int64GetDatum(param[LOSS]);
+    values[8] = Float8GetDatum(loss);
     values[9] = TimestampTzGetDatum(param[STARTED]);
-    memcpy(&values[8], &param[LOSS], sizeof(double));
     nulls[3] |= name[0] == '\0';
     nulls[4] |= surveying;
     nulls[6] |= surveying;
     nulls[7] |= surveying;
-    nulls[8] |= param[DONE] == 0;
+    nulls[8] |= isnan(loss);
     tuplestore_putvalues(rows, columns, values, nulls);
 }
 

@@ -157,14 +157,15 @@ def wait_for(condition):
 def test_progress_is_seen_while_it_lasts(server):
     assert seen(server) == []
     call = "SELECT * FROM corgipile.train('noisy', 'logistic', 'x', 'two', name => 'Größe', epochs => 1000000);"
-    with subprocess.Popen(
+    psql = subprocess.Popen(
         server.command(),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         text=True,
         cwd="/",
-    ) as psql:
+    )
+    try:
         psql.stdin.write(call)
         psql.stdin.close()
         assert wait_for(lambda: [row for row in seen(server) if (row["epoch"] or 0) > 2])
@@ -180,6 +181,9 @@ def test_progress_is_seen_while_it_lasts(server):
         for view in views:
             assert server.rows(f"SELECT * FROM {view['viewname']}") == []
         server.sql(f"SELECT pg_cancel_backend({row['pid']})")
+    finally:
+        psql.kill()
+        psql.wait()
     assert wait_for(lambda: seen(server) == [])
 
 
