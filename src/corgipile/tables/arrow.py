@@ -148,14 +148,16 @@ class ArrowFile:
 
     def _offsets(self, batches: IntArray, columns: list[Place]) -> IntArray | None:
         """Return where columns begin in the bodies of batches, int64[columns, batches]; None if they do not serve."""
-        known: dict[Batch, list[int | None]] = {}
         offsets = np.empty((len(columns), len(batches)), np.int64)
+        last: Batch | None = None
         for at, (i, head) in enumerate(zip(batches.tolist(), self._heads.many(batches), strict=True)):
-            if head not in known:
-                body = Body(self._file, 0, head)
-                known[head] = [None if head.compressed else body.data_offset(place) for place in columns]
             self._check(i, head)
-            inside = [offset for offset in known[head] if offset is not None]
+            if head is last:
+                offsets[:, at] = offsets[:, at - 1]
+                continue
+            last, body = head, Body(self._file, 0, head)
+            found = [None if head.compressed else body.data_offset(place) for place in columns]
+            inside = [offset for offset in found if offset is not None]
             if len(inside) < len(columns):
                 return None
             offsets[:, at] = inside
