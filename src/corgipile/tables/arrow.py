@@ -75,10 +75,10 @@ class ArrowFile:
         packed = len(self._blocks) > 0 and self._heads[0].compressed
         self._starts = self._find_starts(found.rows, packed)
         self.schema: pa.Schema = stored
-        self._places = places(stored) if found.native else None
-        self._whole = packed or self._places is None or not all(sliceable(field.type) for field in stored)
+        self._places = places(stored) if found.native and not packed else None
+        self._whole = self._places is None or not all(sliceable(field.type) for field in stored)
         self._scatter: Scatter | None = None
-        if self._places is not None and not packed:
+        if self._places is not None:
             self._scatter = Scatter(self._file, self._places, len(self._blocks), self._bodies)
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str]]:
