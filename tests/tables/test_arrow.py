@@ -91,6 +91,12 @@ def test_layout_absent_where_rows_have_no_place(tmp_path, rows_of):
     assert ArrowFile(write(tmp_path / "b.arrow", rows_of(50), "lz4")).layout(["label"]) is None
 
 
+def test_layout_of_compressed_batches_is_none_at_once(tmp_path, monkeypatch, rows_of):
+    table = ArrowFile(write(tmp_path / "a.arrow", rows_of(250), "zstd"))
+    monkeypatch.setattr(File, "gather", lambda *_: pytest.fail("no head is needed"))
+    assert table.layout(["label"]) is None
+
+
 def test_reads_only_the_bytes_of_the_rows(tmp_path, monkeypatch, rows_of):
     table = ArrowFile(write(tmp_path / "a.arrow", rows_of(5000), batch=5000))
     table.read(0, 1)

@@ -1,6 +1,7 @@
 """A note before the footer spares the heads of record batches, and never gives wrong rows."""
 
 import json
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corgipile.errors import CorruptFile
+from corgipile.tables import heads
 from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.files import File
 from corgipile.tables.footer import read_footer
@@ -32,8 +34,15 @@ def heads_read(monkeypatch):
     """Collect the offsets at which small pieces are read from now on."""
     seen = []
     gather = File.gather
-    monkeypatch.setattr(File, "gather", lambda self, at, n: seen.extend(np.asarray(at).tolist()) or gather(self, at, n))
+    monkeypatch.setattr(File, "gather", lambda self, at, n: seen.append(np.asarray(at).tolist()) or gather(self, at, n))
     return seen
+
+
+def put_note(path, text):
+    """Put a note of this text before the footer."""
+    file = File(path)
+    end = read_footer(file).end
+    path.write_bytes(file.read(0, end) + text + TAIL.pack(len(text), MARK) + file.read(end, file.size - end))
 
 
 def renote(path, said):
@@ -73,8 +82,18 @@ def test_heads_of_batches_that_are_alike_are_read_once(tmp_path, monkeypatch):
     table = ArrowFile(path)
     assert len(table.layout(["label", "x"]).columns["x"].offsets) == 21
     blocks = read_footer(File(path)).blocks["offset"].tolist()
-    assert set(seen) == {blocks[0], blocks[20]}
+    assert set(chain(*seen)) == {blocks[0], blocks[20]}
     assert table.read(1990, 2010)["label"].to_pylist() == list(range(1990, 2010))
+
+
+def test_heads_of_many_columns_are_read_a_few_at_a_time(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.arrow", [3] * 50)
+    blocks = read_footer(File(path)).blocks
+    monkeypatch.setattr(heads, "ROOM", 7 * int(blocks["metadata"].max()))
+    seen = heads_read(monkeypatch)
+    assert len(ArrowFile(path).layout(["label"]).columns["label"].offsets) == 50
+    assert max(map(len, seen)) == 7
+    assert set(chain(*seen)) == set(blocks["offset"].tolist())
 
 
 def test_batches_with_nulls_or_text_are_not_taken_for_alike(tmp_path):
@@ -101,6 +120,17 @@ def test_a_note_that_does_not_fit_is_passed_over(tmp_path, said):
     renote(path, said)
     assert noted(File(path), read_footer(File(path))).rows is None
     assert ArrowFile(path).read(0, 250).to_pylist() == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" * 64_000, b'{"rows": ' * 7_000, json.dumps({"rows": [[1000, 1]], "alike": True}).encode().ljust(1 << 20)],
+)
+def test_a_deep_or_long_note_is_passed_over(tmp_path, text):
+    path = write(tmp_path / "a.arrow", [1] * 1000)
+    put_note(path, text)
+    assert noted(File(path), read_footer(File(path))).rows is None
+    assert ArrowFile(path).read(7, 9)["label"].to_pylist() == [7, 8]
 
 
 def test_wrong_rows_are_an_error(tmp_path):

@@ -75,10 +75,10 @@ class ArrowFile:
         packed = len(self._blocks) > 0 and self._heads[0].compressed
         self._starts = self._find_starts(found.rows, packed)
         self.schema: pa.Schema = stored
-        self._places = places(stored) if found.native else None
-        self._whole = packed or self._places is None or not all(sliceable(field.type) for field in stored)
+        self._places = places(stored) if found.native and not packed else None
+        self._whole = self._places is None or not all(sliceable(field.type) for field in stored)
         self._scatter: Scatter | None = None
-        if self._places is not None and not packed:
+        if self._places is not None:
             self._scatter = Scatter(self._file, self._places, len(self._blocks), self._bodies)
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str]]:
@@ -148,14 +148,16 @@ class ArrowFile:
 
     def _offsets(self, batches: IntArray, columns: list[Place]) -> IntArray | None:
         """Return where columns begin in the bodies of batches, int64[columns, batches]; None if they do not serve."""
-        known: dict[Batch, list[int | None]] = {}
         offsets = np.empty((len(columns), len(batches)), np.int64)
+        last: Batch | None = None
         for at, (i, head) in enumerate(zip(batches.tolist(), self._heads.many(batches), strict=True)):
-            if head not in known:
-                body = Body(self._file, 0, head)
-                known[head] = [None if head.compressed else body.data_offset(place) for place in columns]
             self._check(i, head)
-            inside = [offset for offset in known[head] if offset is not None]
+            if head is last:
+                offsets[:, at] = offsets[:, at - 1]
+                continue
+            last, body = head, Body(self._file, 0, head)
+            found = [None if head.compressed else body.data_offset(place) for place in columns]
+            inside = [offset for offset in found if offset is not None]
             if len(inside) < len(columns):
                 return None
             offsets[:, at] = inside

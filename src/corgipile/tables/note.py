@@ -7,6 +7,7 @@ says nothing of a file that another program wrote, as metadata of a schema, whic
 import json
 import struct
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,11 @@ def write_note(path: PathLike) -> None:
     """Write the note of a file that is complete otherwise; whoever calls sees to it that nobody reads it meanwhile."""
     file = File(path)
     blocks, _, end, *_ = read_footer(file)
-    heads = list(Heads(file, blocks).many(np.arange(len(blocks))))
+    heads = Heads(file, blocks).many(np.arange(len(blocks)))
     runs = [(sum(1 for _ in same), head.rows) for head, same in groupby(heads)]
     alike = len(runs) <= MOST_RUNS
     if not alike:
-        runs = [(sum(1 for _ in same), rows) for rows, same in groupby(head.rows for head in heads)]
+        runs = [(sum(count for count, _ in same), rows) for rows, same in groupby(runs, itemgetter(1))]
     text = json.dumps({"rows": runs, "alike": alike}).encode()
     text += b" " * (-(len(text) + TAIL.size) % UNIT)
     with Path(path).open("r+b") as out:
@@ -42,7 +43,7 @@ def noted(file: File, footer: Footer) -> Footer:
     """Add to a footer what the note before it says; nothing if there is none, or it does not fit the batches."""
     end = footer.end - TAIL.size
     length, mark = TAIL.unpack(file.read(end, TAIL.size)) if end >= 0 else (0, b"")
-    if mark.rstrip(b"\0") != MARK or length > end:
+    if mark.rstrip(b"\0") != MARK or length > min(end, UNIT * (len(footer.blocks) + 2)):
         return footer
     return _apply(file.read(end - length, length), footer)
 
@@ -53,7 +54,7 @@ def _apply(text: bytes, footer: Footer) -> Footer:
         said: dict[str, Any] = json.loads(text)
         counts, rows = np.array(said["rows"], np.int64).reshape(-1, 2).T
         alike = bool(said["alike"])
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return footer
     if (counts < 1).any() or (rows < 0).any() or counts.sum(dtype=np.float64) != len(blocks):
         return footer
