@@ -14,6 +14,7 @@ from corgipile.tables.note import write_note
 from corgipile.tables.pieces import join
 
 COMPRESSIONS = (None, "lz4", "zstd")
+LARGE, SMALL = 4 << 20, 1 << 20  # bytes of a record batch
 OTHERS = {".csv", ".npy", ".npz", ".parquet", ".svm", ".svmlight", ".tfrecord", ".tsv", ".txt"}
 
 
@@ -27,7 +28,8 @@ class Writer:
     Args:
         out: Path of the file; an existing file is replaced.
         schema: Schema of the rows; dictionary columns are written as plain values.
-        record_batch: Rows of a record batch (int), or bytes ("1MB").
+        record_batch: Rows of a record batch (int), or bytes ("1MB"); None: 4 MB, of which any rows can be read, or
+            1 MB where a batch must be read whole.
         compression: None, "lz4" or "zstd".
 
     Example:
@@ -44,7 +46,7 @@ class Writer:
         self,
         out: PathLike,
         schema: pa.Schema,
-        record_batch: int | str = "1MB",
+        record_batch: int | str | None = None,
         compression: str | None = None,
     ) -> None:
         if compression not in COMPRESSIONS:
@@ -55,6 +57,8 @@ class Writer:
         self.rows = 0
         self._out = out
         self._compression = compression
+        if record_batch is None:
+            record_batch = f"{batch_bytes(self.schema, compression)}B"
         self._length = _length(record_batch, self.schema)
         self._bytes = 0 if isinstance(record_batch, int) else parse_bytes(record_batch, "record_batch")
         self._pending: list[pa.RecordBatch] = []
@@ -143,6 +147,14 @@ def row_bytes(schema: pa.Schema) -> int:
         except ValueError:
             return 0
     return max(1, bits // 8)
+
+
+def batch_bytes(schema: pa.Schema, compression: str | None) -> int:
+    """Return the bytes of a record batch that suit readers: few if it must be read whole, else many.
+
+    A column is then in few pieces, so that the labels of a large table are soon read.
+    """
+    return LARGE if compression is None and row_bytes(schema) else SMALL
 
 
 def _length(record_batch: int | str, schema: pa.Schema) -> int:

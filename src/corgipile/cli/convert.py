@@ -18,7 +18,7 @@ def command(
     pack: Annotated[bool, typer.Option("--pack", help="Put all numeric columns in one list 'features'.")] = False,
     header: Annotated[bool | None, typer.Option(help="Whether line 1 of CSV text has names.")] = None,
     zero_based: Annotated[bool | None, typer.Option(help="Whether SVMlight indices begin at 0.")] = None,
-    record_batch: RecordBatch = "1MB",
+    record_batch: RecordBatch = None,
     compression: Compression = None,
     json: Json = False,
 ) -> None:
@@ -34,7 +34,7 @@ def command(
         rows = convert(
             sources if len(sources) > 1 else sources[0],
             out,
-            record_batch=number_or_text(record_batch),
+            record_batch=None if record_batch is None else number_or_text(record_batch),
             compression=compression,
             label=None if label is None else number_or_text(label),
             columns=None if columns is None else columns.split(","),

@@ -23,7 +23,7 @@ Decay = Annotated[float, typer.Option(help="Factor on the step from epoch to epo
 L2 = Annotated[float, typer.Option(help="Strength of L2 regularisation.")]
 BatchSize = Annotated[int, typer.Option(help="Rows of one update.")]
 Test = Annotated[str | None, typer.Option(help="Table of held-out rows.")]
-RecordBatch = Annotated[str, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
+RecordBatch = Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
 Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document only.")]
 

@@ -6,7 +6,7 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import progress
-from corgipile.cli.options import Block, Compression, Json, Memory, Seed, number_or_text, source_of
+from corgipile.cli.options import Block, Compression, Json, Memory, RecordBatch, Seed, number_or_text, source_of
 
 
 @guarded
@@ -17,7 +17,7 @@ def command(
     memory: Memory = "64MB",
     seed: Seed = 0,
     block: Block = None,
-    record_batch: Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")] = None,
+    record_batch: RecordBatch = None,
     compression: Compression = None,
     json: Json = False,
 ) -> None:

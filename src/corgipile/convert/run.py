@@ -17,7 +17,7 @@ def convert(
     source: Any,
     out: PathLike,
     *,
-    record_batch: int | str = "1MB",
+    record_batch: int | str | None = None,
     compression: str | None = None,
     label: str | int | None = None,
     columns: Sequence[str] | None = None,
@@ -35,7 +35,7 @@ def convert(
     Args:
         source: Table, ``pyarrow.Table``, path, glob, or list of paths.
         out: Path of the file to write; it is replaced, but never a file of the source.
-        record_batch: Size of a record batch: bytes ("1MB") or rows.
+        record_batch: Size of a record batch: bytes ("1MB") or rows; None: 4 MB, or 1 MB where it must be read whole.
         compression: None, "lz4" or "zstd". Only an uncompressed file can be read in place.
         label: Column to be called ``label`` in the file: name, or position (-1: the last). For IDX images and
             ``.npy`` features: the path of the labels.

@@ -20,7 +20,7 @@ from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
 from corgipile.tables.files import PathLike
 from corgipile.tables.pieces import join
-from corgipile.writer import Writer, conform, plain
+from corgipile.writer import Writer, batch_bytes, conform, plain
 
 _SAMPLE = 128
 _TWO_PASS, _CORGI2, _BMF = 101, 102, 103
@@ -85,8 +85,8 @@ def reshuffle(
         memory: Bytes that may be held at any time.
         seed: The same seed gives the same file.
         block: Size of a block: 1/64 of the memory but at most 256 KB for "corgi2", 1/8 of it for "bmf".
-        record_batch: Size of a record batch, in rows or bytes; by default 1 MB, less if memory is small, and
-            one block for "bmf".
+        record_batch: Size of a record batch, in rows or bytes; by default 4 MB, or 1 MB where it must be read whole,
+            less if memory is small, and one block for "bmf".
         compression: None, "lz4" or "zstd".
         progress: Called with rows moved and rows to move, which count twice if they pass through piles.
 
@@ -115,9 +115,9 @@ def reshuffle(
         raise BudgetTooSmall(f"memory is {format_bytes(budget)}; rows of {width} bytes take {format_bytes(least)}")
     rows, default = len(opened), {"bmf": budget // 8}.get(method, min(budget // 64, 1 << 18))
     length = to_rows(f"{default}B" if block is None else block, rows, width, "block")
-    if record_batch is None:
-        record_batch = length if method == "bmf" else f"{min(1 << 20, budget // 16)}B"
     schema = plain(opened.schema)
+    if record_batch is None:
+        record_batch = length if method == "bmf" else f"{min(batch_bytes(schema, compression), budget // 16)}B"
     report = _Report(progress, rows)
     with (
         tempfile.TemporaryDirectory(prefix=f".{goal.name}.", suffix=".piles", dir=goal.parent) as folder,
