@@ -8,7 +8,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/predicate.h"
 
 enum { RING_KILOBYTES = 256, TOGETHER = 16 }; /* together: pages read by a call of the system, from 18 on */
 
@@ -41,7 +40,6 @@ CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot)
 {
     CorgiScan *s = palloc0(sizeof *s);
     Relation rel = source->rel;
-    PredicateLockRelation(rel, snapshot);
     s->scan = rel->rd_tableam->scan_begin(rel, snapshot, 0, NULL, NULL,
                                           SO_TYPE_TIDRANGESCAN | SO_ALLOW_PAGEMODE | SO_ALLOW_STRAT);
     s->row = MakeSingleTupleTableSlot(RelationGetDescr(rel), table_slot_callbacks(rel));

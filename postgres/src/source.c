@@ -10,10 +10,12 @@
 #include "miscadmin.h"
 #include "partitioning/partdesc.h"
 #include "storage/bufmgr.h"
+#include "storage/predicate.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
+#include "utils/snapmgr.h"
 
 static const char *kind_of(char relkind)
 {
@@ -141,7 +143,10 @@ static void open_table(CorgiSource *s, Relation rel, Relation named, const Corgi
     find_features(s, o);
     s->parts = s;
     s->part_count = 1;
-    s->pages = RELKIND_HAS_STORAGE(rel->rd_rel->relkind) ? RelationGetNumberOfBlocks(rel) : 0;
+    if (!RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
+        return;
+    PredicateLockRelation(rel, GetActiveSnapshot()); /* first: else rows put behind these pages would be no conflict */
+    s->pages = RelationGetNumberOfBlocks(rel);
 }
 
 /* List the partitions that hold rows, locked, in the order of their bounds. */

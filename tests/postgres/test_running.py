@@ -115,6 +115,28 @@ def test_others_change_the_table_meanwhile(server):
     assert said == count * 60
 
 
+@pytest.mark.parametrize("first", ["FETCH FROM c", "SELECT 1"], ids=["the pages end", "counted, not yet read"])
+@pytest.mark.parametrize("made", [
+    """PARTITION BY RANGE (k); CREATE TABLE skew1 PARTITION OF skew FOR VALUES FROM (0) TO (2);
+        CREATE TABLE skew2 PARTITION OF skew FOR VALUES FROM (2) TO (4)""",
+    "; ALTER TABLE skew ALTER word SET STORAGE PLAIN",
+], ids=["an empty partition", "a page behind the last"])  # fmt: skip
+def test_transactions_that_others_make_impossible_fail(server, made, first):
+    """Each of two serializable transactions reads, or trains on, what the other one has not written yet."""
+    row = "INSERT INTO skew SELECT k, repeat('w', 7000), ARRAY[k], k FROM generate_series({0}, {0}) k"
+    server.sql(f"""DROP TABLE IF EXISTS skew, notes; CREATE TABLE notes (n int);
+        CREATE TABLE skew (k int, word text, x real[], label int) {made}; {row.format(1)}""")
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(server.command(), **pipes, text=True, cwd="/", bufsize=1) as psql:
+        psql.stdin.write("BEGIN ISOLATION LEVEL SERIALIZABLE; DECLARE c CURSOR FOR "
+                         f"SELECT rows FROM corgipile.train('skew', 'linear', 'x', 'label'); {first};\n")  # fmt: skip
+        assert psql.stdout.readline() == "1\n"
+        server.sql(f"BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM notes; {row.format(2)}; COMMIT")
+        said, why = psql.communicate("FETCH FROM c; INSERT INTO notes VALUES (1); COMMIT;\n")
+    assert said in ("1\n", "")
+    assert "could not serialize access" in why
+
+
 @pytest.mark.every_server
 def test_models_are_transactional(server, train):
     train("large", name="kept")
