@@ -86,6 +86,7 @@ static void read_pages(CorgiScan *s)
         LimitAdditionalLocalPins(&count);
     else
         LimitAdditionalPins(&count);
+    count = Max(count, 1); /* where not even one local buffer is left, asking for it is an error, for none is not */
     for (int i = 0; i < TOGETHER; i++)
         s->pages[i] = s->ready + i < TOGETHER ? s->pages[s->ready + i] : InvalidBuffer;
     s->ready = (int) count;

@@ -115,6 +115,19 @@ def test_others_change_the_table_meanwhile(server):
     assert said == count * 60
 
 
+@pytest.mark.every_server
+def test_a_temporary_table_without_a_free_buffer(fails):
+    """Each cursor holds a page; 100 buffers are the fewest that a session can have."""
+    row = "SELECT * FROM t WHERE ctid ="
+    cursors = "; ".join(f"DECLARE c{page} CURSOR FOR {row} '({page},1)'; MOVE c{page}" for page in range(100))
+    assert "no empty local buffer available" in fails(f"""
+        SET temp_buffers = 100;
+        CREATE TEMP TABLE t AS SELECT ARRAY[i % 7] AS x, i % 2 AS label, repeat('w', 1000) AS word
+            FROM generate_series(0, 1400) i;
+        BEGIN; {cursors}; SELECT * FROM corgipile.train('t', 'linear', 'x', 'label')
+    """)
+
+
 @pytest.mark.parametrize("first", ["FETCH FROM c", "SELECT 1"], ids=["the pages end", "counted, not yet read"])
 @pytest.mark.parametrize("made", [
     """PARTITION BY RANGE (k); CREATE TABLE skew1 PARTITION OF skew FOR VALUES FROM (0) TO (2);
