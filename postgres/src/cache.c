@@ -10,12 +10,13 @@
 enum { MOST = 64 };
 
 static const char *const version_query =
-    "SELECT xmin, ctid FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
+    "SELECT xmin, cmin, ctid FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
-/* Fetch the transaction that wrote the row which the snapshot sees, and its place: both tell versions apart. A row that
- * is not there has no writer. */
-static void look_up(const char *name, TransactionId *writer, ItemPointerData *place)
+/* Fetch the version of the row that the snapshot sees: the transaction that wrote it, the command of that transaction,
+ * which may have emptied the table in between, and the place. */
+static CorgiVersion look_up(const char *name)
 {
+    CorgiVersion found = {.writer = InvalidTransactionId};
     static SPIPlanPtr kept = NULL;
     Oid types[] = {TEXTOID};
     Datum values[1];
@@ -30,13 +31,15 @@ static void look_up(const char *name, TransactionId *writer, ItemPointerData *pl
     values[0] = CStringGetTextDatum(name);
     if (SPI_execute_plan(kept, values, NULL, true, 1) != SPI_OK_SELECT)
         elog(ERROR, "reading corgipile.models failed");
-    *writer = InvalidTransactionId;
     if (SPI_processed > 0) {
         HeapTuple row = SPI_tuptable->vals[0];
-        *writer = DatumGetTransactionId(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &null));
-        *place = *(ItemPointer) DatumGetPointer(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &null));
+        TupleDesc columns = SPI_tuptable->tupdesc;
+        found.writer = DatumGetTransactionId(SPI_getbinval(row, columns, 1, &null));
+        found.command = DatumGetCommandId(SPI_getbinval(row, columns, 2, &null));
+        found.place = *(ItemPointer) DatumGetPointer(SPI_getbinval(row, columns, 3, &null));
     }
     SPI_finish();
+    return found;
 }
 
 /* Find a model's entry; else take one that never held a model, a new one, or the one asked for longest ago. */
@@ -77,20 +80,21 @@ static void load(CorgiCached *e, const char *name)
     *e = new;
 }
 
+static bool same_version(CorgiVersion *a, CorgiVersion *b)
+{
+    return TransactionIdEquals(a->writer, b->writer) && a->command == b->command &&
+           ItemPointerEquals(&a->place, &b->place);
+}
+
 /* Return the model as the snapshot sees it. It is good as long as `loads` stays. */
 CorgiCached *corgi_cached_model(const char *name)
 {
     static uint64 clock = 0;
-    TransactionId writer;
-    ItemPointerData place;
-    CorgiCached *e;
-    look_up(name, &writer, &place);
-    e = entry_of(name);
-    if (e->model == NULL || strcmp(e->name, name) != 0 || !TransactionIdEquals(e->writer, writer) ||
-        !ItemPointerEquals(&e->place, &place)) {
+    CorgiVersion version = look_up(name);
+    CorgiCached *e = entry_of(name);
+    if (e->model == NULL || strcmp(e->name, name) != 0 || !same_version(&e->version, &version)) {
         load(e, name);
-        e->writer = writer;
-        e->place = place;
+        e->version = version;
     }
     e->asked = ++clock;
     return e;

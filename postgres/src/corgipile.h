@@ -289,10 +289,15 @@ extern CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse);
 
 /* cache.c */
 typedef struct {
+    TransactionId writer;   /* invalid: there is no row */
+    CommandId command;
+    ItemPointerData place;
+} CorgiVersion;
+
+typedef struct {
     MemoryContext context;
     const char *name;
-    TransactionId writer;
-    ItemPointerData place;
+    CorgiVersion version;
     uint64 asked, loads;
     CorgiModel *model;
     CorgiMachine *machine, *sparse; /* sparse: NULL until a sparse row is to be scored */

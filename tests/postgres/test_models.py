@@ -179,6 +179,21 @@ def test_a_model_half_loaded_is_none(server, model, backend):
     assert backend(held) == "t"
 
 
+def test_a_model_that_takes_the_place_of_another_predicts(server):
+    """A transaction that empties the table and trains again writes the new row where the old one was."""
+    said = server.text(
+        "BEGIN; CREATE TABLE one AS SELECT ARRAY[1, 2]::real[] AS x, 1 AS label;"
+        + """
+        TRUNCATE corgipile.models;
+        SELECT count(*) FROM corgipile.train('one', 'linear', 'x', 'label', name => 'm', learning_rate => 0.01);
+        SELECT corgipile.predict('m', ARRAY[1, 2]::real[]); UPDATE one SET label = -label;"""
+        * 2
+        + "ROLLBACK"
+    )
+    _, first, _, second = map(float, said.split())
+    assert second == -first != 0
+
+
 def test_more_models_than_a_backend_keeps(server, model):
     server.sql("""
         INSERT INTO corgipile.models (name, kind, dims, classes, coefficients, intercepts, params, history, source)
