@@ -139,6 +139,8 @@ static void raise_trouble(const Compute *c)
         corgi_machine_refuse(c->run, c->trouble, c->refused);
 }
 
+/* At most the step after the one being learnt from. Once `ended` is set there is none to load, or this one: the end is
+ * found by planning, which goes no further than two steps past those learnt. */
 static bool can_load(const Compute *c) { return c->ended || (c->planned > c->loaded && c->loaded - c->learnt < 2); }
 
 static bool has_learnt(const Compute *c) { return c->learnt == c->loaded; }
