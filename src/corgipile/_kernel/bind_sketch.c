@@ -31,10 +31,12 @@ static PyObject *sketch_new(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "Op", &cuts, &floats))
         return NULL;
     object = calloc(1, sizeof *object);
-    capsule = object ? PyCapsule_New(object, SKETCH, sketch_destroy) : NULL;
+    if (!object)
+        return PyErr_NoMemory();
+    capsule = PyCapsule_New(object, SKETCH, sketch_destroy);
     if (!capsule) {
         free(object);
-        return object ? NULL : PyErr_NoMemory();
+        return NULL;
     }
     if (cp_buffer(cuts, &object->cuts, 8, 0, "cuts") == 0) {
         object->blocks = object->cuts.len / 8 - 1;

@@ -29,9 +29,6 @@ class Heads:
         self._file, self._blocks, self._like = file, blocks, like
         self._kept: Recent[Batch] = Recent(KEPT)
 
-    def __len__(self) -> int:
-        return len(self._blocks)
-
     def __getitem__(self, batch: int) -> Batch:
         """Return the head of one batch."""
         like = batch if self._like is None else int(self._like[batch])
