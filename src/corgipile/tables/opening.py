@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, MissingFile, UnknownFormat
+from corgipile.errors import BadArgument, MissingFile, TableError, UnknownFormat
+from corgipile.outputs import refuse_url
 from corgipile.tables import svmlight
 from corgipile.tables.base import Table
 from corgipile.tables.concat import ConcatTable
@@ -132,6 +133,7 @@ def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
 
 
 def _files(source: str, format_name: str | None) -> list[str]:
+    refuse_url(source)
     path = Path(source).expanduser().absolute()
     if path.is_dir():
         kinds = FORMATS.values() if format_name is None else [FORMATS[format_name]]
@@ -208,6 +210,21 @@ def _named_format(path: str, first: bytes) -> str | None:
     return None
 
 
+def _remedy(file: File) -> str:
+    """Say what to do with text that convert reads."""
+    from corgipile.convert.guess import csv_columns  # noqa: PLC0415 - which opens tables
+
+    head = file.read(0, min(svmlight.HEAD, file.size))
+    try:
+        csv_columns(file.path, head, "auto", whole=len(head) == file.size)
+    except TableError as reason:
+        return f"; {reason}" if "JSON" in str(reason) else ""
+    return f"; `corgipile convert {Path(file.path).name} OUT.arrow` reads CSV text"
+
+
 def _text_format(head: File) -> str:
-    svmlight.check_looks_like_text(head)
+    try:
+        svmlight.check_looks_like_text(head)
+    except UnknownFormat as error:
+        raise UnknownFormat(f"{error}{_remedy(head)}") from None
     return "svmlight"
