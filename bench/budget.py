@@ -1,0 +1,209 @@
+"""The budget as a promise: peak resident memory of every format, order and host above where it began."""
+# ruff: noqa: PLC0415 - a fresh process imports what it measures, and no more
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from common import Bench, alone, child
+from shapes import NO_NUMBERS, SHAPES
+
+ORDERS = ("no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full", "sliding_window", "reservoir")
+BESIDE = 24 << 20  # bytes that may come on top of the budget and two batches, whatever the table
+BATCH_BYTES = 1 << 20  # of a batch here, about
+WORKERS = 2
+
+
+def resident(pid: int | str = "self") -> tuple[int, int]:
+    """Return bytes a process has in memory, and the most it had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    found = {name: int(line.split()[1]) << 10 for line in lines if (name := line.split(":")[0]) in ("VmRSS", "VmHWM")}
+    return found["VmRSS"], found["VmHWM"]
+
+
+def begin() -> int:
+    """Let the peak of this process start anew; return what it has in memory now."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return resident()[0]
+
+
+class Case(NamedTuple):
+    """How a host is run: by which order or method, with which memory, in batches of how many rows."""
+
+    order: str
+    memory: str
+    batch: int
+
+
+class Started:
+    """Notes in a folder what each DataLoader worker has in memory when it begins."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __call__(self, worker: int) -> None:
+        """Note this worker."""
+        Path(self._folder, str(os.getpid())).write_text(str(begin()))
+
+    def growth(self) -> int:
+        """Return the bytes by which all workers together grew, each at its peak."""
+        return sum(resident(path.name)[1] - int(path.read_text()) for path in Path(self._folder).iterdir())
+
+
+def host_loader(table: Any, case: Case) -> Iterator[int]:
+    """Iterate over an epoch of a Loader."""
+    import corgipile as cp
+
+    with cp.Loader(table, batch_size=case.batch, order=case.order, memory=case.memory) as loader:
+        for rows in loader:
+            yield len(rows["label"])
+
+
+def host_train(table: Any, case: Case) -> Iterator[int]:
+    """Train for an epoch."""
+    import corgipile as cp
+
+    model = cp.train(table, epochs=1, learning_rate=0.001, order=case.order, memory=case.memory)
+    yield model.history[-1]["rows"]
+
+
+def host_reshuffle(table: Any, case: Case) -> Iterator[int]:
+    """Write the table shuffled; here the order is a method."""
+    import corgipile as cp
+
+    with tempfile.TemporaryDirectory() as folder:
+        yield cp.reshuffle(table, Path(folder, "out.arrow"), case.order, memory=case.memory)
+
+
+def host_convert(table: Any, _: Case) -> Iterator[int]:
+    """Write the table as Arrow."""
+    import corgipile as cp
+
+    with tempfile.TemporaryDirectory() as folder:
+        yield cp.convert(table, Path(folder, "out.arrow"))
+
+
+def host_predict(table: Any, _: Case) -> Iterator[int]:
+    """Predict a row at a time, as the command line does, with a model that knows nothing."""
+    import numpy as np
+
+    from corgipile.linear.inputs import find_inputs
+    from corgipile.linear.model import Model
+
+    width = find_inputs(table, None, "label").width
+    model = Model("linear", np.zeros((1, width)), np.zeros(1), np.zeros(0), {"label": "label"})
+    for part in model.stream(table):
+        yield len(part)
+
+
+HOSTS = {
+    "loader": host_loader,
+    "train": host_train,
+    "reshuffle": host_reshuffle,
+    "convert": host_convert,
+    "predict": host_predict,
+}
+
+
+def with_workers(path: Any, options: dict[str, Any], case: Case) -> tuple[int, int]:
+    """Return the rows that DataLoader workers gave, and the bytes by which all processes together grew."""
+    from torch.utils.data import DataLoader
+
+    import corgipile as cp
+    from corgipile.torch import CorgiPileDataset
+
+    dataset = CorgiPileDataset(cp.open(path, **options), order=case.order, memory=case.memory, batch_size=case.batch)
+    with tempfile.TemporaryDirectory() as folder:
+        started, before, rows, growth = Started(folder), begin(), 0, 0
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=WORKERS, worker_init_fn=started, persistent_workers=True,
+            prefetch_factor=1,
+        )  # fmt: skip
+        for given in loader:
+            rows += len(given["label"])
+            growth = max(growth, started.growth())
+        growth = max(growth, started.growth())
+        return rows, growth + resident()[1] - before
+
+
+def child_measure(host: str, path: str, order: str, memory: str) -> dict[str, float]:
+    """Run a host over a table; return rows, bytes of growth and bytes of a batch."""
+    import corgipile as cp
+
+    labels = Path(path).with_suffix(".labels.npy")
+    options: dict[str, Any] = {"label": str(labels)} if path.endswith(".npy") else {}
+    table = cp.open(path, **options)
+    head = table.read(0, min(8, len(table)))
+    row = max(1, head.nbytes // max(1, head.num_rows))
+    batch = max(1, BATCH_BYTES // row)
+    case = Case(order, memory, batch)
+    found = {"batch": float(row * batch), "rows": float(len(table))}
+    if host == "workers":
+        del table, head
+        rows, growth = with_workers(path, options, case)
+    else:
+        before = begin()
+        rows = sum(HOSTS[host](table, case))
+        growth = resident()[1] - before
+    return {**found, "seen": float(rows), "growth": float(growth)}
+
+
+def cases(shape: str) -> Iterator[tuple[str, str]]:
+    """Yield host and order of each case that makes sense for a shape of rows."""
+    numbers = shape not in NO_NUMBERS
+    for order in ORDERS:
+        yield "loader", order
+        yield "workers", order
+        if numbers:
+            yield "train", order
+    for method in ("two-pass", "corgi2", "bmf"):
+        yield "reshuffle", method
+    yield "convert", ""
+    if numbers:
+        yield "predict", ""
+
+
+def measure(path: Path, host: str, order: str, memory: str) -> tuple[float, float, str]:
+    """Return MiB of growth, the MiB allowed, and what else is to be said, of one case in a process of its own."""
+    from corgipile.sizes import parse_bytes
+
+    try:
+        found = child("budget.py", host, str(path), order, memory)
+    except RuntimeError as error:
+        if "BudgetTooSmall" not in str(error):
+            raise
+        return 0.0, 0.0, "refused: " + str(error).split("BudgetTooSmall:")[-1].strip("'] ")[:100]
+    if found["seen"] != found["rows"] and order != "reservoir":
+        raise RuntimeError(f"wrong result: {found['seen']:.0f} rows of {found['rows']:.0f}")
+    allowed = parse_bytes("64MB" if host in ("convert", "predict") else memory) + BESIDE + 2 * found["batch"]
+    return found["growth"] / 2**20, allowed / 2**20, ""
+
+
+def shape_part(bench: Bench, shape: str) -> None:
+    """Measure all hosts and orders over one shape of rows."""
+    name = "".join(c if c.isalnum() else "-" for c in shape)
+    path = SHAPES[shape](bench.work / f"shape-{name}", bench.pick(256 << 20, 96 << 20))
+    for host, order in cases(shape):
+        for memory in ("16MB",) if bench.quick else ("16MB", "64MB"):
+            growth, allowed, note = measure(path, host, order, memory)
+            what = f"{shape}: {host} {order} {memory}".strip()
+            bench.report(what, growth, "MiB", f"<= {allowed:.0f}" if allowed else "", note)
+
+
+def main(bench: Bench) -> None:
+    """Run all parts."""
+    for shape in SHAPES:
+        bench.part(shape, lambda bench, shape=shape: shape_part(bench, shape))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(child_measure(*sys.argv[2:])))
+    else:
+        alone("budget", main)
