@@ -158,19 +158,18 @@ def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> d
     import corgipile as cp
 
     options = {name: labels_of(name) for name in (path, tiny)}
+    head = cp.open(tiny, **options[tiny])
+    row = max(1, head.read(0, len(head)).nbytes // len(head))
+    case = Case(order, memory, max(1, BATCH_BYTES // row))
     for given in (tiny, path):
-        table = cp.open(given, **options[given])
-        head = table.read(0, min(8, len(table)))
-        row = max(1, head.nbytes // max(1, head.num_rows))
-        case = Case(order, memory, max(1, BATCH_BYTES // row))
-        found = {"batch": float(row * case.batch), "rows": float(len(table))}
         if host == "workers":
-            del table, head
             rows, growth = with_workers(given, options[given], case)
         else:
+            table = cp.open(given, **options[given])
             before = begin()
             rows = sum(HOSTS[host](table, case))
             growth = resident()[1] - before
+    found = {"batch": float(row * case.batch), "rows": float(len(cp.open(path, **options[path])))}
     return {**found, "seen": float(rows), "growth": float(growth)}
 
 
