@@ -29,6 +29,8 @@
 Messages say what was wrong, the value got, and what would be right.
 """
 
+import errno
+
 __all__ = [
     "BadArgument",
     "BadLabel",
@@ -79,6 +81,8 @@ class TableError(CorgiPileError):
 class MissingFile(TableError, FileNotFoundError):
     """No file lies at the path."""
 
+    errno = errno.ENOENT
+
 
 class UnknownFormat(TableError, ValueError):
     """No reader knows this kind of file."""
@@ -89,7 +93,7 @@ class CorruptFile(TableError, ValueError):
 
 
 class ReadFailed(TableError, OSError):
-    """The device or the file system failed while reading."""
+    """The device or the file system failed while reading; ``errno`` says how."""
 
 
 class MissingColumn(TableError, KeyError):

@@ -1,6 +1,7 @@
 """Files read by pread from any thread, and the translation of low-level errors."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -93,7 +94,7 @@ class File:
         if failure is not None:
             code, at = failure
             if code:
-                raise ReadFailed(f"{self.path}: {os.strerror(code)}")
+                raise ReadFailed(code, f"{self.path}: {os.strerror(code)}")
             raise self._short(int(offsets[at]), int(offsets[at] + lengths[at]))
         return data
 
@@ -112,7 +113,7 @@ def readable(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise MissingFile(f"no file at {path}") from None
     except OSError as error:
-        raise ReadFailed(f"{path}: {error.strerror or error}") from error
+        raise ReadFailed(error.errno or errno.EIO, f"{path}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager
@@ -133,7 +134,7 @@ def decoding(path: str) -> Iterator[None]:
         MemoryError,
     ) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise ReadFailed(f"{path}: {error.strerror or error}") from error
+            raise ReadFailed(error.errno, f"{path}: {error.strerror or error}") from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CorruptFile(f"{path}: does not decode: {reason[:300]}") from None
 
