@@ -4,7 +4,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,14 +14,11 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import (
-    BadArgument,
-    CorgiPileError,
     CorruptFile,
     MissingFile,
     ReadFailed,
     TableError,
     UnknownFormat,
-    WriteFailed,
 )
 
 PathLike = str | os.PathLike[str]
@@ -137,48 +133,6 @@ def decoding(path: str) -> Iterator[None]:
             raise ReadFailed(error.errno, f"{path}: {error.strerror or error}") from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CorruptFile(f"{path}: does not decode: {reason[:300]}") from None
-
-
-@contextlib.contextmanager
-def replacing(path: PathLike) -> Iterator[Path]:
-    """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with replacing(folder / "a.txt") as temporary:
-        ...     _ = temporary.write_text("whole")
-        >>> [entry.name for entry in folder.iterdir()]
-        ['a.txt']
-
-    Raises:
-        BadArgument: There is no such folder, or a folder has that name.
-        WriteFailed: The disk is full, or the file system refuses.
-    """
-    goal = Path(path).expanduser().absolute()
-    if goal.is_dir() or not goal.parent.is_dir():
-        raise BadArgument(f"cannot write {goal}: a file name in an existing folder is wanted")
-    temporary = goal.parent / f".{goal.name}.{secrets.token_hex(6)}.part"
-    try:
-        yield temporary
-        _flush(temporary)
-        temporary.replace(goal)
-        _flush(goal.parent)
-    except CorgiPileError:
-        raise
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise WriteFailed(error.errno, f"cannot write {goal}: {reason}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def digest(*parts: str) -> str:
