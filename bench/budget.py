@@ -6,9 +6,10 @@ import json
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from common import Bench, alone, child
 from shapes import NO_NUMBERS, SHAPES
@@ -24,6 +25,12 @@ def resident(pid: int | str = "self") -> tuple[int, int]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     found = {name: int(line.split()[1]) << 10 for line in lines if (name := line.split(":")[0]) in ("VmRSS", "VmHWM")}
     return found["VmRSS"], found["VmHWM"]
+
+
+def own(pid: int | str = "self") -> int:
+    """Return the bytes of a process that are no files': a forked process brings in its libraries' pages anew."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon", "RssShmem")))
 
 
 def begin() -> int:
@@ -45,15 +52,32 @@ class Started:
     """Notes in a folder what each DataLoader worker has in memory when it begins."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self._folder, self._most, self._over = folder, 0, threading.Event()
 
     def __call__(self, worker: int) -> None:
         """Note this worker."""
-        Path(self._folder, str(os.getpid())).write_text(str(begin()))
+        Path(self._folder, str(os.getpid())).write_text(str(own()))
 
+    def watch(self) -> None:
+        """Look all the time how far workers have grown together: their peaks need not be at the same time."""
+        while not self._over.wait(0.002):
+            with contextlib.suppress(OSError, ValueError):  # a worker is just beginning or ending
+                grown = [own(path.name) - int(path.read_text()) for path in Path(self._folder).iterdir()]
+                self._most = max(self._most, sum(grown))
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self.watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
     def growth(self) -> int:
-        """Return the bytes by which all workers together grew, each at its peak."""
-        return sum(resident(path.name)[1] - int(path.read_text()) for path in Path(self._folder).iterdir())
+        """Return the bytes by which all workers together had grown at most."""
+        return self._most
 
 
 def host_loader(table: Any, case: Case) -> Iterator[int]:
@@ -119,39 +143,39 @@ def with_workers(path: Any, options: dict[str, Any], case: Case) -> tuple[int, i
     from corgipile.torch import CorgiPileDataset
 
     dataset = CorgiPileDataset(cp.open(path, **options), order=case.order, memory=case.memory, batch_size=case.batch)
-    with tempfile.TemporaryDirectory() as folder:
-        started, before, rows, growth = Started(folder), begin(), 0, 0
-        loader = DataLoader(
-            dataset, batch_size=None, num_workers=WORKERS, worker_init_fn=started, persistent_workers=True,
-            prefetch_factor=1,
-        )  # fmt: skip
-        for given in loader:
-            rows += len(given["label"])
-            growth = max(growth, started.growth())
-        growth = max(growth, started.growth())
-        return rows, growth + resident()[1] - before
+    with tempfile.TemporaryDirectory() as folder, Started(folder) as started:
+        before = begin()
+        loader = DataLoader(dataset, batch_size=None, num_workers=WORKERS, worker_init_fn=started, prefetch_factor=1)
+        rows = sum(len(given["label"]) for given in loader)
+    return rows, started.growth + resident()[1] - before
 
 
-def child_measure(host: str, path: str, order: str, memory: str) -> dict[str, float]:
-    """Run a host over a table; return rows, bytes of growth and bytes of a batch."""
+def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> dict[str, float]:
+    """Run a host over a table; return rows, bytes of growth and bytes of a batch.
+
+    The tiny table is run first, so that what is loaded of libraries when it is first needed does not count.
+    """
     import corgipile as cp
 
-    labels = Path(path).with_suffix(".labels.npy")
-    options: dict[str, Any] = {"label": str(labels)} if path.endswith(".npy") else {}
-    table = cp.open(path, **options)
-    head = table.read(0, min(8, len(table)))
-    row = max(1, head.nbytes // max(1, head.num_rows))
-    batch = max(1, BATCH_BYTES // row)
-    case = Case(order, memory, batch)
-    found = {"batch": float(row * batch), "rows": float(len(table))}
-    if host == "workers":
-        del table, head
-        rows, growth = with_workers(path, options, case)
-    else:
-        before = begin()
-        rows = sum(HOSTS[host](table, case))
-        growth = resident()[1] - before
+    options = {name: labels_of(name) for name in (path, tiny)}
+    head = cp.open(tiny, **options[tiny])
+    row = max(1, head.read(0, len(head)).nbytes // len(head))
+    case = Case(order, memory, max(1, BATCH_BYTES // row))
+    for given in (tiny, path):
+        if host == "workers":
+            rows, growth = with_workers(given, options[given], case)
+        else:
+            table = cp.open(given, **options[given])
+            before = begin()
+            rows = sum(HOSTS[host](table, case))
+            growth = resident()[1] - before
+    found = {"batch": float(row * case.batch), "rows": float(len(cp.open(path, **options[path])))}
     return {**found, "seen": float(rows), "growth": float(growth)}
+
+
+def labels_of(path: str) -> dict[str, Any]:
+    """Return how a table is opened: with the file of its labels where they lie in one of their own."""
+    return {"label": str(Path(path).with_suffix(".labels.npy"))} if path.endswith(".npy") else {}
 
 
 def cases(shape: str) -> Iterator[tuple[str, str]]:
@@ -169,12 +193,12 @@ def cases(shape: str) -> Iterator[tuple[str, str]]:
         yield "predict", ""
 
 
-def measure(path: Path, host: str, order: str, memory: str) -> tuple[float, float, str]:
+def measure(path: Path, tiny: Path, host: str, order: str, memory: str) -> tuple[float, float, str]:
     """Return MiB of growth, the MiB allowed, and what else is to be said, of one case in a process of its own."""
     from corgipile.sizes import parse_bytes
 
     try:
-        found = child("budget.py", host, str(path), order, memory)
+        found = child("budget.py", host, str(path), str(tiny), order, memory)
     except RuntimeError as error:
         if "BudgetTooSmall" not in str(error):
             raise
@@ -188,10 +212,13 @@ def measure(path: Path, host: str, order: str, memory: str) -> tuple[float, floa
 def shape_part(bench: Bench, shape: str) -> None:
     """Measure all hosts and orders over one shape of rows."""
     name = "".join(c if c.isalnum() else "-" for c in shape)
-    path = SHAPES[shape](bench.work / f"shape-{name}", bench.pick(256 << 20, 96 << 20))
+    path, tiny = (
+        SHAPES[shape](bench.work / f"{kind}-{name}", size)
+        for kind, size in (("shape", bench.pick(256 << 20, 96 << 20)), ("tiny", 1 << 16))
+    )
     for host, order in cases(shape):
         for memory in ("16MB",) if bench.quick else ("16MB", "64MB"):
-            growth, allowed, note = measure(path, host, order, memory)
+            growth, allowed, note = measure(path, tiny, host, order, memory)
             what = f"{shape}: {host} {order} {memory}".strip()
             bench.report(what, growth, "MiB", f"<= {allowed:.0f}" if allowed else "", note)
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from corgipile.convert.pack import shape
 from corgipile.convert.sources import Options, stream
 from corgipile.errors import BadArgument
+from corgipile.heap import frugal
 from corgipile.tables.files import PathLike
 from corgipile.writer import Writer
 
@@ -64,7 +65,7 @@ def convert(
     found = stream(source, Options(label, header, pack, zero_based))
     refuse_source(out, found.paths)
     shaped = shape(found, label=label, columns=columns, pack=pack)
-    with Writer(out, shaped.schema, record_batch, compression) as writer:
+    with frugal(), Writer(out, shaped.schema, record_batch, compression) as writer:
         done = 0
         for batch in shaped.batches:
             writer.write(batch)

@@ -13,6 +13,7 @@ from corgipile import kernel, tables
 from corgipile.convert.run import Progress, refuse_source
 from corgipile.convert.sources import table_stream
 from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.heap import frugal
 from corgipile.reshuffle.external import External, write_in_order
 from corgipile.reshuffle.plans import BLOCK_COLUMN, Shuffle, Split
 from corgipile.sizes import Size, format_bytes, parse_bytes, to_rows
@@ -120,6 +121,7 @@ def reshuffle(
         record_batch = length if method == "bmf" else f"{min(batch_bytes(schema, compression), budget // 16)}B"
     report = _Report(progress, rows)
     with (
+        frugal(),
         tempfile.TemporaryDirectory(prefix=f".{goal.name}.", suffix=".piles", dir=goal.parent) as folder,
         Writer(goal, schema, record_batch, compression) as writer,
     ):
