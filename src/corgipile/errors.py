@@ -30,6 +30,8 @@
 Messages say what was wrong, the value got, and what would be right.
 """
 
+import errno
+
 __all__ = [
     "BadArgument",
     "BadLabel",
@@ -85,6 +87,8 @@ class TableError(CorgiPileError):
 class MissingFile(TableError, FileNotFoundError):
     """No file lies at the path."""
 
+    errno = errno.ENOENT
+
 
 class UnknownFormat(TableError, ValueError):
     """No reader knows this kind of file."""
@@ -95,7 +99,7 @@ class CorruptFile(TableError, ValueError):
 
 
 class ReadFailed(TableError, OSError):
-    """The device or the file system failed while reading."""
+    """The device or the file system failed while reading; ``errno`` says how."""
 
 
 class MissingColumn(TableError, KeyError):

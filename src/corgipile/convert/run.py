@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from corgipile.convert.pack import shape
 from corgipile.convert.sources import Options, stream
+from corgipile.heap import frugal
 from corgipile.outputs import check_target
 from corgipile.tables.files import PathLike
 from corgipile.writer import TABLE, Writer
@@ -68,7 +69,7 @@ def convert(
     found = stream(source, Options(label, header, pack, zero_based))
     inputs += found.paths
     shaped = shape(found, label=label, columns=columns, pack=pack)
-    with Writer(out, shaped.schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer:
+    with frugal(), Writer(out, shaped.schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer:
         done = 0
         for batch in shaped.batches:
             writer.write(batch)

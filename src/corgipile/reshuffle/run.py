@@ -1,5 +1,6 @@
 """The re-layouts by name."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from corgipile import kernel, scratch, tables
 from corgipile.convert.run import Progress
 from corgipile.convert.sources import table_stream
 from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.heap import frugal
 from corgipile.outputs import check_target, writing
 from corgipile.reshuffle.external import External, write_in_order
 from corgipile.reshuffle.plans import BLOCK_COLUMN, Shuffle, Split
@@ -20,9 +22,10 @@ from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
 from corgipile.tables.files import PathLike
 from corgipile.tables.pieces import join
+from corgipile.tables.sketch import row_bytes
 from corgipile.writer import TABLE, Writer, batch_bytes, conform, plain
 
-_SAMPLE = 128
+_LEAST_ROWS = 32
 _TWO_PASS, _CORGI2, _BMF = 101, 102, 103
 
 
@@ -114,8 +117,8 @@ def reshuffle(
     opened, budget = tables.open(table), parse_bytes(memory)
     inputs = (table, opened)
     goal = check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
-    width = _width(opened)
-    if budget < (least := 64 * max(1024, width)):
+    width = max(1, math.ceil(max(row_bytes(opened), opened.nbytes / max(1, len(opened)))))
+    if budget < (least := max(1 << 16, _LEAST_ROWS * width)):
         raise BudgetTooSmall(f"memory is {format_bytes(budget)}; rows of {width} bytes take {format_bytes(least)}")
     rows, default = len(opened), {"bmf": budget // 8}.get(method, min(budget // 64, 1 << 18))
     length = to_rows(f"{default}B" if block is None else block, rows, width, "block")
@@ -124,6 +127,7 @@ def reshuffle(
         record_batch = length if method == "bmf" else f"{min(batch_bytes(schema, compression), budget // 16)}B"
     report = _Report(progress, rows)
     with (
+        frugal(),
         writing(goal),
         scratch.folder(goal.parent, goal.name) as folder,
         Writer(goal, schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer,
@@ -180,15 +184,6 @@ def _rows(job: Job) -> Iterator[pa.RecordBatch]:
     schema = plain(job.table.schema)
     run = max(1, min(1 << 20, job.memory // 16) // job.width)
     return (conform(batch, schema) for batch in table_stream(job.table, run).batches)
-
-
-def _width(table: Table) -> int:
-    """Return the bytes of a row in memory, from rows of the start, the middle and the end."""
-    rows = len(table)
-    starts = sorted({0, max(0, rows // 2 - _SAMPLE), max(0, rows - _SAMPLE)})
-    samples = [table.read(start, min(start + _SAMPLE, rows)) for start in starts]
-    many = sum(int(sample.num_rows) for sample in samples)
-    return max(1, -(-sum(int(sample.nbytes) for sample in samples) // max(1, many)))
 
 
 class _Report:
