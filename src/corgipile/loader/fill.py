@@ -13,7 +13,7 @@ from corgipile import _kernel
 from corgipile.errors import CorruptFile, ReadFailed
 from corgipile.loader.store import Store
 from corgipile.orders.base import Step, rows_of
-from corgipile.tables.base import Layout, Table, type_code
+from corgipile.tables.base import Layout, Table, row_sizes, type_code
 
 __all__ = ["Filler", "filler"]
 
@@ -31,6 +31,9 @@ class Filler(Protocol):
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots; returns when they are there; ``hurry``: the consumer waits for them."""
+
+    def size(self, step: Step) -> int:
+        """Return the bytes of varying length that a step will bring, or 0 where that is not known before."""
 
     def soon(self, step: Step) -> None:
         """Hear which step is read after the one `fill` is called with next."""
@@ -121,6 +124,10 @@ class PlacedFiller:
             return ReadFailed(code, f"reading {path} failed at row {row}: {name}")
         return CorruptFile(f"{path} ended while row {row} was read; the file was cut short since it was opened")
 
+    def size(self, step: Step) -> int:
+        """Return 0: all rows are of one size."""
+        return 0
+
     def soon(self, step: Step) -> None:
         """Let the device begin with a step ahead of time, where it was the device that was waited for."""
         if len(step.into) >= SHORT_RUNS * len(step.extents):
@@ -163,6 +170,14 @@ class TableFiller:
             self.bytes_read += batch.nbytes
             self._store.put(batch, into[at : at + stop - start], range(start, stop))
             at += stop - start
+
+    def size(self, step: Step) -> int:
+        """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""
+        extents, columns = step.extents, list(self._store.held.names)
+        short = len(step.into) < SHORT_RUNS * len(extents)
+        runs = [rows_of(extents)] if short else [np.arange(start, stop) for start, stop in extents.tolist()]
+        sizes = [row_sizes(self._table, rows, columns) for rows in runs if len(rows)]
+        return sum(int(found.sum()) for found in sizes if found is not None)
 
     def soon(self, step: Step) -> None:
         """Do nothing: tables read when asked."""

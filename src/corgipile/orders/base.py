@@ -142,7 +142,7 @@ class Order(Protocol):
     """A strategy that decides what is read when and visited when; it knows row numbers only."""
 
     name: ClassVar[str]
-    drains: ClassVar[bool]  # each step visits all rows that wait
+    once: ClassVar[bool]  # a row loaded is visited once
 
     @property
     def ahead(self) -> int:
@@ -178,7 +178,7 @@ class Sized:
         ahead: Steps loaded while an earlier one is visited; 1 is double buffering.
     """
 
-    drains: ClassVar[bool] = True
+    once: ClassVar[bool] = True
     block: Size | None = None
     buffer: Size | None = None
     ahead: int = 1
