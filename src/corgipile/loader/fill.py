@@ -11,14 +11,15 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.loader.store import Store
+from corgipile.loader.store import SlotArray, Store
 from corgipile.orders.base import Step, rows_of
-from corgipile.tables.base import Layout, Table, row_sizes, type_code
+from corgipile.tables.base import IntArray, Layout, Table, row_sizes, type_code
 
 __all__ = ["Filler", "filler"]
 
 BLOCK_THREADS = 4
 ROW_THREADS = 32
+MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
 
 
@@ -112,9 +113,21 @@ class PlacedFiller:
         if not len(extents):
             return
         short = len(into) < SHORT_RUNS * len(extents)
+        if short and step.sweep is None and len(extents) > MOST_REQUESTS:
+            self._fill_in_parts(extents, into, hurry=hurry)
+            return
         failure = _kernel.reader_read(self.reader(short=short), extents, into, step.sweep, hurry)
         if failure is not None:
             raise self.failure(*failure)
+
+    def _fill_in_parts(self, extents: IntArray, into: SlotArray, *, hurry: bool) -> None:
+        """Read many short runs some at a time: what the kernel notes of each takes more than a narrow row."""
+        at = 0
+        for first in range(0, len(extents), MOST_REQUESTS):
+            some = extents[first : first + MOST_REQUESTS]
+            rows = int((some[:, 1] - some[:, 0]).sum())
+            self.fill(Step(some, into[at : at + rows], into[:0]), hurry=hurry)
+            at += rows
 
     def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:
         """Return the error of a reading that the kernel could not do; code 0: the file ended."""

@@ -59,7 +59,7 @@ class Held:
         return self._spans[name]
 
     def sizes(self, visit: SlotArray) -> npt.NDArray[np.int64]:
-        """Return the bytes of the rows in these slots; of types that do not tell, those of a mean row of their batch."""
+        """Return the bytes of the rows in these slots; of types that do not tell, those of a mean row."""
         return self._sizes[visit]
 
     def put(self, batch: pa.RecordBatch, into: SlotArray) -> None:

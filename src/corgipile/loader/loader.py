@@ -10,7 +10,7 @@ from corgipile.loader.feeder import Feeder
 from corgipile.loader.fitting import found_alone
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.run import ENDED, Overfull
-from corgipile.orders import Order, described, seek
+from corgipile.orders import FullShuffle, Order, described, seek
 from corgipile.sizes import MOST_EPOCH, Size, whole
 
 __all__ = ["Loader"]
@@ -187,6 +187,8 @@ class Loader:
         if not all(isinstance(value, int) and value >= 0 for value in position):
             raise StateMismatch(f"state has no valid position: got epoch, batches, step, offset = {position}")
         self.epoch, self._batches, self._step, self._offset = position
+        if isinstance(self.feeder.order, FullShuffle):  # states are older than the size of its steps
+            self.seek(self._batches)
         self._restored, self._position = True, []
 
     def seek(self, batches: int) -> None:
