@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import (
+    CorgiPileError,
     CorruptFile,
     MissingFile,
     ReadFailed,
