@@ -22,6 +22,15 @@
 #define CORGI_IS_VIRTUAL(attribute) false
 #endif
 
+/* Rights on functions, and whether a role may give things to another. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_MAY_EXECUTE(function, user) object_aclcheck(ProcedureRelationId, function, user, ACL_EXECUTE)
+#define CORGI_MAY_BECOME(user, role) member_can_set_role(user, role)
+#else
+#define CORGI_MAY_EXECUTE(function, user) pg_proc_aclcheck(function, user, ACL_EXECUTE)
+#define CORGI_MAY_BECOME(user, role) is_member_of_role(user, role)
+#endif
+
 /* A backend by its place in the list of them. */
 #if PG_VERSION_NUM >= 160000
 #define CORGI_BACKEND(place) pgstat_get_local_beentry_by_index(place)
