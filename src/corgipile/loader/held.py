@@ -32,7 +32,9 @@ class Held:
         self._slots, self._kinds = slots, dict(kinds)
         self._owner = np.full(slots if kinds else 0, -1, np.int32)
         self._row = np.zeros(slots if kinds else 0, np.int32)
-        self._means: dict[int, int] = {}  # bytes of a mean row of each batch, without the columns of which each is known
+        self._means: dict[
+            int, int
+        ] = {}  # bytes of a mean row of each batch, without the columns of which each is known
         self._batches: dict[int, pa.RecordBatch] = {}
         self._alive: dict[int, int] = {}
         self._retired: list[tuple[int, list[pa.RecordBatch]]] = []
