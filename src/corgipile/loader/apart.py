@@ -69,17 +69,20 @@ class Apart:
     def _plan(self, epoch: int, step: int, skip: int, rows: int) -> Iterator["tuple[list[Place], IntArray, int]"]:
         """Cut rows into groups of whole batches with bytes enough, the first a single batch: places, rows, bytes."""
         waiting = _Waiting(self._batch_size)
-        most = 0
-        for place, some in self._visits(epoch, step, skip, rows):
-            waiting.add(place, some, self._sizes(some))
+        most, look = 0, self._batch_size
+        visits = self._visits(epoch, step, skip, rows)
+        while some := _some(visits, look):
+            numbers = np.concatenate([visited for _, visited in some])
+            waiting.add([place for place, _ in some], numbers, self._sizes(numbers))
             while (count := waiting.whole(most)) > 0:
                 yield waiting.take(count)
                 most = GROUP_BYTES
+            look = min(2 * look, LOOK)
         while count := min(waiting.count, waiting.whole(most, last=True) or waiting.count):
             yield waiting.take(count)
 
     def _visits(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[tuple[Place, IntArray]]:
-        """Yield rows in visiting order, a few at a time."""
+        """Yield rows in visiting order, those of a step together or in parts."""
         for number, visited in enumerate(self._feeder.rows(epoch, step), step):
             at, skip = min(skip, len(visited)), max(0, skip - len(visited))
             for start in range(at, len(visited), LOOK):
@@ -126,6 +129,15 @@ def _placed(table: Table, field: Field) -> PlacedColumn | None:
     return None if layout is None else PlacedColumn(layout, field.sources[0])
 
 
+def _some(visits: Iterator[tuple[Place, IntArray]], wanted: int) -> list[tuple[Place, IntArray]]:
+    """Return the next visits, of so many rows if there are as many."""
+    some: list[tuple[Place, IntArray]] = []
+    while wanted > 0 and (visit := next(visits, None)) is not None:
+        some.append(visit)
+        wanted -= len(visit[1])
+    return some
+
+
 class _Waiting:
     """Rows that are not in a group yet."""
 
@@ -139,9 +151,9 @@ class _Waiting:
         """Return how many rows wait."""
         return len(self._rows)
 
-    def add(self, place: Place, rows: IntArray, sizes: IntArray) -> None:
-        """Add rows that are visited at a place."""
-        self._places.append(place)
+    def add(self, places: list[Place], rows: IntArray, sizes: IntArray) -> None:
+        """Add rows that are visited at these places."""
+        self._places.extend(places)
         self._rows, self._sizes = np.concatenate([self._rows, rows]), np.concatenate([self._sizes, sizes])
 
     def whole(self, most: int, *, last: bool = False) -> int:

@@ -16,6 +16,7 @@ from corgipile.tables.spans import objects, places
 __all__ = ["Held"]
 
 SlotArray = npt.NDArray[np.int32]
+MOST_BATCHES = (1 << 31) - 1
 Span = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
 
 
@@ -29,9 +30,11 @@ class Held:
 
     def __init__(self, slots: int, kinds: Mapping[str, pa.DataType]) -> None:
         self._slots, self._kinds = slots, dict(kinds)
-        self._owner = np.full(slots if kinds else 0, -1, np.int64)
-        self._row = np.zeros(slots if kinds else 0, np.int64)
-        self._sizes = np.zeros(slots if kinds else 0, np.int64)
+        self._owner = np.full(slots if kinds else 0, -1, np.int32)
+        self._row = np.zeros(slots if kinds else 0, np.int32)
+        self._means: dict[
+            int, int
+        ] = {}  # bytes of a mean row of each batch, without the columns of which each is known
         self._batches: dict[int, pa.RecordBatch] = {}
         self._alive: dict[int, int] = {}
         self._retired: list[tuple[int, list[pa.RecordBatch]]] = []
@@ -60,7 +63,14 @@ class Held:
 
     def sizes(self, visit: SlotArray) -> npt.NDArray[np.int64]:
         """Return the bytes of the rows in these slots; of types that do not tell, those of a mean row."""
-        return self._sizes[visit]
+        sizes = np.zeros(len(visit), np.int64)
+        for name, (_, length) in self._spans.items():
+            if name not in self._nulls:
+                sizes += length[visit] * item_bytes(self._kinds[name])
+        if len(self._spans) - len(self._nulls) < len(self._kinds):
+            owners, which = np.unique(self._owner[visit], return_inverse=True)
+            sizes += np.array([self._means.get(owner, 0) for owner in owners.tolist()], np.int64)[which]
+        return sizes
 
     def put(self, batch: pa.RecordBatch, into: SlotArray) -> None:
         """Keep the rows of a batch that go to slots."""
@@ -69,18 +79,17 @@ class Held:
             self._adopt(batch.select(list(self._kinds)), into[kept], kept)
 
     def _adopt(self, batch: pa.RecordBatch, slots: SlotArray, rows: npt.NDArray[Any]) -> None:
-        nbytes, count = int(batch.nbytes), max(1, batch.num_rows)
+        nbytes = int(batch.nbytes)
         with self._lock:
-            self._owner[slots], self._row[slots] = self._next, rows
-            self._batches[self._next], self._alive[self._next] = batch, len(rows)
-            self._next += 1
+            number, self._next = self._next, (self._next + 1) % MOST_BATCHES
+            while self._next in self._batches:
+                self._next = (self._next + 1) % MOST_BATCHES
+            self._owner[slots], self._row[slots] = number, rows
+            self._batches[number], self._alive[number] = batch, len(rows)
             self._rows += batch.num_rows
             self.nbytes += nbytes
-            told = 0
-            self._sizes[slots] = 0
-            for name in self._spans:
-                told += self._point(name, batch.column(name), slots, rows)
-            self._sizes[slots] += (nbytes - told) // count
+            told = sum(self._point(name, batch.column(name), slots, rows) for name in self._spans)
+            self._means[number] = max(0, nbytes - told) // max(1, batch.num_rows)
 
     def _point(self, name: str, column: pa.Array, slots: SlotArray, rows: npt.NDArray[Any]) -> int:
         """Note where the rows of a column lie; return the bytes of all of them."""
@@ -93,7 +102,6 @@ class Held:
         starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
         address[slots] = (base + starts * item).astype(np.uint64)
         length[slots] = lengths
-        self._sizes[slots] += lengths * item
         return int(offsets[-1] - offsets[0]) * item
 
     def release(self, slots: SlotArray) -> None:
@@ -110,7 +118,7 @@ class Held:
 
     def _drop(self, number: int) -> pa.RecordBatch:
         with self._lock:
-            del self._alive[number]
+            del self._alive[number], self._means[number]
             batch = self._batches.pop(number)
             self._rows -= batch.num_rows
             self.nbytes -= int(batch.nbytes)

@@ -55,8 +55,8 @@ class PlacedColumn:
         data = np.empty(len(rows) * width, np.uint8)
         pieces = np.searchsorted(column.starts, rows, side="right") - 1
         files, offsets = column.files[pieces], column.offsets[pieces] + (rows - column.starts[pieces]) * width
-        for file in np.unique(files).tolist():
-            at = np.flatnonzero(files == file)
+        for file in np.unique(files).tolist() if len(self._files) > 1 else [0]:
+            at = np.flatnonzero(files == file) if len(self._files) > 1 else np.arange(len(rows))
             self._files[file].gather(offsets[at], np.full(len(at), width), data, at * width)
         return data.view(column.dtype).reshape(len(rows), *column.shape)
 

@@ -71,7 +71,8 @@ class Scatter:
     def _find(self, name: str, batches: IntArray, bodies: Bodies) -> IntArray:
         """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
         known = self._known.setdefault(name, np.full((self._batches, 3), UNKNOWN))
-        new = np.unique(batches[known[batches, 0] == UNKNOWN])
+        unknown = known[batches, 0] == UNKNOWN
+        new = np.unique(batches[unknown]) if unknown.any() else batches[:0]
         for batch, body in zip(new, bodies(new), strict=True):
             known[batch] = body.item_places(self._places[name]) or (UNFIT, 0, 0)
         return known[batches]
