@@ -7,6 +7,7 @@
 #endif
 
 #include "commands/explain.h"
+#include "storage/fd.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
 #endif
@@ -43,6 +44,20 @@
 #define CORGI_RETURNED(rel) ((rel)->pgstat_info->counts.tuples_returned)
 #else
 #define CORGI_RETURNED(rel) ((rel)->pgstat_info->t_counts.t_tuples_returned)
+#endif
+
+/* What names a table's files. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_STORAGE(rel) (RelationGetSmgr(rel)->smgr_rlocator)
+#else
+#define CORGI_STORAGE(rel) (RelationGetSmgr(rel)->smgr_rnode)
+#endif
+
+/* Whether tables are read past the system's cache, so that asking for pages is of no use and not allowed, 16. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_DIRECT_IO ((io_direct_flags & IO_DIRECT_DATA) != 0)
+#else
+#define CORGI_DIRECT_IO false
 #endif
 
 /* EXPLAIN (GENERIC_PLAN), 16: parameters have no values. */

@@ -229,6 +229,13 @@ extern TupleTableSlot *corgi_scan_row(CorgiScan *s, int i);
 extern bool corgi_scan_put(CorgiScan *s, const int16 *which, int count, int64 width, CorgiBuffer *b, const int32 *into);
 extern void corgi_scan_end(CorgiScan *s);
 
+/* ahead.c */
+typedef struct CorgiAsker CorgiAsker;
+extern CorgiAsker *corgi_make_asker(void);
+extern bool corgi_is_useful(CorgiAsker *a);
+extern bool corgi_ask(CorgiAsker *a, Relation rel, int64 page, int64 count, bool threads);
+extern void corgi_stop_asker(CorgiAsker *a);
+
 /* sparse.c */
 #define CORGI_MOST_NUMBERS ((int64) ((MaxAllocSize - 64) / sizeof(double))) /* of a model: what an array can hold */
 extern void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width);
@@ -331,7 +338,8 @@ extern const CustomScanMethods corgi_block_methods;
 extern void corgi_block_open(CustomScanState *node, CorgiRun *run);
 extern void corgi_block_seek(CustomScanState *node, const CorgiPlace *place);
 extern CorgiScan *corgi_block_next(CustomScanState *node, int *count);
-extern void corgi_block_prefetch(CustomScanState *node, const CorgiPlace *place);
+extern bool corgi_block_ask(CustomScanState *node, const CorgiPlace *place);
+extern void corgi_block_stop(CustomScanState *node);
 extern void corgi_end_loop(CustomScanState *node);
 
 /* tupleshuffle.c */
@@ -342,6 +350,7 @@ extern void corgi_tuple_begin(CustomScanState *node, int epoch);
 struct corgi_step;
 extern struct corgi_steps *corgi_tuple_steps(CustomScanState *node);
 extern void corgi_tuple_load(CustomScanState *node, const struct corgi_step *step);
+extern void corgi_tuple_stop(CustomScanState *node);
 
 /* sgd.c */
 extern const CustomScanMethods corgi_sgd_methods;
