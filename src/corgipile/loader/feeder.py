@@ -8,11 +8,12 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
+from corgipile.loader.choice import chosen
 from corgipile.loader.fill import Filler, filler
 from corgipile.loader.fitting import columns_of, fit, sketched
 from corgipile.loader.run import Run, begin
 from corgipile.loader.store import SlotArray, Store
-from corgipile.orders import Key, Order, named
+from corgipile.orders import Key, Order
 from corgipile.sizes import Size, whole
 from corgipile.tables import open as open_table
 
@@ -40,6 +41,7 @@ class Feeder:
         worker: This worker of the rank's ``workers``.
         workers: Workers that share the rank's rows and divide its memory, and the order's buffer.
         batch: Rows that workers are dealt at a time.
+        label: The column that orders balance by unless they name one; None: "label".
 
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works; says what would.
@@ -57,7 +59,7 @@ class Feeder:
     def __init__(
         self,
         table: Any,
-        order: Order | str = "riffle",
+        order: Order | str = "auto",
         memory: Size | None = None,
         columns: Sequence[str] | None = None,
         *,
@@ -72,6 +74,7 @@ class Feeder:
         worker: int = 0,
         workers: int = 1,
         batch: int = 1,
+        label: str | None = None,
     ) -> None:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         rank, world = checked_place(rank, world)
@@ -81,7 +84,7 @@ class Feeder:
         self._closed = False
         self._key = Key(self.seed, 0, rank, world, disjoint, worker, workers, batch)
         self.row_bytes = found.row_bytes
-        wanted = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
+        wanted = replace(chosen(order, table, label), ahead=prefetch)  # type: ignore[type-var]
         self.order, blocks, *_ = fit(table, wanted, memory, found, workers)
         self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))

@@ -153,4 +153,4 @@ def sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:
     if not isinstance(order, Riffle) or order.balance is None:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
-    return replace(blocks, sketch=sketch(table, cuts, order.balance))
+    return replace(blocks, sketch=sketch(table, cuts, order.balance, lenient=True))

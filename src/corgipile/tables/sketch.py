@@ -18,7 +18,7 @@ SAMPLE_BYTES = 1 << 20
 SAMPLE_ROWS = 64
 
 
-def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
+def sketch(table: Table, cuts: IntArray, column: str, *, lenient: bool = False) -> FloatArray:
     """Describe each block by one number from a column, by reading only this column once: alike blocks get near ones.
 
     Integers and booleans of at most 1024 values, and floats of at most 64 whole ones, are classes: of two, the number
@@ -29,13 +29,14 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
         table: The table.
         cuts: Block boundaries.
         column: A scalar column of numbers.
+        lenient: Take 0 for a value that is NaN, infinite or null: those who learn from it will tell.
 
     Returns:
         float64[blocks]; 0 for a block without rows.
 
     Raises:
         BadSchema: The column holds no scalars.
-        BadValue: A value is NaN, infinite or null.
+        BadValue: A value is NaN, infinite or null, unless ``lenient``.
 
     Example:
         >>> from corgipile.tables import open
@@ -52,10 +53,12 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
         raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
     tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
     step = RUN_BYTES // 8
-    read = _reader(table, column)
+    read = _reader(table, column, lenient=lenient)
     for start in range(0, len(table), step):
         stop = min(start + step, len(table))
         values = read(start, stop)
+        if lenient and values.dtype.kind == "f":
+            values = np.where(np.isfinite(values), values, values.dtype.type(0))
         added = _kernel.sketch_add(tally, values, type_code(values.dtype))
         if added < len(values):
             raise BadValue(f"column {column!r} is {values[added]} in row {start + added}; it must be a finite number")
@@ -88,16 +91,18 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
     return exact + float(sampled) / (size * len(starts))
 
 
-def _reader(table: Table, column: str) -> Callable[[int, int], npt.NDArray[Any]]:
+def _reader(table: Table, column: str, *, lenient: bool) -> Callable[[int, int], npt.NDArray[Any]]:
     """Return what reads numbers of a column: straight from where they lie, if they have a fixed place."""
     layout = table.layout([column]) if len(table) else None
     if layout is not None:
         placed = PlacedColumn(layout, column)
         return lambda start, stop: _native(placed.read(start, stop))
-    return lambda start, stop: _numbers(table.read(start, stop, [column]).column(0), column, start)
+    return lambda start, stop: _numbers(table.read(start, stop, [column]).column(0), column, start, lenient=lenient)
 
 
-def _numbers(array: pa.Array, column: str, start: int) -> npt.NDArray[Any]:
+def _numbers(array: pa.Array, column: str, start: int, *, lenient: bool) -> npt.NDArray[Any]:
+    if array.null_count and lenient:
+        array = array.fill_null(pa.scalar(0).cast(array.type))
     if array.null_count:
         row = start + int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise BadValue(f"column {column!r} is null in row {row}; every row needs a number")
