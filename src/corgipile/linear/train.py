@@ -27,7 +27,7 @@ from corgipile.linear.saving import MODEL
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
 from corgipile.loader.feeder import Feeder
-from corgipile.orders import Order, Riffle
+from corgipile.orders import Order
 from corgipile.outputs import check_target
 from corgipile.sizes import MOST_EPOCH, Size, whole, yes_or_no
 from corgipile.tables import open as open_table
@@ -52,7 +52,7 @@ def train(
     decay: float = 0.95,
     l2: float = 0.0,
     batch_size: int = 1,
-    order: Order | str = "riffle",
+    order: Order | str = "auto",
     memory: Size | None = "64MB",
     seed: int = 0,
     test: Any = None,
@@ -81,7 +81,8 @@ def train(
         decay: What it is multiplied by after each epoch.
         l2: Strength of the L2 penalty; the intercept is left alone.
         batch_size: Rows of an update, whose gradient is their mean.
-        order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label.
+        order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label, and so is
+            ``"auto"`` where the label can be read without the rows; else it is plain Riffle.
         memory: Budget for rows in memory, read-ahead included.
         seed: Seed of the order.
         test: Another table to measure the model on after each epoch.
@@ -127,7 +128,6 @@ def train(
     rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
     schedule = Schedule(LEARNING_RATE if rate is None else rate, decay, l2, tolerance)
     opened = open_table(table)
-    order = Riffle(balance=label) if order == "balanced" else order
     if save is not None:
         check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
     inputs = find_inputs(opened, _wanted(features, warm_start), label, warm_start.width if warm_start else None)
