@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile import _kernel
 from corgipile.errors import CorruptFile
-from corgipile.tables import Subset
+from corgipile.tables import Subset, sketch
 from corgipile.tables.base import row_sizes
 from corgipile.tables.spans import flat, objects
 from corgipile.tables.wrappers import Counting
@@ -137,3 +137,14 @@ def test_numbers_are_not_copied():
     assert flat(values[2:]).tolist() == [2, 3, 4]
     assert flat(values).ctypes.data == values.buffers()[1].address
     assert flat(pa.array([True, False])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", ["file", "files", "images"])
+def test_long_rows_are_measured_without_reading_them(tables, name, monkeypatch):
+    """As reading them measures, or saved states would not load."""
+    table, column, _ = tables[name]
+    read = sketch.row_bytes(table, [column])
+    monkeypatch.setattr(sketch, "RUN_BYTES", 0)
+    counting = Counting(table)
+    assert sketch.row_bytes(counting, [column]) == pytest.approx(read, abs=0.1)
+    assert counting.calls == 0

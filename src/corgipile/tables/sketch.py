@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema, BadValue
-from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, type_code
+from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, is_wide, row_sizes, type_code
 from corgipile.tables.placed import PlacedColumn
 
 FloatArray = npt.NDArray[np.float64]
@@ -82,8 +82,17 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
         return exact
     size = min(SAMPLE_ROWS, len(table))
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
-    sampled = sum(table.read(start, start + size, varying).nbytes for start in starts)
+    sampled = sum(_run_bytes(table, start, start + size, varying) for start in starts)
     return exact + float(sampled) / (size * len(starts))
+
+
+def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:
+    """Return the bytes of a run in memory; of many, only lengths are read where the table tells them."""
+    sizes = row_sizes(table, np.arange(start, stop), columns)
+    if sizes is None or sizes.sum() < RUN_BYTES // 2:
+        return int(table.read(start, stop, columns).nbytes)
+    offsets = sum(8 if is_wide(table.schema.field(name).type) else 4 for name in columns)
+    return int(sizes.sum()) + (stop - start) * offsets
 
 
 def _reader(table: Table, column: str) -> Callable[[int, int], npt.NDArray[Any]]:
