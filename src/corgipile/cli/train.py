@@ -1,5 +1,7 @@
 """``corgipile train``."""
 
+import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,13 +22,12 @@ from corgipile.cli.options import (
     Features,
     Json,
     Label,
-    LearningRate,
     Memory,
     ModelKind,
+    Overwrite,
     Seed,
     Tables,
     Test,
-    check_target,
     columns_of,
     order_of,
     source_of,
@@ -41,7 +42,9 @@ def command(
     features: Features = None,
     label: Label = "label",
     epochs: Epochs = 5,
-    learning_rate: LearningRate = 0.01,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Step of the first epoch; 0.01 by default, less where that diverges.")
+    ] = None,
     decay: Decay = 0.95,
     l2: L2 = 0.0,
     batch_size: BatchSize = 1,
@@ -52,22 +55,28 @@ def command(
     memory: Memory = "64MB",
     seed: Seed = 0,
     test: Test = None,
+    standardize: Annotated[
+        bool | None, typer.Option(help="Learn from features of mean 0 and spread 1; by default where it is needed.")
+    ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Stop when the loss improves by less than this.")] = None,
     warm_start: Annotated[str | None, typer.Option(help="Model file to go on from.")] = None,
     on_bad: Annotated[
         str, typer.Option(help="What to do with rows that cannot be learnt from: raise or skip.")
     ] = "raise",
     save: Annotated[str | None, typer.Option(help="Model file, written after each epoch.")] = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Train a linear model by SGD from a table of any size."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear import load, train  # noqa: PLC0415
+    from corgipile.linear.saving import MODEL  # noqa: PLC0415
+    from corgipile.outputs import check_target  # noqa: PLC0415
 
     if save is not None:
-        check_target(save)
+        check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=overwrite)
     opened = tables.open(source_of(table))
-    with progress("train", quiet=json) as bar, _resumable(save):
+    with progress("train", quiet=json) as bar, _resumable(save), _told(quiet=json) as diverged:
         watch = Watch(bar, len(opened) * epochs)
         trained = train(
             opened,
@@ -83,18 +92,55 @@ def command(
             memory=memory,
             seed=seed,
             test=None if test is None else source_of(test),
+            standardize=standardize,
             tolerance=tolerance,
             warm_start=None if warm_start is None else load(warm_start),
             save=save,
+            overwrite=overwrite,
             on_bad=on_bad,  # type: ignore[arg-type]
             callback=lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}"),
             on_rows=watch.rows,
         )
     if json:
         shape = [len(trained.coef), trained.width]
-        show_json({"model": model, "shape": shape, "params": trained.params, "history": trained.history, "path": save})
+        columns = {"features": trained.features, "label": trained.label, "left_out": trained.left_out}
+        facts = {"params": trained.params, "notes": trained.notes, "history": trained.history, "path": save}
+        show_json({"model": model, "shape": shape, **columns, "diverged": bool(diverged), **facts})
     else:
         _show(trained.history, save)
+    for text in diverged:
+        typer.echo(f"corgipile: {text}", err=True)
+    if diverged:
+        raise typer.Exit(1)
+
+
+class _Lines(logging.Handler):
+    """Writes what the learner says on stderr, a line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(f"corgipile: {record.getMessage()}", err=True)
+
+
+@contextmanager
+def _told(*, quiet: bool) -> Iterator[list[str]]:
+    """Show what the learner says, unless quiet; collect what it says of divergence, for the end."""
+    from corgipile.errors import DivergenceWarning  # noqa: PLC0415
+
+    said: list[str] = []
+    log, lines = logging.getLogger("corgipile"), logging.NullHandler() if quiet else _Lines()
+    before = log.level, log.propagate
+    log.addHandler(lines)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DivergenceWarning)
+            yield said
+            said += [str(one.message) for one in caught if issubclass(one.category, DivergenceWarning)]
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(before[0])
+        log.propagate = before[1]
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from corgipile.tables.files import File, decoding
 
 types = pa.types
 UNKNOWN, UNFIT = -1, -2
+Bodies = Callable[[IntArray], Iterable[Body]]
 
 
 class Scatter:
@@ -22,32 +23,29 @@ class Scatter:
         file: The file.
         places: Where each column's parts are listed.
         batches: The number of record batches.
-        bodies: Gives the bodies of some of them.
     """
 
-    def __init__(
-        self, file: File, places: Mapping[str, Place], batches: int, bodies: Callable[[IntArray], Iterable[Body]]
-    ) -> None:
-        self._file, self._places, self._batches, self._bodies = file, places, batches, bodies
+    def __init__(self, file: File, places: Mapping[str, Place], batches: int) -> None:
+        self._file, self._places, self._batches = file, places, batches
         self._known: dict[str, IntArray] = {}
 
-    def take(self, schema: pa.Schema, batches: IntArray, rows: IntArray) -> pa.RecordBatch | None:
+    def take(self, schema: pa.Schema, batches: IntArray, rows: IntArray, bodies: Bodies) -> pa.RecordBatch | None:
         """Take rows, each given by its batch and its number there; None where runs must be read.
 
-        That is so for columns of other types and batches with nulls.
+        That is so for columns of other types and batches with nulls. ``bodies`` gives the bodies of some batches.
         """
         if not all(width(field.type) for field in schema):
             return None
         arrays = []
         for field in schema:
-            found = self._find(field.name, batches)
+            found = self._find(field.name, batches, bodies)
             if (found[:, 0] == UNFIT).any():
                 return None
             with decoding(self._file.path):
                 arrays.append(self._column(field.type, found, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def sizes(self, schema: pa.Schema, batches: IntArray, rows: IntArray) -> IntArray | None:
+    def sizes(self, schema: pa.Schema, batches: IntArray, rows: IntArray, bodies: Bodies) -> IntArray | None:
         """Return the bytes of rows; None where they are not found one by one."""
         if not all(width(field.type) for field in schema):
             return None
@@ -55,7 +53,7 @@ class Scatter:
         for field in schema:
             size = width(field.type)
             if fixed_field(field.type) is None:
-                found = self._find(field.name, batches)
+                found = self._find(field.name, batches, bodies)
                 if (found[:, 0] == UNFIT).any():
                     return None
                 low, high = self._ends(field.type, found, rows)
@@ -64,18 +62,18 @@ class Scatter:
                 sizes += size
         return sizes
 
-    def take_bytes(self, field: pa.Field, batches: IntArray, rows: IntArray) -> list[bytes]:
+    def take_bytes(self, field: pa.Field, batches: IntArray, rows: IntArray, bodies: Bodies) -> list[bytes]:
         """Take rows of a binary column."""
-        found = self._find(field.name, batches)
+        found = self._find(field.name, batches, bodies)
         low, high = self._ends(field.type, found, rows)
         return self._file.gather_bytes(found[:, 1] + low, high - low)
 
-    def _find(self, name: str, batches: IntArray) -> IntArray:
+    def _find(self, name: str, batches: IntArray, bodies: Bodies) -> IntArray:
         """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
         known = self._known.setdefault(name, np.full((self._batches, 3), UNKNOWN))
         unknown = known[batches, 0] == UNKNOWN
         new = np.unique(batches[unknown]) if unknown.any() else batches[:0]
-        for batch, body in zip(new, self._bodies(new), strict=True):
+        for batch, body in zip(new, bodies(new), strict=True):
             known[batch] = body.item_places(self._places[name]) or (UNFIT, 0, 0)
         return known[batches]
 
