@@ -157,7 +157,8 @@ class ParquetTable:
         chunks = {name: [group.column(i) for i in self._chunks[name]] for name in columns}
         return grouped(
             {
-                name: sum(page_bytes(self._file, chunk) for chunk in found) + int(self._batch_rows([name]) * self._width(name))
+                name: sum(page_bytes(self._file, chunk) for chunk in found)
+                + int(self._batch_rows([name]) * self._width(name))
                 for name, found in chunks.items()
             }
         )
