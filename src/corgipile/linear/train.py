@@ -123,12 +123,12 @@ def train(
     rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
     schedule = Schedule(LEARNING_RATE if rate is None else rate, decay, l2, tolerance)
     opened = open_table(table)
+    if not len(opened):
+        raise BadValue(f"{opened!r} has no rows to learn from")
     order = Riffle(balance=label) if order == "balanced" else order
     inputs = find_inputs(opened, _wanted(features, warm_start), label, warm_start.width if warm_start else None)
     given = warm_start.classes if classes is None and warm_start else classes
     found = _classes(opened, label, model, given, skip=on_bad == "skip")
-    if not len(opened):
-        raise BadValue(f"{opened!r} has no rows to learn from")
     task = _Task(opened, inputs, label, model, found, batch_size, intercept, on_bad)
     if warm_start is not None:
         _check_past(warm_start, task)
