@@ -145,7 +145,8 @@ def test_a_model_made_by_hand_can_be_saved(tmp_path):
     "header",
     [
         [], "text", 5, None, {}, {"__metadata__": {}}, {"__metadata__": []},
-        {"__metadata__": {"corgipile.model": "[]"}}, {"__metadata__": {"corgipile.model": '"x"'}}, {"__metadata__": {"corgipile.model": 5}},
+        {"__metadata__": {"corgipile.model": "[]"}}, {"__metadata__": {"corgipile.model": '"x"'}},
+        {"__metadata__": {"corgipile.model": 5}},
         {"__metadata__": {"corgipile.model": "{}"}, "coef": []},
         {"__metadata__": {"corgipile.model": "{}"}, "coef": {"dtype": "F32", "shape": [1, 1], "data_offsets": []}},
         {"__metadata__": {"corgipile.model": "{}"}, "coef": {"dtype": [], "shape": [1], "data_offsets": [0, 4]}},
