@@ -1,6 +1,7 @@
 """Run the benchmarks: corgipile against its peers and its own targets, as ratios measured in one run.
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
+budget (peak memory of every format, order and host),
 accuracy (against Shuffle Once), quality (deff and prefix discrepancy), torch_* (the PyTorch dataset: loading,
 accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU), postgres (training inside the server). Each is
 also a script of its own.
@@ -17,7 +18,7 @@ from pathlib import Path
 from common import HERE, Bench, as_dict, options, run_theme
 
 TORCH = ["torch_loader", "torch_accuracy", "torch_concurrent", "torch_pages", "torch_tfrecord", "torch_gpu"]
-THEMES = ["quality", "memory", "sgd", "loader", "accuracy", *TORCH, "postgres"]
+THEMES = ["quality", "memory", "budget", "sgd", "loader", "accuracy", *TORCH, "postgres"]
 
 
 def machine() -> dict[str, object]:

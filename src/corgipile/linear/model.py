@@ -177,8 +177,16 @@ class Model:
 
     evaluate = measure
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save as a safetensors file; a file that is there is replaced only when the new one is whole."""
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Save as a safetensors file; an earlier model that is there is replaced when the new one is whole.
+
+        Args:
+            path: The file.
+            overwrite: Replace a file that is no model of ours too.
+
+        Raises:
+            WouldOverwrite: Such a file is there.
+        """
         meta = {
             "format": FORMAT,
             "kind": self.kind,
@@ -191,7 +199,7 @@ class Model:
         if self.learnt is not None:
             scaling, coef, intercept = self.learnt
             tensors |= dict(zip(LEARNT, (scaling.center, scaling.scale, coef, intercept), strict=True))
-        write_tensors(path, tensors, meta)
+        write_tensors(path, tensors, meta, overwrite=overwrite)
 
 
 def _probabilities(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

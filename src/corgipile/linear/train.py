@@ -23,10 +23,12 @@ from corgipile.linear.labels import check_classes, check_label, find_classes
 from corgipile.linear.look import look
 from corgipile.linear.machine import LOSSES, Machine, OnBad
 from corgipile.linear.model import Model
+from corgipile.linear.saving import MODEL
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
 from corgipile.loader.feeder import Feeder
 from corgipile.orders import Order, Riffle
+from corgipile.outputs import check_target
 from corgipile.sizes import MOST_EPOCH, Size, whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
@@ -60,6 +62,7 @@ def train(
     tolerance: float | None = None,
     warm_start: Model | None = None,
     save: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     on_bad: OnBad = "raise",
     callback: Callable[[Record], object] | None = None,
     on_rows: Callable[[int], object] | None = None,
@@ -91,7 +94,8 @@ def train(
         warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5. Its features are found by
             name.
         save: Model file, written after each epoch: from it a run that was interrupted goes on, with ``warm_start``, to
-            the same bits.
+            the same bits. An earlier model that is there is replaced.
+        overwrite: Let ``save`` replace a file that is no model of ours too, but never one that is read.
         on_bad: ``"skip"`` leaves out rows that the model cannot learn from (a feature or label that is null, NaN or
             infinite, a label of no class, sparse indices out of order); the history says how many (``skipped``, and
             ``test_skipped`` of the test table, where rows whose score overflows are left out in any case).
@@ -126,6 +130,8 @@ def train(
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
     order = Riffle(balance=label) if order == "balanced" else order
+    if save is not None:
+        check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
     inputs = find_inputs(opened, _wanted(features, warm_start), label, warm_start.width if warm_start else None)
     given = warm_start.classes if classes is None and warm_start else classes
     found = _classes(opened, label, model, given, skip=on_bad == "skip")
@@ -170,12 +176,12 @@ def train(
                 callback(record)
             stop = course.schedule.enough([float(past["loss"]) for past in history], epoch)
             if save is not None:
-                now().save(save)
+                now().save(save, overwrite=overwrite)
             if stop:
                 break
         course.judge(history)
     if save is not None:
-        now().save(save)
+        now().save(save, overwrite=overwrite)
     return now()
 
 

@@ -1,26 +1,30 @@
 """Arrow IPC files: rows in record batches, found by the footer and read by pread."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import CorruptFile
+from corgipile.errors import BadArgument, CorruptFile
 from corgipile.tables.base import (
     ColumnLayout,
     IntArray,
     Layout,
+    Table,
     check_columns,
     check_run,
     even_cuts,
     fixed_field,
 )
 from corgipile.tables.bodies import Body, Place, places, sliceable
+from corgipile.tables.encoded import SMALL, Units, unpack
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.flatbuf import Batch
 from corgipile.tables.footer import Footer, read_footer
 from corgipile.tables.heads import Heads
+from corgipile.tables.inflate import Inflated, Inflater
 from corgipile.tables.note import noted
 from corgipile.tables.pieces import (
     Recent,
@@ -29,27 +33,30 @@ from corgipile.tables.pieces import (
     empty,
     merge_cuts,
     pick,
-    pick_rows,
     read_pieces,
     take_pieces,
     take_runs,
 )
 from corgipile.tables.scatter import Scatter
+from corgipile.tables.spill import Section, Spill, SpillWriter, spill_folder
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
 MOST_COMPRESSION = 1 << 16
 FREE_ROWS = 1 << 20
 DENSE = 8  # rows passed over for each one wanted, below which runs are read
+WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
 BRIDGE = 1 << 15  # bytes read over, rather than seeking, between two rows that are taken
 
 
 class ArrowFile:
     """Reads an Arrow IPC file, plain or with LZ4 or ZSTD compressed record batches.
 
-    Plain record batches are read by the rows asked for; compressed ones are decoded whole.
+    Plain record batches are read by the rows asked for; compressed ones are decoded whole if they are small, else the
+    columns asked for are decompressed little by little into a spill file, and read there.
 
     Args:
         path: The file.
+        spill: Folder for spill files, or ``"off"``; see `corgipile.tables.spill.spill_folder`.
 
     Example:
         >>> import tempfile, pyarrow as pa
@@ -61,28 +68,34 @@ class ArrowFile:
         {'label': [1, 1]}
     """
 
-    def __init__(self, path: PathLike) -> None:
-        self._file = File(path)
+    def __init__(self, path: PathLike | File, spill: Spill = None) -> None:
+        self._file = path if isinstance(path, File) else File(path)
+        self.spill, self._spill = spill_folder(spill), spill
         found = self._find_batches()
-        self._blocks, self._heads = found.blocks, Heads(self._file, found.blocks, found.like)
+        self._blocks = found.blocks
+        self._heads: Heads | Inflated = Heads(self._file, found.blocks, found.like)
         self._readers: Recent[Any] = Recent(4)
         self._decoded: Recent[pa.RecordBatch] = Recent(2)
         with decoding(self._file.path):
             stored = self._stored_schema()
             self._names = list(stored.names)
         check_names(stored, self._file.path)
+        self._unpacked: Recent[Table] = Recent(2)
+        self._unpacking = threading.Lock()
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
         packed = len(self._blocks) > 0 and self._heads[0].compressed
         self._starts = self._find_starts(found.rows, packed)
         self.schema: pa.Schema = stored
-        self._places = places(stored) if found.native and not packed else None
+        listed = places(stored) if found.native else None
+        self._packed = listed if packed else None
+        self._places = None if packed else listed
         self._whole = self._places is None or not all(sliceable(field.type) for field in stored)
         self._scatter: Scatter | None = None
         if self._places is not None:
-            self._scatter = Scatter(self._file, self._places, len(self._blocks), self._bodies)
+            self._scatter = Scatter(self._file, self._places, len(self._blocks))
 
-    def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str]]:
-        return type(self), (self._file.path,)
+    def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str, Spill]]:
+        return type(self), (self._file.path, self._spill)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -118,18 +131,35 @@ class ArrowFile:
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        wanted, back = np.unique(rows, return_inverse=True)
-        batch = self._scattered(wanted, names)
+        batch = self._scattered(rows, names)
         if batch is None:
             return take_pieces(self._starts, rows, lambda i, local: self._take(i, local, names))
-        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
+        return batch
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, of which only the offsets are read; None where their record batch is decoded."""
+        if self._scatter is None:
+            return None
+        with decoding(self._file.path):
+            return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._bodies)
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column, each into an object of its own."""
+        if self._scatter is None:
+            return list(self.take(rows, [column]).column(0).to_pylist())
+        return self._scatter.take_bytes(self.schema.field(column), *self._within(rows), self._bodies)
+
+    def _within(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the record batches of rows, and their numbers there."""
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        return batches, rows - self._starts[batches]
 
     def _scattered(self, rows: IntArray, names: list[str]) -> pa.RecordBatch | None:
-        """Take rows, ascending, by few calls; None where runs must be read, or are cheaper."""
-        if self._scatter is None or rows[-1] - rows[0] < DENSE * len(rows):
+        """Take rows by few calls; None where runs must be read, or are cheaper: narrow rows that lie densely."""
+        dense = self.nbytes < WIDE * len(self) and int(rows.max() - rows.min()) < DENSE * len(rows)
+        if self._scatter is None or dense:
             return None
-        batches = np.searchsorted(self._starts, rows, side="right") - 1
-        return self._scatter.take(pick(self.schema, names), batches, rows - self._starts[batches])
+        return self._scatter.take(pick(self.schema, names), *self._within(rows), self._bodies)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
@@ -141,7 +171,7 @@ class ArrowFile:
         if inside is None:
             return None
         starts = np.append(self._starts[filled], self._starts[-1])
-        offsets = self._blocks["offset"][filled] + self._blocks["metadata"][filled] + inside
+        offsets = self._blocks["offset"][filled] + self._blocks["metadata"][filled] + inside + self._file.base
         return Layout(
             (self._file.path,), {name: self._merged(name, starts, offsets[c]) for c, name in enumerate(names)}
         )
@@ -177,7 +207,7 @@ class ArrowFile:
         return noted(self._file, read_footer(self._file))
 
     def _stored_schema(self) -> pa.Schema:
-        return pa.ipc.open_file(pa.OSFile(self._file.path)).schema
+        return pa.ipc.open_file(self._file.opened()).schema
 
     def _find_starts(self, counts: IntArray | None, packed: bool) -> IntArray:
         if counts is None:
@@ -203,15 +233,61 @@ class ArrowFile:
     def _bodies(self, batches: IntArray) -> Iterator[Body]:
         return (self._body(i, head) for i, head in zip(batches.tolist(), self._heads.many(batches), strict=True))
 
+    @property
+    def place(self) -> str:
+        """Return what tells the file, as it is now, from all others of this machine."""
+        return self._file.place
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Say what compressed record batches take; None where they are not compressed."""
+        inflater = self._inflater(list(dict.fromkeys(columns)))
+        if inflater is None or not len(self._blocks):
+            return None
+        sizes = inflater.bytes_of(range(len(self._blocks)))
+        return Units(int(np.diff(self._starts).max()), int(sizes.max()), int(sizes.sum()), len(sizes))
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write all rows, decompressed little by little, as a section of a spill file."""
+        self._inflating(columns).write(range(len(self._blocks)), out)
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the table of the section that `write_plain` wrote."""
+        return _InflatedFile(self, columns, range(len(self._blocks)), next(sections))
+
+    def _inflater(self, names: Sequence[str]) -> Inflater | None:
+        """Return what decompresses columns; None where they are not compressed, or cannot be read in parts then."""
+        if self._packed is None or not all(sliceable(self._packed[name].kind) for name in names):
+            return None
+        return Inflater(self._file, self._blocks, self._heads, self._packed, names)
+
+    def _inflating(self, names: Sequence[str]) -> Inflater:
+        found = self._inflater(names)
+        if found is None:
+            raise BadArgument(f"{self!r} is not compressed")
+        return found
+
     def _read(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         batch = self._heads[i]
         if batch.compressed or self._places is None or not all(sliceable(self._places[name].kind) for name in names):
-            return self._decode(i, names).slice(start, stop - start)
+            plain = self._plain(i, names) if stop - start < batch.rows else None
+            return self._decode(i, names).slice(start, stop - start) if plain is None else plain.read(start, stop, names)
         body = self._body(i, batch)
         arrays = [body.column(self._places[name], start, stop) for name in names]
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
+    def _plain(self, i: int, names: list[str]) -> Table | None:
+        """Return a large record batch unpacked; the last ones stay so a while."""
+        inflater = self._inflater(names)
+        if self.spill is None or inflater is None or inflater.bytes_of([i]).sum() <= SMALL:
+            return None
+        folder = self.spill
+        with self._unpacking:
+            return self._unpacked.get((i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
+
     def _take(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        plain = self._plain(i, names) if self._heads[i].compressed else None
+        if plain is not None:
+            return plain.take(rows, names)
         width = int(self._blocks[i]["body"]) // max(self._heads[i].rows, 1)
         return take_runs(rows, BRIDGE // max(width, 1), lambda start, stop: self._read(i, start, stop, names))
 
@@ -233,7 +309,49 @@ class ArrowFile:
 
     def _open_reader(self, names: list[str]) -> Any:
         options = pa.ipc.IpcReadOptions(included_fields=sorted(self._names.index(name) for name in names))
-        reader = pa.ipc.open_file(pa.OSFile(self._file.path), options=options)
+        reader = pa.ipc.open_file(self._file.opened(), options=options)
         # Dictionaries are loaded by the first read, which must not happen in two threads at once.
         reader.get_batch(0)
         return reader
+
+
+class _InflatedFile(ArrowFile):
+    """Record batches of a file, decompressed in a section of a spill file.
+
+    Args:
+        source: The file they are of.
+        columns: The columns there are.
+        batches: The record batches there are.
+        section: Where they lie.
+    """
+
+    def __init__(self, source: ArrowFile, columns: Sequence[str], batches: range, section: Section) -> None:
+        self._name, self._identity = f"{source!r}, unpacked", source.fingerprint
+        self._file, self.spill = section, None
+        found = source._inflating(columns).placed(batches)
+        self._blocks, self._heads = found.blocks, found
+        self._names, self.schema = list(columns), pick(source.schema, columns)
+        self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
+        self._places, self._packed, self._whole = places(self.schema), None, False
+        self._scatter = Scatter(section, self._places or {}, len(self._blocks))
+
+    def __repr__(self) -> str:
+        return self._name
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity of the file."""
+        return self._identity
+
+
+class _OneBatch:
+    """One record batch of a file."""
+
+    def __init__(self, file: ArrowFile, i: int) -> None:
+        self._file, self._batches = file, range(i, i + 1)
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        self._file._inflating(columns).write(self._batches, out)
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        return _InflatedFile(self._file, columns, self._batches, next(sections))

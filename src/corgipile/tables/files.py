@@ -1,12 +1,14 @@
 """Files read by pread from any thread, and the translation of low-level errors."""
 
 import contextlib
+import errno
 import hashlib
+import io
 import os
-import secrets
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +16,12 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import (
-    BadArgument,
     CorgiPileError,
     CorruptFile,
     MissingFile,
     ReadFailed,
     TableError,
     UnknownFormat,
-    WriteFailed,
 )
 
 PathLike = str | os.PathLike[str]
@@ -49,6 +49,7 @@ class File:
         self._descriptor = descriptor
         self.size = status.st_size
         self.mtime_ns = status.st_mtime_ns
+        self.base = 0
 
     def __reduce__(self) -> tuple[type["File"], tuple[str]]:
         return File, (self.path,)
@@ -58,14 +59,19 @@ class File:
         """Return name, size and time of change, for a fingerprint."""
         return f"{Path(self.path).resolve().name} {self.size} {self.mtime_ns}"
 
+    @property
+    def place(self) -> str:
+        """Return what tells this file, as it is now, from all others of this machine."""
+        status = os.fstat(self._descriptor)
+        return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
     def read(self, offset: int, length: int) -> bytes:
         """Read exactly ``length`` bytes.
 
         Raises:
             CorruptFile: The file ends before.
         """
-        if offset < 0 or length < 0 or offset + length > self.size:
-            raise CorruptFile(f"{self.path}: bytes {offset} to {offset + length} are needed; the file has {self.size}")
+        self._check(offset, length)
         with readable(self.path):
             data = os.pread(self._descriptor, length, offset)
             if len(data) == length:
@@ -80,28 +86,112 @@ class File:
             raise self._short(offset, offset + length)
         return whole
 
-    def gather(self, offsets: IntArray, lengths: IntArray) -> npt.NDArray[np.uint8]:
-        """Read many byte ranges, ascending, and lay them back to back; several at a time where the device is slow.
+    def _check(self, offset: int, length: int) -> None:
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise CorruptFile(f"{self.path}: bytes {offset} to {offset + length} are needed; the file has {self.size}")
+
+    def opened(self) -> Any:
+        """Return the file as one of pyarrow's."""
+        return pa.OSFile(self.path)
+
+    def gather(
+        self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8] | None = None, to: IntArray | None = None
+    ) -> npt.NDArray[np.uint8]:
+        """Read many byte ranges, several at a time where the device is slow.
+
+        Args:
+            offsets: Where they begin.
+            lengths: Their bytes.
+            out: Where they go; None for a new array.
+            to: Where in it each begins; None to lay them back to back.
 
         Raises:
             CorruptFile: The file ends before.
         """
         offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
         ends = np.cumsum(lengths)
-        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        failure = _kernel.read_ranges(self._descriptor, offsets, lengths, ends - lengths, data, THREADS)
+        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8) if out is None else out
+        to = ends - lengths if to is None else to
+        if (offsets[1:] < offsets[:-1]).any():  # neighbours are read together
+            order = np.argsort(offsets, kind="stable")
+            offsets, lengths, to = offsets[order], lengths[order], to[order]
+        failure = _kernel.read_ranges(self._descriptor, offsets, lengths, to, data, THREADS)
         if failure is not None:
-            code, at = failure
-            if code:
-                raise ReadFailed(f"{self.path}: {os.strerror(code)}")
-            raise self._short(int(offsets[at]), int(offsets[at] + lengths[at]))
+            raise self._failure(failure, offsets, lengths)
         return data
+
+    def gather_bytes(self, offsets: IntArray, lengths: IntArray) -> list[bytes]:
+        """Read many byte ranges, each into a bytes object; several at a time where the device is slow.
+
+        Raises:
+            CorruptFile: The file ends before.
+
+        Example:
+            >>> File(__file__).gather_bytes(np.array([3, 0]), np.array([5, 3]))
+            [b'Files', b'\"\"\"']
+        """
+        offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
+        if len(offsets) and int((offsets + lengths).max()) > self.size:  # before any memory is taken for them
+            raise self._short(int(offsets.max()), int((offsets + lengths).max()))
+        order = np.argsort(offsets, kind="stable")
+        got = _kernel.read_bytes(self._descriptor, offsets[order], lengths[order], THREADS)
+        if isinstance(got, tuple):
+            raise self._failure(got, offsets[order], lengths[order])
+        made: list[bytes] = [b""] * len(got)
+        for place, one in zip(order.tolist(), got, strict=True):
+            made[place] = one
+        return made
+
+    def _failure(self, failure: tuple[int, int], offsets: IntArray, lengths: IntArray) -> CorgiPileError:
+        code, at = failure
+        if code:
+            return ReadFailed(code, f"{self.path}: {os.strerror(code)}")
+        return self._short(int(offsets[at]), int(offsets[at] + lengths[at]))
 
     def _short(self, start: int, stop: int) -> CorruptFile:
         size = os.fstat(self._descriptor).st_size
         if size != self.size:
             return CorruptFile(f"{self.path} has {size} bytes now; it had {self.size} when opened")
         return CorruptFile(f"{self.path}: bytes {start} to {stop} are needed; the file has {size}")
+
+
+class Region(io.RawIOBase):
+    """A part of a file as a Python file.
+
+    Args:
+        file: The file.
+        base: Where the part begins.
+        size: Its bytes.
+    """
+
+    def __init__(self, file: File, base: int, size: int) -> None:
+        super().__init__()
+        self._file, self._base, self._size, self._at = file, base, size, 0
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say that any part can be read next."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a position and return it."""
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def readinto(self, into: Any) -> int:
+        """Read into memory; return the bytes read."""
+        view = memoryview(into).cast("B")
+        length = max(0, min(len(view), self._size - self._at))
+        view[:length] = self._file.read(self._base + self._at, length)
+        self._at += length
+        return length
 
 
 @contextlib.contextmanager
@@ -112,7 +202,7 @@ def readable(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise MissingFile(f"no file at {path}") from None
     except OSError as error:
-        raise ReadFailed(f"{path}: {error.strerror or error}") from error
+        raise ReadFailed(error.errno or errno.EIO, f"{path}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager
@@ -133,51 +223,9 @@ def decoding(path: str) -> Iterator[None]:
         MemoryError,
     ) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise ReadFailed(f"{path}: {error.strerror or error}") from error
+            raise ReadFailed(error.errno, f"{path}: {error.strerror or error}") from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CorruptFile(f"{path}: does not decode: {reason[:300]}") from None
-
-
-@contextlib.contextmanager
-def replacing(path: PathLike) -> Iterator[Path]:
-    """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with replacing(folder / "a.txt") as temporary:
-        ...     _ = temporary.write_text("whole")
-        >>> [entry.name for entry in folder.iterdir()]
-        ['a.txt']
-
-    Raises:
-        BadArgument: There is no such folder, or a folder has that name.
-        WriteFailed: The disk is full, or the file system refuses.
-    """
-    goal = Path(path).expanduser().absolute()
-    if goal.is_dir() or not goal.parent.is_dir():
-        raise BadArgument(f"cannot write {goal}: a file name in an existing folder is wanted")
-    temporary = goal.parent / f".{goal.name}.{secrets.token_hex(6)}.part"
-    try:
-        yield temporary
-        _flush(temporary)
-        temporary.replace(goal)
-        _flush(goal.parent)
-    except CorgiPileError:
-        raise
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise WriteFailed(error.errno, f"cannot write {goal}: {reason}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def digest(*parts: str) -> str:

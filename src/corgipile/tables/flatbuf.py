@@ -8,6 +8,7 @@ from corgipile.errors import CorruptFile
 
 RECORD_BATCH = 3
 CONTINUATION = 0xFFFFFFFF
+CODECS = {0: "lz4", 1: "zstd"}
 
 
 class Flat:
@@ -63,13 +64,18 @@ class Batch(NamedTuple):
         rows: Rows of the batch.
         nodes: (rows, nulls) of each field, in pre-order.
         buffers: (offset in the body, length) of each buffer.
-        compressed: Whether the buffers are compressed.
+        codec: How the buffers are compressed, ``"lz4"`` or ``"zstd"``; None if they are not.
     """
 
     rows: int
     nodes: tuple[tuple[int, int], ...]
     buffers: tuple[tuple[int, int], ...]
-    compressed: bool
+    codec: str | None
+
+    @property
+    def compressed(self) -> bool:
+        """Say whether the buffers are compressed."""
+        return self.codec is not None
 
 
 @functools.lru_cache(maxsize=64)
@@ -94,4 +100,8 @@ def read_batch(data: bytes, body: int) -> Batch:
         raise CorruptFile("a record batch has a negative count of rows or nulls")
     if any(offset < 0 or length < 0 or offset + length > body for offset, length in buffers):
         raise CorruptFile(f"a buffer lies outside its record batch of {body} bytes")
-    return Batch(rows, nodes, buffers, header.table(3) is not None)
+    body_compression = header.table(3)
+    codec = None if body_compression is None else body_compression.scalar(0, "<b")
+    if codec is not None and codec not in CODECS:
+        raise CorruptFile(f"a record batch is compressed by codec {codec}, which is not known")
+    return Batch(rows, nodes, buffers, None if codec is None else CODECS[codec])

@@ -1,15 +1,20 @@
-"""Parquet files: rows in row groups, each decoded whole."""
+"""Parquet files: rows in row groups, decoded whole where they are small, else little by little into a spill file."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.tables.base import IntArray, Layout, check_columns, check_run
+from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.arrow import ArrowFile
+from corgipile.tables.encoded import SMALL, Plain, Units, grouped, unpack, write_plain
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.parquetpages import BUFFER, chunk_columns, page_bytes, row_bits
 from corgipile.tables.pieces import (
     Recent,
     check_names,
@@ -21,18 +26,24 @@ from corgipile.tables.pieces import (
     read_pieces,
     take_pieces,
 )
+from corgipile.tables.spill import Section, Spill, SpillWriter, spill_folder
 
 MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
+SAMPLE_ROWS = 64
+BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 19  # decoded at a time
 
 
 class ParquetTable:
     """Reads a Parquet file.
 
-    Its natural unit is the row group: a block is at least one of them.
+    Its natural unit is the row group: a block is at least one of them. Of a large one few rows are never decoded alone:
+    the columns asked for are unpacked to a spill file, a few at a time, and read there.
 
     Args:
         path: The file.
+        spill: Folder for spill files, ``"off"`` for none: row groups are then decoded in memory, whole; see
+            `corgipile.tables.spill.spill_folder`.
 
     Example:
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
@@ -42,10 +53,10 @@ class ParquetTable:
         [0, 2, 3]
     """
 
-    def __init__(self, path: PathLike) -> None:
+    def __init__(self, path: PathLike, spill: Spill = None) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
-        self._file = File(path)
+        self._file, self.spill, self._spill = File(path), spill_folder(spill), spill
         if self._file.read(0, min(4, self._file.size)) != MAGIC:
             raise UnknownFormat(f"{self._file.path} is no Parquet file: it does not begin with {MAGIC!r}")
         if self._file.size < 12 or self._file.read(self._file.size - 4, 4) != MAGIC:
@@ -61,10 +72,13 @@ class ParquetTable:
             raise CorruptFile(f"{self._file.path}: a row group claims {max(counts, key=abs)} rows")
         self._starts = np.cumsum([0, *counts], dtype=np.int64)
         self._decoded: Recent[pa.RecordBatch] = Recent(2)
+        self._unpacked: Recent[Table] = Recent(2)
+        self._widths: Recent[float] = Recent(1 << 16)
+        self._unpacking = threading.Lock()
         self._local = threading.local()
 
-    def __reduce__(self) -> tuple[type["ParquetTable"], tuple[str]]:
-        return ParquetTable, (self._file.path,)
+    def __reduce__(self) -> tuple[type["ParquetTable"], tuple[str, Spill]]:
+        return ParquetTable, (self._file.path, self._spill)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -92,7 +106,7 @@ class ParquetTable:
         names = check_columns(self.schema, columns)
         if start == stop:
             return empty(self.schema, names)
-        return read_pieces(self._starts, start, stop, lambda i, a, b: self._group(i, names).slice(a, b - a))
+        return read_pieces(self._starts, start, stop, lambda i, a, b: self._piece(i, a, b, names))
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the order asked for."""
@@ -100,12 +114,110 @@ class ParquetTable:
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        return take_pieces(self._starts, rows, lambda i, local: pick_rows(self._group(i, names), local))
+        return take_pieces(self._starts, rows, lambda i, local: self._scattered(i, local, names))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None: rows are encoded."""
         check_columns(self.schema, columns)
         return None
+
+    @property
+    def place(self) -> str:
+        """Return what tells the file, as it is now, from all others of this machine."""
+        return self._file.place
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Say what row groups take, decoded; of columns of varying length by a sample and the metadata."""
+        counts, columns = np.diff(self._starts), list(dict.fromkeys(columns))
+        if not counts.size:
+            return None
+        sizes = np.zeros(len(counts))
+        for name in columns:
+            sizes += self._width(name) * counts
+        return Units(int(counts.max()), int(sizes.max()), int(sizes.sum()), len(counts))
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write all rows, decoded little by little, as sections of a spill file."""
+        self._write(columns, out, range(len(self._bytes)))
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the table of the sections that `write_plain` wrote."""
+        return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
+
+    def _write(self, columns: Sequence[str], out: SpillWriter, groups: range) -> None:
+        rows = int(self._starts[groups.stop] - self._starts[groups.start])
+        for names in self._together(columns):
+            write_plain(out, pick(self.schema, names), self._batches(names, groups), rows)
+
+    def _together(self, columns: Sequence[str]) -> list[list[str]]:
+        """Group the columns that are decoded at the same time."""
+        counts = np.diff(self._starts)
+        if not counts.size:
+            return [list(columns)]
+        group = self._metadata.row_group(int(counts.argmax()))
+        chunks = {name: [group.column(i) for i in self._chunks[name]] for name in columns}
+        return grouped(
+            {
+                name: sum(page_bytes(self._file, chunk) for chunk in found) + int(self._batch_rows([name]) * self._width(name))
+                for name, found in chunks.items()
+            }
+        )
+
+    @cached_property
+    def _chunks(self) -> dict[str, range]:
+        return chunk_columns(self.schema)
+
+    def _width(self, name: str) -> float:
+        """Return the bytes of a row of a column, decoded."""
+        return self._widths.get(name, lambda: self._find_width(name))
+
+    def _find_width(self, name: str) -> float:
+        bits, counts = row_bits(self.schema.field(name).type), np.diff(self._starts)
+        if bits or not counts.any():
+            return bits / 8
+        group = int(counts.argmax())
+        metadata = self._metadata.row_group(group)
+        stored = sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / int(counts[group])
+        first = next(self._batches([name], range(group, group + 1), SAMPLE_ROWS))
+        return max(stored, float(first.nbytes) / max(first.num_rows, 1))
+
+    def _batch_rows(self, names: Sequence[str]) -> int:
+        width = sum(map(self._width, names))
+        return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
+
+    def _batches(self, names: list[str], groups: range, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Decode the columns of some row groups, page by page."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
+
+        rows, schema = rows or self._batch_rows(names), pick(self.schema, names)
+        with decoding(self._file.path):
+            file = pq.ParquetFile(
+                pa.OSFile(self._file.path), metadata=self._metadata, buffer_size=BUFFER, pre_buffer=False
+            )
+            for batch in file.iter_batches(rows, list(groups), names, use_threads=False):
+                batch.validate(full=True)
+                yield pa.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema)
+
+    def _is_large(self, i: int, names: list[str]) -> bool:
+        rows = int(self._starts[i + 1] - self._starts[i])
+        return self.spill is not None and sum(map(self._width, names)) * rows > SMALL
+
+    def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        if stop - start == self._starts[i + 1] - self._starts[i]:
+            return self._decode(i, names)
+        if self._is_large(i, names):
+            return self._plain(i, names).read(start, stop, names)
+        return self._group(i, names).slice(start, stop - start)
+
+    def _scattered(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        if self._is_large(i, names):
+            return self._plain(i, names).take(rows, names)
+        return pick_rows(self._group(i, names), rows)
+
+    def _plain(self, i: int, names: list[str]) -> Table:
+        """Return a row group unpacked; the last ones stay so a while."""
+        with self._unpacking:
+            return self._unpacked.get((i, *names), lambda: unpack(_Group(self, i), names, self.spill))
 
     def _group(self, i: int, names: list[str]) -> pa.RecordBatch:
         return self._decoded.get((i, *names), lambda: self._decode(i, names))
@@ -127,3 +239,20 @@ class ParquetTable:
         if not hasattr(self._local, "reader"):
             self._local.reader = pq.ParquetFile(pa.OSFile(self._file.path), metadata=self._metadata)
         return self._local.reader
+
+
+class _Group:
+    """One row group of a file."""
+
+    def __init__(self, table: ParquetTable, i: int) -> None:
+        self._table, self._groups = table, range(i, i + 1)
+        self.schema, self.fingerprint = table.schema, table.fingerprint
+
+    def __len__(self) -> int:
+        return int(np.diff(self._table._starts)[self._groups.start])
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        self._table._write(columns, out, self._groups)
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._table._together(columns)])

@@ -14,6 +14,7 @@ from corgipile.tables.placed import PlacedColumn
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
+SAMPLE_BYTES = 1 << 20
 SAMPLE_ROWS = 64
 
 
@@ -78,7 +79,8 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
             exact += place[0].itemsize * float(np.prod(place[1]))
     if not varying or not len(table):
         return exact
-    size = min(SAMPLE_ROWS, len(table))
+    first = float(table.read(0, 1, varying).nbytes)
+    size = min(SAMPLE_ROWS, len(table), int(SAMPLE_BYTES / max(1.0, first)) + 1)
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
     sampled = sum(table.read(start, start + size, varying).nbytes for start in starts)
     return exact + float(sampled) / (size * len(starts))

@@ -1,14 +1,15 @@
 """Tables that wrap a table: they count reads, slow them down, or let them fail."""
 
+import errno
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from corgipile.errors import ReadFailed
-from corgipile.tables.base import IntArray, Layout, Table, check_columns
+from corgipile.tables.base import IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.pages import run_cuts
 
 
@@ -63,6 +64,15 @@ class _Wrapper:
         """Read scattered rows."""
         self._before([(int(row), int(row) + 1) for row in rows])
         return self.table.take(rows, columns)
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, if the table tells; no row is read."""
+        return row_sizes(self.table, rows, columns)
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column."""
+        self._before([(int(row), int(row) + 1) for row in rows])
+        return cast("Single", self.table).take_bytes(rows, column)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None, so that no read passes by."""
@@ -135,7 +145,7 @@ class Failing(_Wrapper):
         >>> Failing(open(pa.table({"label": [0, 1, 1]})), after=0).read(0, 2)
         Traceback (most recent call last):
         ...
-        corgipile.errors.ReadFailed: read 1 of rows 0 to 2 failed on purpose
+        corgipile.errors.ReadFailed: [Errno 5] read 1 of rows 0 to 2 failed on purpose
     """
 
     def __init__(self, table: Table, after: int) -> None:
@@ -149,4 +159,4 @@ class Failing(_Wrapper):
             call = self.calls
         if call > self.after:
             start, stop = min(runs, default=(0, 0))[0], max(runs, default=(0, 0))[1]
-            raise ReadFailed(f"read {call} of rows {start} to {stop} failed on purpose")
+            raise ReadFailed(errno.EIO, f"read {call} of rows {start} to {stop} failed on purpose")

@@ -1,0 +1,239 @@
+"""The budget as a promise: peak resident memory of every format, order and host above where it began."""
+# ruff: noqa: PLC0415 - a fresh process imports what it measures, and no more
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from common import Bench, alone, child
+from shapes import NO_NUMBERS, SHAPES
+
+ORDERS = ("no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full", "sliding_window", "reservoir")
+BESIDE = 24 << 20  # bytes that may come on top of the budget and two batches, whatever the table
+BATCH_BYTES = 1 << 20  # of a batch here, about
+WORKERS = 2
+
+
+def resident(pid: int | str = "self") -> tuple[int, int]:
+    """Return bytes a process has in memory, and the most it had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    found = {name: int(line.split()[1]) << 10 for line in lines if (name := line.split(":")[0]) in ("VmRSS", "VmHWM")}
+    return found["VmRSS"], found["VmHWM"]
+
+
+def own(pid: int | str = "self") -> int:
+    """Return the bytes of a process that are no files': a forked process brings in its libraries' pages anew."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon", "RssShmem")))
+
+
+def begin() -> int:
+    """Let the peak of this process start anew; return what it has in memory now."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return resident()[0]
+
+
+class Case(NamedTuple):
+    """How a host is run: by which order or method, with which memory, in batches of how many rows."""
+
+    order: str
+    memory: str
+    batch: int
+
+
+class Started:
+    """Notes in a folder what each DataLoader worker has in memory when it begins."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._most, self._over = folder, 0, threading.Event()
+
+    def __call__(self, worker: int) -> None:
+        """Note this worker."""
+        Path(self._folder, str(os.getpid())).write_text(str(own()))
+
+    def watch(self) -> None:
+        """Look all the time how far workers have grown together: their peaks need not be at the same time."""
+        while not self._over.wait(0.002):
+            with contextlib.suppress(OSError, ValueError):  # a worker is just beginning or ending
+                grown = [own(path.name) - int(path.read_text()) for path in Path(self._folder).iterdir()]
+                self._most = max(self._most, sum(grown))
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self.watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def growth(self) -> int:
+        """Return the bytes by which all workers together had grown at most."""
+        return self._most
+
+
+def host_loader(table: Any, case: Case) -> Iterator[int]:
+    """Iterate over an epoch of a Loader."""
+    import corgipile as cp
+
+    with cp.Loader(table, batch_size=case.batch, order=case.order, memory=case.memory) as loader:
+        for rows in loader:
+            yield len(rows["label"])
+
+
+def host_train(table: Any, case: Case) -> Iterator[int]:
+    """Train for an epoch."""
+    import corgipile as cp
+
+    features = "x" if "x" in table.schema.names else None  # of tensorflow.Example records
+    model = cp.train(table, features=features, epochs=1, learning_rate=0.001, order=case.order, memory=case.memory)
+    yield model.history[-1]["rows"]
+
+
+def host_reshuffle(table: Any, case: Case) -> Iterator[int]:
+    """Write the table shuffled; here the order is a method."""
+    import corgipile as cp
+
+    with tempfile.TemporaryDirectory() as folder:
+        yield cp.reshuffle(table, Path(folder, "out.arrow"), case.order, memory=case.memory)
+
+
+def host_convert(table: Any, _: Case) -> Iterator[int]:
+    """Write the table as Arrow."""
+    import corgipile as cp
+
+    with tempfile.TemporaryDirectory() as folder:
+        yield cp.convert(table, Path(folder, "out.arrow"))
+
+
+def host_predict(table: Any, _: Case) -> Iterator[int]:
+    """Predict a row at a time, as the command line does, with a model that knows nothing."""
+    import numpy as np
+
+    from corgipile.linear.inputs import find_inputs
+    from corgipile.linear.model import Model
+
+    features = "x" if "x" in table.schema.names else None
+    width = find_inputs(table, features, "label").width
+    params = {"label": "label", "features": features}
+    model = Model("linear", np.zeros((1, width)), np.zeros(1), np.zeros(0), params)
+    for part in model.stream(table):
+        yield len(part)
+
+
+HOSTS = {
+    "loader": host_loader,
+    "train": host_train,
+    "reshuffle": host_reshuffle,
+    "convert": host_convert,
+    "predict": host_predict,
+}
+
+
+def with_workers(path: Any, options: dict[str, Any], case: Case) -> tuple[int, int]:
+    """Return the rows that DataLoader workers gave, and the bytes by which all processes together grew."""
+    from torch.utils.data import DataLoader
+
+    import corgipile as cp
+    from corgipile.torch import CorgiPileDataset
+
+    dataset = CorgiPileDataset(cp.open(path, **options), order=case.order, memory=case.memory, batch_size=case.batch)
+    with tempfile.TemporaryDirectory() as folder, Started(folder) as started:
+        before = begin()
+        loader = DataLoader(dataset, batch_size=None, num_workers=WORKERS, worker_init_fn=started, prefetch_factor=1)
+        rows = sum(len(given["label"]) for given in loader)
+    return rows, started.growth + resident()[1] - before
+
+
+def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> dict[str, float]:
+    """Run a host over a table; return rows, bytes of growth and bytes of a batch.
+
+    The tiny table is run first, so that what is loaded of libraries when it is first needed does not count.
+    """
+    import corgipile as cp
+
+    options = {name: labels_of(name) for name in (path, tiny)}
+    head = cp.open(tiny, **options[tiny])
+    row = max(1, head.read(0, len(head)).nbytes // len(head))
+    case = Case(order, memory, max(1, BATCH_BYTES // row))
+    for given in (tiny, path):
+        if host == "workers":
+            rows, growth = with_workers(given, options[given], case)
+        else:
+            table = cp.open(given, **options[given])
+            before = begin()
+            rows = sum(HOSTS[host](table, case))
+            growth = resident()[1] - before
+    found = {"batch": float(row * case.batch), "rows": float(len(cp.open(path, **options[path])))}
+    return {**found, "seen": float(rows), "growth": float(growth)}
+
+
+def labels_of(path: str) -> dict[str, Any]:
+    """Return how a table is opened: with the file of its labels where they lie in one of their own."""
+    return {"label": str(Path(path).with_suffix(".labels.npy"))} if path.endswith(".npy") else {}
+
+
+def cases(shape: str) -> Iterator[tuple[str, str]]:
+    """Yield host and order of each case that makes sense for a shape of rows."""
+    numbers = shape not in NO_NUMBERS
+    for order in ORDERS:
+        yield "loader", order
+        yield "workers", order
+        if numbers:
+            yield "train", order
+    for method in ("two-pass", "corgi2", "bmf"):
+        yield "reshuffle", method
+    yield "convert", ""
+    if numbers:
+        yield "predict", ""
+
+
+def measure(path: Path, tiny: Path, host: str, order: str, memory: str) -> tuple[float, float, str]:
+    """Return MiB of growth, the MiB allowed, and what else is to be said, of one case in a process of its own."""
+    from corgipile.sizes import parse_bytes
+
+    try:
+        found = child("budget.py", host, str(path), str(tiny), order, memory)
+    except RuntimeError as error:
+        if "BudgetTooSmall" not in str(error):
+            raise
+        return 0.0, 0.0, "refused: " + str(error).split("BudgetTooSmall:")[-1].strip("'] ")[:100]
+    if found["seen"] != found["rows"] and order != "reservoir":
+        raise RuntimeError(f"wrong result: {found['seen']:.0f} rows of {found['rows']:.0f}")
+    allowed = parse_bytes("64MB" if host in ("convert", "predict") else memory) + BESIDE + 2 * found["batch"]
+    return found["growth"] / 2**20, allowed / 2**20, ""
+
+
+def shape_part(bench: Bench, shape: str) -> None:
+    """Measure all hosts and orders over one shape of rows."""
+    name = "".join(c if c.isalnum() else "-" for c in shape)
+    path, tiny = (
+        SHAPES[shape](bench.work / f"{kind}-{name}", size)
+        for kind, size in (("shape", bench.pick(256 << 20, 96 << 20)), ("tiny", 1 << 16))
+    )
+    for host, order in cases(shape):
+        for memory in ("16MB",) if bench.quick else ("16MB", "64MB"):
+            growth, allowed, note = measure(path, tiny, host, order, memory)
+            what = f"{shape}: {host} {order} {memory}".strip()
+            bench.report(what, growth, "MiB", f"<= {allowed:.0f}" if allowed else "", note)
+
+
+def main(bench: Bench) -> None:
+    """Run all parts."""
+    for shape in SHAPES:
+        bench.part(shape, lambda bench, shape=shape: shape_part(bench, shape))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(child_measure(*sys.argv[2:])))
+    else:
+        alone("budget", main)

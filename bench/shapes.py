@@ -1,0 +1,225 @@
+"""One table of about the same size in each format and shape of row that people have."""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from records import examples
+
+FEATURES = 28
+BLOB, WIDE = 100_000, 256 << 10  # bytes of a row of varying length, and of a wide row of fixed length
+
+Maker = Callable[[Path, int], Path | list[Path]]
+
+
+def _values(rows: int, start: int = 0) -> np.ndarray:
+    return np.random.default_rng(start).standard_normal((rows, FEATURES), np.float32)
+
+
+def _labels(start: int, stop: int, rows: int) -> np.ndarray:
+    """Return labels 0 and 1, sorted."""
+    return (np.arange(start, stop) * 2 // max(rows, 1)).astype(np.int32)
+
+
+def _rows(size: int) -> int:
+    return size // (4 * FEATURES + 4)
+
+
+def _listed(rows: int, step: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a list column of features and a label."""
+    for start in range(0, rows, step):
+        stop = min(rows, start + step)
+        flat = pa.array(_values(stop - start, start).ravel())
+        columns = [pa.FixedSizeListArray.from_arrays(flat, FEATURES), pa.array(_labels(start, stop, rows))]
+        yield pa.RecordBatch.from_arrays(columns, ["features", "label"])
+
+
+def _scalars(rows: int) -> pa.Table:
+    """Make a table as a DataFrame becomes one: a column for each feature."""
+    values = _values(rows)
+    columns = {f"x{i}": values[:, i] for i in range(FEATURES)}
+    return pa.table({**columns, "label": _labels(0, rows, rows)})
+
+
+def _bytes(sizes: np.ndarray, step_bytes: int = 8 << 20) -> Iterator[pa.RecordBatch]:
+    """Yield batches of random bytes of these lengths beside a label."""
+    noise, start = np.random.default_rng(0).bytes(int(sizes.max(initial=1)) + 64), 0
+    while start < len(sizes):
+        fits = int(np.searchsorted(np.cumsum(sizes[start:]), step_bytes))
+        stop = min(len(sizes), start + max(1, fits))
+        data = pa.array([noise[i % 64 : i % 64 + int(sizes[i])] for i in range(start, stop)], pa.binary())
+        yield pa.RecordBatch.from_arrays([data, pa.array(_labels(start, stop, len(sizes)))], ["image", "label"])
+        start = stop
+
+
+def _arrow(path: Path, batches: Iterator[pa.RecordBatch], compression: str | None = None) -> Path:
+    first = next(batches)
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(str(path), first.schema, options=options) as file:
+        for batch in (first, *batches):
+            file.write_batch(batch)
+    return path
+
+
+def arrow(path: Path, size: int) -> Path:
+    """Write a list column of features, uncompressed."""
+    return _arrow(path.with_suffix(".arrow"), _listed(_rows(size), 1 << 14))
+
+
+def arrow_scalars(path: Path, size: int) -> Path:
+    """Write scalar columns as pyarrow does by default: one record batch for a million rows."""
+    return _arrow(path.with_suffix(".arrow"), iter(_scalars(_rows(size)).to_batches()))
+
+
+def arrow_zstd(path: Path, size: int) -> Path:
+    """Write compressed record batches of 65,536 rows, as `pyarrow.feather` and DuckDB do."""
+    return _arrow(path.with_suffix(".arrow"), _listed(_rows(size), 1 << 16), "zstd")
+
+
+def arrow_zstd_whole(path: Path, size: int) -> Path:
+    """Write one compressed record batch."""
+    return _arrow(path.with_suffix(".arrow"), _listed(_rows(size), _rows(size)), "zstd")
+
+
+def stream(path: Path, size: int) -> Path:
+    """Write an Arrow stream, as Hugging Face datasets keep theirs."""
+    rows, path = _rows(size), path.with_suffix(".arrows")
+    batches = _listed(rows, 1000)
+    first = next(batches)
+    with pa.ipc.new_stream(str(path), first.schema) as file:
+        for batch in (first, *batches):
+            file.write_batch(batch)
+    return path
+
+
+def parquet(path: Path, size: int) -> Path:
+    """Write Parquet as pandas and pyarrow do by default: scalar columns, row groups of a million rows."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    path = path.with_suffix(".parquet")
+    pq.write_table(_scalars(_rows(size)), path)
+    return path
+
+
+def parquet_lists(path: Path, size: int) -> Path:
+    """Write Parquet with one list<double> column, as pandas writes a column of arrays."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    rows, path = _rows(size) // 2, path.with_suffix(".parquet")
+    values = pa.array(_values(rows).astype(np.float64).ravel())
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * FEATURES)
+    column = pa.ListArray.from_arrays(offsets, values)
+    pq.write_table(pa.table({"features": column, "label": _labels(0, rows, rows)}), path)
+    return path
+
+
+def parquet_small(path: Path, size: int) -> Path:
+    """Write Parquet in row groups of 8,192 rows."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    path = path.with_suffix(".parquet")
+    pq.write_table(_scalars(_rows(size)), path, row_group_size=8192)
+    return path
+
+
+def parquet_blobs(path: Path, size: int) -> Path:
+    """Write Parquet with images of varying length, in one row group as pandas does."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    path = path.with_suffix(".parquet")
+    sizes = np.random.default_rng(1).integers(BLOB // 2, BLOB * 3 // 2, max(4, size // BLOB))
+    pq.write_table(pa.Table.from_batches(_bytes(sizes)), path)
+    return path
+
+
+def numpy(path: Path, size: int) -> Path:
+    """Write features and labels as two .npy files; the labels' name is the features' with another ending."""
+    rows = _rows(size)
+    np.save(path.with_suffix(".npy"), _values(rows))
+    np.save(path.with_suffix(".labels.npy"), _labels(0, rows, rows))
+    return path.with_suffix(".npy")
+
+
+def tfrecord(path: Path, size: int) -> Path:
+    """Write tensorflow.Example records."""
+    return examples(path.parent, size // (4 * FEATURES + 50), FEATURES, 2)
+
+
+def svmlight(path: Path, size: int) -> Path:
+    """Write sparse text, about 40 of 1,000 features a row."""
+    path, draw = path.with_suffix(".svm"), np.random.default_rng(0)
+    lines = []
+    for _ in range(1000):
+        places = np.sort(draw.choice(1000, 40, replace=False)) + 1
+        lines.append(" ".join(f"{place}:{draw.standard_normal():.4f}" for place in places))
+    rows = size // (len(lines[0]) + 3)
+    with path.open("w") as file:
+        for start in range(0, rows, 1000):
+            stop = min(rows, start + 1000)
+            labels = _labels(start, stop, rows)
+            file.writelines(f"{label} {line}\n" for label, line in zip(labels, lines[: stop - start], strict=True))
+    return path
+
+
+def blobs(path: Path, size: int) -> Path:
+    """Write images of 50 to 150 KB beside a label."""
+    sizes = np.random.default_rng(1).integers(BLOB // 2, BLOB * 3 // 2, max(4, size // BLOB))
+    return _arrow(path.with_suffix(".arrow"), _bytes(sizes))
+
+
+def uneven(path: Path, size: int) -> Path:
+    """Write rows of 1 KB, of which one in a thousand has 1 MB."""
+    rows = max(4, size // 2048)
+    sizes = np.where(np.arange(rows) % 1000 == 999, 1 << 20, 1 << 10)
+    return _arrow(path.with_suffix(".arrow"), _bytes(sizes))
+
+
+def wide(path: Path, size: int) -> Path:
+    """Write rows of 256 KB of fixed length."""
+    rows = max(4, size // WIDE)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, rows, 16):
+            stop = min(rows, start + 16)
+            flat = pa.array(np.random.default_rng(start).integers(0, 256, (stop - start) * WIDE, np.uint8))
+            columns = [pa.FixedSizeListArray.from_arrays(flat, WIDE), pa.array(_labels(start, stop, rows))]
+            yield pa.RecordBatch.from_arrays(columns, ["features", "label"])
+
+    return _arrow(path.with_suffix(".arrow"), batches())
+
+
+def images(path: Path, size: int) -> Path:
+    """Write a folder of two classes of PNG files of about 50 KB."""
+    from PIL import Image  # noqa: PLC0415
+
+    draw = np.random.default_rng(0)
+    for number in range(max(4, size // 50_000)):
+        folder = path / f"class{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        data = io.BytesIO()
+        Image.fromarray(draw.integers(0, 256, (128, 128, 3), np.uint8)).save(data, "PNG")
+        (folder / f"{number:06}.png").write_bytes(data.getvalue())
+    return path
+
+
+SHAPES: dict[str, Maker] = {
+    "arrow": arrow,
+    "arrow, x1..x28": arrow_scalars,
+    "arrow, zstd": arrow_zstd,
+    "arrow, zstd, one batch": arrow_zstd_whole,
+    "arrow stream": stream,
+    "parquet, x1..x28, as pandas": parquet,
+    "parquet, list<double>": parquet_lists,
+    "parquet, groups of 8,192": parquet_small,
+    "parquet, images": parquet_blobs,
+    "npy": numpy,
+    "tfrecord": tfrecord,
+    "svmlight": svmlight,
+    "arrow, images of 100 KB": blobs,
+    "arrow, 1 KB, some 1 MB": uneven,
+    "arrow, rows of 256 KB": wide,
+    "image folder": images,
+}
+NO_NUMBERS = ("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder")

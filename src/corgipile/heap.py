@@ -1,0 +1,41 @@
+"""Arrow's memory, given back to the system as soon as it is free."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["frugal"]
+
+_lock = threading.Lock()
+_inside = 0
+_usual: Any = None
+
+
+@contextmanager
+def frugal() -> Iterator[None]:
+    """Let Arrow take memory from the system's allocator meanwhile.
+
+    Arrow's own keeps what is freed, for the next to come, up to three times as much as is in use: too much for work
+    that promises to stay within a budget. The pool is one for all threads, so the last to leave restores it.
+
+    Example:
+        >>> with frugal():
+        ...     pa.default_memory_pool().backend_name
+        'system'
+    """
+    global _inside, _usual  # noqa: PLW0603 - so is the pool
+    with _lock:
+        if not _inside:
+            _usual = pa.default_memory_pool()
+            pa.set_memory_pool(pa.system_memory_pool())
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                pa.set_memory_pool(_usual)

@@ -1,0 +1,244 @@
+"""Tables whose rows are encoded in large units: what a unit takes, and how all rows are laid out plain in a spill file."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeGuard
+
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile
+from corgipile.sizes import format_bytes
+from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.pieces import check_rows, empty, pick
+from corgipile.tables.shared import shared
+from corgipile.tables.spill import Section, SpillFile, SpillWriter, check_room
+
+__all__ = [
+    "SMALL",
+    "Encoded",
+    "Plain",
+    "Units",
+    "grouped",
+    "is_encoded",
+    "joined_units",
+    "unpack",
+    "unpack_shared",
+    "write_plain",
+]
+
+SMALL = 2 << 20  # decoded bytes of a unit that is no burden to any budget
+TOGETHER = 6 << 20  # bytes that columns may take while they are decoded at the same time
+TOLD = 64 << 20  # bytes unpacked, from which on it is said aloud
+log = logging.getLogger("corgipile")
+
+
+class Units(NamedTuple):
+    """What must be decoded together: row groups, or compressed record batches.
+
+    Attributes:
+        rows: Rows of the largest.
+        nbytes: Bytes of the largest, decoded, in the columns asked for.
+        total: Bytes of all rows, decoded.
+        count: How many there are.
+    """
+
+    rows: int
+    nbytes: int
+    total: int
+    count: int
+
+
+class Encoded(Table, Protocol):
+    """A table whose rows have no place of their own."""
+
+    @property
+    def place(self) -> str:
+        """Return what tells the files, as they are now, from all others of this machine."""
+
+    @property
+    def spill(self) -> Path | None:
+        """Return the folder for spill files, None if there shall be none."""
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Say what is decoded together; None where rows of these columns can be read one by one."""
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write all rows, decoded little by little, as sections of a spill file."""
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the table of the sections that `write_plain` wrote."""
+
+
+def is_encoded(table: Table, columns: Sequence[str]) -> TypeGuard[Encoded]:
+    """Say whether rows of these columns must be decoded in units."""
+    units = getattr(table, "units", None)
+    return units is not None and units(columns) is not None
+
+
+def joined_units(parts: Iterable[Units | None]) -> Units | None:
+    """Return the units of several tables together; None where none of them has any."""
+    found = [part for part in parts if part is not None]
+    if not found:
+        return None
+    return Units(
+        max(part.rows for part in found),
+        max(part.nbytes for part in found),
+        sum(part.total for part in found),
+        sum(part.count for part in found),
+    )
+
+
+def unpack(table: Encoded, columns: Sequence[str], folder: Path) -> Table:
+    """Return the same rows, laid out plain in a spill file that goes with the table returned."""
+    return table.open_plain(columns, _written(table, columns, folder).sections())
+
+
+def unpack_shared(table: Encoded, columns: Sequence[str], folder: Path) -> Table:
+    """Do the same by a spill file shared with all processes that read these columns of the table."""
+    columns = list(dict.fromkeys(columns))
+    key = f"{table.place} {table.fingerprint} {columns!r}"
+    return table.open_plain(columns, shared(folder, key, lambda: _said(table, columns, folder)).sections())
+
+
+def _said(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:
+    units = table.units(columns)
+    total = units.total if units else 0
+    check_room(folder, total)
+    log.log(
+        logging.WARNING if total >= TOLD else logging.INFO,
+        "unpacking %r to %s, once (%s); `corgipile convert` makes a file that is read in place",
+        table, folder, format_bytes(total),
+    )  # fmt: skip
+    return _written(table, columns, folder)
+
+
+def _written(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:
+    with SpillWriter(folder) as out:
+        table.write_plain(columns, out)
+        spill = out.finish()
+    # What decoders let go stays with the allocator, as if it were used, until it is asked to give it back.
+    pa.default_memory_pool().release_unused()
+    return spill
+
+
+def grouped(costs: dict[str, int]) -> list[list[str]]:
+    """Group columns that are decoded at the same time, by what each takes meanwhile.
+
+    Example:
+        >>> grouped({"a": 4 << 20, "b": 1 << 20, "c": 3 << 20})
+        [['a', 'b'], ['c']]
+    """
+    groups: list[list[str]] = []
+    room = 0
+    for name, cost in costs.items():
+        if not groups or cost > room:
+            groups.append([])
+            room = TOGETHER
+        groups[-1].append(name)
+        room -= cost
+    return groups
+
+
+def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.RecordBatch], rows: int) -> None:
+    """Write record batches as a section, an Arrow IPC file.
+
+    Raises:
+        CorruptFile: They have not as many rows as they should.
+    """
+    done = 0
+    with out.section(), pa.ipc.new_file(out, plain_schema(schema)) as file:
+        for batch in batches:
+            columns = [_plain(column) for column in batch.columns]
+            file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain_schema(schema)))
+            done += batch.num_rows
+    if done != rows:
+        raise CorruptFile(f"{done} rows were decoded; {rows} are stated")
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the types that a spill file has: values where there are dictionaries."""
+    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+class Plain:
+    """Rows that lie in sections of a spill file, some columns in each.
+
+    Args:
+        source: The table they are the rows of.
+        columns: The columns there are.
+        parts: Tables of some of the columns each.
+    """
+
+    def __init__(self, source: Table, columns: Sequence[str], parts: Sequence[Table]) -> None:
+        self.schema: pa.Schema = pick(source.schema, columns)
+        self.fingerprint = source.fingerprint
+        self._parts = list(parts)
+        self._of = {name: part for part, table in enumerate(parts) for name in table.schema.names}
+        self._rows = len(source)
+        self._name = f"{source!r}, unpacked"
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return self._name
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all rows."""
+        return sum(part.nbytes for part in self._parts)
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        if start == stop:
+            return empty(self.schema, names)
+        return self._joined(names, lambda part, some: part.read(start, stop, some))
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        if not len(rows):
+            return empty(self.schema, names)
+        return self._joined(names, lambda part, some: part.take(rows, some))
+
+    def _joined(self, names: list[str], read: Any) -> pa.RecordBatch:
+        found: dict[str, pa.Array] = {}
+        for number, part in enumerate(self._parts):
+            some = [name for name in dict.fromkeys(names) if self._of[name] == number]
+            if some:
+                found |= zip(some, read(part, some).columns, strict=True)
+        schema = pick(self.schema, names)
+        arrays = [_typed(found[field.name], field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Say where fixed-width columns lie."""
+        names = check_columns(self.schema, columns)
+        found = {}
+        for name in names:
+            part = self._parts[self._of[name]].layout([name])
+            if part is None or self.schema.field(name).type != self._parts[self._of[name]].schema.field(name).type:
+                return None
+            path, found[name] = part.paths, part.columns[name]
+        return Layout(path, found) if names else None
+
+
+def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Make dictionaries of values again."""
+    return array if array.type == kind else array.dictionary_encode().cast(kind)

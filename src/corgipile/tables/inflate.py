@@ -1,0 +1,136 @@
+"""Compressed record batches of Arrow files, decompressed buffer by buffer into a spill file: no batch is ever whole."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile
+from corgipile.tables.base import IntArray
+from corgipile.tables.bodies import Place, spans
+from corgipile.tables.files import File, Region, decoding
+from corgipile.tables.flatbuf import Batch
+from corgipile.tables.footer import BLOCK
+from corgipile.tables.heads import Heads
+from corgipile.tables.spill import SpillWriter
+
+__all__ = ["Inflated", "Inflater"]
+
+STEP = 1 << 18  # bytes decompressed at a time
+PREFIX = 8  # bytes before a compressed buffer, which say how long it is decompressed
+MOST = 1 << 24  # times that a buffer may grow
+AS_IT_IS = -1
+
+
+class Inflated(NamedTuple):
+    """Record batches as they lie in a section of a spill file; what `Heads` and the footer are for an Arrow file."""
+
+    blocks: npt.NDArray[np.void]
+    batches: list[Batch]
+
+    def __getitem__(self, batch: int) -> Batch:  # type: ignore[override]  # it stands for Heads
+        """Return the head of one batch."""
+        return self.batches[batch]
+
+    def many(self, batches: IntArray) -> Iterator[Batch]:
+        """Give the heads of batches."""
+        return (self.batches[i] for i in batches.tolist())
+
+
+class Inflater:
+    """Finds the buffers of some columns, and decompresses them.
+
+    Args:
+        file: The file.
+        blocks: Where the record batches lie.
+        heads: Their heads.
+        places: Where each column's parts are listed.
+        names: The columns.
+    """
+
+    def __init__(
+        self, file: File, blocks: npt.NDArray[np.void], heads: "Heads | Inflated", places: Mapping[str, Place], names: Sequence[str]
+    ) -> None:
+        self._file, self._blocks, self._heads = file, blocks, heads
+        spanned = [(places[name], spans(places[name].kind) or (0, 0)) for name in names]
+        self._nodes = [place.node + k for place, (nodes, _) in spanned for k in range(nodes)]
+        self._buffers = [place.buffer + k for place, (_, buffers) in spanned for k in range(buffers)]
+
+    def bytes_of(self, batches: Sequence[int]) -> IntArray:
+        """Return the bytes of these columns in each of some batches, decompressed."""
+        return np.array([sum(self._lengths(i)) for i in batches], np.int64)
+
+    def write(self, batches: Sequence[int], out: SpillWriter) -> None:
+        """Write batches as a section of a spill file."""
+        with out.section():
+            for i in batches:
+                for (offset, length), raw in zip(self._found(i), self._lengths(i), strict=True):
+                    out.align()
+                    self._inflate(self._body(i) + offset, length, raw, self._heads[i].codec, out)
+
+    def placed(self, batches: Sequence[int]) -> Inflated:
+        """Say where they lie then."""
+        blocks, heads, at = np.zeros(len(batches), BLOCK), [], 0
+        for k, i in enumerate(batches):
+            begin, buffers = at, []
+            for raw in self._lengths(i):
+                at += -at % 64
+                buffers.append((at - begin, raw))
+                at += raw
+            blocks[k]["offset"], blocks[k]["body"] = begin, at - begin
+            head = self._heads[i]
+            nodes = tuple(self._at(i, head.nodes, node) for node in self._nodes)
+            heads.append(Batch(head.rows, nodes, tuple(buffers), None))
+        return Inflated(blocks, heads)
+
+    def _body(self, i: int) -> int:
+        return int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"])
+
+    def _at(self, i: int, items: Sequence[tuple[int, int]], index: int) -> tuple[int, int]:
+        if index >= len(items):
+            raise CorruptFile(f"{self._file.path}: record batch {i} has fewer columns than the schema")
+        return items[index]
+
+    def _found(self, i: int) -> list[tuple[int, int]]:
+        """Return offset and length of the buffers of a batch."""
+        return [self._at(i, self._heads[i].buffers, index) for index in self._buffers]
+
+    def _lengths(self, i: int) -> list[int]:
+        """Return the bytes of the buffers of a batch, decompressed."""
+        found = self._found(i)
+        if self._heads[i].codec is None:
+            return [length for _, length in found]
+        filled = [k for k, (_, length) in enumerate(found) if length >= PREFIX]
+        order = sorted(filled, key=lambda k: found[k][0])
+        offsets = np.array([self._body(i) + found[k][0] for k in order], np.int64)
+        raw = self._file.gather(offsets, np.full(len(order), PREFIX)).view("<i8").tolist()
+        lengths = [0] * len(found)
+        for k, said in zip(order, raw, strict=True):
+            stored = found[k][1] - PREFIX
+            lengths[k] = stored if said == AS_IT_IS else said
+            if not 0 <= lengths[k] <= max(stored, 1) * MOST:
+                raise CorruptFile(
+                    f"{self._file.path}: a buffer of {stored} bytes in record batch {i} claims {said} decompressed"
+                )
+        return lengths
+
+    def _inflate(self, at: int, length: int, raw: int, codec: str | None, out: SpillWriter) -> None:
+        """Copy a buffer, decompressed."""
+        with decoding(self._file.path):
+            if codec is not None:
+                plain = length < PREFIX or self._file.read(at, PREFIX) == AS_IT_IS.to_bytes(PREFIX, "little", signed=True)
+                at, length, codec = at + PREFIX, max(0, length - PREFIX), None if plain else codec
+            region = Region(self._file, at, length)
+            source = pa.PythonFile(region, mode="r")
+            if codec is not None and length:
+                source = pa.CompressedInputStream(source, codec)
+        done = 0
+        while done < raw:
+            with decoding(self._file.path):
+                data = source.read(min(STEP, raw - done))
+            if not data:
+                raise CorruptFile(f"{self._file.path}: a buffer ends after {done} bytes; it claims {raw}")
+            out.write(data)
+            done += len(data)

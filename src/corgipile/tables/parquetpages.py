@@ -1,0 +1,83 @@
+"""What reading a column of a Parquet file takes: sizes of its pages and its rows, from the metadata and a few bytes."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.tables.files import File
+
+__all__ = ["chunk_columns", "page_bytes", "row_bits"]
+
+HEAD = 64  # bytes in which the sizes of a page stand
+BUFFER = 1 << 16
+
+
+def row_bits(kind: pa.DataType) -> int:
+    """Return the bits of a row in memory, 0 if rows differ in length.
+
+    Example:
+        >>> row_bits(pa.list_(pa.float32(), 3)), row_bits(pa.bool_()), row_bits(pa.string())
+        (96, 1, 0)
+    """
+    times = 1
+    while pa.types.is_fixed_size_list(kind):
+        kind, times = kind.value_type, times * kind.list_size
+    try:
+        return 0 if pa.types.is_dictionary(kind) else int(kind.bit_width * times)
+    except ValueError:
+        return 0
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """Count the column chunks of a type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _leaves(kind.storage_type)
+    if pa.types.is_dictionary(kind) or not kind.num_fields:
+        return 1
+    return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def chunk_columns(schema: pa.Schema) -> dict[str, range]:
+    """Return the numbers of the column chunks of each column.
+
+    Example:
+        >>> chunk_columns(pa.schema({"a": pa.int8(), "b": pa.struct({"x": pa.int8(), "y": pa.int8()})}))
+        {'a': range(0, 1), 'b': range(1, 3)}
+    """
+    found, at = {}, 0
+    for field in schema:
+        found[field.name] = range(at, at + _leaves(field.type))
+        at += len(found[field.name])
+    return found
+
+
+def page_bytes(file: File, chunk: Any) -> int:
+    """Return the bytes that reading a column chunk takes at a time: its dictionary and a page, compressed and not."""
+    found = BUFFER
+    starts = [chunk.data_page_offset]
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        starts.append(chunk.dictionary_page_offset)
+    for start in starts:
+        sizes = _page_sizes(file.read(start, min(HEAD, file.size - start))) if 0 <= start < file.size else None
+        found += sum(sizes) if sizes else int(chunk.total_uncompressed_size + chunk.total_compressed_size)
+    return min(found, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
+
+
+def _page_sizes(head: bytes) -> tuple[int, int] | None:
+    """Return the bytes of a page before and after compression: fields 2 and 3 of its header, in Thrift's compact form."""
+    at, found = 0, []
+    for _ in range(3):
+        if at >= len(head) or head[at] != 0x15:  # the next field, a number of 32 bits
+            return None
+        value = shift = 0
+        while True:
+            at += 1
+            if at >= len(head) or shift > 28:
+                return None
+            value |= (head[at] & 0x7F) << shift
+            shift += 7
+            if head[at] < 0x80:
+                break
+        at += 1
+        found.append(value >> 1)  # zigzag; sizes are not negative
+    return found[1], found[2]

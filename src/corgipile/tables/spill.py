@@ -1,0 +1,248 @@
+"""Spill files: rows of encoded tables laid out plain, beside the memory budget; no name leads to them on disk."""
+
+import errno
+import io
+import os
+import struct
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, WriteFailed
+from corgipile.sizes import format_bytes
+from corgipile.tables.files import File, IntArray, Region
+
+__all__ = ["OFF", "Section", "SpillFile", "SpillWriter", "check_room", "spill_folder"]
+
+Spill = str | os.PathLike[str] | bool | None
+VARIABLE, OFF = "CORGIPILE_SPILL", "off"
+ALIGN = 64  # bytes, of every section
+TAIL = struct.Struct("<Q")
+SPARE = 16 << 20  # bytes left free on the disk
+
+
+def spill_folder(spill: Spill) -> Path | None:
+    """Return the folder for spill files, None if there shall be none.
+
+    Args:
+        spill: A folder; ``"off"`` or False; None or True: what the environment's ``CORGIPILE_SPILL`` says, else TMPDIR,
+            else ``/var/tmp``, which unlike ``/tmp`` is seldom in memory, else the system's folder for temporary files.
+
+    Raises:
+        BadArgument: There is no such folder.
+
+    Example:
+        >>> spill_folder("off") is None, spill_folder("/tmp")
+        (True, PosixPath('/tmp'))
+    """
+    if spill is None or spill is True:
+        spill = os.environ.get(VARIABLE) or None
+    if spill is False or (isinstance(spill, str) and spill.lower() == OFF):
+        return None
+    if spill is None:
+        usual = "TMPDIR" in os.environ or not os.access("/var/tmp", os.W_OK)  # noqa: S108 - nothing there is named
+        return Path(tempfile.gettempdir() if usual else "/var/tmp")  # noqa: S108 - as above
+    folder = Path(spill).expanduser().absolute()
+    if not folder.is_dir():
+        raise BadArgument(f"spill is {os.fspath(spill)!r}; a folder that exists, or 'off', is right")
+    return folder
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Find out, before anything is read, whether a spill file of so many bytes can be written.
+
+    Raises:
+        WriteFailed: The disk has not enough room, or nothing can be written there.
+    """
+    with _writing(folder):
+        os.close(_nameless(folder))
+        status = os.statvfs(folder)
+    free = status.f_bavail * status.f_frsize
+    if free < needed + SPARE:
+        raise WriteFailed(
+            errno.ENOSPC, f"{format_bytes(needed)} are needed in {folder}, {format_bytes(free)} are free: {_ADVICE}"
+        )
+
+
+_ADVICE = (
+    f"open(..., spill=FOLDER) or the variable {VARIABLE} names another folder, and `corgipile convert` makes a file "
+    "that needs none"
+)
+
+
+class _writing:  # noqa: N801 - used like a function
+    """Turns errors of the operating system into ours."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, OSError) and not isinstance(error, WriteFailed):
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise WriteFailed(
+                error.errno, f"cannot write a spill file in {self._folder}: {reason}: {_ADVICE}"
+            ) from error
+
+
+def _nameless(folder: Path) -> int:
+    """Open a new file that goes when it is closed, however the process ends."""
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is not None:
+        try:
+            return os.open(folder, flag | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
+                raise
+    descriptor, path = tempfile.mkstemp(prefix="corgipile-", dir=folder)
+    os.unlink(path)  # noqa: PTH108 - of one call
+    return descriptor
+
+
+class SpillFile:
+    """A file without a name, in sections.
+
+    Args:
+        descriptor: The open file; closed with this object.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+
+    @property
+    def path(self) -> str:
+        """Return a path by which this process, and one forked from it, opens the file."""
+        links = "/proc/self/fd" if Path("/proc/self/fd").is_dir() else "/dev/fd"
+        return f"{links}/{self.descriptor}"
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the file."""
+        return os.fstat(self.descriptor).st_size
+
+    def sections(self) -> "Iterator[Section]":
+        """Yield the sections, in the order in which they were written."""
+        end = self.size - TAIL.size
+        (count,) = TAIL.unpack(os.pread(self.descriptor, TAIL.size, end))
+        places = np.frombuffer(os.pread(self.descriptor, 16 * count, end - 16 * count), "<i8").reshape(-1, 2)
+        for base, size in places.tolist():
+            yield Section(self, base, size)
+
+
+class SpillWriter(io.RawIOBase):
+    """Writes sections, one after another; of each, positions count from its begin.
+
+    Args:
+        folder: Where the file lies.
+
+    Example:
+        >>> writer = SpillWriter(Path("/tmp"))
+        >>> with writer.section():
+        ...     _ = writer.write(b"rows")
+        >>> [section.read(0, 4) for section in writer.finish().sections()]
+        [b'rows']
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        with _writing(folder):
+            self._file = SpillFile(_nameless(folder))
+        self._places: list[tuple[int, int]] = []
+        self._base = self._at = 0
+
+    def section(self) -> "_InSection":
+        """Begin a section; it ends with the ``with`` block."""
+        self._base = self._at = -(-self._at // ALIGN) * ALIGN
+        return _InSection(self)
+
+    def end(self) -> None:
+        """Note where the section that was begun lies."""
+        self._places.append((self._base, self._at - self._base))
+
+    def writable(self) -> bool:
+        """Say that bytes may be written."""
+        return True
+
+    def tell(self) -> int:
+        """Return the bytes of this section."""
+        return self._at - self._base
+
+    def write(self, data: Any) -> int:
+        """Append bytes.
+
+        Raises:
+            WriteFailed: The disk is full, or broken.
+        """
+        view = memoryview(data).cast("B")
+        with _writing(self._folder):
+            done = 0
+            while done < len(view):
+                done += os.pwrite(self._file.descriptor, view[done:], self._at + done)
+        self._at += len(view)
+        return len(view)
+
+    def align(self) -> int:
+        """Go to the next aligned position; return it."""
+        self._at += -self._at % ALIGN
+        return self.tell()
+
+    def finish(self) -> SpillFile:
+        """Write down where the sections lie; return the file."""
+        self.write(np.array(self._places, "<i8").tobytes() + TAIL.pack(len(self._places)))
+        return self._file
+
+
+class _InSection:
+    def __init__(self, writer: SpillWriter) -> None:
+        self._writer = writer
+
+    def __enter__(self) -> SpillWriter:
+        return self._writer
+
+    def __exit__(self, *failure: object) -> None:
+        self._writer.end()
+
+
+class Section(File):
+    """Reads a part of a spill file as if it were a file.
+
+    Args:
+        spill: The file, which stays open as long as this.
+        base: Where the part begins.
+        size: Its bytes.
+    """
+
+    def __init__(self, spill: SpillFile, base: int, size: int) -> None:
+        self._spill, self.base, self.size = spill, base, size
+        self.path, self._descriptor, self.mtime_ns = spill.path, spill.descriptor, 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read exactly ``length`` bytes."""
+        self._check(offset, length)
+        return b"".join(self._parts(offset, length))
+
+    def _parts(self, offset: int, length: int) -> Iterator[bytes]:
+        while length > 0:
+            data = os.pread(self._descriptor, length, self.base + offset)
+            if not data:
+                raise self._short(offset, offset + length)
+            yield data
+            offset, length = offset + len(data), length - len(data)
+
+    def gather(self, offsets: IntArray, lengths: IntArray) -> npt.NDArray[np.uint8]:
+        """Read many byte ranges, ascending, and lay them back to back."""
+        return super().gather(np.asarray(offsets) + self.base, lengths)
+
+    def opened(self) -> Any:
+        """Return the part as a file of pyarrow's."""
+        return pa.PythonFile(Region(self, 0, self.size), mode="r")
