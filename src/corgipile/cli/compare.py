@@ -120,5 +120,5 @@ def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
         if result.setup_seconds:
             once = result.setup_seconds / max(result.seconds, 1e-9)
             typer.echo(f"{result.order}: {result.setup_seconds:.2f} s more ({once:.1f} epochs) to write the table once")
-        if result.failure:
-            typer.echo(f"{result.order}: {result.failure}")
+        if result.failure or result.warning:
+            typer.echo(f"{result.order}: {result.failure or result.warning}")
