@@ -120,7 +120,6 @@ def test_compare_prints_one_json_document(higgs, capsys):
         (["predict", "/nowhere.safetensors", "{}"], "nowhere"),
         (["predict", "{m}", "{}", "--out", "a.txt"], "a name ending in .arrow or .npy"),
         (["predict", "{m}", "{}", "--what", "guess"], "what is 'guess'"),
-        (["predict", "{m}", "{}", "--json"], "--out FILE"),
         (["compare", "{}", "--order", "riffle,random"], "no order is named 'random'"),
     ],
 )
@@ -131,6 +130,26 @@ def test_bad_requests_are_one_line_and_code_2(higgs, model, words, message, caps
     assert message in told.err.splitlines()[-1]
     assert told.err.startswith("corgipile: ")
     assert told.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "message"),
+    [
+        (["predict", "{m}", "{}"], "BadArgument", "--out FILE"),
+        (["train", "{}", "--epochs", "many"], "Usage", "'many' is not a valid integer"),
+        (["train", "{}", "--memry", "1"], "Usage", "--memory"),
+        (["info", "/nowhere"], "MissingFile", "/nowhere"),
+        (["train", "{}", "--model", "linear", "--learning-rate", "9"], "Diverged", "learning"),
+    ],
+)
+def test_errors_are_json_too(higgs, model, words, kind, message, capsys):
+    capsys.readouterr()
+    assert cli.main([*(word.format(higgs[0], m=model) for word in words), "--json"]) == 2
+    told = capsys.readouterr()
+    error = json.loads(told.out)["error"]
+    assert (error["type"], error["code"]) == (kind, 2)
+    assert message in error["message"]
+    assert told.err == ""
 
 
 def test_interrupted_training_writes_no_model(higgs, tmp_path, monkeypatch, capsys):

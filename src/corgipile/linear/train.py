@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadValue, Diverged
+from corgipile.hints import did_you_mean
 from corgipile.linear import passes
 from corgipile.linear.inputs import Inputs, find_inputs
 from corgipile.linear.labels import check_classes, find_classes
@@ -202,7 +203,7 @@ def train(
 
 def _check_counts(model: str, epochs: int, batch_size: int) -> None:
     if model not in LOSSES:
-        raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}")
+        raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}{did_you_mean(model, LOSSES)}")
     if epochs < 0:
         raise BadArgument(f"epochs must be 0 or more, got {epochs}")
     if batch_size < 1:

@@ -76,7 +76,8 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     sized = getattr(order, "buffer", None)
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
-    limit = parse_bytes(memory) if memory is not None else None if sized is not None else DEFAULT_MEMORY
+    given = None if memory is None else parse_bytes(memory, whole=len(table) * columns.row_bytes)
+    limit = given if given is not None else None if sized is not None else DEFAULT_MEMORY
 
     def attempt(limit: int | None) -> Fitted:
         return _fit(table, order, None if limit is None else int(limit / workers / columns.row_bytes), columns)
