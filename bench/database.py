@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 from common import HERE, Skip, check
+from pagecache import drop
 
 import corgipile as cp
 from corgipile import pg
@@ -88,19 +89,41 @@ class Database:
 
     def train(self, table: str, rows: int, epochs: int = 3, **options: Any) -> list[float]:
         """Train, check that every epoch saw every row, and return the seconds of each."""
-        given = {"model": "logistic", "features": "features", "label": "label", "learning_rate": 0.005, **options}
-        words = ", ".join(f'"{name}" => {_literal(value)}' for name, value in given.items())
         start = time.perf_counter()
-        found = self.ask(f"SELECT rows, seconds FROM corgipile.train('{table}', epochs => {epochs}, {words})")
+        found = self.ask(f"SELECT rows, seconds FROM {self._call(table, epochs, options)}")
         wall = time.perf_counter() - start
         check([row[0] for row in found] == [rows] * epochs, f"an epoch did not visit {rows} rows: {found}")
         seconds = [row[1] for row in found]
         check(sum(seconds) <= wall, "the epochs' seconds do not add up")
         return seconds
 
+    def _call(self, table: str, epochs: int, options: dict[str, Any]) -> str:
+        given = {"model": "logistic", "features": "features", "label": "label", "learning_rate": 0.005, **options}
+        words = ", ".join(f'"{name}" => {_literal(value)}' for name, value in given.items())
+        return f"corgipile.train('{table}', epochs => {epochs}, {words})"
+
     def epoch(self, table: str, rows: int, **options: Any) -> float:
         """Return the seconds of an epoch after the first."""
         return float(np.median(self.train(table, rows, **options)[1:]))
+
+    def evicted(self, table: str, rows: int, epochs: int = 3, **options: Any) -> float:
+        """Return the median seconds of an epoch that finds nothing of the table in memory."""
+        files = self._files(table)
+        query = f"SELECT rows, seconds FROM {self._call(table, epochs, options)}"
+        with self.connection.transaction(), self.connection.cursor("epochs") as cursor:
+            cursor.itersize = 1
+            cursor.execute(query)
+            found = [drop(*files) or cursor.fetchone() for _ in range(epochs)]
+        check([row[0] for row in found] == [rows] * epochs, f"an epoch did not visit {rows} rows: {found}")
+        return float(np.median([row[1] for row in found[1:]]))
+
+    def _files(self, table: str) -> list[Path]:
+        """Return the files of a table of which a scan leaves nothing in shared buffers."""
+        ((path, pages),) = self.ask(f"SELECT pg_relation_filepath('{table}'), pg_relation_size('{table}') / 8192")
+        if pages < POOL // 4:
+            raise Skip("servers keep tables of less than a quarter of the pool in shared buffers")
+        first = self.server.data / path
+        return [first, *first.parent.glob(f"{first.name}.*")]
 
     def higgs(self, kind: str) -> str:
         """Make a label-sorted table of 28 features, real or double precision, and held-out rows."""
@@ -118,15 +141,15 @@ class Database:
         self.higgs("real")
         return self.folder / "train.arrow"
 
-    def wide(self) -> tuple[str, int]:
+    def wide(self, kind: str = "real") -> tuple[str, int]:
         """Make a label-sorted table of 2,000 features, which lie in its TOAST table."""
-        rows = max(1000, self.rows // 50)
-        if "wide" not in self._made:
+        rows, name = max(1000, self.rows // 50), f"wide_{kind}"
+        if name not in self._made:
             arrow = self.folder / "wide.arrow"
             higgs_like(arrow, rows, features=2000, seed=2)
-            self._fill("wide", cp.open(arrow))
+            self._fill(name, cp.open(arrow) if kind == "real" else _doubled(arrow, 2000))
             arrow.unlink()
-        return "wide", rows
+        return name, rows
 
     def sparse(self) -> tuple[str, int]:
         """Make a label-sorted table of 39 features of 41,270 that are not zero, as click logs have."""
@@ -154,7 +177,7 @@ class Database:
         return name
 
     def aggregate(self) -> None:
-        """Build the aggregate igd(features, label, rate)."""
+        """Build the aggregates igd(features, label, rate) and total(features)."""
         headers = subprocess.run(
             [self.source.config, "--includedir-server"], check=True, capture_output=True, text=True
         ).stdout.strip()
@@ -165,6 +188,10 @@ class Database:
             step = f"igd_step(float8[], {kind}[], int, float8)"
             self.run(f"CREATE OR REPLACE FUNCTION {step} RETURNS float8[] AS '{library}', 'igd_step' LANGUAGE C")
             self.run(f"CREATE OR REPLACE AGGREGATE igd({kind}[], int, float8) (SFUNC = igd_step, STYPE = float8[])")
+            step = f"total_step(float8, {kind}[])"
+            self.run(f"CREATE OR REPLACE FUNCTION {step} RETURNS float8 AS '{library}', 'total_step' LANGUAGE C STRICT")
+            total = "SFUNC = total_step, STYPE = float8, INITCOND = '0'"
+            self.run(f"CREATE OR REPLACE AGGREGATE total({kind}[]) ({total})")
 
     def _fill(self, name: str, table: Any) -> None:
         pg.copy_table(self.connection, name, table)
@@ -177,9 +204,14 @@ class Database:
         self.run("CHECKPOINT")
 
 
-def _doubled(arrow: Path) -> MemoryTable:
+def _doubled(arrow: Path, width: int = 28) -> MemoryTable:
+    """Return a table as double precision, with digits beyond those of real: PostgreSQL would compress them away."""
     table = pa.ipc.open_file(arrow).read_all()
-    return MemoryTable(table.cast(pa.schema({"features": pa.list_(pa.float64(), 28), "label": pa.int32()})))
+    x = table["features"].combine_chunks().flatten().to_numpy().astype("f8")
+    if width > 28:
+        x *= 1 + 1e-9 * np.random.default_rng(4).random(len(x))
+    features = pa.FixedSizeListArray.from_arrays(pa.array(x), width)
+    return MemoryTable(pa.table({"features": features, "label": table["label"].cast(pa.int32())}))
 
 
 def _literal(value: Any) -> str:

@@ -1,4 +1,5 @@
 /* Gradient descent as a user-defined aggregate, one step a row in the order of the scan: what Bismarck and MADlib do.
+ * And an aggregate that only adds up the numbers of all rows.
  *
  * The state is a float8[] of the weights and the intercept, changed in place; float32 or float64 features. */
 #include "postgres.h"
@@ -11,6 +12,7 @@
 
 PG_MODULE_MAGIC;
 PG_FUNCTION_INFO_V1(igd_step);
+PG_FUNCTION_INFO_V1(total_step);
 
 static ArrayType *make_state(FunctionCallInfo fcinfo, int n)
 {
@@ -51,4 +53,24 @@ Datum igd_step(PG_FUNCTION_ARGS)
     else
         STEP(double);
     PG_RETURN_POINTER(state);
+}
+
+#define TOTAL(type) do { \
+        const type *x = (const type *) ARR_DATA_PTR(row); \
+        for (int i = 0; i < n; i++) \
+            total += x[i]; \
+    } while (0)
+
+/* total_step(state, features): the sum of all numbers, the least that can be done with a row. */
+Datum total_step(PG_FUNCTION_ARGS)
+{
+    ArrayType *row = PG_GETARG_ARRAYTYPE_P(1);
+    int n = ArrayGetNItems(ARR_NDIM(row), ARR_DIMS(row));
+    double total = PG_GETARG_FLOAT8(0);
+    if (ARR_ELEMTYPE(row) == FLOAT4OID)
+        TOTAL(float);
+    else
+        TOTAL(double);
+    PG_FREE_IF_COPY(row, 1);
+    PG_RETURN_FLOAT8(total);
 }

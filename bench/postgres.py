@@ -41,9 +41,51 @@ def narrow_part(bench: Bench, data: Database) -> None:
         orders(bench, data, f"28 x {name}", data.higgs(kind), data.rows)
 
 
+def evicted_part(bench: Bench, data: Database) -> None:
+    """Orders against No Shuffle with nothing of the table in memory when an epoch begins; asking ahead on and off."""
+    for kind, (name, _) in KINDS.items():
+        table = data.higgs(kind)
+        cases = {
+            order: lambda order=order, table=table: evicted(data, table, order.split(",")[0], not order.endswith("off"))
+            for order in ("no_shuffle", "riffle", "riffle, off", "balanced", "balanced, off")
+        }
+        times = interleave(cases, bench.few, warm=False)
+        for order in ("riffle", "balanced"):
+            value, spread = ratio(times, order, "no_shuffle")
+            note = f"{rates(data.rows, times, order, 'no_shuffle')} ({spread})"
+            bench.report(f"epoch, evicted, {order} / no_shuffle, 28 x {name}", value, "x", "<= 1.1", note)
+            value, spread = ratio(times, order, f"{order}, off")
+            note = f"{rates(data.rows, times, order, f'{order}, off')} ({spread})"
+            bench.report(f"epoch, evicted, {order}, asking ahead / not, 28 x {name}", value, "x", "<= 1", note)
+
+
+def evicted(data: Database, table: str, order: str, ask: bool) -> float:
+    """Return the seconds of an epoch of an evicted table; the server asks ahead, or not."""
+    data.run("RESET effective_io_concurrency" if ask else "SET effective_io_concurrency = 0")
+    seconds = data.evicted(table, data.rows, **({"balance": True} if order == "balanced" else {"order": order}))
+    data.run("RESET effective_io_concurrency")
+    return seconds
+
+
+def rates(rows: int, times: dict[str, list[float]], over: str, under: str) -> str:
+    """Return the rates of two cases."""
+    return f"{rate(rows, median(times[over]))}, against {rate(rows, median(times[under]))}"
+
+
 def wide_part(bench: Bench, data: Database) -> None:
-    """Orders against No Shuffle, rows that lie in the TOAST table."""
-    orders(bench, data, "2,000 x real[], TOASTed", *data.wide())
+    """Orders against No Shuffle, rows that lie in the TOAST table; and No Shuffle against adding up their numbers."""
+    data.aggregate()
+    for kind, (name, _) in KINDS.items():
+        table, rows = data.wide(kind)
+        orders(bench, data, f"2,000 x {name}, TOASTed", table, rows)
+        cases = {
+            "epoch": lambda table=table, rows=rows: data.epoch(table, rows, order="no_shuffle"),
+            "total": lambda table=table: data.seconds(f"SELECT total(features) FROM {table}"),
+        }
+        times = interleave(cases, bench.repeats)
+        value, spread = ratio(times, "epoch", "total")
+        note = f"{rates(rows, times, 'epoch', 'total')} ({spread})"
+        bench.report(f"epoch, no_shuffle, 2,000 x {name}, TOASTed / C aggregate of a sum", value, "x", "<= 1.3", note)
 
 
 def sparse_part(bench: Bench, data: Database) -> None:
@@ -180,6 +222,7 @@ def buffer_of_blocks(data: Database, table: str, blocks: int) -> dict[str, str]:
 PARTS = {
     "scan": scan_part,
     "orders": narrow_part,
+    "evicted": evicted_part,
     "toast": wide_part,
     "sparse": sparse_part,
     "fetch": fetch_part,

@@ -1,5 +1,41 @@
 \echo Use "CREATE EXTENSION corgipile" to load this file. \quit
 
+-- Objects in a schema that belongs to somebody else, or that were there before, could take the place of ours.
+DO $check$
+DECLARE
+    place record;
+    found text;
+BEGIN
+    SELECT n.oid AS schema, n.nspowner AS owner, e.oid AS extension, e.extowner AS installer, n.nspacl AS acl
+        INTO STRICT place FROM pg_catalog.pg_namespace n, pg_catalog.pg_extension e
+        WHERE n.nspname OPERATOR(pg_catalog.=) 'corgipile' AND e.extname OPERATOR(pg_catalog.=) 'corgipile';
+    SELECT pg_catalog.quote_ident(r.rolname) INTO found FROM pg_catalog.pg_roles r
+        WHERE r.oid OPERATOR(pg_catalog.=) place.owner AND NOT r.rolsuper
+            AND r.oid OPERATOR(pg_catalog.<>) place.installer;
+    IF found IS NOT NULL THEN
+        RAISE EXCEPTION 'schema corgipile belongs to %, not to who installs the extension', found
+            USING ERRCODE = 'insufficient_privilege', HINT = 'DROP SCHEMA corgipile, or ALTER SCHEMA corgipile OWNER TO a superuser.';
+    END IF;
+    SELECT CASE a.grantee WHEN 0::pg_catalog.oid THEN 'PUBLIC' ELSE pg_catalog.pg_get_userbyid(a.grantee)::pg_catalog.text END
+        INTO found FROM pg_catalog.aclexplode(place.acl) a
+        WHERE a.privilege_type OPERATOR(pg_catalog.=) 'CREATE' AND a.grantee OPERATOR(pg_catalog.<>) place.owner
+        LIMIT 1;
+    IF found IS NOT NULL THEN
+        RAISE EXCEPTION '% may create objects in schema corgipile', found
+            USING ERRCODE = 'insufficient_privilege', HINT = 'REVOKE CREATE ON SCHEMA corgipile.';
+    END IF;
+    SELECT pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid) INTO found FROM pg_catalog.pg_depend d
+        WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass::pg_catalog.oid
+            AND d.refobjid OPERATOR(pg_catalog.=) place.schema
+            AND NOT (d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
+                AND d.objid OPERATOR(pg_catalog.=) place.extension)
+        LIMIT 1;
+    IF found IS NOT NULL THEN
+        RAISE EXCEPTION 'schema corgipile holds %, which is none of the extension''s', found
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Drop it or move it to another schema.';
+    END IF;
+END $check$;
+
 CREATE FUNCTION train_support(internal) RETURNS internal
     AS 'MODULE_PATHNAME', 'corgipile_train_support' LANGUAGE C STRICT;
 

@@ -3,7 +3,6 @@
 
 #include "executor/instrument.h"
 #include "plan.h"
-#include "storage/bufmgr.h"
 #include "utils/spccache.h"
 
 typedef struct {
@@ -12,16 +11,12 @@ typedef struct {
     CorgiScan **scans;      /* by part of the source; a part's scan begins when it is first read */
     CorgiScan *scan;        /* of the block under way */
     double count;           /* of its rows */
-    instr_time started;
-    bool prefetch;          /* may be of use */
-    bool slow;              /* so was the block before */
-    int asking;             /* blocks for which asking still is of use */
+    CorgiAsker *asker;      /* NULL: asking is of no use */
+    int64 missed;           /* pages that were not in shared buffers, when the block under way began */
+    int quiet;              /* blocks since one was asked for */
 } BlockState;
 
-/* Asking for pages that the system holds already costs a twentieth of an epoch. So it is done for a while after two
- * blocks in a row that took longer than a page this long, which no page in memory does; one may just have lost its turn
- * on the processor. */
-enum { SLOW_MICROSECONDS = 20, ASK_BLOCKS = 256 };
+enum { QUIET_BLOCKS = 16 }; /* between two looks whether asking is of use */
 
 static void begin(CustomScanState *node, EState *estate, int eflags) {}
 
@@ -32,9 +27,11 @@ void corgi_block_open(CustomScanState *node, CorgiRun *run)
     Relation rel = run->source.rel;
     s->run = run;
     s->scans = palloc0(sizeof *s->scans * (Size) Max(run->source.part_count, 1));
-    s->asking = 0;
-    s->slow = false;
-    s->prefetch = run->options.order != CP_NO_SHUFFLE && get_tablespace_io_concurrency(rel->rd_rel->reltablespace) > 0;
+    s->quiet = QUIET_BLOCKS;
+    s->asker = NULL;
+    if (run->options.order != CP_NO_SHUFFLE && !CORGI_DIRECT_IO &&
+        get_tablespace_io_concurrency(rel->rd_rel->reltablespace) > 0)
+        s->asker = corgi_make_asker();
 }
 
 static CorgiScan *scan_of(BlockState *s, int part)
@@ -54,28 +51,18 @@ static int64 stop_of(const CorgiSource *source, const CorgiPlace *place)
     return Min(place->page + source->block_pages, source->parts[place->part].pages);
 }
 
+static int64 missed_pages(void) { return pgBufferUsage.shared_blks_read + pgBufferUsage.local_blks_read; }
+
 /* Begin a block. */
 void corgi_block_seek(CustomScanState *node, const CorgiPlace *place)
 {
     BlockState *s = (BlockState *) node;
     if (node->ss.ps.instrument)
         InstrStartNode(node->ss.ps.instrument);
-    INSTR_TIME_SET_CURRENT(s->started);
+    s->missed = missed_pages();
     s->scan = scan_of(s, place->part);
     corgi_scan_seek(s->scan, place->page, stop_of(&s->run->source, place));
     s->count = 0;
-}
-
-/* Find out whether the block that was read came from a device. */
-static void judge_speed(BlockState *s)
-{
-    instr_time took;
-    bool slow;
-    INSTR_TIME_SET_CURRENT(took);
-    INSTR_TIME_SUBTRACT(took, s->started);
-    slow = INSTR_TIME_GET_MICROSEC(took) > (uint64) SLOW_MICROSECONDS * s->run->source.block_pages;
-    s->asking = slow && s->slow ? ASK_BLOCKS : Max(s->asking - 1, 0);
-    s->slow = slow;
 }
 
 /* Go to the next visible rows of the block, in the order of its pages. Returns what has them at hand, and their number;
@@ -87,20 +74,32 @@ CorgiScan *corgi_block_next(CustomScanState *node, int *count)
     s->count += *count;
     if (*count > 0)
         return s->scan;
-    judge_speed(s);
     if (node->ss.ps.instrument)
         InstrStopNode(node->ss.ps.instrument, s->count);
     return NULL;
 }
 
-/* Ask the system to read a block before it is needed. */
-void corgi_block_prefetch(CustomScanState *node, const CorgiPlace *place)
+/* Ask the system to read a block before it is needed. Returns whether it was asked: pages in shared buffers need no
+ * asking, nor such as the system has. */
+bool corgi_block_ask(CustomScanState *node, const CorgiPlace *place)
 {
     BlockState *s = (BlockState *) node;
     const CorgiSource *source = &s->run->source;
-    if (s->prefetch && s->asking > 0)
-        for (int64 page = place->page; page < stop_of(source, place); page++)
-            PrefetchBuffer(source->parts[place->part].rel, MAIN_FORKNUM, (BlockNumber) page);
+    if (s->asker == NULL)
+        return false;
+    if (!corgi_is_useful(s->asker) && (++s->quiet < QUIET_BLOCKS || missed_pages() == s->missed))
+        return false;
+    s->quiet = 0;
+    return corgi_ask(s->asker, source->parts[place->part].rel, place->page, stop_of(source, place) - place->page,
+                     s->run->options.threads > 1);
+}
+
+/* End what asks for blocks. */
+void corgi_block_stop(CustomScanState *node)
+{
+    BlockState *s = (BlockState *) node;
+    if (s->asker != NULL)
+        corgi_stop_asker(s->asker);
 }
 
 /* End a loop of the figures that EXPLAIN ANALYZE shows: one a pass over the table. */

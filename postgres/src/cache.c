@@ -10,17 +10,18 @@
 enum { MOST = 64 };
 
 static const char *const version_query =
-    "SELECT xmin, cmin, ctid FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
+    "SELECT xmin, cmin, ctid, " CORGI_HOLDERS " FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
 /* Fetch the version of the row that the snapshot sees: the transaction that wrote it, the command of that transaction,
- * which may have emptied the table in between, and the place. */
-static CorgiVersion look_up(const char *name)
+ * which may have emptied the table in between, and the place. Refuses a caller without the right. */
+CorgiVersion corgi_find_model(const char *name, CorgiRight right)
 {
     CorgiVersion found = {.writer = InvalidTransactionId};
     static SPIPlanPtr kept = NULL;
     Oid types[] = {TEXTOID};
     Datum values[1];
     bool null;
+    CorgiCaller caller = corgi_become_owner();
     SPI_connect();
     if (kept == NULL) {
         SPIPlanPtr plan = SPI_prepare(version_query, lengthof(types), types);
@@ -34,11 +35,14 @@ static CorgiVersion look_up(const char *name)
     if (SPI_processed > 0) {
         HeapTuple row = SPI_tuptable->vals[0];
         TupleDesc columns = SPI_tuptable->tupdesc;
+        CorgiHolders holders = corgi_holders_at(row, columns, 4);
         found.writer = DatumGetTransactionId(SPI_getbinval(row, columns, 1, &null));
         found.command = DatumGetCommandId(SPI_getbinval(row, columns, 2, &null));
         found.place = *(ItemPointer) DatumGetPointer(SPI_getbinval(row, columns, 3, &null));
+        corgi_check_right(right, caller.user, &holders, name);
     }
     SPI_finish();
+    corgi_become_caller(caller);
     return found;
 }
 
@@ -90,7 +94,7 @@ static bool same_version(CorgiVersion *a, CorgiVersion *b)
 CorgiCached *corgi_cached_model(const char *name)
 {
     static uint64 clock = 0;
-    CorgiVersion version = look_up(name);
+    CorgiVersion version = corgi_find_model(name, CORGI_USE);
     CorgiCached *e = entry_of(name);
     if (e->model == NULL || strcmp(e->name, name) != 0 || !same_version(&e->version, &version)) {
         load(e, name);

@@ -7,6 +7,7 @@
 #endif
 
 #include "commands/explain.h"
+#include "storage/fd.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
 #endif
@@ -22,6 +23,15 @@
 #define CORGI_IS_VIRTUAL(attribute) false
 #endif
 
+/* Rights on functions, and whether a role may give things to another. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_MAY_EXECUTE(function, user) object_aclcheck(ProcedureRelationId, function, user, ACL_EXECUTE)
+#define CORGI_MAY_BECOME(user, role) member_can_set_role(user, role)
+#else
+#define CORGI_MAY_EXECUTE(function, user) pg_proc_aclcheck(function, user, ACL_EXECUTE)
+#define CORGI_MAY_BECOME(user, role) is_member_of_role(user, role)
+#endif
+
 /* A backend by its place in the list of them. */
 #if PG_VERSION_NUM >= 160000
 #define CORGI_BACKEND(place) pgstat_get_local_beentry_by_index(place)
@@ -34,6 +44,20 @@
 #define CORGI_RETURNED(rel) ((rel)->pgstat_info->counts.tuples_returned)
 #else
 #define CORGI_RETURNED(rel) ((rel)->pgstat_info->t_counts.t_tuples_returned)
+#endif
+
+/* What names a table's files. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_STORAGE(rel) (RelationGetSmgr(rel)->smgr_rlocator)
+#else
+#define CORGI_STORAGE(rel) (RelationGetSmgr(rel)->smgr_rnode)
+#endif
+
+/* Whether tables are read past the system's cache, so that asking for pages is of no use and not allowed, 16. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_DIRECT_IO ((io_direct_flags & IO_DIRECT_DATA) != 0)
+#else
+#define CORGI_DIRECT_IO false
 #endif
 
 /* EXPLAIN (GENERIC_PLAN), 16: parameters have no values. */

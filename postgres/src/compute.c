@@ -117,6 +117,7 @@ static void start(Compute *c)
 static void stop(int code, Datum argument)
 {
     Compute *c = (Compute *) DatumGetPointer(argument);
+    corgi_tuple_stop(c->tuples);
     if (!c->running)
         return;
     pthread_mutex_lock(&c->lock);

@@ -14,11 +14,12 @@
 #include "executor/executor.h"
 #include "nodes/extensible.h"
 #include "permute.h"
+#include "rights.h"
 #include "utils/rel.h"
 
 /* What the caller of corgipile.train asked for. */
 typedef struct {
-    Oid source;
+    Oid source, user;       /* user: whose rights count, to the end */
     const char *kind, *label, *name, *order_name;
     List *features;         /* of char * */
     const char *warm_start; /* name of a model to go on from */
@@ -31,6 +32,7 @@ typedef struct {
     double *classes;        /* NULL: to be found */
     int class_count;
     int threads;            /* 1, or 2: one reads while the other learns */
+    bool weights;           /* are to be returned with the last epoch */
 } CorgiOptions;
 
 typedef struct {
@@ -136,9 +138,12 @@ static inline bool corgi_held_out(const CorgiRun *run, int64 row)
     return run->holdout_below != 0 && cp_random(run->holdout_key, (uint64_t) row) < run->holdout_below;
 }
 
+enum { CORGI_FIGURES = 8 };
+
 /* A stored model. */
 typedef struct {
-    char *kind, *label, *history; /* history: JSON */
+    char *kind, *label;
+    Datum figures[CORGI_FIGURES]; /* of its epochs: arrays, see model.c */
     List *features;         /* of char * */
     int loss, bytes;
     int64 width, outputs, classes, epochs;
@@ -162,7 +167,7 @@ typedef struct {
 enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
-    ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_COUNT
+    ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature);
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
@@ -224,6 +229,13 @@ extern TupleTableSlot *corgi_scan_row(CorgiScan *s, int i);
 extern bool corgi_scan_put(CorgiScan *s, const int16 *which, int count, int64 width, CorgiBuffer *b, const int32 *into);
 extern void corgi_scan_end(CorgiScan *s);
 
+/* ahead.c */
+typedef struct CorgiAsker CorgiAsker;
+extern CorgiAsker *corgi_make_asker(void);
+extern bool corgi_is_useful(CorgiAsker *a);
+extern bool corgi_ask(CorgiAsker *a, Relation rel, int64 page, int64 count, bool threads);
+extern void corgi_stop_asker(CorgiAsker *a);
+
 /* sparse.c */
 #define CORGI_MOST_NUMBERS ((int64) ((MaxAllocSize - 64) / sizeof(double))) /* of a model: what an array can hold */
 extern void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width);
@@ -273,7 +285,7 @@ extern cp_figures corgi_measure(const CorgiRun *run, CorgiMachine *judge, bool h
 /* epochs.c */
 extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
 extern bool corgi_add_epoch(CorgiHistory *h, const CorgiOptions *o, const CorgiEpoch *e);
-extern char *corgi_history_json(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
+extern void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
 
 /* progress.c */
 extern void corgi_progress_begin(CorgiRun *run);
@@ -304,6 +316,7 @@ typedef struct {
     char *row;              /* room for a row and its scores */
     double *scores;
 } CorgiCached;
+extern CorgiVersion corgi_find_model(const char *name, CorgiRight right);
 extern CorgiCached *corgi_cached_model(const char *name);
 
 /* predict_sparse.c */
@@ -311,15 +324,22 @@ extern bool corgi_is_pair(Oid indices, Oid values);
 extern void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type);
 
 /* store.c */
-extern void corgi_check_name(const char *name);
-extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, char *history);
+typedef struct {
+    ArrayType *classes, *coefficients, *intercepts;
+} CorgiWeights;
+extern void corgi_check_name(const CorgiOptions *o);
+extern void corgi_check_size(const CorgiRun *run);
+extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiMachine *machine);
+extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiHistory *history,
+                              const CorgiModel *past);
 
 /* blockshuffle.c */
 extern const CustomScanMethods corgi_block_methods;
 extern void corgi_block_open(CustomScanState *node, CorgiRun *run);
 extern void corgi_block_seek(CustomScanState *node, const CorgiPlace *place);
 extern CorgiScan *corgi_block_next(CustomScanState *node, int *count);
-extern void corgi_block_prefetch(CustomScanState *node, const CorgiPlace *place);
+extern bool corgi_block_ask(CustomScanState *node, const CorgiPlace *place);
+extern void corgi_block_stop(CustomScanState *node);
 extern void corgi_end_loop(CustomScanState *node);
 
 /* tupleshuffle.c */
@@ -330,6 +350,7 @@ extern void corgi_tuple_begin(CustomScanState *node, int epoch);
 struct corgi_step;
 extern struct corgi_steps *corgi_tuple_steps(CustomScanState *node);
 extern void corgi_tuple_load(CustomScanState *node, const struct corgi_step *step);
+extern void corgi_tuple_stop(CustomScanState *node);
 
 /* sgd.c */
 extern const CustomScanMethods corgi_sgd_methods;

@@ -1,8 +1,9 @@
 /* Epochs: what is kept and said of each, and when they end. */
 #include "corgipile.h"
 
-#include "lib/stringinfo.h"
-#include "utils/float.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "utils/builtins.h"
 
 static void say(const CorgiHistory *h, const CorgiEpoch *e)
 {
@@ -46,29 +47,61 @@ bool corgi_add_epoch(CorgiHistory *h, const CorgiOptions *o, const CorgiEpoch *e
     return verdict == CP_ENOUGH || h->count == o->epochs;
 }
 
-static void add_figures(StringInfo json, const char *prefix, const char *score, const cp_figures *f)
+static const char *const forget = "DELETE FROM corgipile.history WHERE model operator(pg_catalog.=) $1 AND epoch "
+                                  "operator(pg_catalog.>=) $2";
+static const char *const insert =
+    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, model, "
+    "epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+#define LIST(parameter) "pg_catalog.unnest($" #parameter ")"
+static const char *const insert_past =
+    "INSERT INTO corgipile.history (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, model, "
+    "epoch) SELECT u.loss, u.accuracy, u.r2, u.holdout_loss, u.holdout_accuracy, u.holdout_r2, u.rows, u.seconds, $9, "
+    "u.number operator(pg_catalog.-) 1 FROM ROWS FROM (" LIST(1) ", " LIST(2) ", " LIST(3) ", " LIST(4) ", "
+    LIST(5) ", " LIST(6) ", " LIST(7) ", " LIST(8) ") WITH ORDINALITY u (loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds, number)";
+
+static void run(const char *query, int count, Oid *types, Datum *values, const char *nulls)
 {
-    appendStringInfo(json, ", \"%sloss\": %s, \"%s%s\": %s", prefix, float8out_internal(f->loss), prefix, score,
-                     float8out_internal(f->score));
+    if (SPI_execute_with_args(query, count, types, values, nulls, false, 0) < 0)
+        elog(ERROR, "writing corgipile.history failed");
 }
 
-/* Write the history as JSON, that of the earlier model first. */
-char *corgi_history_json(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past)
+/* Write an epoch's row with a plan made for all of them. */
+static void store_epoch(SPIPlanPtr plan, const CorgiEpoch *e, bool linear, Datum name, int64 number)
 {
-    const char *score = o->loss == CP_SQUARED ? "r2" : "accuracy";
-    StringInfoData json;
-    initStringInfo(&json);
-    appendStringInfoString(&json, past ? past->history : "[]");
-    json.data[--json.len] = '\0';
-    for (int64 i = 0; i < h->count; i++) {
-        const CorgiEpoch *e = &h->epochs[i];
-        appendStringInfo(&json, "%s{\"epoch\": " INT64_FORMAT ", \"rows\": " INT64_FORMAT, json.len > 1 ? ", " : "",
-                         h->past + i, e->learnt.rows);
-        add_figures(&json, "", score, &e->learnt);
-        if (e->held.rows > 0)
-            add_figures(&json, "holdout_", score, &e->held);
-        appendStringInfo(&json, ", \"seconds\": %s}", float8out_internal(e->seconds));
+    bool held = e->held.rows > 0;
+    Datum values[] = {Float8GetDatum(e->learnt.loss), Float8GetDatum(e->learnt.score), Float8GetDatum(e->learnt.score),
+                      Float8GetDatum(e->held.loss),   Float8GetDatum(e->held.score),   Float8GetDatum(e->held.score),
+                      Int64GetDatum(e->learnt.rows),  Float8GetDatum(e->seconds),      name,
+                      Int64GetDatum(number)};
+    char nulls[] = "          ";
+    nulls[1] = linear ? 'n' : ' ';
+    nulls[2] = linear ? ' ' : 'n';
+    nulls[3] = held ? ' ' : 'n';
+    nulls[4] = held && !linear ? ' ' : 'n';
+    nulls[5] = held && linear ? ' ' : 'n';
+    if (SPI_execute_plan(plan, values, nulls, false, 0) != SPI_OK_INSERT)
+        elog(ERROR, "writing corgipile.history failed");
+}
+
+/* Write the epochs of the stored model, those of the model gone on from first. Called within SPI. */
+void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past)
+{
+    Oid types[] = {FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, FLOAT8OID, INT8OID, FLOAT8OID, TEXTOID, INT8OID};
+    bool same = past != NULL && strcmp(o->name, o->warm_start) == 0;
+    Datum name = CStringGetTextDatum(o->name), keep[] = {name, Int64GetDatum(same ? h->past : 0)};
+    Oid keep_types[] = {TEXTOID, INT8OID};
+    SPIPlanPtr plan = SPI_prepare(insert, lengthof(types), types);
+    run(forget, lengthof(keep), keep_types, keep, NULL);
+    if (h->past > 0 && !same) {
+        Oid lists[CORGI_FIGURES + 1];
+        Datum values[CORGI_FIGURES + 1];
+        for (int i = 0; i < CORGI_FIGURES; i++)
+            lists[i] = i == 6 ? INT8ARRAYOID : FLOAT8ARRAYOID;
+        memcpy(values, past->figures, sizeof past->figures);
+        lists[CORGI_FIGURES] = TEXTOID;
+        values[CORGI_FIGURES] = name;
+        run(insert_past, CORGI_FIGURES + 1, lists, values, NULL);
     }
-    appendStringInfoChar(&json, ']');
-    return json.data;
+    for (int64 i = 0; i < h->count; i++)
+        store_epoch(plan, &h->epochs[i], o->loss == CP_SQUARED, name, h->past + i);
 }

@@ -54,6 +54,7 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
     if (get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE)
         elog(ERROR, "corgipile.evaluate returns a row");
     name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+    corgi_find_model(name, CORGI_USE);
     m = corgi_load_model(name, true);
     run.options = choose(fcinfo, m, name);
     corgi_open_source(&run.source, &run.options);

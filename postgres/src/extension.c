@@ -2,6 +2,7 @@
 #include "corgipile.h"
 
 #include "fmgr.h"
+#include "settings.h"
 
 PG_MODULE_MAGIC;
 
@@ -9,7 +10,11 @@ extern PGDLLEXPORT void _PG_init(void);
 PG_FUNCTION_INFO_V1(corgipile_train_support);
 PG_FUNCTION_INFO_V1(corgipile_train);
 
-void _PG_init(void) { corgi_install_planner(); }
+void _PG_init(void)
+{
+    corgi_define_settings();
+    corgi_install_planner();
+}
 
 /* The planner calls this before it looks for paths, which loads the library and so its hook: no preloading needed. */
 Datum corgipile_train_support(PG_FUNCTION_ARGS) { PG_RETURN_POINTER(NULL); }

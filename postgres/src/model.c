@@ -14,11 +14,15 @@
 
 static const char *const weights_query =
     "SELECT kind, dims, classes, coefficients, intercepts, params operator(pg_catalog.->>) 'numbers'" WHERE;
-/* Paths find nothing in JSON of another shape, which operators that take it apart would fail on. */
 static const char *const past_query =
     "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
-    "params operator(pg_catalog.->>) 'label', history::pg_catalog.text, "
-    "ARRAY(SELECT e operator(pg_catalog.->>) 'loss' FROM pg_catalog.jsonb_path_query(history, '$[*]') e)" WHERE;
+    "params operator(pg_catalog.->>) 'label'" WHERE;
+#define LISTED(column) "pg_catalog.array_agg(" column " ORDER BY epoch)"
+/* What corgi_store_history writes, in the order of its columns. */
+static const char *const figures_query =
+    "SELECT " LISTED("loss") ", " LISTED("accuracy") ", " LISTED("r2") ", " LISTED("holdout_loss") ", "
+    LISTED("holdout_accuracy") ", " LISTED("holdout_r2") ", " LISTED("rows") ", " LISTED("seconds")
+    ", pg_catalog.count(*), pg_catalog.max(epoch) FROM corgipile.history WHERE model operator(pg_catalog.=) $1";
 
 static void damaged(const char *name, const char *why) __attribute__((noreturn));
 static void damaged(const char *name, const char *why)
@@ -97,19 +101,28 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
         damaged(name, "its classes are not finite numbers in ascending order");
 }
 
-/* Read the losses of the epochs; those of later epochs are compared with them. */
-static double *read_losses(List *texts, const char *name)
+/* Read what is known of the epochs: losses of later ones are compared with theirs. */
+static void load_figures(CorgiModel *m, const char *name, MemoryContext context)
 {
-    double *losses = palloc(sizeof *losses * (Size) Max(list_length(texts), 1)), *next = losses;
-    ListCell *cell;
-    foreach (cell, texts) {
-        const char *text = lfirst(cell);
-        char *end = NULL;
-        *next = text ? strtod(text, &end) : NAN;
-        if (!isfinite(*next++) || *end != '\0')
+    bool null;
+    int64 one, found, last;
+    TupleDesc columns;
+    fetch(figures_query, name);
+    columns = SPI_tuptable->tupdesc;
+    m->epochs = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], columns, CORGI_FIGURES + 1, &null));
+    if (m->epochs == 0)
+        return;
+    last = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], columns, CORGI_FIGURES + 2, &null));
+    m->losses = doubles_at(1, 1, &one, &found, context);
+    if (m->losses == NULL || last != m->epochs - 1)
+        damaged(name, "epochs are missing in corgipile.history");
+    for (int64 i = 0; i < m->epochs; i++)
+        if (!isfinite(m->losses[i]))
             damaged(name, "an epoch of its history has no loss");
+    for (int i = 0; i < CORGI_FIGURES; i++) {
+        ArrayType *a = DatumGetArrayTypeP(SPI_getbinval(SPI_tuptable->vals[0], columns, i + 1, &null));
+        m->figures[i] = PointerGetDatum(memcpy(MemoryContextAlloc(context, VARSIZE(a)), a, VARSIZE(a)));
     }
-    return losses;
 }
 
 static List *texts_at(int column)
@@ -120,31 +133,30 @@ static List *texts_at(int column)
 
 static void load_past(CorgiModel *m, const char *name, MemoryContext context)
 {
-    List *losses;
+    MemoryContext outside = CurrentMemoryContext;
     fetch(past_query, name);
     m->label = text_at(2, context);
-    m->history = text_at(3, context);
     MemoryContextSwitchTo(context);
     m->features = texts_at(1);
-    losses = texts_at(4);
+    MemoryContextSwitchTo(outside);
     if (list_member_ptr(m->features, NULL))
         damaged(name, "its features hold a NULL");
-    if (m->history[0] != '[')
-        damaged(name, "its history is no list of epochs");
-    m->epochs = list_length(losses);
-    m->losses = read_losses(losses, name);
+    load_figures(m, name, context);
 }
 
-/* Load a model into the current memory context; `past` tells whether what it was trained on and how is wanted too. */
+/* Load a model into the current memory context; `past` tells whether what it was trained on and how is wanted too. That
+ * the caller may have it is for corgi_find_model to say. */
 CorgiModel *corgi_load_model(const char *name, bool past)
 {
     MemoryContext context = CurrentMemoryContext;
     CorgiModel *m = palloc0(sizeof *m);
+    CorgiCaller caller = corgi_become_owner();
     SPI_connect();
     load_weights(m, name, context);
     if (past)
         load_past(m, name, context);
     SPI_finish();
+    corgi_become_caller(caller);
     MemoryContextSwitchTo(context);
     return m;
 }
@@ -160,7 +172,9 @@ CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse)
 /* Load the model to go on from. Its classes become those of the new one. */
 CorgiModel *corgi_load_past(CorgiOptions *o)
 {
-    CorgiModel *past = corgi_load_model(o->warm_start, true);
+    CorgiModel *past;
+    corgi_find_model(o->warm_start, CORGI_READ);
+    past = corgi_load_model(o->warm_start, true);
     if (past->loss != o->loss)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" is a %s model; a %s model is needed", o->warm_start, past->kind, o->kind));

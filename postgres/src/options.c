@@ -5,6 +5,7 @@
 
 #include "catalog/pg_type.h"
 #include "plan.h"
+#include "settings.h"
 #include "sgd_state.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -16,7 +17,7 @@ static const int64 exact = INT64CONST(1) << 53;
 static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
-    "holdout",    "warm_start", "tolerance",   "threads"};
+    "holdout",    "warm_start", "tolerance",   "threads", "weights"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -39,12 +40,18 @@ int corgi_loss_of(const char *kind)
 
 const char *corgi_kind_of(int loss) { return losses[loss]; }
 
-static int order_of(const char *name)
+/* Riffle is balanced if `balance` says so, or if it is not said and the order is called balanced. */
+static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid)
 {
-    int order = place_of(name, orders, lengthof(orders));
-    if (order < 0)
-        REFUSE("order must be riffle, corgipile, block_only or no_shuffle, got \"%s\"", name);
-    return order;
+    bool balanced;
+    o->order_name = TextDatumGetCString(name);
+    balanced = strcmp(o->order_name, "balanced") == 0;
+    o->balance = unsaid ? balanced : DatumGetBool(balance);
+    if (balanced)
+        o->order_name = "riffle";
+    o->order = place_of(o->order_name, orders, lengthof(orders));
+    if (o->order < 0)
+        REFUSE("order must be balanced, riffle, corgipile, block_only or no_shuffle, got \"%s\"", o->order_name);
 }
 
 /* Turn a text[] into a list of strings; a NULL in it is a NULL. */
@@ -141,6 +148,17 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
 }
 
+/* What the server allows. Fewer threads make the same model; less memory would make another. */
+static void keep_limits(CorgiOptions *o)
+{
+    o->threads = Min(o->threads, corgi_max_threads);
+    if (corgi_max_memory >= 0 && o->buffer_bytes > (int64) corgi_max_memory * 1024)
+        ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                errmsg("buffer_size is " INT64_FORMAT " kB; corgipile.max_memory allows %d kB", o->buffer_bytes / 1024,
+                       corgi_max_memory),
+                errhint("Give buffer_size => '%dkB'.", corgi_max_memory));
+}
+
 static double tolerance_of(double tolerance)
 {
     if (!(tolerance >= 0))
@@ -151,7 +169,7 @@ static double tolerance_of(double tolerance)
 static bool may_be_null(int argument)
 {
     return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_CLASSES || argument == ARG_HOLDOUT ||
-           argument == ARG_WARM_START || argument == ARG_TOLERANCE;
+           argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE;
 }
 
 void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature)
@@ -172,18 +190,18 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->batch = DatumGetInt32(values[ARG_BATCH_SIZE]);
     o->block_bytes = nulls[ARG_BLOCK_SIZE] ? 0 : bytes_of(values[ARG_BLOCK_SIZE], "block_size");
     o->buffer_bytes = bytes_of(values[ARG_BUFFER_SIZE], "buffer_size");
-    o->order_name = TextDatumGetCString(values[ARG_ORDER]);
-    o->order = order_of(o->order_name);
-    o->balance = DatumGetBool(values[ARG_BALANCE]);
+    read_order(o, values[ARG_ORDER], values[ARG_BALANCE], nulls[ARG_BALANCE]);
     o->seed = DatumGetInt64(values[ARG_SEED]);
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
     o->holdout = nulls[ARG_HOLDOUT] ? 0 : DatumGetFloat8(values[ARG_HOLDOUT]);
     o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);
     o->tolerance = nulls[ARG_TOLERANCE] ? -1 : tolerance_of(DatumGetFloat8(values[ARG_TOLERANCE]));
     o->threads = DatumGetInt32(values[ARG_THREADS]);
+    o->weights = DatumGetBool(values[ARG_WEIGHTS]);
     if (o->name != NULL && *o->name == '\0')
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");
     check_schedule(o);
+    keep_limits(o);
     if (!nulls[ARG_CLASSES] && o->loss != CP_SQUARED)
         read_classes(o, values[ARG_CLASSES]);
 }

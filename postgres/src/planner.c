@@ -8,6 +8,7 @@
 #include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
+#include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -99,6 +100,8 @@ static Plan *plan_sgd(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List
     scan->custom_scan_tlist = result_columns(root->simple_rte_array[rel->relid], rel->relid,
                                              whole_row(rel, scan->scan.plan.qual));
     scan->custom_exprs = copyObject(call->args);
+    scan->custom_private = list_make1_oid(call->funcid);
+    record_plan_function_dependency(root, call->funcid); /* a plan that is kept goes when the function does */
     return &scan->scan.plan;
 }
 

@@ -6,6 +6,7 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "sgd_state.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -13,6 +14,7 @@
 #include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(corgipile_predict);
+PG_FUNCTION_INFO_V1(corgipile_predict_bool);
 PG_FUNCTION_INFO_V1(corgipile_predict_proba);
 PG_FUNCTION_INFO_V1(corgipile_decision);
 
@@ -25,6 +27,7 @@ typedef struct {
     uint32 running, running_sub;
     CommandId command;
     SubTransactionId sub;
+    Oid user;
 } Sight;
 
 /* A place of a call: the model that it used last, and when that was found to be current. */
@@ -42,7 +45,7 @@ static Sight look(void)
 {
     Snapshot s = GetActiveSnapshot();
     return (Sight){.xmin = s->xmin, .xmax = s->xmax, .running = s->xcnt, .running_sub = (uint32) s->subxcnt,
-                   .command = s->curcid, .sub = GetCurrentSubTransactionId()};
+                   .command = s->curcid, .sub = GetCurrentSubTransactionId(), .user = GetUserId()};
 }
 
 /* Find out what the arguments of a call are. */
@@ -155,6 +158,17 @@ Datum corgipile_predict(PG_FUNCTION_ARGS)
     for (int64 k = 1; k < m->outputs; k++)
         best = c->scores[k] > c->scores[best] ? k : best;
     PG_RETURN_FLOAT8(m->class_values[best]);
+}
+
+/* Class of the row by a model whose label is boolean. */
+Datum corgipile_predict_bool(PG_FUNCTION_ARGS)
+{
+    const CorgiCached *c = score(fcinfo);
+    const CorgiModel *m = c->model;
+    if (m->loss == CP_SQUARED || m->classes != 2 || m->class_values[0] != 0 || m->class_values[1] != 1)
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has not the classes false and true; use corgipile.predict",
+               c->name);
+    PG_RETURN_BOOL(m->loss == CP_SOFTMAX ? c->scores[1] > c->scores[0] : c->scores[0] > 0);
 }
 
 Datum corgipile_decision(PG_FUNCTION_ARGS)

@@ -1,14 +1,19 @@
 /* SGD: learns a linear model from the steps of TupleShuffle, in place, and returns one row an epoch. */
 #include "corgipile.h"
 
+#include "catalog/objectaccess.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "sgd_state.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-enum { COLUMNS = 9 }; /* of the result */
+enum { COLUMNS = 12 }; /* of the result */
 
 typedef struct {
     CustomScanState css;
@@ -51,6 +56,7 @@ static void configure(SgdState *s)
         i++;
     }
     corgi_read_options(o, values, nulls, s->one_feature);
+    o->user = GetUserId();
     s->run.holdout_key = corgi_key(o, 0, CORGI_HOLDOUT);
     s->run.holdout_below = (uint64) (o->holdout * 18446744073709551616.0);
     corgi_open_source(&s->run.source, o);
@@ -84,10 +90,20 @@ static bool may_configure(const SgdState *s, const EState *estate, int eflags)
     return (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 || !contain_volatile_functions(arguments);
 }
 
+/* What the server asks before it calls a function: of the role that runs the plan, each time it does. */
+static void check_execute(Oid function)
+{
+    AclResult may = CORGI_MAY_EXECUTE(function, GetUserId());
+    if (may != ACLCHECK_OK)
+        aclcheck_error(may, OBJECT_FUNCTION, get_func_name(function));
+    InvokeFunctionExecuteHook(function);
+}
+
 static void begin(CustomScanState *node, EState *estate, int eflags)
 {
     SgdState *s = (SgdState *) node;
     CustomScan *plan = (CustomScan *) node->ss.ps.plan;
+    check_execute(linitial_oid(plan->custom_private));
     if (list_length(plan->custom_exprs) != ARG_COUNT)
         elog(ERROR, "corgipile.train has %d arguments, the library knows %d: run ALTER EXTENSION corgipile UPDATE",
              list_length(plan->custom_exprs), ARG_COUNT);
@@ -108,11 +124,13 @@ static void prepare(SgdState *s)
     CorgiRun *run = &s->run;
     const CorgiModel *past = s->past;
     if (run->options.name != NULL)
-        corgi_check_name(run->options.name);
+        corgi_check_name(&run->options);
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
     if (past != NULL)
         corgi_fit_past(run, past);
+    if (run->options.name != NULL || run->options.weights)
+        corgi_check_size(run);
     s->machine = corgi_machine_for(run);
     if (past != NULL)
         corgi_machine_set(s->machine, past->coefficients, past->intercepts);
@@ -159,7 +177,7 @@ static void advance(SgdState *s)
     if (s->finished) {
         corgi_progress_end(&s->run);
         if (o->name != NULL)
-            corgi_store_model(&s->run, s->machine, corgi_history_json(h, o, s->past));
+            corgi_store_model(&s->run, s->machine, h, s->past);
     }
     MemoryContextSwitchTo(outside);
 }
@@ -172,6 +190,17 @@ static void fill_whole_row(const SgdState *s, TupleTableSlot *slot)
         slot->tts_values[COLUMNS] = HeapTupleGetDatum(heap_form_tuple(s->row, slot->tts_values, slot->tts_isnull));
         slot->tts_isnull[COLUMNS] = false;
     }
+    MemoryContextSwitchTo(outside);
+}
+
+static void fill_weights(const SgdState *s, Datum *values, bool *nulls)
+{
+    MemoryContext outside = MemoryContextSwitchTo(s->css.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+    CorgiWeights w = corgi_get_weights(&s->run, s->machine);
+    values[9] = PointerGetDatum(w.classes);
+    values[10] = PointerGetDatum(w.coefficients);
+    values[11] = PointerGetDatum(w.intercepts);
+    nulls[9] = nulls[10] = nulls[11] = false;
     MemoryContextSwitchTo(outside);
 }
 
@@ -195,6 +224,9 @@ static void fill_row(const SgdState *s, TupleTableSlot *slot)
     nulls[4] = !held;
     nulls[5] = !held || linear;
     nulls[6] = !held || !linear;
+    nulls[9] = nulls[10] = nulls[11] = true;
+    if (s->run.options.weights && s->finished && s->returned == s->history.count - 1)
+        fill_weights(s, values, nulls);
     fill_whole_row(s, slot);
 }
 

@@ -5,37 +5,100 @@
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "settings.h"
 #include "sgd_state.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/json.h"
+#include "utils/snapmgr.h"
+
+enum { LONGEST_NAME = 1000, REST_OF_ROW = 1 << 20 }; /* bytes: a name fits into an index; what is not weights */
 
 static const char *const insert =
-    "INSERT INTO corgipile.models (name, kind, dims, classes, coefficients, intercepts, params, history, source) "
-    "VALUES ($1, $2, $3, $4, $5, $6, $7::pg_catalog.jsonb, $8::pg_catalog.jsonb, $9) "
-    "ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, dims = excluded.dims, classes = excluded.classes, "
-    "coefficients = excluded.coefficients, intercepts = excluded.intercepts, params = excluded.params, "
-    "history = excluded.history, source = excluded.source, created = pg_catalog.now()";
+    "INSERT INTO corgipile.models AS m (name, kind, dims, classes, coefficients, intercepts, params, source, owner, may_use, "
+    "may_read) VALUES ($1, $2, $3, $4, $5, $6, $7::pg_catalog.jsonb, $8, $9::corgipile.role, $10::corgipile.role[], "
+    "$11::corgipile.role[]) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, dims = excluded.dims, "
+    "classes = excluded.classes, coefficients = excluded.coefficients, intercepts = excluded.intercepts, "
+    "params = excluded.params, source = excluded.source, created = pg_catalog.now() "
+    "WHERE corgipile.may('replace', $9::corgipile.role, m.owner, m.may_use, m.may_read, m.may_replace)";
 
-static const char *const owner_query =
-    "SELECT owner FROM corgipile.models WHERE name operator(pg_catalog.=) $1 "
-    "AND owner operator(pg_catalog.<>) current_user AND pg_catalog.row_security_active('corgipile.models')";
+static const char *const there_query =
+    "SELECT " CORGI_HOLDERS " FROM corgipile.models WHERE name operator(pg_catalog.=) $1 FOR NO KEY UPDATE";
+static const char *const latest_query = "SELECT 1 FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
-/* Refuse before the first epoch what could not be stored after the last. */
-void corgi_check_name(const char *name)
+static bool find(const char *query, const char *name, bool read_only)
 {
     Oid types[] = {TEXTOID};
     Datum values[] = {CStringGetTextDatum(name)};
-    PreventCommandIfReadOnly("corgipile.train with a name");
-    SPI_connect();
-    if (SPI_execute_with_args(owner_query, lengthof(types), types, values, NULL, true, 1) != SPI_OK_SELECT)
+    if (SPI_execute_with_args(query, lengthof(types), types, values, NULL, read_only, 1) != SPI_OK_SELECT)
         elog(ERROR, "reading corgipile.models failed");
-    if (SPI_processed > 0)
-        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                errmsg("model \"%s\" belongs to %s; choose another name", name,
-                       SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1)));
+    return SPI_processed > 0;
+}
+
+static void refuse(const char *name, Oid owner)
+{
+    char *whose = GetUserNameFromId(owner, true);
+    ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+            errmsg("model \"%s\" belongs to %s; choose another name", name, whose ? whose : "a role that is gone"));
+}
+
+static void check_table(AclMode mode, Oid user)
+{
+    AclResult may = pg_class_aclcheck(corgi_models_table(), user, mode);
+    if (may != ACLCHECK_OK)
+        aclcheck_error(may, OBJECT_TABLE, "models");
+}
+
+/* Refuse a model that another transaction stored after this one's snapshot: it cannot be replaced. */
+static void check_latest(const char *name)
+{
+    bool stored;
+    PushActiveSnapshot(GetLatestSnapshot());
+    stored = find(latest_query, name, true);
+    PopActiveSnapshot();
+    if (stored)
+        ereport(ERROR, errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                errmsg("could not serialize access: model \"%s\" was stored by a concurrent transaction", name));
+}
+
+/* Refuse before the first epoch what could not be stored after the last, and keep it possible: the name is locked, and
+ * the row that has it, to the end of the transaction. */
+void corgi_check_name(const CorgiOptions *o)
+{
+    bool there;
+    CorgiCaller caller;
+    PreventCommandIfReadOnly("corgipile.train with a name");
+    if (strlen(o->name) > LONGEST_NAME)
+        ereport(ERROR, errcode(ERRCODE_NAME_TOO_LONG),
+                errmsg("name has %zu bytes; %d at most are allowed", strlen(o->name), LONGEST_NAME));
+    check_table(ACL_INSERT, o->user);
+    corgi_lock_name(o->name);
+    caller = corgi_become_owner();
+    SPI_connect();
+    there = find(there_query, o->name, false);
+    if (there) {
+        CorgiHolders holders = corgi_holders_at(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+        check_table(ACL_UPDATE, o->user);
+        if (!corgi_may(CORGI_REPLACE, o->user, &holders))
+            refuse(o->name, holders.owner);
+    } else
+        check_latest(o->name);
     SPI_finish();
+    corgi_become_caller(caller);
+}
+
+/* Refuse a model that is too large for a row. */
+void corgi_check_size(const CorgiRun *run)
+{
+    const CorgiSurvey *v = &run->survey;
+    int64 outputs = run->options.loss == CP_SOFTMAX ? v->class_count : 1;
+    int64 most = (int64) (MaxAllocSize - REST_OF_ROW) / (int64) sizeof(double) - outputs - v->class_count;
+    if (outputs * v->width > most)
+        ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                errmsg("the model has " INT64_FORMAT " weights; a row can hold " INT64_FORMAT, outputs * v->width, most),
+                errhint("Train without a name, or on fewer features."));
 }
 
 /* Make an array of doubles to be filled in; more than one row makes it an array of arrays. */
@@ -116,31 +179,52 @@ static char *params_of(const CorgiRun *run)
     return json.data;
 }
 
-/* Store the model under its name, in place of the caller's earlier one. */
-void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, char *history)
+/* Return the weights as a row has them. */
+CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiMachine *machine)
+{
+    const CorgiSurvey *v = &run->survey;
+    int64 outputs = run->options.loss == CP_SOFTMAX ? v->class_count : 1;
+    CorgiWeights w = {.coefficients = make_array(2, outputs, v->width), .intercepts = make_array(1, 0, outputs)};
+    w.classes = v->class_count ? make_array(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
+    corgi_machine_get(machine, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
+    if (v->class_count)
+        memcpy(ARR_DATA_PTR(w.classes), v->classes, sizeof(double) * (Size) v->class_count);
+    return w;
+}
+
+/* A list with everybody on it, or nobody. */
+static Datum everybody(bool on_it)
+{
+    Datum role = Int64GetDatum(ACL_ID_PUBLIC);
+    return PointerGetDatum(construct_array(&role, on_it, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/* Store the model under its name, in place of an earlier one. */
+void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiHistory *history, const CorgiModel *past)
 {
     const CorgiOptions *o = &run->options;
-    const CorgiSurvey *v = &run->survey;
-    int64 outputs = o->loss == CP_SOFTMAX ? v->class_count : 1;
-    ArrayType *coefficients = make_array(2, outputs, v->width), *intercepts = make_array(1, 0, outputs);
-    ArrayType *classes = v->class_count ? make_array(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
-    Oid types[] = {TEXTOID,        TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID,
-                   FLOAT8ARRAYOID, TEXTOID, TEXTOID, TEXTOID};
-    Datum values[lengthof(types)];
-    corgi_machine_get(machine, (double *) ARR_DATA_PTR(coefficients), (double *) ARR_DATA_PTR(intercepts));
-    if (v->class_count)
-        memcpy(ARR_DATA_PTR(classes), v->classes, sizeof(double) * (Size) v->class_count);
-    values[0] = CStringGetTextDatum(o->name);
-    values[1] = CStringGetTextDatum(o->kind);
-    values[2] = Int32GetDatum((int32) v->width);
-    values[3] = PointerGetDatum(classes);
-    values[4] = PointerGetDatum(coefficients);
-    values[5] = PointerGetDatum(intercepts);
-    values[6] = CStringGetTextDatum(params_of(run));
-    values[7] = CStringGetTextDatum(history);
-    values[8] = CStringGetTextDatum(corgi_sql_name(run->source.rel));
+    CorgiWeights w = corgi_get_weights(run, machine);
+    Oid types[] = {TEXTOID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, TEXTOID, TEXTOID, INT8OID,
+                   INT8ARRAYOID, INT8ARRAYOID};
+    Datum values[] = {CStringGetTextDatum(o->name),
+                      CStringGetTextDatum(o->kind),
+                      Int32GetDatum((int32) run->survey.width),
+                      PointerGetDatum(w.classes),
+                      PointerGetDatum(w.coefficients),
+                      PointerGetDatum(w.intercepts),
+                      CStringGetTextDatum(params_of(run)),
+                      CStringGetTextDatum(corgi_sql_name(run->source.rel)),
+                      Int64GetDatum(o->user),
+                      everybody(corgi_share == CORGI_USE),
+                      everybody(corgi_share == CORGI_READ)};
+    CorgiCaller caller = corgi_become_owner();
     SPI_connect();
     if (SPI_execute_with_args(insert, lengthof(types), types, values, NULL, false, 0) != SPI_OK_INSERT)
         elog(ERROR, "storing model \"%s\" failed", o->name);
+    if (SPI_processed == 0)
+        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                errmsg("model \"%s\" was stored by another role meanwhile", o->name));
+    corgi_store_history(history, o, past);
     SPI_finish();
+    corgi_become_caller(caller);
 }

@@ -13,7 +13,10 @@ typedef struct {
     MemoryContext rows;     /* what one block's rows leave behind */
     int64 *order;           /* of blocks, if balanced */
     corgi_steps steps;
+    int64 asked;            /* position after the last block that the system was asked for */
 } TupleState;
+
+enum { AHEAD_PAGES = 512 }; /* to ask for at most before they are read */
 
 static void begin(CustomScanState *node, EState *estate, int eflags)
 {
@@ -74,6 +77,7 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
                     .ahead = run->options.threads - 1};
     if (s->order && cp_balance(v->sketch, v->blocks, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)
         no_memory();
+    s->asked = 0;
     cp_plan_free(&s->steps.plan);
     if (cp_plan_init(&s->steps.plan, &spec, 0) < 0)
         no_memory();
@@ -116,12 +120,15 @@ static int64 load_block(TupleState *s, int64 block, const int32 *into)
     return rows;
 }
 
-/* Ask for the block that comes after position k. */
-static void prefetch_after(TupleState *s, int64 k)
+/* Ask for the blocks that come after position k. */
+static void ask_after(TupleState *s, int64 k)
 {
     const cp_plan *plan = &s->steps.plan;
-    if (k + 1 < plan->count)
-        corgi_block_prefetch(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + k + 1)]);
+    int64 stop = Min(k + 1 + Max(AHEAD_PAGES / s->run->source.block_pages, 1), plan->count);
+    s->asked = Max(s->asked, k + 1);
+    while (s->asked < stop &&
+           corgi_block_ask(s->blocks, &s->run->survey.place[cp_block_at(plan, plan->first + s->asked)]))
+        s->asked++;
 }
 
 /* The place of the block loaded as the e-th of a step: riffle gives every sparse block a place of its own, the other
@@ -141,7 +148,7 @@ void corgi_tuple_load(CustomScanState *node, const corgi_step *step)
     if (node->ss.ps.instrument)
         InstrStartNode(node->ss.ps.instrument);
     for (int64 k = step->from; k < step->to; k++) {
-        prefetch_after(s, k);
+        ask_after(s, k);
         if (s->run->source.sparse)
             corgi_begin_place(&s->run->buffer, place_of(s, step, into, k - step->from));
         into += load_block(s, cp_block_at(plan, plan->first + k), into);
@@ -149,6 +156,8 @@ void corgi_tuple_load(CustomScanState *node, const corgi_step *step)
     if (node->ss.ps.instrument)
         InstrStopNode(node->ss.ps.instrument, (double) step->visits);
 }
+
+void corgi_tuple_stop(CustomScanState *node) { corgi_block_stop(((TupleState *) node)->blocks); }
 
 static void end(CustomScanState *node)
 {

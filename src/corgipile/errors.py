@@ -27,6 +27,8 @@
     ├── ServerError (RuntimeError)        a PostgreSQL server cannot be built for, started or reached
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
+    DivergenceWarning (UserWarning)       the loss ended above that of a model that never learnt
+
 Messages say what was wrong, the value got, and what would be right.
 """
 
@@ -44,6 +46,7 @@ __all__ = [
     "CorgiPileError",
     "CorruptFile",
     "Diverged",
+    "DivergenceWarning",
     "FetchFailed",
     "MissingColumn",
     "MissingExtra",
@@ -164,3 +167,7 @@ class ServerError(CorgiPileError, RuntimeError):
 
 class Diverged(CorgiPileError, ArithmeticError):
     """Training diverged: the loss is NaN, infinite, or grows without bound."""
+
+
+class DivergenceWarning(UserWarning):
+    """The loss ended above that of a model that never learnt: what was learnt is worse than nothing."""

@@ -1,13 +1,14 @@
 """Sizes as people write them: rows, bytes, or a share of the table; and whole numbers."""
 
 import math
+import numbers
 import operator
 import re
 from typing import Any
 
 from corgipile.errors import BadArgument, BadSize
 
-__all__ = ["MOST_EPOCH", "Size", "format_bytes", "parse_bytes", "part_of", "to_rows", "whole"]
+__all__ = ["MOST_EPOCH", "Size", "format_bytes", "parse_bytes", "part_of", "real", "to_rows", "whole", "yes_or_no"]
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 MOST_EPOCH = 1 << 62  # so that it and the next one are 64-bit numbers anywhere
@@ -38,6 +39,40 @@ def whole(value: Any, what: str, least: int | None = None, most: int | None = No
         bounds = "" if least is None else f" of at least {least}" if most is None else f" of {least} to {most}"
         raise BadArgument(f"{what} must be a whole number{bounds}, got {value!r}")
     return number
+
+
+def real(value: Any, what: str) -> float:
+    """Return a finite number of any type, NumPy's too, as a float.
+
+    Raises:
+        BadArgument: It is none; a bool is none, nor is text.
+
+    Example:
+        >>> real(3, "l2")
+        3.0
+        >>> real("0.1", "learning_rate")
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.BadArgument: learning_rate must be a finite number, got '0.1'
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise BadArgument(f"{what} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def yes_or_no(value: Any, what: str) -> bool:
+    """Return a bool, NumPy's too, as a bool.
+
+    Raises:
+        BadArgument: It is none.
+
+    Example:
+        >>> yes_or_no(True, "intercept")
+        True
+    """
+    if not isinstance(value, bool) and type(value).__name__ not in ("bool", "bool_"):
+        raise BadArgument(f"{what} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def parse_bytes(size: Size, what: str = "memory", whole: float | None = None) -> int:

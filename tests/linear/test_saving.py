@@ -90,7 +90,7 @@ def test_other_files_are_refused(tmp_path, content):
 @pytest.mark.parametrize(
     "change",
     [
-        {"kind": "tree"}, {"kind": "svm"}, {"classes": [0, 1]}, {"classes": [2, 1, 0]}, {"classes": [0, 1, 1]},
+        {"kind": "tree"}, {"kind": "logistic"}, {"classes": [0, 1]}, {"classes": [2, 1, 0]}, {"classes": [0, 1, 1]},
         {"class_type": "object"}, {"class_type": "nonsense"}, {"params": []}, {"history": {}}, {"format": 99},
         {"classes": None},
     ],

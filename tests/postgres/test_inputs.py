@@ -101,7 +101,8 @@ def test_bad_row_is_named_with_its_partition(server, fails, kind):
     """)
     where = server.value('SELECT max(ctid)::text FROM "the 2nd"')
     for loss in ("logistic", "linear"):
-        call = f"SELECT * FROM corgipile.train('split', '{loss}', 'x', 'label', classes => '{{0, 1}}')"
+        options = "classes => '{0, 1}', learning_rate => 1e-6"
+        call = f"SELECT * FROM corgipile.train('split', '{loss}', 'x', 'label', {options})"
         message = fails(call).lower()
         assert said.lower() in message
         assert f'row {where} of partition "the 2nd"' in message
@@ -238,7 +239,6 @@ def test_a_model_is_its_owners(server, train, fails):
     train("good", name="mine")
     train("half", name="theirs", user="stranger")
     assert server.value("SELECT owner FROM corgipile.models WHERE name = 'theirs'") == "stranger"
-    assert server.value("SELECT count(corgipile.predict('mine', x)) FROM half", "stranger") == 100
     call = "SELECT * FROM corgipile.train('half', 'svm', 'x', 'label', name => 'mine')"
     said = fails(call, "stranger")
     assert 'model "mine" belongs to postgres; choose another name' in said
@@ -335,12 +335,9 @@ DAMAGE = {
     """params = '{"features": 5, "label": "three"}'""": 'has no column "5"',
     """params = '{"features": {"a": 1}, "label": "three"}'""": "has no column",
     "params = '7'": "do not name the columns",
-    "history = '{}'": "its history is no list of epochs",
-    "history = '5'": "its history is no list of epochs",
-    "history = '[1, 2]'": "an epoch of its history has no loss",
-    """history = '[{"loss": "much"}]'""": "an epoch of its history has no loss",
-    """history = '[{"loss": "nan"}]'""": "an epoch of its history has no loss",
-    """history = '[{"loss": 1e400}]'""": "an epoch of its history has no loss",
+    "loss = 'nan'": "an epoch of its history has no loss",
+    "loss = '-Infinity'": "an epoch of its history has no loss",
+    "epoch = 1": "epochs are missing in corgipile.history",
 }
 
 
@@ -348,8 +345,10 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_rows_that_others_wrote_are_not_trusted(server, train, fails, damage):
     train("good", label="three", model="linear", name="damaged", epochs=1)
-    change = f"BEGIN; UPDATE corgipile.models SET {damage} WHERE name = 'damaged'; SELECT * FROM corgipile."
+    history = damage.startswith(("loss", "epoch"))
+    row = "history SET {} WHERE model" if history else "models SET {} WHERE name"
+    change = f"BEGIN; UPDATE corgipile.{row.format(damage)} = 'damaged'; SELECT * FROM corgipile."
     assert DAMAGE[damage] in fails(change + "evaluate('damaged', 'good')")
-    if "history" in damage:
+    if history:
         call = "train('good', 'linear', 'x', 'three', warm_start => 'damaged')"
         assert DAMAGE[damage] in fails(change + call)

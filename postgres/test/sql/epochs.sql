@@ -10,9 +10,8 @@ SELECT epoch, holdout_loss < 0.2 AS low, holdout_accuracy > 0.95 AS learnt, hold
 SELECT epoch, rows FROM corgipile.train('steps', 'logistic', 'x', 'label', name => 'first', epochs => 2,
     warm_start => 'first');
 
-SELECT jsonb_path_query_array(history, '$[*].epoch') AS epochs, params ->> 'warm_start' AS warm_start,
-    history -> 1 ? 'holdout_loss' AS held_out, history -> 2 ? 'holdout_loss' AS held_out_later
-    FROM corgipile.models;
+SELECT epoch, holdout_loss IS NOT NULL AS held_out, params ->> 'warm_start' AS warm_start
+    FROM corgipile.history JOIN corgipile.models ON name = model ORDER BY epoch;
 
 SELECT count(*) < 50 AS early FROM corgipile.train('steps', 'logistic', 'x', 'label', epochs => 100, tolerance => 0.5);
 

@@ -17,8 +17,8 @@ SELECT epoch, accuracy > 0.95 AS learnt, rows
 SELECT epoch, r2 > 0.9 AS learnt, accuracy, rows
     FROM corgipile.train('points', 'linear', 'x', 'label', balance => true, batch_size => 10, learning_rate => 0.05);
 
-SELECT name, kind, dims, classes, params ->> 'order' AS "order", jsonb_array_length(history) AS epochs, source
-    FROM corgipile.models;
+SELECT name, kind, dims, classes, params ->> 'order' AS "order", source,
+    (SELECT count(*) FROM corgipile.history WHERE model = name) AS epochs FROM corgipile.models;
 
 SELECT label, avg((corgipile.predict('first', x) = label)::int) > 0.95 AS right,
     bool_and(((corgipile.decision('first', x))[1] > 0) = ((corgipile.predict_proba('first', x))[2] > 0.5)) AS agree
@@ -26,3 +26,4 @@ SELECT label, avg((corgipile.predict('first', x) = label)::int) > 0.95 AS right,
 
 DELETE FROM corgipile.models WHERE name = 'first';
 SELECT corgipile.predict('first', ARRAY[1, 2]);
+SELECT count(*) FROM corgipile.history;

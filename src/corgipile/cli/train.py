@@ -1,5 +1,7 @@
 """``corgipile train``."""
 
+import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +22,6 @@ from corgipile.cli.options import (
     Features,
     Json,
     Label,
-    LearningRate,
     Memory,
     ModelKind,
     Overwrite,
@@ -45,7 +46,9 @@ def command(
     features: Features = None,
     label: Label = "label",
     epochs: Epochs = 5,
-    learning_rate: LearningRate = 0.01,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Step of the first epoch; 0.01 by default, less where that diverges.")
+    ] = None,
     decay: Decay = 0.95,
     l2: L2 = 0.0,
     batch_size: BatchSize = 1,
@@ -56,6 +59,9 @@ def command(
     memory: Memory = "64MB",
     seed: Seed = 0,
     test: Test = None,
+    standardize: Annotated[
+        bool | None, typer.Option(help="Learn from features of mean 0 and spread 1; by default where it is needed.")
+    ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Stop when the loss improves by less than this.")] = None,
     warm_start: Annotated[str | None, typer.Option(help="Model file to go on from.")] = None,
     on_bad: Annotated[
@@ -75,7 +81,7 @@ def command(
     if save is not None:
         check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=overwrite)
     opened = tables.open(source_of(table))
-    with progress("train", quiet=quiet or json) as bar, _resumable(save):
+    with progress("train", quiet=quiet or json) as bar, _resumable(save), _told(quiet=quiet or json) as diverged:
         watch = Watch(bar, len(opened) * epochs)
         trained = train(
             opened,
@@ -91,6 +97,7 @@ def command(
             memory=number_or_text(memory),
             seed=seed,
             test=None if test is None else source_of(test),
+            standardize=standardize,
             tolerance=tolerance,
             warm_start=None if warm_start is None else load(warm_start),
             save=save,
@@ -101,9 +108,44 @@ def command(
         )
     if json:
         shape = [len(trained.coef), trained.width]
-        show_json({"model": model, "shape": shape, "params": trained.params, "history": trained.history, "path": save})
+        columns = {"features": trained.features, "label": trained.label, "left_out": trained.left_out}
+        facts = {"params": trained.params, "notes": trained.notes, "history": trained.history, "path": save}
+        show_json({"model": model, "shape": shape, **columns, "diverged": bool(diverged), **facts})
     elif not quiet:
         _show(trained.history, save)
+    for text in diverged:
+        typer.echo(f"corgipile: {printable(text)}", err=True)
+    if diverged:
+        raise typer.Exit(1)
+
+
+class _Lines(logging.Handler):
+    """Writes what the learner says on stderr, a line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(f"corgipile: {printable(record.getMessage())}", err=True)
+
+
+@contextmanager
+def _told(*, quiet: bool) -> Iterator[list[str]]:
+    """Show what the learner says, unless quiet; collect what it says of divergence, for the end."""
+    from corgipile.errors import DivergenceWarning  # noqa: PLC0415
+
+    said: list[str] = []
+    log, lines = logging.getLogger("corgipile"), logging.NullHandler() if quiet else _Lines()
+    before = log.level, log.propagate
+    log.addHandler(lines)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DivergenceWarning)
+            yield said
+            said += [str(one.message) for one in caught if issubclass(one.category, DivergenceWarning)]
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(before[0])
+        log.propagate = before[1]
 
 
 @contextmanager

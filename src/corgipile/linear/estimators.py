@@ -1,16 +1,20 @@
 """The models as scikit-learn estimators; importing this module imports scikit-learn."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, MissingExtra
+from corgipile.about import column
+from corgipile.errors import BadArgument, BadValue, MissingExtra
+from corgipile.linear.beside import Labelled
+from corgipile.linear.labels import check_label
 from corgipile.linear.train import train
 from corgipile.orders import Order
 from corgipile.sizes import Size
+from corgipile.tables import Table
 from corgipile.tables import open as open_table
 
 if TYPE_CHECKING:
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 except ImportError:
@@ -27,7 +32,7 @@ __all__ = ["CorgiClassifier", "CorgiRegressor"]
 
 
 def _is_rows(x: Any) -> bool:
-    """Say whether x is an array or matrix, not a table or the path of one."""
+    """Say whether x is an array, a matrix or a data frame, not a table or the path of one."""
     is_table = isinstance(x, str | pa.Table | pa.RecordBatch) or hasattr(x, "__fspath__") or hasattr(x, "cuts")
     return not is_table
 
@@ -49,18 +54,20 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
     """What both estimators share; the arguments are those of `corgipile.train`."""
 
     model: str
+    feature_names_in_: npt.NDArray[Any]
 
     def __init__(
         self,
         *,
         epochs: int = 20,
-        learning_rate: float = 0.01,
+        learning_rate: float | None = None,
         decay: float = 0.95,
         l2: float = 1e-4,
         batch_size: int = 1,
         order: Order | str = "riffle",
         memory: Size | None = "64MB",
         intercept: bool = True,
+        standardize: bool | None = None,
         tolerance: float | None = None,
         features: str | Sequence[str] | None = None,
         label: str = "label",
@@ -74,6 +81,7 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
         self.order = order
         self.memory = memory
         self.intercept = intercept
+        self.standardize = standardize
         self.tolerance = tolerance
         self.features = features
         self.label = label
@@ -84,14 +92,34 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def _train(self, table: Any, model: str, classes: Sequence[Any] | None = None, *, more: bool = False) -> Self:
-        """Train on a table; `more`: one epoch on top of what was learnt, at the first epoch's learning rate."""
+    def _train(
+        self,
+        table: Any,
+        model: str,
+        classes: Sequence[Any] | None = None,
+        *,
+        more: bool = False,
+        by_table: bool = False,
+    ) -> Self:
+        """Train on a table.
+
+        Args:
+            table: What `corgipile.train` takes.
+            model: The kind of model.
+            classes: The classes, where they are known.
+            more: One epoch on top of what was learnt, at the first epoch's learning rate.
+            by_table: The user gave a table, whose columns are found by name; else scikit-learn's rules hold.
+        """
         own = {name: value for name, value in self.get_params(deep=False).items() if name != "model"}
         past = self.model_ if more and hasattr(self, "model_") else None
+        self._by_table = by_table
+        if not by_table:
+            own["features"] = "features"  # of _as_table, whatever the names of a data frame
         if more:
             own |= {"epochs": 1, "decay": 1.0, "tolerance": None}
         self.model_: Model = train(table, model=model, classes=classes, warm_start=past, **own)
         self.n_features_in_ = self.model_.width
+        self._name_features()
         self.n_iter_ = len(self.model_.history)
         self.coef_ = (
             self.model_.coef if model == "softmax" or isinstance(self, ClassifierMixin) else self.model_.coef[0]
@@ -99,12 +127,48 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
         self.intercept_ = self.model_.intercept
         return self
 
+    def _name_features(self) -> None:
+        """Let the estimator and its model know the same names: a data frame's, or those of a table's scalar columns."""
+        if hasattr(self, "feature_names_in_"):
+            self.model_.params |= {"features": self.feature_names_in_.tolist(), "lists": False}
+        elif self.model_.names:
+            self.feature_names_in_ = np.array(self.model_.names, object)
+
+    def _open(self, x: Any, y: Any) -> tuple[Table, npt.NDArray[Any] | None]:
+        """Open a table to fit, and check the labels given beside it: one a row."""
+        table = open_table(x)
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if y is None:
+            return table, None
+        labels = column_or_1d(y, warn=True)
+        if len(labels) != len(table):
+            raise BadArgument(f"y has {len(labels)} labels for {len(table)} rows of {table!r}; one for each is needed")
+        return table, labels
+
     def _checked(self, x: Any, y: Any, *, reset: bool) -> tuple[Any, npt.NDArray[Any]]:
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         kinds = [np.float64, np.float32]
         x, y = validate_data(self, x, y, accept_sparse="csr", dtype=kinds, reset=reset, multi_output=True)
         return x, column_or_1d(y, warn=True)
+
+    def _labels(self, x: Any, y: Any) -> Any:
+        """Return the labels to score by: those given, else those of the table."""
+        if y is not None:
+            return y
+        if _is_rows(x):
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        table = open_table(x)
+        check_label(table, self.label, repr(table))
+        if not len(table):
+            raise BadValue(f"{table!r} has no rows to score")
+        return column(table, self.label)
+
+    def _rows_only(self, x: Any) -> None:
+        if not _is_rows(x):
+            raise BadArgument(f"partial_fit learns from arrays and data frames, got {x!r}; fit learns from a table")
+        self._arrays_only()
 
     def _arrays_only(self) -> None:
         if self.features is not None or self.label != "label":
@@ -114,15 +178,22 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if not _is_rows(x):
             return open_table(x)
+        known = getattr(self, "feature_names_in_", None)
+        if known is not None and self._by_table and hasattr(x, "columns") and set(x.columns) == set(known):
+            x = x[known.tolist()]
         return validate_data(self, x, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    return bool(estimator.model != "svm")
 
 
 class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
     """Classifies by a linear model, trained by SGD from a table on disk or from arrays.
 
     Args:
-        model: ``"logistic"`` or ``"svm"`` for two classes, ``"softmax"`` for any number; logistic becomes softmax where
-            there are more than two.
+        model: ``"logistic"``, ``"svm"`` or ``"softmax"``. Of more than two classes logistic makes a softmax, and svm
+            tells each from the rest. An svm has no ``predict_proba``.
         **settings: See `corgipile.train`.
 
     Example:
@@ -137,13 +208,14 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         model: str = "logistic",
         *,
         epochs: int = 20,
-        learning_rate: float = 0.01,
+        learning_rate: float | None = None,
         decay: float = 0.95,
         l2: float = 1e-4,
         batch_size: int = 1,
         order: Order | str = "riffle",
         memory: Size | None = "64MB",
         intercept: bool = True,
+        standardize: bool | None = None,
         tolerance: float | None = None,
         features: str | Sequence[str] | None = None,
         label: str = "label",
@@ -158,6 +230,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
             order=order,
             memory=memory,
             intercept=intercept,
+            standardize=standardize,
             tolerance=tolerance,
             features=features,
             label=label,
@@ -166,19 +239,28 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         self.model = model
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Learn from arrays, or from a table (path, `Table` or ``pyarrow.Table``), whose labels are a column."""
+        """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
+
+        The labels of a table are its column ``label``, or ``y``, one for each row.
+        """
         if not _is_rows(X):
-            self._train(X, self.model)
-            self.classes_ = self.model_.classes
-            return self
+            return self._fit_table(*self._open(X, y))
         self._arrays_only()
         x, y = self._checked(X, y, reset=True)
         check_classification_targets(y)
-        return self._fit_arrays(x, y, np.unique(y), more=False)
+        return self._fit_coded(lambda coded: _as_table(x, coded), y, np.unique(y))
+
+    def _fit_table(self, table: Table, y: npt.NDArray[Any] | None) -> Self:
+        if y is None:
+            self._train(table, self.model, by_table=True)
+            self.classes_ = self.model_.classes
+            return self
+        check_classification_targets(y)
+        return self._fit_coded(lambda coded: Labelled(table, self.label, coded), y, np.unique(y), by_table=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn one more epoch from arrays; the first call names all classes."""
-        self._arrays_only()
+        self._rows_only(X)
         first = not hasattr(self, "model_")
         x, y = self._checked(X, y, reset=first)
         check_classification_targets(y)
@@ -189,15 +271,24 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
             raise ValueError(f"classes={classes!r} is not the same as on the first call to partial_fit, {known!r}")
         if not np.isin(y, known).all():
             raise ValueError(f"y has the labels {np.setdiff1d(y, known)!r}, which are not among the classes {known!r}")
-        return self._fit_arrays(x, y, known, more=True)
+        return self._fit_coded(lambda coded: _as_table(x, coded), y, known, more=True)
 
-    def _fit_arrays(self, x: Any, y: npt.NDArray[Any], classes: npt.NDArray[Any], *, more: bool) -> Self:
+    def _fit_coded(
+        self,
+        table: Callable[[npt.NDArray[Any]], Any],
+        y: npt.NDArray[Any],
+        classes: npt.NDArray[Any],
+        *,
+        more: bool = False,
+        by_table: bool = False,
+    ) -> Self:
+        """Train on what ``table`` makes of the labels as numbers of classes."""
         if len(classes) < 2:
             raise ValueError(f"the data has one class only, {classes.tolist()}; two classes at least are needed")
         model = "softmax" if self.model == "logistic" and len(classes) > 2 else self.model
         coded = np.searchsorted(classes, y).astype(np.int32)
         self.classes_ = classes
-        return self._train(_as_table(x, coded), model, list(range(len(classes))), more=more)
+        return self._train(table(coded), model, list(range(len(classes))), more=more, by_table=by_table)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
         """Return the class of each row."""
@@ -211,8 +302,13 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         scores = self.model_.decision(rows)
         return scores[:, 1] - scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 2 else scores
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803  # scikit-learn's name
+        """Return the accuracy; without ``y`` on the label column of a table."""
+        return float(super().score(X, self._labels(X, y), sample_weight))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
-        """Return the probability of each row and class; not for ``"svm"``."""
+        """Return the probability of each row and class."""
         rows = self._rows(X)
         return self.model_.predict_proba(rows)
 
@@ -233,13 +329,19 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
     model = "linear"
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Learn from arrays, or from a table (path, `Table` or ``pyarrow.Table``), whose labels are a column."""
+        """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
+
+        The labels of a table are its column ``label``, or ``y``, one for each row.
+        """
         if not _is_rows(X):
-            return self._train(X, "linear")
+            table, labels = self._open(X, y)
+            table = table if labels is None else Labelled(table, self.label, labels.astype(np.float64))
+            return self._train(table, "linear", by_table=True)
         return self._fit_arrays(X, y, more=False)
 
     def partial_fit(self, X: Any, y: Any) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn one more epoch from arrays."""
+        self._rows_only(X)
         return self._fit_arrays(X, y, more=True)
 
     def _fit_arrays(self, x: Any, y: Any, *, more: bool) -> Self:
@@ -251,3 +353,7 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
         """Return the value of each row."""
         rows = self._rows(X)
         return self.model_.predict(rows)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803  # scikit-learn's name
+        """Return R²; without ``y`` on the label column of a table."""
+        return float(super().score(X, self._labels(X, y), sample_weight))

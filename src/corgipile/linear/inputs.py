@@ -1,7 +1,7 @@
 """Finds out which columns are the features of a table, and in what form."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corgipile.errors import BadArgument, BadSchema, BadSparseRow
+from corgipile.linear.columns import choose, is_number, item_of, require
 from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
-from corgipile.tables.base import Table, check_columns, fixed_field
+from corgipile.tables.base import Table, fixed_field
 
 __all__ = ["Inputs", "find_inputs"]
 
@@ -30,6 +31,7 @@ class Inputs:
         width: Number of features.
         dtype: What the model computes in: float64 for float64 features, else float32.
         lists: Whether the column is a list column.
+        left_out: Why other columns are no features, where they were not named.
     """
 
     columns: tuple[str, ...]
@@ -37,6 +39,7 @@ class Inputs:
     width: int
     dtype: np.dtype[Any]
     lists: bool
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -61,7 +64,12 @@ def _is_half(table: Table, label: str | None) -> bool:
 
 
 def find_inputs(
-    table: Table, features: str | Sequence[str] | None, label: str | None, width: int | None = None
+    table: Table,
+    features: str | Sequence[str] | None,
+    label: str | None,
+    width: int | None = None,
+    *,
+    whose: str = "the table",
 ) -> Inputs:
     """Find the feature columns of a table.
 
@@ -69,12 +77,13 @@ def find_inputs(
         table: The table.
         features: A list column, the common part of the names of a sparse pair (``x`` for ``x_k`` and ``x_v``), or a
             list of columns; None: ``features``, or the pair ``features_k`` and ``features_v``, or else every scalar
-            column of numbers but the label.
+            column of numbers but the label, and but an index that pandas wrote.
         label: The label column, which is no feature.
         width: The number of sparse features, if it is known already.
+        whose: What the table is called in errors.
 
     Raises:
-        MissingColumn: The table has no such column.
+        MissingColumn: The table has no such columns.
         BadSchema: A column's type does not serve.
 
     Example:
@@ -83,53 +92,25 @@ def find_inputs(
         >>> find_inputs(table, None, "label").columns
         ('a', 'b')
     """
-    names = _names(table.schema, features, label)
-    check_columns(table.schema, names)
+    names, left_out = (chosen := choose(table.schema, features, label)).names, chosen.left_out
+    require(table.schema, names, whose)
     if label in names:
         raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
     kinds = [table.schema.field(name).type for name in names]
-    lists = [_item(kind) is not None for kind in kinds]
+    lists = [item_of(kind) is not None for kind in kinds]
     if len(names) == 2 and all(lists):
-        return _sparse(table, names, width)
+        return replace(_sparse(table, names, width), left_out=left_out)
+    dtype = _dtype(kinds)
     if len(names) == 1 and lists[0]:
-        return Inputs(tuple(names), sparse=False, width=_width(table, names[0]), dtype=_dtype(kinds), lists=True)
+        return Inputs(names, sparse=False, width=_width(table, names[0]), dtype=dtype, lists=True, left_out=left_out)
     for name, kind in zip(names, kinds, strict=True):
-        if not _is_number(kind):
+        if not is_number(kind):
             raise BadSchema(f"feature column {name!r} is {kind}; numbers or lists of numbers are needed")
-    return Inputs(tuple(names), sparse=False, width=len(names), dtype=_dtype(kinds), lists=False)
-
-
-def _names(schema: pa.Schema, features: str | Sequence[str] | None, label: str | None) -> list[str]:
-    if features is not None and not isinstance(features, str):
-        if not features:
-            raise BadArgument("features is an empty list; name at least one column")
-        return list(features)
-    base = "features" if features is None else features
-    if base in schema.names:
-        return [base]
-    if f"{base}_k" in schema.names and f"{base}_v" in schema.names:
-        return [f"{base}_k", f"{base}_v"]
-    if features is not None:
-        return [features]
-    names = [field.name for field in schema if field.name != label and _is_number(field.type)]
-    if not names:
-        raise BadSchema(f"no column of numbers to learn from; the table has {', '.join(map(repr, schema.names))}")
-    return names
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
-
-
-def _item(kind: Any) -> Any:
-    """Return the type in a list type, None for others."""
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return kind.value_type
-    return None
+    return Inputs(names, sparse=False, width=len(names), dtype=dtype, lists=False, left_out=left_out)
 
 
 def _dtype(kinds: Sequence[Any]) -> np.dtype[Any]:
-    items = [kind if (inner := _item(kind)) is None else inner for kind in kinds]
+    items = [kind if (inner := item_of(kind)) is None else inner for kind in kinds]
     wide = any(pa.types.is_float64(item) for item in items)
     return np.dtype(np.float64 if wide else np.float32)
 
@@ -140,7 +121,7 @@ def _width(table: Table, name: str) -> int:
     fixed = fixed_field(kind)
     if fixed is not None:
         width = int(np.prod(fixed[1], dtype=np.int64))
-    elif not _is_number(kind.value_type):
+    elif not is_number(kind.value_type):
         raise BadSchema(f"feature column {name!r} is {kind}; lists of numbers are needed")
     else:
         first = table.read(0, 1, [name]).column(0) if len(table) else []
@@ -152,8 +133,8 @@ def _width(table: Table, name: str) -> int:
 
 def _sparse(table: Table, names: Sequence[str], width: int | None) -> Inputs:
     indices, values = (table.schema.field(name).type for name in names)
-    number = _item(values)
-    if not pa.types.is_int32(_item(indices)) or not (pa.types.is_float32(number) or pa.types.is_float64(number)):
+    number = item_of(values)
+    if not pa.types.is_int32(item_of(indices)) or not (pa.types.is_float32(number) or pa.types.is_float64(number)):
         raise BadSchema(
             f"sparse features {names[0]!r} and {names[1]!r} are {indices} and {values}; "
             "list<int32> and list<float> (or double) are needed"

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
-from corgipile.tables.base import Table, check_columns
+from corgipile.linear.columns import is_number, require
+from corgipile.tables.base import Table
 
-__all__ = ["check_classes", "find_classes"]
+__all__ = ["check_classes", "check_label", "find_classes"]
 
 RUN = 1 << 18
 MOST_CLASSES = 1 << 16
@@ -27,7 +28,7 @@ def find_classes(table: Table, label: str, model: str, *, skip: bool = False) ->
         The classes, ascending, in the type of the column; none for ``"linear"``.
 
     Raises:
-        BadLabel: There are not two classes for a model of two, or not at least two for softmax.
+        BadLabel: There are fewer than two classes, or more than two for ``"logistic"``.
         BadValue: A label is null, NaN or infinite.
 
     Example:
@@ -35,14 +36,11 @@ def find_classes(table: Table, label: str, model: str, *, skip: bool = False) ->
         >>> find_classes(open(pa.table({"label": [1, -1, 1]})), "label", "logistic").tolist()
         [-1, 1]
     """
-    check_columns(table.schema, [label])
-    kind = table.schema.field(label).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise BadSchema(f"label column {label!r} is {kind}; int, bool or float labels are needed")
+    kind = check_label(table, label)
     dtype = np.dtype(bool) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
     if model == "linear":
         return np.zeros(0, dtype)
-    most = MOST_CLASSES if model == "softmax" else 2
+    most = 2 if model == "logistic" else MOST_CLASSES
     seen: set[Any] = set()
     for start in range(0, len(table), RUN):
         column = table.read(start, min(start + RUN, len(table)), [label]).column(0)
@@ -57,6 +55,26 @@ def find_classes(table: Table, label: str, model: str, *, skip: bool = False) ->
         if dtype.kind == "f" and len(seen) > MOST_FRACTIONS and any(value != int(value) for value in seen):
             raise BadLabel(f'label column {label!r} holds fractions; for numbers to predict use model="linear"')
     return check_classes(np.array(sorted(seen), dtype), model, label)
+
+
+def check_label(table: Table, label: str, whose: str = "the table") -> pa.DataType:
+    """Return the type of the label column.
+
+    Raises:
+        MissingColumn: There is none.
+        BadSchema: It holds no numbers.
+    """
+    require(table.schema, [label], whose)
+    kind = table.schema.field(label).type
+    if not is_number(kind):
+        raise BadSchema(f"label column {label!r} is {kind} in {whose}; int, bool or float are needed{_hint(kind)}")
+    return kind
+
+
+def _hint(kind: pa.DataType) -> str:
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+        return ": number the classes, or give them as y to CorgiClassifier.fit(table, y)"
+    return ": cast them" if pa.types.is_decimal(kind) else ""
 
 
 def _bad_values(column: pa.Array) -> pa.Array:
@@ -75,6 +93,16 @@ def _check_values(column: pa.Array, bad: pa.Array, label: str, start: int) -> No
         )
 
 
+def _flat(classes: Any) -> npt.NDArray[Any]:
+    try:
+        found = np.asarray(classes)
+    except ValueError:
+        found = np.zeros(0, object)
+    if found.ndim != 1 or found.dtype.kind not in "biuf":
+        raise BadArgument(f"classes must be a list of numbers, got {classes!r}")
+    return found
+
+
 def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: str = "label") -> npt.NDArray[Any]:
     """Check the classes of a model and return them, ascending.
 
@@ -82,8 +110,8 @@ def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: 
         >>> check_classes([1, 0], "svm").tolist()
         [0, 1]
     """
-    found: npt.NDArray[Any] = np.unique(np.asarray(classes))
-    if found.dtype.kind not in "biuf" or not np.isfinite(found.astype(np.float64)).all():
+    found: npt.NDArray[Any] = np.unique(_flat(classes))
+    if not np.isfinite(found.astype(np.float64)).all():
         raise BadArgument(f"classes must be finite numbers, got {list(classes)}")
     if found.dtype.kind in "iu" and found.size and max(abs(int(found[0])), abs(int(found[-1]))) > EXACT:
         raise BadLabel(f"label column {label!r} holds {found[-1]}; labels up to 2^53 in size are exact")
@@ -95,9 +123,9 @@ def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: 
         )
     if found.size < 2:
         raise BadLabel(f"label column {label!r} has only the value {found.tolist()}; two classes at least are needed")
-    if model != "softmax" and found.size > 2:
+    if model == "logistic" and found.size > 2:
         shown = ", ".join(map(str, found[:3].tolist()))
         raise BadLabel(
-            f'label column {label!r} has the values {shown}...; {model} takes two, model="softmax" takes more'
+            f'label column {label!r} has the values {shown}...; {model} takes two, "softmax" and "svm" take more'
         )
     return found

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
 from corgipile.linear.inputs import Inputs
+from corgipile.linear.scaling import Scaling
 from corgipile.loader.store import Store
 from corgipile.tables.base import type_code
 
@@ -19,6 +20,8 @@ LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
 HINGES = 4  # an svm of several classes: one hinge each, its class against the rest
 FloatArray = npt.NDArray[Any]
 ROWS_FAULT = (2, 3, 4, 5, 6)  # statuses that blame one row's values
+OVERFLOW = 8
+SCALED_ROWS = 4096  # standardised at a time: their copies stay in the second-level cache
 OnBad = Literal["raise", "skip"]
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
@@ -70,6 +73,7 @@ class Machine:
         l2: Strength of the L2 penalty.
         intercept: Whether to learn one.
         on_bad: Whether a row that cannot be learnt from is an error or left out and counted in ``skipped``.
+        scaling: What rows are standardised by before they are learnt from; weights are then those of such rows.
     """
 
     def __init__(
@@ -82,12 +86,14 @@ class Machine:
         l2: float = 0.0,
         intercept: bool = True,
         on_bad: OnBad = "raise",
+        scaling: Scaling | None = None,
         isa: int = -1,
     ) -> None:
         if on_bad not in ("raise", "skip"):
             raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
-        self.kind, self.inputs = kind, inputs
+        self.kind, self.inputs, self.scaling = kind, inputs, scaling
         self.skipped, self._skip = 0, on_bad == "skip"
+        self._skipped_for = ROWS_FAULT
         self.outputs = outputs_of(kind, classes)
         self._classes = classes
         coded = np.ascontiguousarray(classes, np.float64)
@@ -119,13 +125,36 @@ class Machine:
             Diverged: The weights grew without bound.
         """
         labels = labels.view(np.uint8) if labels.dtype == np.bool_ else labels
+        if self.scaling is None:
+            self._learn_all(rows, labels, visit, locate)
+            return
+        for first in range(0, len(visit), SCALED_ROWS):
+            part = visit[first : first + SCALED_ROWS]
+            scaled, kept = self._scaled(rows, part)
+            places = np.arange(len(part), dtype=np.int32)
+            self._learn_all(scaled, labels[part], places, lambda place, first=first: locate(first + place))  # type: ignore[misc]
+            del kept
+
+    def _scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> tuple[FloatArray | Sparse, Any]:
+        """Return standardised copies of rows, and what keeps them in memory."""
+        assert self.scaling is not None  # noqa: S101 - for the type checker: the caller has asked
+        if not isinstance(rows, Sparse):
+            scaled = self.scaling.dense(rows, visit)
+            return scaled, scaled
+        indices, values, lengths = gathered(rows, visit, self.inputs.dtype)
+        self.scaling.sparse(indices, values)
+        starts = np.cumsum(lengths) - lengths
+        at = [(part.ctypes.data + starts * part.itemsize).astype(np.uint64) for part in (indices, values)]
+        return Sparse(at[0], at[1], lengths), (indices, values)
+
+    def _learn_all(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray, locate: Locate) -> None:
         start = 0
         while True:
             status, done = self._learn(rows, labels, visit[start:])
             if not status:
                 return
             start += done
-            if not (self._skip and status in ROWS_FAULT):
+            if not (self._skip and status in self._skipped_for):
                 raise self._refusal(status, locate(start), labels[visit[start]])
             self.skipped += 1
             start += 1
@@ -136,16 +165,25 @@ class Machine:
             return _kernel.sgd_sparse(self._state, *rows, labels, code, visit)
         return _kernel.sgd_dense(self._state, rows, labels, code, visit)
 
-    def _refusal(self, status: int, where: str, label: Any) -> CorgiPileError:
+    def _refusal(self, status: int, where: str, label: Any, *, judged: bool = False) -> CorgiPileError:
+        if judged and status == OVERFLOW:
+            return BadValue(f"{where} has features so large that its score is beyond what {self.inputs.dtype} can hold")
         kind, what = {
             2: (BadLabel, f"has label {label}; the model's classes are {self._classes.tolist()}"),
             3: (BadValue, f"has label {label}; a finite number is needed"),
-            4: (BadValue, "has a feature that is NaN or infinite; finite numbers are needed"),
+            4: (BadValue, "has a feature that is null, NaN or infinite; finite numbers are needed"),
             5: (BadSparseRow, f"has an index outside the model's {self.inputs.width} features, which begin at 0"),
             6: (BadSparseRow, "has sparse indices that repeat or fall; they must increase"),
             8: (Diverged, f"brought the model's weights beyond what {self.inputs.dtype} can hold"),
         }.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
         return kind(f"{where} {what}")
+
+    def judge_only(self) -> None:
+        """Learn nothing from now on: a score that overflows is then the fault of its row, and the row is passed over.
+
+        The weights are finite and stay as they are.
+        """
+        self._skip, self._skipped_for = True, (*(ROWS_FAULT if self._skip else ()), OVERFLOW)
 
     def flush(self) -> Figures:
         """End an epoch: apply the last batch, however short, and return its figures."""
@@ -164,6 +202,12 @@ class Machine:
         dtype = self.inputs.dtype
         _kernel.sgd_set(self._state, np.ascontiguousarray(coef, dtype), np.ascontiguousarray(bias, dtype))
 
+    def _undecided(self, rows: FloatArray | Sparse, visit: SlotArray, place: int, where: str) -> CorgiPileError:
+        """Say why a row has no score: its features, or that the score is too large a number."""
+        one = visit[place : place + 1]
+        row = gathered(rows, one, self.inputs.dtype)[1] if isinstance(rows, Sparse) else rows[one]
+        return self._refusal(OVERFLOW if np.isfinite(row).all() else 4, where, None, judged=True)
+
     def decide(self, rows: FloatArray | Sparse, visit: SlotArray, locate: Locate) -> FloatArray:
         """Score rows by slot: [rows, outputs]."""
         out = np.empty((len(visit), self.outputs), self.inputs.dtype)
@@ -176,8 +220,19 @@ class Machine:
         if not math.isfinite(float(out.sum())):
             wrong = np.flatnonzero(~np.isfinite(out).all(axis=1))
             if wrong.size:
-                raise self._refusal(4, locate(int(wrong[0])), None)
+                raise self._undecided(rows, visit, int(wrong[0]), locate(int(wrong[0])))
         return out
+
+
+def gathered(
+    rows: Sparse, visit: SlotArray, real: np.dtype[Any]
+) -> tuple[npt.NDArray[np.int32], FloatArray, npt.NDArray[np.int64]]:
+    """Return copies of sparse rows back to back: indices, values, lengths."""
+    lengths = np.ascontiguousarray(rows.lengths[visit])
+    indices, values = np.empty(lengths.sum(), np.int32), np.empty(lengths.sum(), real)
+    for out, addresses in ((indices, rows.indices), (values, rows.values)):
+        _kernel.gather_ragged(out.view(np.uint8), addresses, rows.lengths, out.itemsize, visit)
+    return indices, values, lengths
 
 
 def rows_in(store: Store, inputs: Inputs, visit: SlotArray) -> FloatArray | Sparse:

@@ -2,19 +2,22 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument, BadModelFile
+from corgipile.errors import BadArgument, BadModelFile, BadValue
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
+from corgipile.linear.beside import NaNs
 from corgipile.linear.inputs import Inputs, find_inputs
-from corgipile.linear.machine import LOSSES, Machine
+from corgipile.linear.labels import check_label
+from corgipile.linear.machine import LOSSES, Machine, outputs_of
 from corgipile.linear.saving import read_tensors, write_tensors
+from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
 
@@ -22,6 +25,9 @@ __all__ = ["Model", "load"]
 
 FORMAT = 1
 What = Literal["predict", "predict_proba", "decision"]
+CLASSES = {"logistic": (2, 2), "svm": (2, 1 << 16), "linear": (0, 0), "softmax": (2, 1 << 16)}  # least and most
+WHATS = ("predict", "predict_proba", "decision")
+LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of a model learnt from standardised rows
 
 
 @dataclass
@@ -30,11 +36,12 @@ class Model:
 
     Attributes:
         kind: ``"logistic"``, ``"svm"``, ``"linear"`` or ``"softmax"``.
-        coef: [outputs, features]; one output but for softmax.
+        coef: [outputs, features]; one output, or one a class for softmax and for an svm of more than two.
         intercept: [outputs].
         classes: Class values, ascending; empty for ``"linear"``.
         params: What it was trained with.
         history: One dictionary an epoch: epoch, loss, accuracy or r2, rows, seconds, and test figures if asked for.
+        learnt: The model as it was learnt, where features were standardised; ``coef`` is for features as they are.
 
     Example:
         >>> import numpy as np
@@ -49,14 +56,42 @@ class Model:
     classes: npt.NDArray[Any]
     params: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+    learnt: Learnt | None = field(default=None, repr=False)
 
     @property
     def width(self) -> int:
         """Return the number of features."""
         return int(self.coef.shape[1])
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Return the feature columns it was trained on, in the order of the coefficients where they are scalars."""
+        return tuple(self.params.get("features") or ())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the name of each feature; nothing where they have none, as in a list column."""
+        return () if self.params.get("lists", True) else self.features
+
+    @property
+    def label(self) -> str | None:
+        """Return the label column it was trained on."""
+        return self.params.get("label")
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Return the columns that were no features though none were named, and why."""
+        return dict(self.params.get("left_out", {}))
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what was noticed when it was trained."""
+        return list(self.params.get("notes", ()))
+
     def machine(self, inputs: Inputs) -> Machine:
         """Return a machine that holds this model, for features of the given form."""
+        if not inputs.sparse:
+            inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         if inputs.width != self.width:
             raise BadArgument(f"rows have {inputs.width} features; the model was trained with {self.width}")
         machine = Machine(self.kind, inputs, self.classes)
@@ -67,7 +102,8 @@ class Model:
         """Return scores: one a row, positive for the second class; for softmax one a row and class.
 
         Args:
-            rows: An array [rows, features], a SciPy CSR matrix, a path, a `Table` or a ``pyarrow.Table``.
+            rows: An array [rows, features], a SciPy CSR matrix, a path, a `Table`, a ``pyarrow.Table`` or a data frame.
+                Scalar features are found by their names, wherever they stand.
         """
         return np.concatenate(list(self.stream(rows, "decision")))
 
@@ -85,6 +121,8 @@ class Model:
 
     def stream(self, rows: Any, what: What = "predict") -> Iterator[npt.NDArray[Any]]:
         """Yield predictions in the order of the rows, a few thousand at a time, so that no table is too large."""
+        if what not in WHATS:
+            raise BadArgument(f"what is {what!r}; one of {', '.join(WHATS)} is right")
         if what == "predict_proba" and self.kind not in ("logistic", "softmax"):
             raise BadArgument(f'a model of kind {self.kind!r} has no probabilities; train "logistic" or "softmax"')
         yield self._finish(np.empty((0, len(self.coef)), self.coef.dtype), what)
@@ -99,17 +137,15 @@ class Model:
                 yield machine.decide(array.rows, visit, lambda place, visit=visit: f"row {visit[place]}")  # type: ignore[misc]
             return
         table = open_table(rows)
-        inputs = self._inputs(table)
-        machine = self.machine(inputs)
-        with passes.reader(inputs, table) as feeder:
+        machine = self.machine(self._inputs(table))
+        with passes.reader(machine.inputs, NaNs(table, machine.inputs, None)) as feeder:
             yield from passes.scores(machine, feeder)
 
-    def _inputs(self, table: Table) -> Inputs:
-        columns = self.params.get("features")
-        return find_inputs(table, columns, self.params.get("label"), self.width)
+    def _inputs(self, table: Table, label: str | None = None) -> Inputs:
+        return find_inputs(table, self.features or None, label or self.label, self.width, whose=repr(table))
 
     def _finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
-        flat = scores if self.kind == "softmax" else scores[:, 0]
+        flat = scores if self.kind == "softmax" or len(self.coef) > 1 else scores[:, 0]
         if what == "decision":
             return flat
         if what == "predict_proba":
@@ -122,14 +158,24 @@ class Model:
         """Return loss and accuracy, or R², on a table.
 
         Args:
-            table: A path, a `Table` or a ``pyarrow.Table``.
+            table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
             label: The label column; by default that of training.
+
+        Raises:
+            BadValue: The table has no rows, or a row has a label or feature that is no finite number.
         """
-        opened = open_table(table)
-        inputs = self._inputs(opened)
-        column = label or self.params.get("label", "label")
-        with passes.reader(inputs, opened, column) as feeder:
-            return passes.measure(self.machine(inputs), feeder, column).record(self.kind)
+        opened, column = open_table(table), label or self.label or "label"
+        check_label(opened, column, repr(opened))
+        machine = self.machine(self._inputs(opened, column))
+        with passes.reader(machine.inputs, NaNs(opened, machine.inputs, column), column) as feeder:
+            figures = passes.measure(machine, feeder, column)
+        if machine.skipped:
+            raise BadValue(
+                f"{machine.skipped} rows of {opened!r} have scores beyond what {machine.inputs.dtype} can hold"
+            )
+        return figures.record(self.kind)
+
+    evaluate = measure
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save as a safetensors file; an earlier model that is there is replaced when the new one is whole.
@@ -149,7 +195,11 @@ class Model:
             "params": self.params,
             "history": self.history,
         }
-        write_tensors(path, {"coef": self.coef, "intercept": self.intercept}, meta, overwrite=overwrite)
+        tensors = {"coef": self.coef, "intercept": self.intercept}
+        if self.learnt is not None:
+            scaling, coef, intercept = self.learnt
+            tensors |= dict(zip(LEARNT, (scaling.center, scaling.scale, coef, intercept), strict=True))
+        write_tensors(path, tensors, meta, overwrite=overwrite)
 
 
 def _probabilities(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -182,14 +232,16 @@ def load(path: str | os.PathLike[str]) -> Model:
         classes = np.array(meta["classes"], np.dtype(meta["class_type"]))
         model = Model(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
         _check(model)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        _check_notes(model)
+        model.learnt = _learnt(model, tensors)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise BadModelFile(f"{os.fspath(path)} is not a model saved by corgipile: {error}") from None
     return model
 
 
 def _check(model: Model) -> None:
     """Raise unless the parts of a model fit together."""
-    outputs = len(model.classes) if model.kind == "softmax" else 1
+    outputs = outputs_of(model.kind, model.classes)
     if model.kind not in LOSSES or model.coef.ndim != 2 or model.width < 1:
         raise ValueError(f"kind {model.kind!r} with coefficients of shape {model.coef.shape}")
     if (
@@ -204,9 +256,44 @@ def _check(model: Model) -> None:
         or (np.unique(model.classes) != model.classes).any()
     ):
         raise ValueError("its classes are not ascending numbers")
-    if model.kind in ("logistic", "svm") and len(model.classes) != 2:
-        raise ValueError(f"{len(model.classes)} classes for a model of two")
+    least, most = CLASSES[model.kind]
+    if not least <= len(model.classes) <= most:
+        raise ValueError(f"{len(model.classes)} classes for a {model.kind} model")
     if not (np.isfinite(model.coef).all() and np.isfinite(model.intercept).all()):
         raise ValueError("a coefficient is NaN or infinite")
     if not isinstance(model.params, dict) or not isinstance(model.history, list):
         raise TypeError("parameters or history are missing")
+
+
+def _check_notes(model: Model) -> None:
+    """Raise unless what was trained with and how it went are as training writes them."""
+    features, label, lists = (model.params.get(name) for name in ("features", "label", "lists"))
+    if features is not None and not (isinstance(features, list) and all(isinstance(name, str) for name in features)):
+        raise ValueError(f"its features are {features!r}; a list of names is needed")
+    if lists is False and len(features or ()) != model.width:
+        raise ValueError(f"{len(features or ())} names for {model.width} features")
+    if not (isinstance(label, str | None) and isinstance(lists, bool | None)):
+        raise TypeError(f"its label is {label!r} and lists is {lists!r}")
+    if not isinstance(model.params.get("left_out", {}), dict) or not isinstance(model.params.get("notes", []), list):
+        raise TypeError("the notes on its columns are damaged")
+    for record in model.history:
+        loss = record["loss"]
+        if isinstance(loss, bool) or not isinstance(loss, int | float):
+            raise TypeError(f"its history has the loss {loss!r}")
+
+
+def _learnt(model: Model, tensors: dict[str, npt.NDArray[Any]]) -> Learnt | None:
+    """Return the model as it was learnt from standardised rows, None where they were not."""
+    if not any(name in tensors for name in LEARNT):
+        return None
+    center, scale, coef, intercept = (tensors[name] for name in LEARNT)
+    fits = center.shape == scale.shape == (model.width,) and center.dtype == scale.dtype == np.float64
+    fits = fits and coef.shape == model.coef.shape and intercept.shape == model.intercept.shape
+    fits = fits and coef.dtype == intercept.dtype == model.coef.dtype
+    if (
+        not fits
+        or not all(np.isfinite(part).all() for part in (center, scale, coef, intercept))
+        or not (scale > 0).all()
+    ):
+        raise ValueError("what it was standardised by does not fit its coefficients")
+    return Learnt(Scaling(center, scale), coef, intercept)

@@ -1,22 +1,27 @@
-"""One pass of a machine over a table, to learn, to measure or to score."""
+"""One pass of a machine over a table, to learn, to measure, to score or to survey."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BudgetTooSmall
+from corgipile.errors import BadValue, BudgetTooSmall
 from corgipile.linear.inputs import Inputs
-from corgipile.linear.machine import Figures, Machine, rows_in
+from corgipile.linear.machine import Figures, Machine, Sparse, gathered, rows_in
+from corgipile.linear.scaling import Moments
 from corgipile.loader.feeder import Feeder
 from corgipile.orders.base import visited_rows
 from corgipile.sizes import Size
 from corgipile.tables.base import Table
 
-__all__ = ["learn", "measure", "reader", "scores"]
+__all__ = ["learn", "measure", "moments", "reader", "scores"]
 
 READ_MEMORY: Size = "4MB"
+SURVEYED = 1 << 14  # rows at a time: their float64 copies stay small
+Count = Callable[[int], object]
+Labels = Callable[[npt.NDArray[Any]], object]
 
 
 def row_at(feeder: Feeder, epoch: int, step: int) -> Callable[[int], str]:
@@ -35,21 +40,50 @@ def learn(
     label: str,
     rate: float,
     epoch: int,
-    on_rows: Callable[[int], object] | None = None,
+    on_rows: Count | None = None,
+    on_labels: Labels | None = None,
 ) -> Figures:
-    """Run one epoch and return its figures."""
+    """Run one epoch and return its figures.
+
+    Raises:
+        BadValue: Every row was skipped, or there is none.
+    """
     machine.begin(rate)
     for step, visit in enumerate(feeder.epoch(epoch)):
         where = row_at(feeder, epoch, step)
-        machine.learn(rows_in(feeder.store, machine.inputs, visit), feeder.store.dense(label), visit, where)
+        labels = feeder.store.dense(label)
+        machine.learn(rows_in(feeder.store, machine.inputs, visit), labels, visit, where)
+        if on_labels is not None:
+            on_labels(labels[visit])
         if on_rows is not None:
             on_rows(len(visit))
-    return machine.flush()
+    figures = machine.flush()
+    if not figures.rows:
+        why = f"all {machine.skipped} were skipped: none can be learnt from" if machine.skipped else "there are none"
+        raise BadValue(f"no rows of {feeder.table!r} were used; {why}")
+    return figures
 
 
 def measure(machine: Machine, feeder: Feeder, label: str) -> Figures:
     """Return the figures of a table without learning: a pass at learning rate 0."""
+    machine.judge_only()
     return learn(machine, feeder, label, 0.0, 0)
+
+
+def moments(inputs: Inputs, table: Table) -> Moments:
+    """Return mean and spread of each feature, by reading them once."""
+    found = Moments(inputs.width)
+    with reader(inputs, table) as feeder:
+        for visit in feeder.epoch(0):
+            rows = rows_in(feeder.store, inputs, visit)
+            for start in range(0, len(visit), SURVEYED):
+                part = visit[start : start + SURVEYED]
+                if isinstance(rows, Sparse):
+                    indices, values, lengths = gathered(rows, part, inputs.dtype)
+                    found.add_sparse(indices, values, len(lengths))
+                else:
+                    found.add(np.asarray(rows[part]))
+    return found
 
 
 def reader(inputs: Inputs, table: Table, label: str | None = None) -> Feeder:

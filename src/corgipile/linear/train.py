@@ -1,84 +1,45 @@
 """Trains linear models by SGD, straight from the slots of the buffer."""
 
-import math
+import logging
 import os
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from corgipile import _kernel
-from corgipile.errors import BadArgument, BadValue, Diverged
+from corgipile.errors import BadArgument, BadValue, Diverged, DivergenceWarning
 from corgipile.hints import did_you_mean
 from corgipile.linear import passes
+from corgipile.linear.baseline import Baseline
+from corgipile.linear.beside import NaNs
+from corgipile.linear.columns import listed
 from corgipile.linear.inputs import Inputs, find_inputs
-from corgipile.linear.labels import check_classes, find_classes
+from corgipile.linear.labels import check_classes, check_label, find_classes
+from corgipile.linear.look import look
 from corgipile.linear.machine import LOSSES, Machine, OnBad
 from corgipile.linear.model import Model
 from corgipile.linear.saving import MODEL
+from corgipile.linear.scaling import Learnt, Scaling
+from corgipile.linear.schedule import Schedule
 from corgipile.loader.feeder import Feeder
 from corgipile.orders import Order, Riffle
 from corgipile.outputs import check_target
-from corgipile.sizes import Size
+from corgipile.sizes import MOST_EPOCH, Size, whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
 
 __all__ = ["train"]
 
-ENOUGH, LOSS_GROWS = 1, 2  # of kernel/epochs.h
+LEARNING_RATE, LEAST_RATE = 0.01, 1e-12
+MOST_BATCH, MOST_SHOWN = 1 << 31, 10
 Record = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Learning rate by epoch, and when to stop."""
-
-    learning_rate: float
-    decay: float
-    l2: float
-    tolerance: float | None
-
-    def __post_init__(self) -> None:
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise BadArgument(f"learning_rate must be positive, got {self.learning_rate}")
-        if not 0 < self.decay <= 1:
-            raise BadArgument(f"decay must be above 0 and at most 1, got {self.decay}")
-        if not 0 <= self.l2 * self.learning_rate < 1:
-            raise BadArgument(f"l2 must be 0 or more, and below 1 / learning_rate, got {self.l2}")
-        if self.tolerance is not None and not self.tolerance >= 0:
-            raise BadArgument(f"tolerance must be 0 or more, got {self.tolerance}")
-
-    def rate(self, epoch: int) -> float:
-        """Return the learning rate of an epoch.
-
-        Example:
-            >>> Schedule(0.5, 0.5, 0.0, None).rate(2)
-            0.125
-        """
-        return _kernel.sgd_rate(self.learning_rate, self.decay, epoch)
-
-    def enough(self, losses: Sequence[float], epoch: int) -> bool:
-        """Say whether the loss improved too little for two epochs in a row.
-
-        Raises:
-            Diverged: The last loss is NaN, infinite, or growing and far above the first.
-
-        Example:
-            >>> Schedule(0.1, 1.0, 0.0, 0.01).enough([1.0, 0.5, 0.499, 0.499], 3)
-            True
-        """
-        verdict = _kernel.sgd_verdict(np.array(losses), -1.0 if self.tolerance is None else self.tolerance)
-        if verdict == LOSS_GROWS:
-            raise self.diverged(epoch, f"the loss is {losses[-1]:.6g}, after {losses[0]:.6g} in the first epoch")
-        return verdict == ENOUGH
-
-    def diverged(self, epoch: int, why: str) -> Diverged:
-        """Make the error that suggests a smaller step."""
-        return Diverged(f"training diverged in epoch {epoch}: {why}; try learning_rate={self.learning_rate / 10:g}")
+log = logging.getLogger("corgipile")
 
 
 def train(
@@ -88,7 +49,7 @@ def train(
     features: str | Sequence[str] | None = None,
     label: str = "label",
     epochs: int = 5,
-    learning_rate: float = 0.01,
+    learning_rate: float | None = None,
     decay: float = 0.95,
     l2: float = 0.0,
     batch_size: int = 1,
@@ -97,6 +58,7 @@ def train(
     seed: int = 0,
     test: Any = None,
     intercept: bool = True,
+    standardize: bool | None = None,
     classes: Sequence[Any] | None = None,
     tolerance: float | None = None,
     warm_start: Model | None = None,
@@ -109,12 +71,14 @@ def train(
     """Train a linear model by SGD from a table of any size.
 
     Args:
-        table: A path, glob or list of them, a `Table` or a ``pyarrow.Table``.
+        table: A path, glob or list of them, a `Table`, a ``pyarrow.Table`` or a data frame.
         model: ``"logistic"``, ``"svm"`` (hinge loss), ``"linear"`` (squared loss) or ``"softmax"``.
-        features: The feature columns; see `corgipile.linear.inputs.find_inputs`.
-        label: The label column: two values for logistic and svm, any number of classes for softmax.
+        features: The feature columns; see `corgipile.linear.inputs.find_inputs`. Which were found, and which columns
+            were left out, the log says, and ``features`` and ``left_out`` of the model.
+        label: The label column: two values for logistic, any number of classes for softmax, and for svm, which then
+            tells each class from the rest.
         epochs: Passes over the table.
-        learning_rate: Step size of the first epoch.
+        learning_rate: Step size of the first epoch; None: 0.01, and a tenth of it, or less, where that diverges.
         decay: What it is multiplied by after each epoch.
         l2: Strength of the L2 penalty; the intercept is left alone.
         batch_size: Rows of an update, whose gradient is their mean.
@@ -123,14 +87,19 @@ def train(
         seed: Seed of the order.
         test: Another table to measure the model on after each epoch.
         intercept: Whether to learn one.
-        classes: The class values, to spare the reading of the label column.
+        standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
+            over the table before the first epoch; the coefficients are for features as they are. None: where a look at
+            some rows says that SGD would suffer without; the log says so.
+        classes: The class values, to spare the reading of the label column; not for ``"linear"``.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
-        warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5.
+        warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5. Its features are found by
+            name.
         save: Model file, written after each epoch: from it a run that was interrupted goes on, with ``warm_start``, to
             the same bits. An earlier model that is there is replaced.
         overwrite: Let ``save`` replace a file that is no model of ours too, but never one that is read.
-        on_bad: ``"skip"`` leaves out rows that the model cannot learn from (a feature or label that is NaN or infinite,
-            a label of no class, sparse indices out of order); the history says how many (``skipped``).
+        on_bad: ``"skip"`` leaves out rows that the model cannot learn from (a feature or label that is null, NaN or
+            infinite, a label of no class, sparse indices out of order); the history says how many (``skipped``, and
+            ``test_skipped`` of the test table, where rows whose score overflows are left out in any case).
         callback: Called after each epoch with its record.
         on_rows: Called after each step with the number of rows learnt.
 
@@ -140,7 +109,10 @@ def train(
     Raises:
         Diverged: The loss became NaN, infinite or grew without bound.
         BadLabel: A label is none of the model's classes.
-        BadValue: A feature or label is NaN, infinite or null, or the table has no rows.
+        BadValue: A feature or label is NaN, infinite or null, or the table or the test table has no rows.
+
+    Warns:
+        DivergenceWarning: The loss ended above that of a model that never learnt.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
@@ -149,131 +121,316 @@ def train(
         >>> model.history[-1]["accuracy"], model.predict(rows)[:4].tolist()
         (1.0, [0, 0, 1, 1])
     """
-    _check_counts(model, epochs, batch_size)
-    schedule = Schedule(learning_rate, decay, l2, tolerance)
+    _check_words(model, label, save, warm_start, classes)
+    _check_calls(callback=callback, on_rows=on_rows)
+    epochs, batch_size = whole(epochs, "epochs", 0, MOST_EPOCH), whole(batch_size, "batch_size", 1, MOST_BATCH)
+    intercept = yes_or_no(intercept, "intercept")
+    rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
+    schedule = Schedule(LEARNING_RATE if rate is None else rate, decay, l2, tolerance)
     opened = open_table(table)
     order = Riffle(balance=label) if order == "balanced" else order
     if save is not None:
         check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
-    inputs = find_inputs(opened, features, label, warm_start.width if warm_start else None)
+    inputs = find_inputs(opened, _wanted(features, warm_start), label, warm_start.width if warm_start else None)
     given = warm_start.classes if classes is None and warm_start else classes
     found = _classes(opened, label, model, given, skip=on_bad == "skip")
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
-    machine = Machine(model, inputs, found, batch_size=batch_size, l2=l2, intercept=intercept, on_bad=on_bad)
+    task = _Task(opened, inputs, label, model, found, batch_size, intercept, on_bad)
     if warm_start is not None:
-        _go_on(machine, warm_start, model, found, intercept=intercept)
+        _check_past(warm_start, task)
+    task = _scaled(task, standardize, warm_start)
     history = [dict(record) for record in warm_start.history] if warm_start else []
     params = {
         "features": list(inputs.columns),
+        "lists": inputs.lists,
         "label": label,
+        "left_out": inputs.left_out,
+        "notes": task.notes,
         "epochs": epochs,
-        "learning_rate": learning_rate,
+        "learning_rate": schedule.learning_rate,
         "decay": decay,
         "l2": l2,
         "batch_size": batch_size,
         "memory": memory,
         "seed": seed,
         "intercept": intercept,
+        "standardize": task.scaling is not None,
         "tolerance": tolerance,
     }
 
-    def now() -> Model:
-        return Model(model, *machine.weights(), found, dict(params), history)
-
     with ExitStack() as stack:
-        feeder = stack.enter_context(inputs.feeder(opened, label, order, memory, seed))
+        feeder = stack.enter_context(task.inputs.feeder(task.table(), label, order, memory, seed))
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes}
-        measure = _measurer(stack, test, inputs, label, found)
+        measure = _measurer(stack, test, task)
+        course = _Course(task, feeder, schedule, warm_start, adaptive=rate is None, on_rows=on_rows)
+
+        def now() -> Model:
+            params["learning_rate"] = course.schedule.learning_rate
+            return course.model(dict(params), history)
+
         for epoch in range(len(history), len(history) + epochs):
-            record = _epoch(machine, feeder, label, schedule, epoch, on_rows)
-            record |= measure(machine)
+            record = course.epoch(epoch)
+            record |= measure(now())
             history.append(record)
             if callback is not None:
                 callback(record)
-            stop = schedule.enough([float(past["loss"]) for past in history], epoch)
+            stop = course.schedule.enough([float(past["loss"]) for past in history], epoch)
             if save is not None:
                 now().save(save, overwrite=overwrite)
             if stop:
                 break
-    if save is not None and not epochs:
+        course.judge(history)
+    if save is not None:
         now().save(save, overwrite=overwrite)
     return now()
 
 
-def _check_counts(model: str, epochs: int, batch_size: int) -> None:
-    if model not in LOSSES:
+def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: Any) -> None:
+    if not isinstance(model, str) or model not in LOSSES:
         raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}{did_you_mean(model, LOSSES)}")
-    if epochs < 0:
-        raise BadArgument(f"epochs must be 0 or more, got {epochs}")
-    if batch_size < 1:
-        raise BadArgument(f"batch_size must be at least 1, got {batch_size}")
+    if not isinstance(label, str):
+        raise BadArgument(f"label must be the name of a column, got {label!r}")
+    if not isinstance(save, str | os.PathLike | None):
+        raise BadArgument(f"save must be a path, got {save!r}")
+    if not isinstance(warm_start, Model | None):
+        raise BadArgument(f"warm_start must be a model, as corgipile.load returns, got {warm_start!r}")
+    if model == "linear" and classes is not None:
+        raise BadArgument(f"a linear model has no classes, got classes={classes!r}")
+
+
+def _check_calls(**calls: Any) -> None:
+    for name, call in calls.items():
+        if call is not None and not callable(call):
+            raise BadArgument(f"{name} must be a function, got {call!r}")
+
+
+def _wanted(features: str | Sequence[str] | None, past: Model | None) -> str | Sequence[str] | None:
+    """Return the features to look for: an earlier model's, in its order, where they are the same or not named."""
+    if past is None or not past.features:
+        return features
+    same = isinstance(features, list | tuple) and len(features) == len(past.features)
+    if features is None or (same and set(features) == set(past.features)):
+        return past.features
+    return features
 
 
 def _classes(table: Table, label: str, model: str, given: Any, *, skip: bool) -> npt.NDArray[Any]:
     if given is None or model == "linear":
         return find_classes(table, label, model, skip=skip)
-    find_classes(table, label, "linear")
+    check_label(table, label)
     return check_classes(given, model, label)
 
 
-def _go_on(machine: Machine, past: Model, kind: str, classes: npt.NDArray[Any], *, intercept: bool) -> None:
-    """Put the weights of an earlier model into a machine.
+@dataclass
+class _Task:
+    """What is learnt, from what."""
 
-    Raises:
-        BadArgument: It is another kind of model, of other features or classes, or has an intercept that is unwanted.
-    """
-    if past.kind != kind or past.width != machine.inputs.width:
+    source: Table
+    inputs: Inputs
+    label: str
+    kind: str
+    classes: npt.NDArray[Any]
+    batch_size: int
+    intercept: bool
+    on_bad: OnBad
+    scaling: Scaling | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def table(self) -> NaNs:
+        """Return the table as the learner reads it."""
+        return NaNs(self.source, self.inputs, self.label, skip=self.on_bad == "skip")
+
+    def machine(self, schedule: Schedule) -> Machine:
+        """Return a machine that has learnt nothing yet."""
+        return Machine(
+            self.kind,
+            self.inputs,
+            self.classes,
+            batch_size=self.batch_size,
+            l2=schedule.l2,
+            intercept=self.intercept,
+            on_bad=self.on_bad,
+            scaling=self.scaling,
+        )
+
+    def note(self, text: str) -> None:
+        """Tell the user something, in the log and in the model."""
+        self.notes.append(text)
+        log.warning(text)
+
+
+def _scaled(task: _Task, standardize: bool | None, past: Model | None) -> _Task:
+    """Say what is learnt from, and standardise it where that is asked for, or better."""
+    inputs, seen = task.inputs, look(task.table(), task.inputs)
+    log.info("features: %s (%d); label: %s", listed(inputs.columns), inputs.width, task.label)
+    if inputs.left_out:
+        why = "; ".join(f"{name!r} ({reason})" for name, reason in list(inputs.left_out.items())[:MOST_SHOWN])
+        more = f" and {len(inputs.left_out) - MOST_SHOWN} more" if len(inputs.left_out) > MOST_SHOWN else ""
+        task.note(f"columns left out: {why}{more}; name the columns to learn from with features=")
+    for text in seen.notes():
+        task.note(text)
+    kept = past.learnt.scaling if past is not None and past.learnt is not None else None
+    if standardize is None and past is None and seen.unscaled:
+        task.note(f"{seen.scales()}: they are standardised; standardize=False learns from them as they are")
+    elif standardize is None:
+        return task if kept is None else replace(task, scaling=kept, inputs=_exact(inputs, task.source))
+    elif not yes_or_no(standardize, "standardize"):
+        if seen.unscaled:
+            task.note(f"{seen.scales()}: standardize=True would help")
+        return task
+    exact = replace(task, inputs=_exact(inputs, task.source))
+    if kept is None:
+        found = passes.moments(exact.inputs, exact.table())
+        kept = found.scaling(exact.inputs.dtype, centred=not inputs.sparse and task.intercept)
+    return replace(exact, scaling=kept)
+
+
+def _exact(inputs: Inputs, table: Table) -> Inputs:
+    """Read whole numbers that float32 may not hold as float64: differences of large ones would be lost."""
+    kinds = [table.schema.field(name).type for name in inputs.columns]
+    wide = not inputs.lists and any(pa.types.is_integer(kind) and kind.bit_width > 16 for kind in kinds)
+    return replace(inputs, dtype=np.dtype(np.float64)) if wide else inputs
+
+
+def _check_past(past: Model, task: _Task) -> None:
+    """Raise BadArgument unless an earlier model is of the same kind, features and classes."""
+    inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
+    if past.kind != task.kind or past.width != inputs.width:
         raise BadArgument(
             f"warm_start is a {past.kind} model of {past.width} features; "
-            f"a {kind} model of {machine.inputs.width} is needed"
+            f"a {task.kind} model of {inputs.width} is needed"
         )
-    if not np.array_equal(past.classes, classes):
-        raise BadArgument(f"warm_start has classes {past.classes.tolist()}, not {classes.tolist()}")
-    if not intercept and past.intercept.any():
+    if past.names and names and past.names != names:
+        raise BadArgument(f"warm_start was trained on {listed(past.names)}, not on {listed(names)}")
+    if not np.array_equal(past.classes, task.classes):
+        raise BadArgument(f"warm_start has classes {past.classes.tolist()}, not {task.classes.tolist()}")
+    if not task.intercept and past.intercept.any():
         raise BadArgument("warm_start has an intercept; intercept=False goes on from a model without one")
-    machine.assign(past.coef, past.intercept)
 
 
-def _epoch(
-    machine: Machine,
-    feeder: Feeder,
-    label: str,
-    schedule: Schedule,
-    epoch: int,
-    on_rows: Callable[[int], object] | None,
-) -> Record:
-    start, read = time.perf_counter(), feeder.bytes_read
-    try:
-        figures = passes.learn(machine, feeder, label, schedule.rate(epoch), epoch, on_rows)
-    except Diverged as error:
-        raise schedule.diverged(epoch, str(error)) from None
-    return {
-        "epoch": epoch,
-        **figures.record(machine.kind),
-        "rows": figures.rows,
-        "seconds": time.perf_counter() - start,
-        "bytes_read": feeder.bytes_read - read,
-        **({"skipped": machine.skipped} if machine.skipped else {}),
-    }
+class _Course:
+    """One training: its machine, epoch by epoch."""
+
+    def __init__(
+        self,
+        task: _Task,
+        feeder: Feeder,
+        schedule: Schedule,
+        past: Model | None,
+        *,
+        adaptive: bool,
+        on_rows: Callable[[int], object] | None,
+    ) -> None:
+        self.task, self.schedule = task, schedule
+        self._feeder, self._on_rows = feeder, on_rows
+        self._adaptive = adaptive and (past is None or not past.history)
+        self._baseline: Baseline | None = None
+        self._past = past
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make a machine that has learnt what an earlier model had."""
+        task, past = self.task, self._past
+        self.machine = task.machine(self.schedule)
+        if past is None:
+            return
+        coef, bias = past.coef, past.intercept
+        if task.scaling is not None:
+            same = past.learnt is not None and past.learnt.scaling is task.scaling
+            coef, bias = past.learnt[1:] if same and past.learnt else task.scaling.unfold(coef, bias)
+        self.machine.assign(coef, bias)
+
+    def epoch(self, epoch: int) -> Record:
+        """Run an epoch; the first one again, at a tenth of the learning rate, where a rate nobody chose diverges."""
+        while True:
+            try:
+                record = self._epoch(epoch)
+            except Diverged:
+                if not self._adaptive or self.schedule.learning_rate < LEAST_RATE:
+                    raise
+            else:
+                drifts = self._baseline is not None and self._baseline.adrift(record["loss"])
+                if not self._adaptive or not drifts or self.schedule.learning_rate < LEAST_RATE:
+                    self._adaptive = False
+                    return record
+            rate = self.schedule.learning_rate
+            self.schedule, self._baseline = replace(self.schedule, learning_rate=rate / 10), None
+            self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / 10:g}")
+            self._begin()
+
+    def _epoch(self, epoch: int) -> Record:
+        start, read = time.perf_counter(), self._feeder.bytes_read
+        counted = None
+        if self._baseline is None:
+            self._baseline = Baseline(self.task.kind, self.task.classes)
+            counted = self._baseline.add
+        rate = self.schedule.rate(epoch)
+        try:
+            figures = passes.learn(self.machine, self._feeder, self.task.label, rate, epoch, self._on_rows, counted)
+        except Diverged as error:
+            standardized = self.task.scaling is not None
+            raise self.schedule.diverged(epoch, str(error), standardized=standardized) from None
+        return {
+            "epoch": epoch,
+            **figures.record(self.machine.kind),
+            "rows": figures.rows,
+            "seconds": time.perf_counter() - start,
+            "bytes_read": self._feeder.bytes_read - read,
+            **({"skipped": self.machine.skipped} if self.machine.skipped else {}),
+        }
+
+    def model(self, params: Record, history: list[Record]) -> Model:
+        """Return what was learnt so far, for features as they are."""
+        coef, bias = self.machine.weights()
+        learnt = None
+        if self.task.scaling is not None:
+            learnt = Learnt(self.task.scaling, coef, bias)
+            coef, bias = self.task.scaling.fold(coef, bias)
+        return Model(self.task.kind, coef, bias, self.task.classes, params, history, learnt)
+
+    def judge(self, history: list[Record]) -> None:
+        """Tell the user where the last epoch was worse than no model."""
+        base = self._baseline
+        if base is None:
+            return
+        loss, cure = history[-1]["loss"], self.schedule.cure(standardized=self.task.scaling is not None)
+        if base.adrift(loss):
+            text = (
+                f"training diverged: the loss is {loss:.4g} after the last epoch, "
+                f"that of a model that always says the same {base.constant():.4g}; {cure}"
+            )
+            self.task.notes.append(text)
+            warnings.warn(text, DivergenceWarning, stacklevel=3)
+        elif base.idle(loss):
+            self.task.note(
+                f"the loss is {loss:.4g} after the last epoch, that of a model that always says the same "
+                f"{base.constant():.4g}: nothing was learnt yet; more epochs or another learning_rate may help"
+            )
 
 
-def _measurer(
-    stack: ExitStack, test: Any, inputs: Inputs, label: str, classes: npt.NDArray[Any]
-) -> Callable[[Machine], Record]:
-    """Return what measures a machine on the test table, if there is one."""
+def _measurer(stack: ExitStack, test: Any, task: _Task) -> Callable[[Model], Record]:
+    """Return what measures a model on the test table, if there is one."""
     if test is None:
         return lambda _: {}
     table = open_table(test)
-    found = find_inputs(table, inputs.columns, label, inputs.width)
+    inputs, whose = task.inputs, f"the test table {table!r}"
+    check_label(table, task.label, whose)
+    found = find_inputs(table, inputs.columns, task.label, inputs.width, whose=whose)
     if found.width != inputs.width:
         raise BadArgument(f"the test table has {found.width} features, the table {inputs.width}; as many are needed")
-    feeder = stack.enter_context(passes.reader(found, table, label))
+    if not len(table):
+        raise BadValue(f"{whose} has no rows to measure the model on")
+    if not found.sparse:
+        found = replace(found, dtype=np.promote_types(found.dtype, inputs.dtype))
+    read = NaNs(table, found, task.label, skip=task.on_bad == "skip")
+    feeder = stack.enter_context(passes.reader(found, read, task.label))
 
-    def measure(machine: Machine) -> Record:
-        judge = Machine(machine.kind, found, classes)
-        judge.assign(*machine.weights())
-        record = passes.measure(judge, feeder, label).record(machine.kind)
-        return {f"test_{name}": value for name, value in record.items()}
+    def measure(model: Model) -> Record:
+        judge = Machine(task.kind, found, task.classes, on_bad=task.on_bad)
+        judge.assign(model.coef, model.intercept)
+        record = passes.measure(judge, feeder, task.label).record(task.kind)
+        skipped = {"skipped": judge.skipped} if judge.skipped else {}
+        return {f"test_{name}": value for name, value in (record | skipped).items()}
 
     return measure

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -11,7 +12,7 @@ from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.store import Field, fields_of
 from corgipile.orders import Blocks, FullShuffle, Order, Riffle
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of
-from corgipile.tables.base import Table, check_columns, even_cuts
+from corgipile.tables.base import Table, check_columns, even_cuts, row_sizes
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import row_bytes, sketch
 
@@ -67,6 +68,22 @@ def columns_of(
     return Columns(sources, fields, held, size or 1.0)
 
 
+def found_alone(table: Table, columns: Columns) -> bool:
+    """Say whether each row of a table is found without reading others."""
+    if not len(table):
+        return False
+    if columns.held:
+        return row_sizes(table, np.array([0, len(table) - 1]), list(columns.held)) is not None
+    return table.layout(columns.sources) is not None
+
+
+def limit_of(order: Order, memory: Size | None, whole: float) -> int | None:
+    """Return the bytes that may be in memory, of ``whole`` in all; None where the order's own buffer says what is."""
+    if memory is not None:
+        return parse_bytes(memory, whole=whole)
+    return DEFAULT_MEMORY if getattr(order, "buffer", None) is None else None
+
+
 def fit(table: Table, order: Order, memory: Size | None, columns: Columns, workers: int = 1) -> Fitted:
     """Turn sizes into rows and cut the table. Memory and the order's buffer are divided among workers.
 
@@ -76,8 +93,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     sized = getattr(order, "buffer", None)
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
-    given = None if memory is None else parse_bytes(memory, whole=len(table) * columns.row_bytes)
-    limit = given if given is not None else None if sized is not None else DEFAULT_MEMORY
+    limit = limit_of(order, memory, len(table) * columns.row_bytes)
 
     def attempt(limit: int | None) -> Fitted:
         return _fit(table, order, None if limit is None else int(limit / workers / columns.row_bytes), columns)

@@ -39,9 +39,9 @@ def open(  # noqa: A001 - reads as corgipile.open
     """Open a table.
 
     Args:
-        source: A path, a glob such as ``"part-*.arrow"``, a folder, a list of these, or a ``pyarrow.Table``.
-            Many files are one table, in the order of the list, or sorted by name. Folders named ``key=value`` above
-            a file are columns of it, as Hive and Spark write partitions.
+        source: A path, a glob such as ``"part-*.arrow"``, a folder, a list of these, a ``pyarrow.Table`` or a data
+            frame. Many files are one table, in the order of the list, or sorted by name. Folders named ``key=value``
+            above a file are columns of it, as Hive and Spark write partitions.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
         format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"images"`` (folder),
             ``"numpy"``, ``"parquet"``, ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
@@ -141,6 +141,7 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> T
         part = pa.Table.from_batches([part])
     if options:
         raise BadArgument(f"{', '.join(options)} applies to files only, not to {type(part).__name__}")
+    part = of_frame(part)
     if isinstance(part, pa.Table):
         return MemoryTable(part)
     if callable(getattr(part, "read", None)) and callable(getattr(part, "cuts", None)):
@@ -157,6 +158,15 @@ def _open_file(path: str, format_name: str | None, options: dict[str, Any]) -> T
     for option in options.keys() - FORMATS[name].options:
         raise BadArgument(f"{option} does not apply to {path}, whose format is {name}")
     return FORMATS[name].open(path, **options)
+
+
+def of_frame(part: Any) -> Any:
+    """Return a data frame of any library that speaks Arrow as a ``pyarrow.Table``, all else as it is."""
+    if type(part).__module__.partition(".")[0] == "pandas" and hasattr(part, "columns"):
+        return pa.Table.from_pandas(part, preserve_index=False)
+    if hasattr(part, "__arrow_c_stream__") and not isinstance(part, pa.Table):
+        return pa.table(part)
+    return part
 
 
 def find_format(path: str) -> str:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument, BadSchema, BadValue
+from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, type_code
 from corgipile.tables.placed import PlacedColumn
 
@@ -23,7 +23,8 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
 
     Integers and booleans of at most 1024 values, and floats of at most 64 whole ones, are classes: of two, the number
     is the share of the second; of more, the place of the dominant one and half its share. Other columns give their
-    mean (``kernel/sketch.h``).
+    mean (``kernel/sketch.h``). What is NaN, infinite or null counts as the value before it: which rows those are is for
+    whoever reads them to mind.
 
     Args:
         table: The table.
@@ -35,7 +36,6 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
 
     Raises:
         BadSchema: The column holds no scalars.
-        BadValue: A value is NaN, infinite or null.
 
     Example:
         >>> from corgipile.tables import open
@@ -52,13 +52,11 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
         raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
     tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
     step = RUN_BYTES // 8
-    read = _reader(table, column)
+    read, last = _reader(table, column), 0.0
     for start in range(0, len(table), step):
         stop = min(start + step, len(table))
-        values = read(start, stop)
-        added = _kernel.sketch_add(tally, values, type_code(values.dtype))
-        if added < len(values):
-            raise BadValue(f"column {column!r} is {values[added]} in row {start + added}; it must be a finite number")
+        values, last = _steady(read(start, stop), last)
+        _kernel.sketch_add(tally, values, type_code(values.dtype))
     sketched = np.empty(len(cuts) - 1)
     _kernel.sketch_values(tally, sketched)
     return sketched
@@ -88,19 +86,26 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
     return exact + float(sampled) / (size * len(starts))
 
 
+def _steady(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], float]:
+    """Put the number before it in place of each that is missing, so that it tells nothing new; return the last one."""
+    if values.dtype.kind == "f" and not (good := np.isfinite(values)).all():
+        at = np.maximum.accumulate(np.where(good, np.arange(len(values)), -1))
+        values = np.where(at < 0, values.dtype.type(last), values[at])
+    return values, float(values[-1]) if len(values) else last
+
+
 def _reader(table: Table, column: str) -> Callable[[int, int], npt.NDArray[Any]]:
     """Return what reads numbers of a column: straight from where they lie, if they have a fixed place."""
     layout = table.layout([column]) if len(table) else None
     if layout is not None:
         placed = PlacedColumn(layout, column)
         return lambda start, stop: _native(placed.read(start, stop))
-    return lambda start, stop: _numbers(table.read(start, stop, [column]).column(0), column, start)
+    return lambda start, stop: _numbers(table.read(start, stop, [column]).column(0))
 
 
-def _numbers(array: pa.Array, column: str, start: int) -> npt.NDArray[Any]:
+def _numbers(array: pa.Array) -> npt.NDArray[Any]:
     if array.null_count:
-        row = start + int(np.flatnonzero(np.asarray(array.is_null()))[0])
-        raise BadValue(f"column {column!r} is null in row {row}; every row needs a number")
+        array = array.cast(pa.float64()).fill_null(float("nan"))
     return _native(array.to_numpy(zero_copy_only=False))
 
 

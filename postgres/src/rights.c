@@ -1,0 +1,145 @@
+/* Who may do what with a model.
+ *
+ * A model has an owner, and lists of roles that may use, read and replace it. The library reads and writes the tables
+ * of models as their owner, past row security, so it asks here first; direct statements are held to the same rules by
+ * the policies, which call corgipile.may. */
+#include "rights.h"
+
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+PG_FUNCTION_INFO_V1(corgipile_may);
+
+static const char *const rights[] = {"use", "read", "replace", "own"};
+
+static Oid named_table(const char *name)
+{
+    Oid schema = get_namespace_oid("corgipile", true);
+    Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+    if (!OidIsValid(table))
+        ereport(ERROR, errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table corgipile.%s", name),
+                errhint("Run CREATE EXTENSION corgipile, or ALTER EXTENSION corgipile UPDATE."));
+    return table;
+}
+
+Oid corgi_models_table(void)
+{
+    Oid table = named_table("models");
+    if (get_attnum(table, "may_use") <= 0)
+        ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                errmsg("the tables of models are of an older version than the library"),
+                errhint("Run ALTER EXTENSION corgipile UPDATE."));
+    return table;
+}
+
+static Oid owner_of(Oid table)
+{
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+    Oid owner;
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "the table of models is gone");
+    owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+    ReleaseSysCache(tuple);
+    return owner;
+}
+
+/* Become the owner of the tables of models, for queries whose text is ours and qualifies every name. An error makes the
+ * caller itself again. */
+CorgiCaller corgi_become_owner(void)
+{
+    CorgiCaller caller;
+    GetUserIdAndSecContext(&caller.user, &caller.context);
+    SetUserIdAndSecContext(owner_of(corgi_models_table()),
+                           caller.context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
+    return caller;
+}
+
+void corgi_become_caller(CorgiCaller caller) { SetUserIdAndSecContext(caller.user, caller.context); }
+
+static bool listed(Oid user, const ArrayType *roles)
+{
+    const int64 *role = (const int64 *) ARR_DATA_PTR(roles);
+    int count = ArrayGetNItems(ARR_NDIM(roles), ARR_DIMS(roles));
+    if (ARR_HASNULL(roles))
+        ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a list of roles holds a NULL"));
+    for (int i = 0; i < count; i++)
+        if (role[i] == ACL_ID_PUBLIC || has_privs_of_role(user, corgi_resolve(role[i])))
+            return true;
+    return false;
+}
+
+/* Members of the owner may do all; who may read may use. A role that is gone has no members but superusers. */
+bool corgi_may(CorgiRight right, Oid user, const CorgiHolders *h)
+{
+    if (has_privs_of_role(user, h->owner))
+        return true;
+    switch (right) {
+    case CORGI_USE: return listed(user, h->use) || listed(user, h->read);
+    case CORGI_READ: return listed(user, h->read);
+    case CORGI_REPLACE: return listed(user, h->replace);
+    default: return false;
+    }
+}
+
+/* Take the holders out of a row of a result that has CORGI_HOLDERS from a column on. */
+CorgiHolders corgi_holders_at(HeapTuple row, TupleDesc columns, int from)
+{
+    bool null;
+    CorgiHolders h = {.owner = corgi_resolve(DatumGetInt64(heap_getattr(row, from, columns, &null)))};
+    h.use = DatumGetArrayTypeP(heap_getattr(row, from + 1, columns, &null));
+    h.read = DatumGetArrayTypeP(heap_getattr(row, from + 2, columns, &null));
+    h.replace = DatumGetArrayTypeP(heap_getattr(row, from + 3, columns, &null));
+    return h;
+}
+
+void corgi_check_right(CorgiRight right, Oid user, const CorgiHolders *h, const char *name)
+{
+    if (!corgi_may(right, user, h))
+        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for model \"%s\"", name),
+                errhint("Its owner grants it: SELECT corgipile.grant_model(%s, %s, '%s').", quote_literal_cstr(name),
+                        quote_literal_cstr(GetUserNameFromId(user, false)), rights[right]));
+}
+
+/* may(privilege, owner, may_use, may_read, may_replace), of the caller; with a role before the owner, of that role. */
+Datum corgipile_may(PG_FUNCTION_ARGS)
+{
+    int at = PG_NARGS() == 6 ? 2 : 1;
+    Oid user = at == 2 ? corgi_resolve(PG_GETARG_INT64(1)) : GetUserId();
+    char *asked = text_to_cstring(PG_GETARG_TEXT_PP(0));
+    CorgiHolders h = {.owner = corgi_resolve(PG_GETARG_INT64(at)), .use = PG_GETARG_ARRAYTYPE_P(at + 1),
+                      .read = PG_GETARG_ARRAYTYPE_P(at + 2), .replace = PG_GETARG_ARRAYTYPE_P(at + 3)};
+    for (int i = 0; i < lengthof(rights); i++)
+        if (strcmp(asked, rights[i]) == 0)
+            PG_RETURN_BOOL(corgi_may((CorgiRight) i, user, &h));
+    ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+            errmsg("privilege must be use, read, replace or own, got \"%s\"", asked));
+    PG_RETURN_NULL();
+}
+
+/* Return a number for a name, above 0. */
+int32 corgi_name_number(const char *name)
+{
+    return (int32) (hash_bytes((const unsigned char *) name, (int) strlen(name)) >> 1) | 1;
+}
+
+/* Let nobody else store a model of this name until the transaction ends. Waits for who does. */
+void corgi_lock_name(const char *name)
+{
+    LOCKTAG tag;
+    SET_LOCKTAG_OBJECT(tag, MyDatabaseId, corgi_models_table(), (Oid) corgi_name_number(name), 0);
+    if (LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL)
+        return;
+    ereport(NOTICE, errmsg("waiting for another transaction that stores a model \"%s\"", name));
+    (void) LockAcquire(&tag, ExclusiveLock, false, false);
+}

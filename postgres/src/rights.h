@@ -1,0 +1,41 @@
+/* Rights on models, and the tables that hold them. */
+#ifndef CORGIPILE_RIGHTS_H
+#define CORGIPILE_RIGHTS_H
+
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "utils/array.h"
+
+/* A value of type corgipile.role: the oid of a role; PUBLIC is 0, nobody is a role that is not here. Or, with the bit
+ * above, the oid of a type that stands for the role that owns it, see roles.c. */
+#define CORGI_NOBODY ((Oid) 0xFFFFFFFF)
+#define CORGI_STANDS ((int64) 1 << 32)
+
+typedef enum { CORGI_USE, CORGI_READ, CORGI_REPLACE, CORGI_OWN } CorgiRight;
+
+typedef struct {
+    Oid owner;
+    ArrayType *use, *read, *replace;
+} CorgiHolders;
+#define CORGI_HOLDERS "owner, may_use, may_read, may_replace"
+
+typedef struct {
+    Oid user;
+    int context;
+} CorgiCaller;
+
+/* roles.c */
+extern Oid corgi_resolve(int64 role);
+
+/* rights.c */
+extern Oid corgi_models_table(void);
+extern CorgiCaller corgi_become_owner(void);
+extern void corgi_become_caller(CorgiCaller caller);
+extern bool corgi_may(CorgiRight right, Oid user, const CorgiHolders *h);
+extern CorgiHolders corgi_holders_at(HeapTuple row, TupleDesc columns, int from);
+extern void corgi_check_right(CorgiRight right, Oid user, const CorgiHolders *h, const char *name);
+extern int32 corgi_name_number(const char *name);
+extern void corgi_lock_name(const char *name);
+
+#endif

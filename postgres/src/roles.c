@@ -1,0 +1,373 @@
+/* Roles that own models: the type of such a column, and what keeps it in step with the roles of the server.
+ *
+ * A model stays with a role that is renamed, and a dump holds the roles' names: a column of type corgipile.role holds
+ * numbers and shows names. For each role that owns models there is a type of that owner in the schema of the extension,
+ * which stands for the role. So the server does what it does for its own objects: REASSIGN OWNED gives the type, and
+ * with it the models, to another role, and DROP ROLE is refused. An event trigger has DROP OWNED drop the models.
+ * The server also knows which roles hold rights on a model, as it does of the privileges of its own objects. */
+#include "rights.h"
+#include "compat.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "commands/event_trigger.h"
+#include "commands/extension.h"
+#include "commands/trigger.h"
+#include "commands/user.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "lib/qunique.h"
+#include "libpq/pqformat.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/lock.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#define PREFIX "models_of_"
+
+PG_FUNCTION_INFO_V1(corgipile_role_in);
+PG_FUNCTION_INFO_V1(corgipile_role_out);
+PG_FUNCTION_INFO_V1(corgipile_role_receive);
+PG_FUNCTION_INFO_V1(corgipile_role_send);
+PG_FUNCTION_INFO_V1(corgipile_guard_model);
+PG_FUNCTION_INFO_V1(corgipile_note_roles);
+PG_FUNCTION_INFO_V1(corgipile_follow_roles);
+
+/* Return the role that a value means. */
+Oid corgi_resolve(int64 role)
+{
+    HeapTuple type;
+    Oid owner = CORGI_NOBODY;
+    if ((role & CORGI_STANDS) == 0)
+        return (Oid) role;
+    type = SearchSysCache1(TYPEOID, ObjectIdGetDatum((Oid) role));
+    if (HeapTupleIsValid(type)) {
+        owner = ((Form_pg_type) GETSTRUCT(type))->typowner;
+        ReleaseSysCache(type);
+    }
+    return owner;
+}
+
+/* No role can be called "public" or "none". */
+static int64 role_of(const char *name)
+{
+    Oid role;
+    if (strcmp(name, "public") == 0)
+        return ACL_ID_PUBLIC;
+    if (strcmp(name, "none") == 0)
+        return CORGI_NOBODY;
+    role = get_role_oid(name, true);
+    if (OidIsValid(role))
+        return role;
+    ereport(WARNING, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("role \"%s\" does not exist", name));
+    return CORGI_NOBODY;
+}
+
+static char *name_of(int64 value)
+{
+    Oid role = corgi_resolve(value);
+    char *name = role == CORGI_NOBODY ? NULL : GetUserNameFromId(role, true);
+    return role == ACL_ID_PUBLIC ? pstrdup("public") : name == NULL ? pstrdup("none") : name;
+}
+
+Datum corgipile_role_in(PG_FUNCTION_ARGS) { PG_RETURN_INT64(role_of(PG_GETARG_CSTRING(0))); }
+
+Datum corgipile_role_out(PG_FUNCTION_ARGS) { PG_RETURN_CSTRING(name_of(PG_GETARG_INT64(0))); }
+
+Datum corgipile_role_receive(PG_FUNCTION_ARGS)
+{
+    StringInfo message = (StringInfo) PG_GETARG_POINTER(0);
+    int bytes;
+    PG_RETURN_INT64(role_of(pq_getmsgtext(message, message->len - message->cursor, &bytes)));
+}
+
+Datum corgipile_role_send(PG_FUNCTION_ARGS)
+{
+    StringInfoData message;
+    char *name = name_of(PG_GETARG_INT64(0));
+    pq_begintypsend(&message);
+    pq_sendtext(&message, name, (int) strlen(name));
+    PG_RETURN_BYTEA_P(pq_endtypsend(&message));
+}
+
+typedef struct {
+    char *name;
+    int64 owner;            /* as in the row */
+    CorgiHolders holders;
+    Datum lists[3];         /* the same, as in the row */
+} Owned;
+
+static Datum column(Relation rel, HeapTuple row, const char *name)
+{
+    bool null;
+    Datum value = heap_getattr(row, SPI_fnumber(RelationGetDescr(rel), name), RelationGetDescr(rel), &null);
+    if (null)
+        ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION), errmsg("%s must not be NULL", name));
+    return value;
+}
+
+static Owned owned_at(Relation rel, HeapTuple row)
+{
+    static const char *const lists[] = {"may_use", "may_read", "may_replace"};
+    Owned o = {.name = TextDatumGetCString(column(rel, row, "name")),
+               .owner = DatumGetInt64(column(rel, row, "owner"))};
+    o.holders.owner = corgi_resolve(o.owner);
+    for (int i = 0; i < 3; i++)
+        o.lists[i] = column(rel, row, lists[i]);
+    o.holders.use = DatumGetArrayTypeP(o.lists[0]);
+    o.holders.read = DatumGetArrayTypeP(o.lists[1]);
+    o.holders.replace = DatumGetArrayTypeP(o.lists[2]);
+    return o;
+}
+
+static bool same_lists(const Owned *a, const Owned *b)
+{
+    const ArrayType *x[] = {a->holders.use, a->holders.read, a->holders.replace};
+    const ArrayType *y[] = {b->holders.use, b->holders.read, b->holders.replace};
+    for (int i = 0; i < 3; i++)
+        if (VARSIZE(x[i]) != VARSIZE(y[i]) || memcmp(x[i], y[i], VARSIZE(x[i])) != 0)
+            return false;
+    return true;
+}
+
+/* Refuse what policies cannot, for they do not see the row as it was: that another than the owner renames the model,
+ * gives it away or grants it, and that it is given to a role the giver is no member of. */
+static void check_update(Relation rel, const Owned *old, const Owned *new)
+{
+    bool given = old->holders.owner != new->holders.owner;
+    if (GetUserId() == rel->rd_rel->relowner || (!given && strcmp(old->name, new->name) == 0 && same_lists(old, new)))
+        return;
+    corgi_check_right(CORGI_OWN, GetUserId(), &old->holders, old->name);
+    if (given && new->holders.owner == CORGI_NOBODY)
+        ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("there is no such role to own model \"%s\"", new->name));
+    if (given && !CORGI_MAY_BECOME(GetUserId(), new->holders.owner))
+        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                errmsg("must be a member of role \"%s\" to give it model \"%s\"", name_of(new->holders.owner), new->name));
+}
+
+/* Return the type in our schema that belongs to a role, or none. */
+static Oid find_type_of(Oid role)
+{
+    ScanKeyData keys[3];
+    Oid found = InvalidOid;
+    Relation types = table_open(TypeRelationId, AccessShareLock);
+    SysScanDesc scan;
+    HeapTuple tuple;
+    ScanKeyInit(&keys[0], Anum_pg_type_typnamespace, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(get_rel_namespace(corgi_models_table())));
+    ScanKeyInit(&keys[1], Anum_pg_type_typowner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
+    ScanKeyInit(&keys[2], Anum_pg_type_typtype, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum(TYPTYPE_DOMAIN));
+    scan = systable_beginscan(types, InvalidOid, false, NULL, lengthof(keys), keys);
+    while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+        if (strncmp(NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname), PREFIX, strlen(PREFIX)) == 0)
+            found = ((Form_pg_type) GETSTRUCT(tuple))->oid;
+    systable_endscan(scan);
+    table_close(types, AccessShareLock);
+    return found;
+}
+
+/* Have a type dropped with the extension, without being part of it: that could not be given away. */
+static void tie(Oid type)
+{
+    ObjectAddress part = {TypeRelationId, type, 0}, whole = {RelationRelationId, corgi_models_table(), 0};
+    deleteDependencyRecordsForSpecific(TypeRelationId, type, DEPENDENCY_AUTO, RelationRelationId, whole.objectId);
+    recordDependencyOn(&part, &whole, DEPENDENCY_AUTO);
+}
+
+static void execute(const char *statement)
+{
+    if (SPI_execute(statement, false, 0) < 0)
+        elog(ERROR, "making the type of a role that owns models failed");
+}
+
+/* Make a type that stands for a role. */
+static void make_type_of(Oid role)
+{
+    CorgiCaller caller = corgi_become_owner();
+    bool in_script = creating_extension;
+    Oid schema = get_rel_namespace(corgi_models_table());
+    char *name;
+    for (int i = 0;; i++) {
+        name = psprintf(PREFIX "%u_%d", role, i);
+        if (!SearchSysCacheExists2(TYPENAMENSP, PointerGetDatum(name), ObjectIdGetDatum(schema)))
+            break;
+    }
+    creating_extension = false; /* or the type would be part of it */
+    SPI_connect();
+    execute(psprintf("CREATE DOMAIN corgipile.%s AS corgipile.role", name));
+    execute(psprintf("ALTER DOMAIN corgipile.%s OWNER TO %s", name, quote_identifier(GetUserNameFromId(role, false))));
+    SPI_finish();
+    creating_extension = in_script;
+    corgi_become_caller(caller);
+}
+
+/* Return the type that stands for a role; made if there is none. */
+static Oid type_of(Oid role)
+{
+    static Oid last_role = InvalidOid, last = InvalidOid;
+    LOCKTAG tag;
+    if (last_role == role && corgi_resolve(CORGI_STANDS | last) == role)
+        return last;
+    last_role = InvalidOid;
+    last = find_type_of(role);
+    if (!OidIsValid(last)) {
+        SET_LOCKTAG_OBJECT(tag, MyDatabaseId, corgi_models_table(), role, 1);
+        (void) LockAcquire(&tag, ExclusiveLock, false, false);
+        last = find_type_of(role); /* another session may just have made it */
+        if (!OidIsValid(last))
+            make_type_of(role);
+        last = find_type_of(role);
+    }
+    tie(last);
+    last_role = role;
+    return last;
+}
+
+/* Before a row comes in: its owner becomes a type that stands for the role. Where a dump names an owner that is not
+ * here, the model is the restoring role's. */
+static HeapTuple settle_owner(Relation rel, HeapTuple row, const Owned *new, bool comes_in)
+{
+    Oid role = new->holders.owner;
+    Datum owner;
+    bool null = false;
+    int at = SPI_fnumber(RelationGetDescr(rel), "owner");
+    if (role == CORGI_NOBODY && comes_in) {
+        role = GetUserId();
+        ereport(WARNING, errmsg("model \"%s\" has no owner here; it becomes %s's", new->name, name_of(role)));
+    }
+    if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role)))
+        return row;
+    owner = Int64GetDatum(CORGI_STANDS | type_of(role));
+    return heap_modify_tuple_by_cols(row, RelationGetDescr(rel), 1, &at, &owner, &null);
+}
+
+static TriggerData *trigger_of(FunctionCallInfo fcinfo)
+{
+    if (!CALLED_AS_TRIGGER(fcinfo))
+        ereport(ERROR, errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("this is a trigger's function"));
+    return (TriggerData *) fcinfo->context;
+}
+
+Datum corgipile_guard_model(PG_FUNCTION_ARGS)
+{
+    TriggerData *t = trigger_of(fcinfo);
+    Relation rel = t->tg_relation;
+    Owned old, new;
+    if (TRIGGER_FIRED_BY_INSERT(t->tg_event)) {
+        new = owned_at(rel, t->tg_trigtuple);
+        return PointerGetDatum(settle_owner(rel, t->tg_trigtuple, &new, true));
+    }
+    old = owned_at(rel, t->tg_trigtuple);
+    new = owned_at(rel, t->tg_newtuple);
+    check_update(rel, &old, &new);
+    return PointerGetDatum(settle_owner(rel, t->tg_newtuple, &new, false));
+}
+
+static int by_oid(const void *a, const void *b)
+{
+    Oid x = *(const Oid *) a, y = *(const Oid *) b;
+    return x < y ? -1 : x > y;
+}
+
+/* Make a sorted list of the roles with rights on a model, without PUBLIC and those that are gone. Returns how many. */
+static int roles_of(const CorgiHolders *h, Oid **roles)
+{
+    const ArrayType *lists[] = {h->use, h->read, h->replace};
+    int count = 0, room = 0;
+    for (int i = 0; i < 3; i++)
+        room += ArrayGetNItems(ARR_NDIM(lists[i]), ARR_DIMS(lists[i]));
+    *roles = palloc(sizeof **roles * (Size) room);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < ArrayGetNItems(ARR_NDIM(lists[i]), ARR_DIMS(lists[i])); k++)
+            (*roles)[count++] = corgi_resolve(((const int64 *) ARR_DATA_PTR(lists[i]))[k]);
+    for (int i = count; i-- > 0;)
+        if ((*roles)[i] == ACL_ID_PUBLIC || !SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum((*roles)[i])))
+            (*roles)[i] = (*roles)[--count];
+    qsort(*roles, (size_t) count, sizeof **roles, by_oid);
+    return (int) qunique(*roles, (size_t) count, sizeof **roles, by_oid);
+}
+
+/* Tell the server that the roles of `new` are needed and those of `old` no longer. The models of a table stand for
+ * parts of its row type. */
+static void depend(Relation rel, const char *name, const Owned *old, const Owned *new)
+{
+    Oid *before = palloc(sizeof(Oid)), *after = palloc(sizeof(Oid));
+    int count_before = old ? roles_of(&old->holders, &before) : 0;
+    int count_after = new ? roles_of(&new->holders, &after) : 0;
+    updateAclDependencies(TypeRelationId, rel->rd_rel->reltype, corgi_name_number(name), InvalidOid, count_before,
+                          before, count_after, after);
+}
+
+/* After a row came in, changed, or went. */
+Datum corgipile_note_roles(PG_FUNCTION_ARGS)
+{
+    TriggerData *t = trigger_of(fcinfo);
+    Relation rel = t->tg_relation;
+    bool update = TRIGGER_FIRED_BY_UPDATE(t->tg_event);
+    Owned first = owned_at(rel, t->tg_trigtuple), new = first;
+    if (update)
+        new = owned_at(rel, t->tg_newtuple);
+    if (TRIGGER_FIRED_BY_INSERT(t->tg_event))
+        depend(rel, first.name, NULL, &first);
+    else if (!update)
+        depend(rel, first.name, &first, NULL);
+    else if (strcmp(first.name, new.name) == 0)
+        depend(rel, first.name, &first, &new);
+    else {
+        depend(rel, first.name, &first, NULL);
+        depend(rel, new.name, NULL, &new);
+    }
+    return PointerGetDatum(NULL);
+}
+
+static void change(const char *query, Oid role)
+{
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(GetUserNameFromId(role, false))};
+    CorgiCaller caller = corgi_become_owner();
+    SPI_connect();
+    if (SPI_execute_with_args(query, lengthof(types), types, values, NULL, false, 0) < 0)
+        elog(ERROR, "changing corgipile.models failed");
+    SPI_finish();
+    corgi_become_caller(caller);
+}
+
+static const char *const drop_owned =
+    "DELETE FROM corgipile.models WHERE owner::pg_catalog.text operator(pg_catalog.=) $1";
+#define WITHOUT(list) \
+    "ARRAY(SELECT r FROM pg_catalog.unnest(" list ") r WHERE r::pg_catalog.text operator(pg_catalog.<>) $1)"
+static const char *const take_back =
+    "UPDATE corgipile.models SET may_use = " WITHOUT("may_use") ", may_read = " WITHOUT("may_read") ", "
+    "may_replace = " WITHOUT("may_replace") " WHERE EXISTS (SELECT FROM pg_catalog.unnest(may_use "
+    "operator(pg_catalog.||) may_read operator(pg_catalog.||) may_replace) r WHERE r::pg_catalog.text "
+    "operator(pg_catalog.=) $1)";
+
+/* Before DROP OWNED: where the caller may do that, the models go, and the rights on others. Where not, the command itself
+ * will say so. */
+Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
+{
+    const EventTriggerData *data = (const EventTriggerData *) fcinfo->context;
+    ListCell *cell;
+    if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
+        ereport(ERROR, errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
+                errmsg("this is an event trigger's function"));
+    if (!IsA(data->parsetree, DropOwnedStmt))
+        PG_RETURN_NULL();
+    foreach (cell, roleSpecsToIds(((DropOwnedStmt *) data->parsetree)->roles)) {
+        Oid role = lfirst_oid(cell);
+        if (!has_privs_of_role(GetUserId(), role))
+            continue;
+        change(drop_owned, role);
+        change(take_back, role);
+    }
+    PG_RETURN_NULL();
+}

@@ -1,0 +1,27 @@
+/* Settings of the server, a database, a role or a session. */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "rights.h"
+#include "settings.h"
+#include "utils/guc.h"
+
+int corgi_share = CORGI_SHARE_NONE;
+int corgi_max_threads = 2;
+int corgi_max_memory = -1;
+
+static const struct config_enum_entry shares[] = {
+    {"none", CORGI_SHARE_NONE, false}, {"use", CORGI_USE, false}, {"read", CORGI_READ, false}, {NULL, 0, false}};
+
+void corgi_define_settings(void)
+{
+    DefineCustomEnumVariable("corgipile.share", "What everybody may do with a model that is stored for the first time.",
+                             NULL, &corgi_share, CORGI_SHARE_NONE, shares, PGC_USERSET, 0, NULL, NULL, NULL);
+    DefineCustomIntVariable("corgipile.max_threads", "Threads that a training may use.", NULL, &corgi_max_threads, 2, 1,
+                            2, PGC_SUSET, 0, NULL, NULL, NULL);
+    DefineCustomIntVariable("corgipile.max_memory", "Largest buffer_size that a training may ask for.",
+                            "-1 means no limit.", &corgi_max_memory, -1, -1, INT_MAX, PGC_SUSET, GUC_UNIT_KB, NULL, NULL,
+                            NULL);
+    MarkGUCPrefixReserved("corgipile");
+}

@@ -1,0 +1,105 @@
+"""Chooses the feature columns of a table, and says which columns were left out and why."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BadSchema, MissingColumn
+
+__all__ = ["Chosen", "choose", "is_number", "item_of", "listed", "require"]
+
+PACKED = "features"
+INDEX = re.compile(r"__index_level_\d+__")  # what pandas writes of an index beside the columns
+SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Feature columns, and why each of the others is none; nothing is said of columns where features were named."""
+
+    names: tuple[str, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str | None) -> Chosen:
+    """Choose the feature columns; see `corgipile.linear.inputs.find_inputs` for the rules.
+
+    Raises:
+        BadArgument: ``features`` is no name, no list of names, or names a column twice.
+        BadSchema: There is nothing to choose.
+
+    Example:
+        >>> choose(pa.schema({"x": pa.float32(), "name": pa.string(), "label": pa.int8()}), None, "label")
+        Chosen(names=('x',), left_out={'name': 'string'})
+    """
+    if features is not None and not isinstance(features, str):
+        return Chosen(_named(features))
+    base = PACKED if features is None else features
+    pair = (f"{base}_k", f"{base}_v")
+    found = (base,) if base in schema.names else pair if set(pair) <= set(schema.names) else ()
+    if features is not None:
+        return Chosen(found or (features,))
+    if found:
+        others = [name for name in schema.names if name not in (*found, label)]
+        return Chosen(found, dict.fromkeys(others, f"the features are in {listed(found)}"))
+    why = {one.name: _unfit(one) for one in schema if one.name != label}
+    names = tuple(name for name, reason in why.items() if not reason)
+    if not names:
+        raise BadSchema(f"no column of numbers to learn from; the table has {listed(schema.names)}")
+    return Chosen(names, {name: reason for name, reason in why.items() if reason})
+
+
+def _named(features: Any) -> tuple[str, ...]:
+    names = list(features) if isinstance(features, Iterable) else [features]
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise BadArgument(f"features must be a name or a list of names, got {wrong[0]!r}")
+    if not names:
+        raise BadArgument("features is an empty list; name at least one column")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise BadArgument(f"features names {twice[0]!r} twice, got {names}")
+    return tuple(names)
+
+
+def _unfit(column: pa.Field) -> str:
+    """Say why a column is no feature; nothing where it is one."""
+    if INDEX.fullmatch(column.name):
+        return "the index that pandas wrote"
+    return "" if is_number(column.type) else str(column.type)
+
+
+def is_number(kind: Any) -> bool:
+    """Say whether a type is one number a row: an integer, a float or a boolean."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def item_of(kind: Any) -> Any:
+    """Return the type in a list type, None for others."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return kind.value_type
+    return None
+
+
+def require(schema: pa.Schema, names: Sequence[str], whose: str = "the table") -> None:
+    """Raise MissingColumn, naming all columns that are not there."""
+    missing = [name for name in names if name not in schema.names]
+    if missing:
+        noun = "column" if len(missing) == 1 else "columns"
+        raise MissingColumn(f"no {noun} {listed(missing)} in {whose}; it has {listed(schema.names)}")
+
+
+def listed(names: Iterable[str]) -> str:
+    """Write names for people, not all of very many.
+
+    Example:
+        >>> listed(["a", "b"]), listed(map(str, range(100)))
+        ("'a', 'b'", "'0', '1', '2', '3', '4', '5', '6' and 93 more")
+    """
+    shown = [repr(name) for name in names]
+    if len(shown) <= SHOWN:
+        return ", ".join(shown)
+    return f"{', '.join(shown[: SHOWN - 1])} and {len(shown) - SHOWN + 1} more"

@@ -1,0 +1,78 @@
+"""The learning rate of each epoch, and when training is over."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument, Diverged
+from corgipile.sizes import real
+
+__all__ = ["Schedule"]
+
+ENOUGH, LOSS_GROWS = 1, 2  # of kernel/epochs.h
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Learning rate by epoch, and when to stop.
+
+    Attributes:
+        learning_rate: Of the first epoch.
+        decay: Factor from epoch to epoch.
+        l2: Strength of the L2 penalty.
+        tolerance: Share of the loss by which it must improve; None: train to the end.
+    """
+
+    learning_rate: float
+    decay: float
+    l2: float
+    tolerance: float | None
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "decay", "l2", "tolerance"):
+            value = getattr(self, name)
+            if not (name == "tolerance" and value is None):
+                object.__setattr__(self, name, real(value, name))
+        if not self.learning_rate > 0:
+            raise BadArgument(f"learning_rate must be positive, got {self.learning_rate}")
+        if not 0 < self.decay <= 1:
+            raise BadArgument(f"decay must be above 0 and at most 1, got {self.decay}")
+        if not 0 <= self.l2 * self.learning_rate < 1:
+            raise BadArgument(f"l2 must be 0 or more, and below 1 / learning_rate, got {self.l2}")
+        if self.tolerance is not None and not self.tolerance >= 0:
+            raise BadArgument(f"tolerance must be 0 or more, got {self.tolerance}")
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch.
+
+        Example:
+            >>> Schedule(0.5, 0.5, 0.0, None).rate(2)
+            0.125
+        """
+        return _kernel.sgd_rate(self.learning_rate, self.decay, epoch)
+
+    def enough(self, losses: Sequence[float], epoch: int) -> bool:
+        """Say whether the loss improved too little for two epochs in a row.
+
+        Raises:
+            Diverged: The last loss is NaN, infinite, or growing and far above the first.
+
+        Example:
+            >>> Schedule(0.1, 1.0, 0.0, 0.01).enough([1.0, 0.5, 0.499, 0.499], 3)
+            True
+        """
+        verdict = _kernel.sgd_verdict(np.array(losses), -1.0 if self.tolerance is None else self.tolerance)
+        if verdict == LOSS_GROWS:
+            raise self.diverged(epoch, f"the loss is {losses[-1]:.6g}, after {losses[0]:.6g} in the first epoch")
+        return verdict == ENOUGH
+
+    def diverged(self, epoch: int, why: str, *, standardized: bool = True) -> Diverged:
+        """Make the error that suggests a smaller step."""
+        return Diverged(f"training diverged in epoch {epoch}: {why}; {self.cure(standardized=standardized)}")
+
+    def cure(self, *, standardized: bool) -> str:
+        """Say what would help."""
+        also = "" if standardized else ", or standardize=True"
+        return f"try learning_rate={self.learning_rate / 10:g}{also}"

@@ -1,0 +1,130 @@
+"""Which columns are learnt from: named, told, and found by name again."""
+
+import datetime as dt
+import decimal
+import logging
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from corgipile.errors import BadArgument, BadSchema, BadValue, MissingColumn
+from corgipile.linear import load, train
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, 3))
+ROWS = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": (X @ [1, -2, 3] > 0).astype(int)})
+
+
+class Frame:
+    """A data frame of a library that speaks Arrow."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.rows.__arrow_c_stream__(requested_schema)
+
+
+def test_what_was_chosen_and_what_was_left_out_is_told(caplog):
+    odd = {
+        "name": pa.array(["x"] * 400),
+        "day": pa.array([dt.date(2020, 1, 1)] * 400),
+        "price": pa.array([decimal.Decimal("1.5")] * 400),
+        "kind": pa.array(["x"] * 400).dictionary_encode(),
+        "nothing": pa.nulls(400),
+        "__index_level_0__": pa.array(RNG.permutation(400)),
+    }
+    rows = pa.table({**{name: ROWS[name] for name in ROWS.column_names}, **odd})
+    with caplog.at_level(logging.INFO, "corgipile"):
+        model = train(rows, epochs=1)
+    assert model.features == model.names == ("a", "b", "c")
+    assert model.label == "label"
+    assert set(model.left_out) == set(odd)
+    assert model.left_out["__index_level_0__"] == "the index that pandas wrote"
+    assert model.left_out["day"] == "date32[day]"
+    assert "features: 'a', 'b', 'c' (3); label: label" in caplog.text
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == model.notes
+    assert "'name' (string)" in warned[0]
+    caplog.clear()
+    assert train(rows, features=["a", "b"], epochs=1).left_out == {}
+    assert not caplog.records
+
+
+def test_columns_beside_a_list_of_features_are_told(make):
+    rows = make.dense(*make.rows(50)).append_column("weight", pa.array(range(50)))
+    assert train(rows, epochs=1).left_out == {"weight": "the features are in 'features'"}
+
+
+@pytest.mark.parametrize("form", [lambda rows: rows, Frame])
+def test_features_are_found_by_name_wherever_they_stand(tmp_path, form):
+    train(ROWS, epochs=2, save=tmp_path / "m")
+    model, turned = load(tmp_path / "m"), form(ROWS.select(["label", "c", "a", "b"]))
+    assert (model.predict(turned) == model.predict(ROWS)).all()
+    assert model.evaluate(turned) == model.measure(ROWS)
+    assert (model.predict(form(ROWS.select(["c", "b", "a"]))) == model.predict(ROWS)).all()
+    with pytest.raises(MissingColumn, match="no columns 'a', 'c' in MemoryTable"):
+        model.predict(form(ROWS.select(["b", "label"])))
+
+
+def test_pandas_frames_are_tables():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = ROWS.to_pandas()
+    model = train(frame[frame.a > -1], epochs=1)
+    assert model.features == ("a", "b", "c")
+    assert (model.predict(frame[["c", "b", "a"]]) == model.predict(ROWS)).all()
+    assert isinstance(frame, pd.DataFrame)
+
+
+def test_going_on_finds_features_by_name_too():
+    model = train(ROWS, epochs=1)
+    whole = train(ROWS, epochs=2)
+    turned = ROWS.select(["label", "c", "b", "a"])
+    for features in (None, ["c", "a", "b"]):
+        gone_on = train(turned, warm_start=model, epochs=1, features=features)
+        assert gone_on.features == ("a", "b", "c")
+        assert (gone_on.coef == whole.coef).all()
+    with pytest.raises(MissingColumn, match="no column 'b'"):
+        train(ROWS.drop_columns("b"), warm_start=model)
+    other = ROWS.rename_columns(["a", "b", "d", "label"])
+    with pytest.raises(BadArgument, match="warm_start was trained on 'a', 'b', 'c', not on 'a', 'b', 'd'"):
+        train(other, warm_start=model, features=["a", "b", "d"])
+
+
+def test_a_test_table_has_the_same_columns_in_any_order():
+    turned = ROWS.select(["label", "c", "a", "b"])
+    settings = {"epochs": 1, "order": "no_shuffle"}
+    assert train(ROWS, test=turned, **settings).history[0]["test_loss"] == pytest.approx(
+        train(ROWS, test=ROWS, **settings).history[0]["test_loss"]
+    )
+    with pytest.raises(MissingColumn, match="no column 'label' in the test table"):
+        train(ROWS, test=ROWS.drop_columns("label"))
+    with pytest.raises(MissingColumn, match="no columns 'b', 'c' in the test table"):
+        train(ROWS, test=ROWS.drop_columns(["b", "c"]))
+    with pytest.raises(BadSchema, match="label column 'label' is string in the test table"):
+        train(ROWS, test=ROWS.set_column(3, "label", pa.array(["x"] * 400)))
+    with pytest.raises(BadValue, match=r"the test table .* has no rows"):
+        train(ROWS, test=ROWS.slice(0, 0))
+
+
+@pytest.mark.parametrize("features", [["a", "a"], ["a", 3], 5, [["a"]]])
+def test_names_that_are_none_are_refused(features):
+    with pytest.raises(BadArgument, match="features"):
+        train(ROWS, features=features)
+
+
+def test_labels_of_other_types_say_what_would_do():
+    texts = ROWS.set_column(3, "label", pa.array(["x", "y"] * 200))
+    with pytest.raises(BadSchema, match=r"label column 'label' is string.*CorgiClassifier.fit\(table, y\)"):
+        train(texts)
+    with pytest.raises(BadSchema, match=r"decimal.*cast"):
+        train(ROWS.set_column(3, "label", pa.array([decimal.Decimal(1)] * 400)))
+
+
+def test_row_numbers_are_told(caplog):
+    numbered = ROWS.append_column("id", pa.array(range(10**6, 10**6 + 400)))
+    notes = train(numbered, epochs=1).notes
+    assert any("'id' looks like a row number" in note for note in notes)
+    ages = train(ROWS.append_column("age", pa.array(RNG.integers(0, 9, 400))), epochs=1)
+    assert not any("row number" in note for note in ages.notes)
