@@ -35,9 +35,16 @@ def slow(tmp_path):
     return ["convert", str(source), str(tmp_path / "o.arrow"), "--record-batch", "1"]
 
 
+def _listening():
+    """Heed what whoever runs the tests may have had ignored."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def begun(words, folder, pattern=".o.arrow*"):
     """Start a command in a process of its own and wait until it writes."""
-    process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*COMMAND, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_listening
+    )
     while not list(folder.glob(pattern)):
         assert process.poll() is None
         time.sleep(0.01)

@@ -1,11 +1,13 @@
 """train, predict and compare from the command line."""
 
+import importlib
 import json
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
+import corgipile as cp
 from corgipile import cli, tables
 from corgipile.cli import options
 from corgipile.datasets import higgs_like
@@ -93,6 +95,34 @@ def test_compare_prints_a_table(higgs, capsys):
     assert all(word in told for word in ("test accuracy", "no_shuffle", "balanced", "deff", "to write the table once"))
 
 
+def test_a_comparison_of_failures_alone_is_one(higgs, capsys):
+    words = ["--memory", "100KB", "--epochs", "1", "--order", "corgipile", "--block", "2000"]
+    assert cli.main(["compare", higgs[0], *words]) == 1
+    assert cli.main(["compare", higgs[0], *words, "--json"]) == 1
+    assert '"failure": "memory' in capsys.readouterr().out
+
+
+def test_an_interrupted_comparison_shows_what_is_finished(higgs, monkeypatch, capsys):
+    module = importlib.import_module("corgipile.compare")
+    run = module._run
+
+    def interrupted(table, order, *rest):
+        if order.name == "full":
+            raise KeyboardInterrupt
+        return run(table, order, *rest)
+
+    monkeypatch.setattr(module, "_run", interrupted)
+    words = ["compare", higgs[0], "--epochs", "1", "--order", "no_shuffle,full,riffle"]
+    assert cli.main(words) == 130
+    told = capsys.readouterr()
+    assert "no_shuffle" in told.out
+    assert told.err.splitlines()[-1] == "corgipile: interrupted"
+    assert cli.main([*words, "--json"]) == 130
+    document = json.loads(capsys.readouterr().out)
+    assert document["stopped"]
+    assert [result["order"] for result in document["results"]] == ["no_shuffle"]
+
+
 def test_compare_prints_one_json_document(higgs, capsys):
     words = ["--memory", "100KB", "--epochs", "1", "--order", "full,corgipile", "--block", "2000", "--json"]
     assert cli.main(["compare", higgs[0], *words]) == 0
@@ -100,6 +130,11 @@ def test_compare_prints_one_json_document(higgs, capsys):
     document = json.loads(told.out)
     assert told.err == ""
     assert document["rows"] == 20_000
+    assert document["corgipile"] == cp.__version__
+    assert document["table"]["paths"] == [higgs[0]]
+    assert document["settings"]["seed"] == 0
+    assert document["settings"]["order"] == ["full", "corgipile"]
+    assert document["machine"]["python"]
     full, corgipile = document["results"]
     assert full["order"] == "full"
     assert full["scores"][0] > 0.6

@@ -61,7 +61,7 @@ def _told(error: BaseException) -> str:
     if isinstance(error, MemoryError) and not str(error):
         return "out of memory; a smaller --memory may do"
     if isinstance(error, OSError) and not isinstance(error, CorgiPileError) and error.strerror:
-        return f"{error.filename or 'the output'}: {error.strerror}"
+        return f"{error.filename}: {error.strerror}" if error.filename else f"cannot write the output: {error.strerror}"
     return str(error)
 
 
