@@ -1,6 +1,7 @@
 """Builds the C kernel as one abi3 extension and packs the PostgreSQL extension; the rest is in pyproject.toml."""
 
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -26,7 +27,16 @@ class BuildPy(build_py):
             self.copy_file(str(path), str(target))
 
 
+def long_description() -> str:
+    """Return README.md as a package index can show it: without pictures and links to files of the repository."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"^!\[[^\]]*\]\((?!https?://)[^)]*\)\n\n", "", text, flags=re.MULTILINE)
+    return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text)
+
+
 setup(
+    long_description=long_description(),
+    long_description_content_type="text/markdown",
     cmdclass={"build_py": BuildPy},
     ext_modules=[
         Extension(

@@ -6,14 +6,18 @@ goes into a PostgreSQL server from PyPI, and the server trains.
 """
 
 import argparse
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from inside import train_inside
 
-from corgipile.cli import main as corgipile
+from corgipile.cli.compare import show
+from corgipile.compare import Result, compare
 from corgipile.datasets import bayes_accuracy, higgs_like
+from corgipile.sizes import parse_bytes
 
 
 def main() -> int:
@@ -31,13 +35,36 @@ def main() -> int:
         print(f"{settings.rows:,} rows x 28 float32, sorted by label: {size:.0f} MB", end=" ")
         print(f"({time.perf_counter() - start:.1f} s to make); the best model is right {bayes_accuracy():.1%}")
         for memory in settings.memory:
-            words = ["compare", str(table), "--test", str(test), "--memory", memory, "--epochs", str(settings.epochs)]
-            print()
-            if code := corgipile(words):
-                return code
+            share = parse_bytes(memory, whole=table.stat().st_size) / table.stat().st_size
+            print(f"\nEvery order with {memory} of memory, {share:.1%} of the table, on one line each:\n", flush=True)
+            results = compare(table, test=test, memory=memory, epochs=settings.epochs, callback=news)
+            print("\r" + " " * 40 + "\r", end="")
+            show(results, f"logistic, {settings.rows:,} rows, {settings.epochs} epochs, memory {memory}", held_out=True)
+            print(conclusion(results, memory))
         print()
         train_inside(table, test, settings.epochs)
     return 0
+
+
+def news(result: Result) -> None:
+    """Say what has been run, where somebody looks."""
+    if sys.stdout.isatty():
+        print(f"\r  {result.order:<20}done", end="", flush=True)
+
+
+def conclusion(results: Sequence[Result], memory: str) -> str:
+    """Say what the comparison shows: what each way of having rows in random order costs, and brings."""
+    found = {result.order: result for result in results if not result.failure}
+    stored, once, best = found.get("no_shuffle"), found.get("shuffle_once"), found.get("balanced")
+    if not (stored and once and best):
+        return f"Conclusion: {memory} is too little for one of the orders compared here; see above."
+    points = 100 * (best.score - once.score)
+    return (
+        f"Conclusion: in stored order the model is right {stored.score:.1%} of the time. Written once in random order\n"
+        f"({once.setup_seconds:.1f} s, and a second copy) the table gives {once.score:.1%}. Balanced Riffle gives "
+        f"{best.score:.1%} ({points:+.2f} points)\nfrom the table as it is, with {memory} of it in memory, "
+        f"at {best.seconds / stored.seconds:.1f} x the time of reading in stored order."
+    )
 
 
 if __name__ == "__main__":

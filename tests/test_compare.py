@@ -112,3 +112,35 @@ def test_bad_requests():
         compare(table, label="target")
     with pytest.raises(BadArgument, match="epochs"):
         compare(table, epochs=0, order=["full"])
+
+
+def test_all_orders_are_checked_before_the_first_is_run():
+    told = []
+    with pytest.raises(BadArgument, match="did you mean riffle"):
+        compare(clustered(100, classes=2), order=["full", "rifle"], callback=told.append)
+    assert told == []
+    for seeds in (0, 1.5, "2"):
+        with pytest.raises(BadArgument, match="seeds"):
+            compare(clustered(100, classes=2), seeds=seeds)
+    with pytest.raises(BadArgument, match="no orders"):
+        compare(clustered(100, classes=2), order=[])
+
+
+def test_one_that_fails_does_not_take_the_others_with_it(tmp_path):
+    table = clustered(500, classes=2)
+    nowhere = tmp_path / "no"
+    found = compare(table, epochs=1, order=["full", "shuffle_once", "riffle"], folder=nowhere)
+    assert [bool(result.failure) for result in found] == [False, True, False]
+    assert "cannot write" in found[1].failure
+
+
+def test_seeds_give_a_mean_and_a_spread():
+    table = clustered(3000, classes=2, features=3)
+    found = compare(table, epochs=2, order=["riffle", "shuffle_once"], memory="256KB", seeds=3, seed=5)
+    for result in found:
+        alone = [
+            compare(table, epochs=2, order=[result.order], memory="256KB", seed=seed)[0].score for seed in (5, 6, 7)
+        ]
+        assert result.seeds == 3
+        assert result.score == pytest.approx(np.mean(alone))
+        assert result.spread == pytest.approx(np.std(alone, ddof=1))

@@ -1,7 +1,12 @@
 """Says what a table is and how its labels lie."""
 
+import contextlib
+import os
+import platform
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,6 +90,35 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB") -> About:
     names = [f"{value:g}" if labels.dtype.kind == "f" else str(value) for value in values]
     order = np.argsort(-counts, kind="stable").tolist()
     return replace(facts, h_d=spread, classes={names[at]: int(counts[at]) for at in order})
+
+
+def machine() -> dict[str, Any]:
+    """Say which version of what runs where, to be kept beside results.
+
+    Example:
+        >>> sorted(machine())
+        ['corgipile', 'machine']
+    """
+    from corgipile import __version__  # noqa: PLC0415 - which imports us
+
+    cpus = [line for line in _text("/proc/cpuinfo").splitlines() if line.startswith("model name")]
+    facts = {
+        "cpu": cpus[0].partition(":")[2].strip() if cpus else platform.processor(),
+        "cores": os.cpu_count(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "pyarrow": pa.__version__,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return {"corgipile": __version__, "machine": facts}
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace")
+    return ""
 
 
 def column(table: Table, name: str) -> npt.NDArray[Any]:

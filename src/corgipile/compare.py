@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from corgipile import orders, scratch, tables
 from corgipile.about import column
-from corgipile.errors import BadArgument, BudgetTooSmall, Diverged, DivergenceWarning
+from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
 from corgipile.quality import Report, measure
 from corgipile.reshuffle import reshuffle
-from corgipile.sizes import Size
+from corgipile.sizes import Size, whole
 from corgipile.tables import Table
 
 __all__ = ["ORDERS", "Result", "compare", "measure_order"]
@@ -51,7 +51,9 @@ class Result:
     Attributes:
         order: Its name.
         metric: What ``score`` is: "accuracy" or "r2".
-        scores: Score after each epoch.
+        scores: Score after each epoch; the mean where there are several seeds.
+        spread: Standard deviation of the last score among the seeds; 0 for one.
+        seeds: How many seeds.
         loss: Mean loss after the last epoch.
         seconds: Seconds of an epoch, median; measuring the model is not in it.
         rows_per_second: Rows visited in an epoch by these seconds.
@@ -67,6 +69,8 @@ class Result:
     order: str
     metric: str = "accuracy"
     scores: tuple[float, ...] = ()
+    spread: float = 0.0
+    seeds: int = 1
     loss: float = math.nan
     seconds: float = math.nan
     rows_per_second: float = math.nan
@@ -114,6 +118,7 @@ def compare(
     order: Sequence[Order | str] = ORDERS,
     block: Size | None = None,
     seed: int = 0,
+    seeds: int = 1,
     batch: int = 256,
     folder: str | Path | None = None,
     callback: Callable[[Result], object] | None = None,
@@ -122,7 +127,8 @@ def compare(
     """Train one model by several orders on the same table with the same memory.
 
     ``"shuffle_once"`` is a two-pass reshuffle to a temporary file, within the same memory, read in storage order;
-    what the reshuffle took is told apart. An order that does not fit the memory, or diverges, says so in its result.
+    what the reshuffle took is told apart. All orders are checked before the first is run. One that does not fit the
+    memory, diverges, or fails in another way, says so in its result, and the others are run.
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
@@ -139,6 +145,7 @@ def compare(
         order: Orders, or their names.
         block: Size of a block for all orders that are named; each chooses its own by default.
         seed: Seed of all orders.
+        seeds: Run each order with so many seeds, from ``seed`` on, and give means and the spread.
         batch: Rows of a batch for which deff is measured.
         folder: Where the temporary file goes; where temporary files belong by default.
         callback: Called with each result.
@@ -165,17 +172,17 @@ def compare(
     }
     held_out = opened if test is None else tables.open(test)
     plan = _Plan(label, features, memory, seed, batch, held_out, settings, on_rows)
-    chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, block) for one in order]
+    chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, block) for one in _names(order)]
+    if not chosen:
+        raise BadArgument("no orders are given; at least one is needed to compare")
+    if whole(epochs, "epochs", 0) < 1:
+        raise BadArgument("epochs is 0; at least 1 is needed to compare")
+    plans = [replace(plan, seed=seed + at) for at in range(whole(seeds, "seeds", 1))]
     labels = column(opened, label)
     results = []
     with _said_once():
         for one in chosen:
-            if isinstance(one, str):
-                with _shuffled(opened, memory, seed, folder) as (copy, seconds):
-                    result = _run(copy, orders.NoShuffle(), column(copy, label), plan)
-                    result = replace(result, order=SHUFFLE_ONCE, setup_seconds=seconds)
-            else:
-                result = _run(opened, one, labels, plan)
+            result = _result(opened, one, labels, plans, folder)
             results.append(result)
             if callback is not None:
                 callback(result)
@@ -248,27 +255,67 @@ def _sized(order: Order | str, label: str, block: Size | None) -> Order:
     return made if block is None else replace(made, block=block)  # type: ignore[no-any-return]
 
 
+def _names(order: Sequence[Order | str] | Order | str) -> Sequence[Order | str]:
+    return [order] if isinstance(order, str) or hasattr(order, "steps") else order  # type: ignore[list-item]
+
+
+def _name(order: Order | str) -> str:
+    if isinstance(order, str):
+        return order
+    return "balanced" if getattr(order, "balance", None) is not None else order.name
+
+
+def _result(
+    table: Table,
+    order: Order | str,
+    labels: npt.NDArray[Any],
+    plans: Sequence[_Plan],
+    folder: str | Path | None,
+) -> Result:
+    """Run one order with every seed; what goes wrong with it is its result, so that the others' are not lost."""
+    try:
+        return _mean([_with_seed(table, order, labels, plan, folder) for plan in plans])
+    except (CorgiPileError, OSError, MemoryError) as error:
+        return Result(_name(order), seeds=len(plans), failure=str(error) or type(error).__name__)
+
+
+def _with_seed(
+    table: Table, order: Order | str, labels: npt.NDArray[Any], plan: _Plan, folder: str | Path | None
+) -> Result:
+    if not isinstance(order, str):
+        return _run(table, order, labels, plan)
+    with _shuffled(table, plan.memory, plan.seed, folder) as (copy, seconds):
+        result = _run(copy, orders.NoShuffle(), column(copy, plan.label), plan)
+        return replace(result, order=order, setup_seconds=seconds)
+
+
+def _mean(runs: Sequence[Result]) -> Result:
+    """Join the runs of several seeds."""
+    if len(runs) == 1:
+        return runs[0]
+    names = ("loss", "seconds", "rows_per_second", "deff", "prefix", "setup_seconds")
+    means: dict[str, Any] = {name: fmean(getattr(run, name) for run in runs) for name in names}
+    scores = tuple(fmean(past) for past in zip(*(run.scores for run in runs), strict=True))
+    spread = stdev(run.score for run in runs)
+    return replace(runs[0], scores=scores, spread=spread, seeds=len(runs), **means)
+
+
 def _run(table: Table, order: Order, labels: npt.NDArray[Any], plan: _Plan) -> Result:
     from corgipile.linear import train  # noqa: PLC0415 - keeps the import of corgipile light
 
-    balanced = getattr(order, "balance", None) is not None
-    name = "balanced" if balanced else order.name
-    try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always", DivergenceWarning)
-            model = train(
-                table,
-                features=plan.features,
-                label=plan.label,
-                order=order,
-                memory=plan.memory,
-                seed=plan.seed,
-                test=plan.test,
-                on_rows=plan.on_rows,
-                **plan.settings,
-            )
-    except (BudgetTooSmall, Diverged) as error:
-        return Result(name, failure=str(error))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", DivergenceWarning)
+        model = train(
+            table,
+            features=plan.features,
+            label=plan.label,
+            order=order,
+            memory=plan.memory,
+            seed=plan.seed,
+            test=plan.test,
+            on_rows=plan.on_rows,
+            **plan.settings,
+        )
     quality = measure_order(
         table,
         order,
@@ -279,12 +326,10 @@ def _run(table: Table, order: Order, labels: npt.NDArray[Any], plan: _Plan) -> R
         seed=plan.seed,
         batch=plan.batch,
     )
-    if not model.history:
-        raise BadArgument("epochs is 0; at least 1 is needed to compare")
     metric = "r2" if model.kind == "linear" else "accuracy"
     seconds = median(record["seconds"] for record in model.history)
     return Result(
-        name,
+        _name(order),
         metric=metric,
         scores=tuple(float(record[f"test_{metric}"]) for record in model.history),
         loss=float(model.history[-1]["test_loss"]),

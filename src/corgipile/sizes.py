@@ -13,7 +13,7 @@ __all__ = ["MOST_EPOCH", "Size", "format_bytes", "parse_bytes", "part_of", "real
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 MOST_EPOCH = 1 << 62  # so that it and the next one are 64-bit numbers anywhere
 Size = int | str
-_BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]?)I?B\s*", re.IGNORECASE)
+_BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(?:([KMGT])(?:I?B)?|B)\s*", re.IGNORECASE)
 _SHARE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
 
 
@@ -75,23 +75,34 @@ def yes_or_no(value: Any, what: str) -> bool:
     return bool(value)
 
 
-def parse_bytes(size: Size, what: str = "memory") -> int:
-    """Return bytes of a size such as ``"64MB"`` or an int of bytes; 1 KB is 1024 bytes.
+def parse_bytes(size: Size, what: str = "memory", whole: float | None = None) -> int:
+    """Return bytes of a size such as ``"64MB"``, ``"64M"`` or an int of bytes; 1 KB is 1024 bytes.
+
+    Args:
+        size: What the caller wrote.
+        what: Name of the parameter, for the message.
+        whole: Bytes of what ``"5%"`` is a share of; such shares are refused without.
 
     Raises:
         BadSize: The text does not parse, or the size is not positive.
 
     Example:
-        >>> parse_bytes("256KB"), parse_bytes("1.5 MiB"), parse_bytes(4096)
-        (262144, 1572864, 4096)
+        >>> parse_bytes("256KB"), parse_bytes("1.5 MiB"), parse_bytes("1g"), parse_bytes(4096)
+        (262144, 1572864, 1073741824, 4096)
+        >>> parse_bytes("5%", whole=2000)
+        100
     """
     found = _BYTES.fullmatch(size) if isinstance(size, str) else None
-    if found:
-        value = math.floor(float(found[1]) * float(1 << 10 * _POWERS[found[2].upper()]))
+    share = _SHARE.fullmatch(size) if isinstance(size, str) and whole is not None else None
+    if share and whole is not None:
+        value = max(1, math.floor(whole * _share(size, share, what)))
+    elif found:
+        value = math.floor(float(found[1]) * float(1 << 10 * _POWERS[(found[2] or "").upper()]))
     elif isinstance(size, int) and not isinstance(size, bool):
         value = size
     else:
-        raise BadSize(f'{what} {size!r} is no size; give bytes such as "64MB"')
+        or_share = "" if whole is None else ' or a share of the table such as "5%"'
+        raise BadSize(f'{what} {size!r} is no size; give bytes such as "64MB"{or_share}')
     if value < 1:
         raise BadSize(f'{what} must be positive, got {size!r}; give bytes such as "64MB"')
     return value
@@ -119,12 +130,16 @@ def to_rows(size: Size, rows: int, row_bytes: float, what: str) -> int:
         return size
     share = _SHARE.fullmatch(size) if isinstance(size, str) else None
     if share:
-        if not 0 < float(share[1]) <= 100:
-            raise BadSize(f"{what} must be above 0% and at most 100%, got {size!r}")
-        return max(1, math.floor(rows * float(share[1]) / 100))
+        return max(1, math.floor(rows * _share(size, share, what)))
     if not isinstance(size, str) or not _BYTES.fullmatch(size):
         raise BadSize(f'{what} {size!r} is no size; give rows (1000), bytes ("256KB") or a share of the table ("2%")')
     return max(1, math.floor(parse_bytes(size, what) / row_bytes))
+
+
+def _share(size: Size, found: re.Match[str], what: str) -> float:
+    if not 0 < float(found[1]) <= 100:
+        raise BadSize(f"{what} must be above 0% and at most 100%, got {size!r}")
+    return float(found[1]) / 100
 
 
 def part_of(size: Size, parts: int) -> Size:

@@ -1,5 +1,6 @@
 """train, predict and compare from the command line."""
 
+import importlib
 import json
 
 import numpy as np
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.special import expit
 
+import corgipile as cp
 from corgipile import cli, tables
 from corgipile.cli import options
 from corgipile.datasets import higgs_like
@@ -35,7 +37,9 @@ def test_train_shows_epochs_and_saves(higgs, tmp_path, capsys):
     path = str(tmp_path / "m.safetensors")
     assert cli.main(["train", higgs[0], "--epochs", "2", "--order", "full", "--save", path, "--test", higgs[1]]) == 0
     told = capsys.readouterr()
-    assert "test accuracy" in told.out
+    above, names, *_ = told.out.splitlines()
+    assert names.split() == ["epoch", "loss", "accuracy", "loss", "accuracy", "seconds", "rows/s"]
+    assert above.split() == ["running", "running", "test", "test"]
     assert f"model written to {path}" in told.out
     assert "train: " in told.err
     assert len(load(path).history) == 2
@@ -151,6 +155,34 @@ def test_compare_prints_a_table(higgs, capsys):
     assert all(word in told for word in ("test accuracy", "no_shuffle", "balanced", "deff", "to write the table once"))
 
 
+def test_a_comparison_of_failures_alone_is_one(higgs, capsys):
+    words = ["--memory", "100KB", "--epochs", "1", "--order", "corgipile", "--block", "2000"]
+    assert cli.main(["compare", higgs[0], *words]) == 1
+    assert cli.main(["compare", higgs[0], *words, "--json"]) == 1
+    assert '"failure": "memory' in capsys.readouterr().out
+
+
+def test_an_interrupted_comparison_shows_what_is_finished(higgs, monkeypatch, capsys):
+    module = importlib.import_module("corgipile.compare")
+    run = module._run
+
+    def interrupted(table, order, *rest):
+        if order.name == "full":
+            raise KeyboardInterrupt
+        return run(table, order, *rest)
+
+    monkeypatch.setattr(module, "_run", interrupted)
+    words = ["compare", higgs[0], "--epochs", "1", "--order", "no_shuffle,full,riffle"]
+    assert cli.main(words) == 130
+    told = capsys.readouterr()
+    assert "no_shuffle" in told.out
+    assert told.err.splitlines()[-1] == "corgipile: interrupted"
+    assert cli.main([*words, "--json"]) == 130
+    document = json.loads(capsys.readouterr().out)
+    assert document["stopped"]
+    assert [result["order"] for result in document["results"]] == ["no_shuffle"]
+
+
 def test_compare_prints_one_json_document(higgs, capsys):
     words = ["--memory", "100KB", "--epochs", "1", "--order", "full,corgipile", "--block", "2000", "--json"]
     assert cli.main(["compare", higgs[0], *words]) == 0
@@ -158,6 +190,11 @@ def test_compare_prints_one_json_document(higgs, capsys):
     document = json.loads(told.out)
     assert told.err == ""
     assert document["rows"] == 20_000
+    assert document["corgipile"] == cp.__version__
+    assert document["table"]["paths"] == [higgs[0]]
+    assert document["settings"]["seed"] == 0
+    assert document["settings"]["order"] == ["full", "corgipile"]
+    assert document["machine"]["python"]
     full, corgipile = document["results"]
     assert full["order"] == "full"
     assert full["scores"][0] > 0.6
@@ -181,7 +218,6 @@ def test_compare_prints_one_json_document(higgs, capsys):
         (["predict", "/nowhere.safetensors", "{}"], "nowhere"),
         (["predict", "{m}", "{}", "--out", "a.txt"], "a name ending in .arrow or .npy"),
         (["predict", "{m}", "{}", "--what", "guess"], "what is 'guess'"),
-        (["predict", "{m}", "{}", "--json"], "--out FILE"),
         (["compare", "{}", "--order", "riffle,random"], "no order is named 'random'"),
     ],
 )
@@ -192,6 +228,26 @@ def test_bad_requests_are_one_line_and_code_2(higgs, model, words, message, caps
     assert message in told.err.splitlines()[-1]
     assert told.err.startswith("corgipile: ")
     assert told.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "message"),
+    [
+        (["predict", "{m}", "{}"], "BadArgument", "--out FILE"),
+        (["train", "{}", "--epochs", "many"], "Usage", "a valid integer"),
+        (["train", "{}", "--memry", "1"], "Usage", "--memory"),
+        (["info", "/nowhere"], "MissingFile", "/nowhere"),
+        (["train", "{}", "--model", "linear", "--learning-rate", "9"], "Diverged", "learning"),
+    ],
+)
+def test_errors_are_json_too(higgs, model, words, kind, message, capsys):
+    capsys.readouterr()
+    assert cli.main([*(word.format(higgs[0], m=model) for word in words), "--json"]) == 2
+    told = capsys.readouterr()
+    error = json.loads(told.out)["error"]
+    assert (error["type"], error["code"]) == (kind, 2)
+    assert message in error["message"]
+    assert told.err == ""
 
 
 def test_interrupted_training_writes_no_model(higgs, tmp_path, monkeypatch, capsys):

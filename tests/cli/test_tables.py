@@ -133,17 +133,22 @@ def test_a_terminal_gets_a_bar(monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_log_lines_come_with_news(capsys):
+def test_log_lines_come_every_few_seconds_and_at_the_end(capsys, monkeypatch):
+    with console.progress("work") as bar:
+        for done in range(1, 101):
+            bar(done, 100, f"epoch {done}")
+    assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setattr(console, "_EVERY", 0.0)
     with console.progress("work") as bar:
         bar(10, 100)
         bar(20, 100, "epoch 1")
         bar(100, 100, "epoch 1")
         bar(7, None)
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 3
-    assert lines[0].startswith("work: 20 of 100 rows, ")
-    assert lines[1].endswith(", epoch 1")
-    assert lines[2].startswith("work: 7 rows")
+    assert len(lines) == 4
+    assert lines[1].startswith("work: 20 of 100 rows, ")
+    assert lines[2].endswith(", epoch 1")
+    assert lines[3].startswith("work: 7 rows")
 
 
 def test_json_has_no_nan(capsys):

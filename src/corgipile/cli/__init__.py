@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Sequence
 
+from corgipile.cli.stopping import outcome, stoppable
+
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 done, 2 bad request, 130 interrupted.
+    """Run a command and return its exit code: 0 done, 1 nothing came of it, 2 bad request, 128 + n for signal n.
 
     Args:
         arguments: Words of the command; those of the process by default.
@@ -17,8 +19,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         corgipile 0.1.0
         0
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        from corgipile.cli.app import app  # noqa: PLC0415 - typer is an extra
+        with stoppable():
+            return _run(words)
+    except KeyboardInterrupt as stop:
+        code, word = outcome(stop)
+        print(f"corgipile: {word}", file=sys.stderr)
+        return code
+
+
+def _run(words: list[str]) -> int:
+    try:
+        from corgipile.cli.app import run  # noqa: PLC0415 - typer is an extra
     except ImportError as error:
         from corgipile.errors import MissingExtra  # noqa: PLC0415
 
@@ -27,8 +40,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    try:
-        app(list(sys.argv[1:] if arguments is None else arguments), prog_name="corgipile")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0
+    return run(words)

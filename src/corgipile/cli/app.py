@@ -1,21 +1,52 @@
 """Puts the subcommands together."""
 
+import sys
 from typing import Annotated
 
 import typer
 
 from corgipile.cli import compare, convert, index, info, pg, predict, reshuffle, train
+from corgipile.cli.console import discard_output, fail
+from corgipile.outputs import writing
 
 app = typer.Typer(
     help="Feed SGD from data larger than memory: full-shuffle accuracy at the speed of a sequential read.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 for module in (train, predict, compare, convert, reshuffle, info, index):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(pg.group, name="pg")
+
+
+def run(words: list[str]) -> int:
+    """Run a command and return its exit code; what it printed is then on its way."""
+    json = "--json" in words
+    try:
+        # As JSON, what typer says of wrong words is printed by us.
+        code = app(words, prog_name="corgipile", standalone_mode=not json) or 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        code = fail(error.format_message(), "Usage", json=True, code=2)
+    return int(code) or _flushed(json=json)
+
+
+def _flushed(*, json: bool) -> int:
+    """Write out what was printed; return 2 where it cannot be."""
+    try:
+        with writing("the output"):
+            sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+    except OSError as error:
+        discard_output()
+        return fail(str(error), type(error).__name__, json=json, code=2)
+    return 0
 
 
 def _version(wanted: bool) -> None:

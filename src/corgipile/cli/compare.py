@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile.cli.console import Watch, progress, rows_per_second, show_json, show_table
+from corgipile.cli.console import Watch, note, progress, rate, show_json, show_table
 from corgipile.cli.console import command as guarded
 from corgipile.cli.options import (
     L2,
@@ -19,6 +19,7 @@ from corgipile.cli.options import (
     LearningRate,
     Memory,
     ModelKind,
+    Quiet,
     Seed,
     Tables,
     Test,
@@ -26,6 +27,7 @@ from corgipile.cli.options import (
     number_or_text,
     source_of,
 )
+from corgipile.cli.stopping import outcome
 
 
 @guarded
@@ -44,8 +46,10 @@ def command(
     block: Block = None,
     memory: Memory = "64MB",
     seed: Seed = 0,
+    seeds: Annotated[int, typer.Option(help="Run each order with so many seeds: mean and spread.")] = 1,
     batch: Annotated[int, typer.Option(help="Rows of a batch for which deff is measured.")] = 256,
     test: Test = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Train one model by every order on the same table: accuracy, loss, speed, memory and deff."""
@@ -53,72 +57,94 @@ def command(
     from corgipile.compare import ORDERS, compare  # noqa: PLC0415
 
     opened = tables.open(source_of(table))
-    names = ORDERS if order is None else tuple(order.split(","))
-    with progress("compare", quiet=json) as bar:
-        watch = Watch(bar, len(opened) * epochs * len(names))
-        results = compare(
-            opened,
-            model=model,
-            features=columns_of(features),
-            label=label,
-            test=None if test is None else source_of(test),
-            memory=memory,
-            epochs=epochs,
-            learning_rate=learning_rate,
-            decay=decay,
-            l2=l2,
-            batch_size=batch_size,
-            order=names,
-            block=None if block is None else number_or_text(block),
-            seed=seed,
-            batch=batch,
-            callback=lambda result: watch.say(_news(result)),
-            on_rows=watch.rows,
-        )
+    names = ORDERS if order is None else tuple(name.strip() for name in order.split(",") if name.strip())
+    settings: dict[str, Any] = {
+        "model": model,
+        "features": columns_of(features),
+        "label": label,
+        "memory": number_or_text(memory),
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "decay": decay,
+        "l2": l2,
+        "batch_size": batch_size,
+        "block": None if block is None else number_or_text(block),
+        "seed": seed,
+        "seeds": seeds,
+        "batch": batch,
+    }
+    results: list[Any] = []
+    title = f"{model}, {len(opened):,} rows, {epochs} epochs, memory {memory}{f', {seeds} seeds' * (seeds > 1)}"
+    stop = None
+    try:
+        with progress("compare", quiet=quiet or json) as bar:
+            watch = Watch(bar, len(opened) * epochs * len(names) * max(1, seeds))
+
+            def finished(result: Any) -> None:
+                results.append(result)
+                watch.say(_news(result))
+
+            source = None if test is None else source_of(test)
+            compare(opened, test=source, order=names, callback=finished, on_rows=watch.rows, **settings)
+    except KeyboardInterrupt as signal:
+        stop = signal  # who interrupts the last order wants the others
     if json:
-        show_json({"rows": len(opened), "memory": memory, "model": model, "epochs": epochs, "results": results})
-    else:
-        show(results, f"{model}, {len(opened):,} rows, {epochs} epochs, memory {memory}", held_out=test is not None)
+        document = _document(table, opened, settings | {"order": names, "test": test})
+        show_json(document | {"stopped": stop is not None, "results": results})
+    elif results:
+        show(results, title, held_out=test is not None)
+    if stop is not None:
+        code, word = outcome(stop)
+        typer.echo(f"corgipile: {word}", err=True)
+        raise typer.Exit(code)
+    if all(result.failure for result in results):
+        raise typer.Exit(1)
+
+
+def _document(paths: Sequence[str], table: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return where results come from."""
+    from corgipile.about import machine  # noqa: PLC0415
+
+    facts = {"paths": paths, "rows": len(table), "bytes": table.nbytes, "fingerprint": table.fingerprint}
+    shared = {name: settings[name] for name in ("memory", "model", "epochs")}
+    return {"rows": len(table), **shared, "table": facts, "settings": settings, **machine()}
 
 
 def _news(result: Any) -> str:
-    return f"{result.order}: {result.failure or f'{result.metric} {result.score:.4f}'}"
+    return f"{result.order}: {(result.failure and 'failed') or f'{result.metric} {result.score:.4f}'}"
 
 
 def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
-    """Print the results of a comparison as a table."""
-    from corgipile.sizes import format_bytes  # noqa: PLC0415
-
+    """Print the results of a comparison as a table, and what its columns say."""
     metric = next((result.metric for result in results if not result.failure), "accuracy")
-    head = (
-        "order",
-        f"{'test' if held_out else 'train'} {metric}",
-        "loss",
-        "s/epoch",
-        "speed",
-        "read",
-        "buffer",
-        "deff",
-    )
-    lines = [
-        (result.order, *("-" * bool(result.failure) for _ in head[1:]))
-        if result.failure
-        else (
-            result.order,
-            f"{100 * result.score:.2f} %" if metric == "accuracy" else f"{result.score:.4f}",
-            f"{result.loss:.4g}",
-            f"{result.seconds:.3f}",
-            rows_per_second(result.rows_per_second, 1.0),
-            format_bytes(result.bytes_read),
-            format_bytes(result.buffer_bytes),
-            f"{result.deff:.2f}",
-        )
-        for result in results
-    ]
-    show_table(title, head, lines)
+    score = f"{'test' if held_out else 'train'} {metric}"
+    head = ("order", score, "loss", "s/ epoch", "rows/s", "read/ epoch", "buffer", "deff")
+    cells = [(result.order, *(_cells(result, metric) or "-" * (len(head) - 1))) for result in results]
+    show_table(title, head, cells, spare=("read/ epoch", "buffer", "loss"))
     for result in results:
         if result.setup_seconds:
             once = result.setup_seconds / max(result.seconds, 1e-9)
-            typer.echo(f"{result.order}: {result.setup_seconds:.2f} s more ({once:.1f} epochs) to write the table once")
+            note(f"{result.order}: {result.setup_seconds:.2f} s more ({once:.1f} epochs) to write the table once")
         if result.failure or result.warning:
-            typer.echo(f"{result.order}: {result.failure or result.warning}")
+            note(f"{result.order}: {result.failure or result.warning}", indent="  ")
+    rows = "held-out rows" if held_out else "the rows trained on"
+    note(f"{score}, loss: of the model after the last epoch, on {rows}.")
+    note("deff: how much labels vary from batch to batch, 1 as after a full shuffle; less is better.")
+
+
+def _cells(result: Any, metric: str) -> tuple[str, ...]:
+    from corgipile.sizes import format_bytes  # noqa: PLC0415
+
+    if result.failure:
+        return ()
+    share = metric == "accuracy"
+    score, spread = (f"{100 * one:.2f}" if share else f"{one:.4f}" for one in (result.score, result.spread))
+    return (
+        f"{score}{f' ± {spread}' * (result.seeds > 1)}{' %' * share}",
+        f"{result.loss:.4g}",
+        f"{result.seconds:.3f}",
+        rate(result.rows_per_second, 1.0),
+        format_bytes(result.bytes_read),
+        format_bytes(result.buffer_bytes),
+        f"{result.deff:.2f}",
+    )

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import progress
-from corgipile.cli.options import Compression, Json, Overwrite, RecordBatch, number_or_text
+from corgipile.cli.console import printable, progress
+from corgipile.cli.options import Compression, Json, Overwrite, Quiet, RecordBatch, number_or_text
 
 
 @guarded
@@ -21,6 +21,7 @@ def command(
     record_batch: RecordBatch = None,
     compression: Compression = None,
     overwrite: Overwrite = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Convert any table to an Arrow IPC file with small record batches, streaming."""
@@ -31,7 +32,7 @@ def command(
     *sources, out = source
     if not sources:
         raise BadArgument(f"one name given, {out}; a source and a file to write are wanted")
-    with progress(f"convert to {out}", quiet=json) as bar:
+    with progress(f"convert to {out}", quiet=quiet or json) as bar:
         rows = convert(
             sources if len(sources) > 1 else sources[0],
             out,
@@ -47,5 +48,5 @@ def command(
         )
     if json:
         show_json({"rows": rows, "path": out})
-    else:
-        typer.echo(f"{out}: {rows:,} rows")
+    elif not quiet:
+        typer.echo(printable(f"{out}: {rows:,} rows"))

@@ -5,13 +5,15 @@ from typing import Annotated
 import typer
 
 from corgipile.cli.console import command as guarded
-from corgipile.cli.options import Json
+from corgipile.cli.console import printable
+from corgipile.cli.options import Json, Quiet
 
 
 @guarded
 def command(
     files: Annotated[list[str], typer.Argument(help="TFRecord or SVMlight files, globs or folders.")],
     *,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write the index by which rows are found: text (start size) for TFRecord, Arrow for SVMlight."""
@@ -21,7 +23,7 @@ def command(
     written = []
     for index in write_indexes(files):
         written.append(index._asdict())
-        if not json:
-            typer.echo(f"{index.path}: {index.rows:,} rows, {index.nbytes:,} bytes")
+        if not (json or quiet):
+            typer.echo(printable(f"{index.path}: {index.rows:,} rows, {index.nbytes:,} bytes"))
     if json:
         show_json(written)

@@ -9,7 +9,9 @@ import typer
 Tables = Annotated[
     list[str], typer.Argument(help="Files, globs or folders; many are one table; x.npy,y.npy has features and labels.")
 ]
-Memory = Annotated[str, typer.Option(help="Memory for rows, read-ahead included, such as 64MB.")]
+Memory = Annotated[
+    str, typer.Option(help="Memory for rows, read-ahead included: 64MB, 1G, or a share of the table (5%).")
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Block = Annotated[str | None, typer.Option(help="Block: rows (1000), bytes (256KB) or share (1%).")]
 Buffer = Annotated[str | None, typer.Option(help="Buffer: rows, bytes or share (2%).")]
@@ -28,7 +30,8 @@ Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace a file of another kind too; a file that is read never.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document only.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document only, of errors too.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors, and what is asked for.")]
 
 
 def number_or_text(text: str) -> int | str:

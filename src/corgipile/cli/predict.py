@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import progress, show_json
-from corgipile.cli.options import Json, Overwrite, source_of
+from corgipile.cli.console import printable, progress, show_json
+from corgipile.cli.options import Json, Overwrite, Quiet, source_of
 
 
 @guarded
@@ -17,6 +17,7 @@ def command(
     out: Annotated[str, typer.Option(help="File to write, .arrow or .npy; - prints a line a row.")] = "-",
     what: Annotated[str, typer.Option(help="predict, predict_proba or decision.")] = "predict",
     overwrite: Overwrite = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Predict every row of a table, streaming."""
@@ -32,9 +33,9 @@ def command(
         raise BadArgument("--json prints a document; predictions need --out FILE then")
     trained, opened = load(model), tables.open(source_of(table))
     parts = trained.stream(opened, kinds[kinds.index(what)])
-    quiet = json or out == "-"
+    silent = quiet or json or out == "-"
     goal = sink(out, next(parts), len(opened), inputs=(model, *table, opened), overwrite=overwrite)
-    with progress(f"predict to {out}", quiet=quiet) as bar, goal as write:
+    with progress(f"predict to {out}", quiet=silent) as bar, goal as write:
         done = 0
         for part in parts:
             write(part)
@@ -42,5 +43,5 @@ def command(
             bar(done, len(opened))
     if json:
         show_json({"rows": done, "path": out})
-    elif out != "-":
-        typer.echo(f"{out}: {done:,} rows")
+    elif out != "-" and not quiet:
+        typer.echo(printable(f"{out}: {done:,} rows"))

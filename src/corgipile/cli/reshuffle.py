@@ -5,13 +5,14 @@ from typing import Annotated
 import typer
 
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import progress
+from corgipile.cli.console import printable, progress
 from corgipile.cli.options import (
     Block,
     Compression,
     Json,
     Memory,
     Overwrite,
+    Quiet,
     RecordBatch,
     Seed,
     number_or_text,
@@ -30,6 +31,7 @@ def command(
     record_batch: RecordBatch = None,
     compression: Compression = None,
     overwrite: Overwrite = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write the rows of a table once in a better order, within a memory budget."""
@@ -43,12 +45,12 @@ def command(
     if not sources:
         raise BadArgument(f"one name given, {out}; a table and a file to write are wanted")
     start = time.perf_counter()
-    with progress(f"reshuffle to {out}", quiet=json) as bar:
+    with progress(f"reshuffle to {out}", quiet=quiet or json) as bar:
         rows = reshuffle(
             source_of(sources),
             out,
             method,
-            memory=memory,
+            memory=number_or_text(memory),
             seed=seed,
             block=None if block is None else number_or_text(block),
             record_batch=None if record_batch is None else number_or_text(record_batch),
@@ -59,5 +61,5 @@ def command(
     seconds = time.perf_counter() - start
     if json:
         show_json({"rows": rows, "path": out, "method": method, "seconds": seconds})
-    else:
-        typer.echo(f"{out}: {rows:,} rows, {method}, {seconds:.2f} s")
+    elif not quiet:
+        typer.echo(printable(f"{out}: {rows:,} rows, {method}, {seconds:.2f} s"))

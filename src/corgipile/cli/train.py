@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile.cli.console import Watch, progress, rows_per_second, show_json, show_table
+from corgipile.cli.console import Watch, note, printable, progress, rate, show_json, show_table
 from corgipile.cli.console import command as guarded
 from corgipile.cli.options import (
     L2,
@@ -25,13 +25,17 @@ from corgipile.cli.options import (
     Memory,
     ModelKind,
     Overwrite,
+    Quiet,
     Seed,
     Tables,
     Test,
     columns_of,
+    number_or_text,
     order_of,
     source_of,
 )
+
+RUNNING = ("loss", "accuracy", "r2")
 
 
 @guarded
@@ -65,6 +69,7 @@ def command(
     ] = "raise",
     save: Annotated[str | None, typer.Option(help="Model file, written after each epoch.")] = None,
     overwrite: Overwrite = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Train a linear model by SGD from a table of any size."""
@@ -76,7 +81,7 @@ def command(
     if save is not None:
         check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=overwrite)
     opened = tables.open(source_of(table))
-    with progress("train", quiet=json) as bar, _resumable(save), _told(quiet=json) as diverged:
+    with progress("train", quiet=quiet or json) as bar, _resumable(save), _told(quiet=quiet or json) as diverged:
         watch = Watch(bar, len(opened) * epochs)
         trained = train(
             opened,
@@ -89,7 +94,7 @@ def command(
             l2=l2,
             batch_size=batch_size,
             order=order_of(order, block, buffer, balance, label),
-            memory=memory,
+            memory=number_or_text(memory),
             seed=seed,
             test=None if test is None else source_of(test),
             standardize=standardize,
@@ -106,10 +111,10 @@ def command(
         columns = {"features": trained.features, "label": trained.label, "left_out": trained.left_out}
         facts = {"params": trained.params, "notes": trained.notes, "history": trained.history, "path": save}
         show_json({"model": model, "shape": shape, **columns, "diverged": bool(diverged), **facts})
-    else:
+    elif not quiet:
         _show(trained.history, save)
     for text in diverged:
-        typer.echo(f"corgipile: {text}", err=True)
+        typer.echo(f"corgipile: {printable(text)}", err=True)
     if diverged:
         raise typer.Exit(1)
 
@@ -118,7 +123,7 @@ class _Lines(logging.Handler):
     """Writes what the learner says on stderr, a line each."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        typer.echo(f"corgipile: {record.getMessage()}", err=True)
+        typer.echo(f"corgipile: {printable(record.getMessage())}", err=True)
 
 
 @contextmanager
@@ -151,7 +156,8 @@ def _resumable(save: str | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if _changed(save) != before:
-            typer.echo(f"corgipile: {save} holds the last whole epoch; go on with --warm-start {save}", err=True)
+            told = printable(f"{save} holds the last whole epoch; go on with --warm-start {save}")
+            typer.echo(f"corgipile: {told}", err=True)
         raise
 
 
@@ -169,14 +175,17 @@ def _show(history: list[dict[str, Any]], save: str | None) -> None:
             f"{record['loss']:.5g}",
             *(f"{record[name]:.4f}" for name in scores),
             f"{record['seconds']:.3f}",
-            rows_per_second(record["rows"], record["seconds"]),
+            rate(record["rows"], record["seconds"]),
         )
         for record in history
     ]
-    show_table("", ("epoch", "loss", *(name.replace("_", " ") for name in scores), "seconds", "speed"), lines)
+    names = (f"running {name}" if name in RUNNING else name.replace("_", " ") for name in ("loss", *scores))
+    show_table("", ("epoch", *names, "seconds", "rows/s"), lines, spare=("seconds", "test loss"))
+    if history:
+        note("running: of each row as it came, before the model learnt from it; --test measures the model itself")
     skipped = history[-1].get("skipped", 0) if history else 0
     if skipped:
         rows = f"{skipped:,} row{'s' * (skipped != 1)}"
         typer.echo(f"corgipile: {rows} skipped in the last epoch: they cannot be learnt from", err=True)
     if save is not None:
-        typer.echo(f"model written to {save}")
+        typer.echo(printable(f"model written to {save}"))

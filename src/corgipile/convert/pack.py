@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from corgipile.convert.stream import Stream
 from corgipile.errors import BadSchema, BadValue, MissingColumn
+from corgipile.hints import did_you_mean, listed
 from corgipile.tables.base import check_columns
 
 LABEL = "label"
@@ -48,7 +49,7 @@ def label_name(names: Sequence[str], label: str | int | None) -> str | None:
             raise MissingColumn(f"label is column {label}; there are {len(names)}")
         return names[label]
     if label not in names:
-        raise MissingColumn(f"no column {label!r}; the source has {', '.join(map(repr, names))}")
+        raise MissingColumn(f"no column {label!r}; the source has {listed(names)}{did_you_mean(label, names)}")
     return label
 
 

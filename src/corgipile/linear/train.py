@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
+from corgipile.hints import did_you_mean
 from corgipile.linear import passes
 from corgipile.linear.beside import NaNs
 from corgipile.linear.columns import listed
@@ -182,7 +183,7 @@ def train(
 
 def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: Any) -> None:
     if not isinstance(model, str) or model not in LOSSES:
-        raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}")
+        raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}{did_you_mean(model, LOSSES)}")
     if not isinstance(label, str):
         raise BadArgument(f"label must be the name of a column, got {label!r}")
     if not isinstance(save, str | os.PathLike | None):

@@ -95,7 +95,8 @@ class Feeder:
         self._key = Key(self.seed, 0, rank, world, disjoint, worker, workers, batch)
         self.row_bytes = found.row_bytes
         wanted = replace(chosen(order, table, label), ahead=prefetch)  # type: ignore[type-var]
-        self.limit = None if (size := limit_of(wanted, memory)) is None else size // workers
+        size = limit_of(wanted, memory, len(table) * found.row_bytes)
+        self.limit = None if size is None else size // workers
         self.order, blocks, *_ = fit(table, wanted, memory, found, workers)
         self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))

@@ -92,10 +92,10 @@ def found_alone(table: Table, columns: Columns) -> bool:
     return table.layout(columns.sources) is not None
 
 
-def limit_of(order: Order, memory: Size | None) -> int | None:
-    """Return the bytes that may be in memory; None where the order's own buffer says what is."""
+def limit_of(order: Order, memory: Size | None, whole: float) -> int | None:
+    """Return the bytes that may be in memory, of ``whole`` in all; None where the order's own buffer says what is."""
     if memory is not None:
-        return parse_bytes(memory)
+        return parse_bytes(memory, whole=whole)
     return DEFAULT_MEMORY if getattr(order, "buffer", None) is None else None
 
 
@@ -108,7 +108,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     sized = getattr(order, "buffer", None)
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
-    limit = limit_of(order, memory)
+    limit = limit_of(order, memory, len(table) * columns.row_bytes)
 
     def attempt(limit: int | None) -> Fitted:
         return _fit(table, order, None if limit is None else int(limit / workers / columns.row_bytes), columns)

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from corgipile.errors import BadArgument, StateMismatch
+from corgipile.hints import did_you_mean
 from corgipile.orders.base import Blocks, Key, Order, Step, seek, visited_rows
 from corgipile.orders.blockonly import BlockOnly
 from corgipile.orders.corgi import CorgiPile
@@ -67,7 +68,7 @@ def named(order: Order | str) -> Order:
             raise BadArgument(f"order must be a name or an order such as Riffle(), got {order!r}")
         return order
     if order not in NAMES:
-        raise BadArgument(f"no order is named {order!r}; the names are {', '.join(NAMES)}")
+        raise BadArgument(f"no order is named {order!r}; the names are {', '.join(NAMES)}{did_you_mean(order, NAMES)}")
     return NAMES[order]()
 
 

@@ -14,6 +14,7 @@ from corgipile.convert.run import Progress
 from corgipile.convert.sources import table_stream
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.heap import frugal
+from corgipile.hints import did_you_mean
 from corgipile.outputs import check_target, writing
 from corgipile.reshuffle.external import External, write_in_order
 from corgipile.reshuffle.plans import BLOCK_COLUMN, Shuffle, Split
@@ -114,10 +115,12 @@ def reshuffle(
         (False, True)
     """
     if method not in METHODS:
-        raise BadArgument(f"method is {method!r}; one of {', '.join(map(repr, METHODS))} is right")
+        near = did_you_mean(method, METHODS)
+        raise BadArgument(f"method is {method!r}; one of {', '.join(map(repr, METHODS))} is right{near}")
     if block is not None and method == "two-pass":
         raise BadArgument(f"block is {block!r}, but two-pass moves single rows; leave it out")
-    opened, budget = tables.open(table), parse_bytes(memory)
+    opened = tables.open(table)
+    budget = parse_bytes(memory, whole=opened.nbytes)
     inputs = (table, opened)
     goal = check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
     width = max(1, math.ceil(max(row_bytes(opened), opened.nbytes / max(1, len(opened)))))

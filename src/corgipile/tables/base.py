@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingColumn
+from corgipile.hints import did_you_mean, listed
 
 IntArray = npt.NDArray[np.int64]
 LIMIT = 1 << 31  # items that 32-bit offsets can tell apart
@@ -175,7 +176,7 @@ def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]
         return list(schema.names)
     for name in columns:
         if name not in schema.names:
-            raise MissingColumn(f"no column {name!r}; the table has {', '.join(map(repr, schema.names))}")
+            raise MissingColumn(f"no column {name!r}; the table has {listed(schema.names)}{did_you_mean(name, schema.names)}")
     return list(columns)
 
 

@@ -1,0 +1,59 @@
+"""Signals that ask a command to stop: it cleans up and says which; a second one ends it at once."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NEWS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asks the process to stop; what cleans up after Ctrl-C cleans up after it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Turn the first signal into Stopped; signals that are ignored or have handlers of their own are left alone.
+
+    Example:
+        >>> with stoppable():
+        ...     signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        False
+        >>> signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        True
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        found = {number: signal.getsignal(number) for number in SIGNALS}
+        before = {number: was for number, was in found.items() if was in (signal.SIG_DFL, signal.default_int_handler)}
+    for number in before:
+        signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    for one in SIGNALS:
+        if signal.getsignal(one) is _stop:
+            signal.signal(one, signal.SIG_DFL)
+    raise Stopped(number)
+
+
+def outcome(stop: KeyboardInterrupt) -> tuple[int, str]:
+    """Return the exit code of a stopped command, and a word for it.
+
+    Example:
+        >>> outcome(Stopped(signal.SIGTERM)), outcome(KeyboardInterrupt())
+        ((143, 'terminated'), (130, 'interrupted'))
+    """
+    number = signal.Signals(stop.number if isinstance(stop, Stopped) else signal.SIGINT)
+    return 128 + number, NEWS.get(number, number.name)

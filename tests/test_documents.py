@@ -1,0 +1,122 @@
+"""Every code block of README and docs runs as it stands; those of PostgreSQL in tests/postgres/test_documents.py."""
+
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from documents import ROOT, blocks, commands, languages
+
+from corgipile import cli
+from corgipile.datasets import higgs_like
+
+IMAGES = """
+import io
+import numpy as np, pyarrow as pa
+rows = np.random.default_rng(0)
+pixels = rows.integers(0, 255, (2000, 48), np.uint8)
+column = pa.FixedSizeListArray.from_arrays(pa.array(pixels.reshape(-1)), 48)
+table = pa.table({"image": column, "label": pa.array(np.arange(2000) // 200, pa.int64())})
+with pa.ipc.new_file("images.arrow", table.schema) as writer:
+    writer.write_table(table, max_chunksize=100)
+"""
+PYTORCH = """
+import warnings
+warnings.filterwarnings("ignore", message=".*pin_memory.*")
+seen = []
+def augment(batch):
+    return batch
+def train(image, label):
+    seen.append(len(label))
+class Images:
+    targets = list(np.arange(8000) // 800)
+    def __len__(self):
+        return 8000
+    def __getitem__(self, at):
+        return at
+images = Images()
+"""
+AFTER_PYTORCH = """
+assert sum(seen) == 5 * 2000, seen
+assert sum(len(batch) for batch in loader) == 8000
+dataset.load_state_dict(state)
+"""
+FRAMEWORKS = """
+import torch
+from torch import nn
+from accelerate import Accelerator
+from transformers import Trainer, TrainingArguments
+
+def name_the_labels(batch):
+    return {"x": torch.as_tensor(batch["image"]).float(), "labels": torch.as_tensor(batch["label"])}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(48, 10)
+    def forward(self, x, labels):
+        scores = self.layer(x)
+        return {"loss": nn.functional.cross_entropy(scores, labels), "logits": scores}
+
+accelerator = Accelerator(cpu=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+arguments = TrainingArguments("out", max_steps=3, use_cpu=True, report_to=[], disable_tqdm=True)
+"""
+AFTER_FRAMEWORKS = """
+assert sum(len(batch["label"]) for batch in Rows().train_dataloader()) == 2000
+WholeBatches(model, arguments, train_dataset=dataset).train()
+"""
+
+
+def test_the_documents_have_no_blocks_that_nothing_runs():
+    run = {"README.md": {"sh", "python", "sql"}, "postgres/README.md": {"sh", "sql"}}
+    for name, kinds in languages().items():
+        assert set(kinds) <= run.get(name, {"python"}), name
+    assert sum(map(len, languages().values())) > 10
+
+
+def script(folder, *parts):
+    """Run Python code in a folder, in a process of its own."""
+    (folder / "script.py").write_text("\n".join(parts))
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_readme_in_python(tmp_path):
+    pytest.importorskip("torch")
+    after = "assert model.history[-1]['test_accuracy'] > 0.7\nassert batch['features'].shape[1] == 28\n"
+    script(tmp_path, blocks("README.md", "python")[0], after)
+
+
+def test_readme_in_pytorch(tmp_path):
+    pytest.importorskip("torch")
+    script(tmp_path, IMAGES, PYTORCH, *blocks("README.md", "python")[1:], AFTER_PYTORCH)
+
+
+def test_frameworks(tmp_path):
+    for module in ("torch", "lightning", "accelerate", "transformers"):
+        pytest.importorskip(module)
+    script(tmp_path, IMAGES, FRAMEWORKS, *blocks("docs/frameworks.md", "python"), AFTER_FRAMEWORKS)
+
+
+def test_readme_in_a_shell(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    higgs_like("higgs.arrow", 20_000, test="held_out.arrow", test_rows=1000)
+    pq.write_table(pa.table({"x": np.arange(100.0), "label": np.arange(100) % 2}), "events.parquet")
+    lines = [line for block in blocks("README.md", "sh") for line in commands(block)]
+    assert len(lines) > 8
+    for line in lines:
+        words = shlex.split(line)
+        if words[0] == "make":
+            subprocess.run([*words, "--dry-run", "-C", str(ROOT)], check=True, capture_output=True)
+        elif words[:2] != ["corgipile", "pg"]:
+            assert words[0] == "corgipile"
+            assert cli.main(words[1:]) == 0, line
+    capsys.readouterr()
+    assert np.load("predictions.npy").shape == (1000,)
