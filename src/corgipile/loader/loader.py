@@ -7,6 +7,7 @@ from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.batches import Format, Gatherer
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.run import ENDED
+from corgipile.loader.segments import alike, stands
 from corgipile.orders import Order, described, seek
 from corgipile.sizes import MOST_EPOCH, Size, whole
 
@@ -120,7 +121,7 @@ class Loader:
             yield from self._drain(total, turn)
         finally:
             visits.close()  # type: ignore[attr-defined]  # a generator: ends its reading thread
-        self.set_epoch(self.epoch + 1)
+        self.set_epoch(min(self.epoch + 1, MOST_EPOCH))
 
     def _drain(self, total: int, turn: object) -> Iterator[Any]:
         """Cut what was gathered into batches; where the loader stands is known after each."""
@@ -178,13 +179,24 @@ class Loader:
             found = state.get("version") if isinstance(state, dict) else state
             raise StateMismatch(f"state has version {found!r}; version {STATE_VERSION} is needed")
         for name, mine in self._identity().items():
-            if state.get(name) != mine:
+            if not alike(state.get(name), mine):
                 raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the loader has {mine!r}")
-        position: list[Any] = [state.get(name) for name in ("epoch", "batches", "step", "offset")]
-        if not all(isinstance(value, int) and value >= 0 for value in position):
-            raise StateMismatch(f"state has no valid position: got epoch, batches, step, offset = {position}")
-        self.epoch, self._batches, self._step, self._offset = position
+        self.epoch, self._batches, self._step, self._offset = self._position_of(state)
         self._restored, self._position = True, []
+
+    def _position_of(self, state: dict[str, Any]) -> tuple[int, int, int, int]:
+        """Return epoch, batches, step and offset of a state; where batches end, the order decides."""
+        try:
+            epoch = whole(state.get("epoch"), "epoch", 0, MOST_EPOCH)
+            rows = self.feeder.visits(epoch)
+            batches = whole(state.get("batches"), "batches", 0, -(-rows // self.batch_size))
+            step, offset = (whole(state.get(name), name, 0, rows) for name in ("step", "offset"))
+        except BadArgument as error:
+            raise StateMismatch(f"state has no valid position: {error}") from None
+        visited = min(batches * self.batch_size, rows)
+        if not stands(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited, (step, offset)):
+            raise StateMismatch(f"state has step {step}, offset {offset}: {batches} batches end elsewhere")
+        return epoch, batches, step, offset
 
     def seek(self, batches: int) -> None:
         """Make the next iteration continue the epoch after this many of its batches; no row is read for it."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingColumn
+from corgipile.tables.descriptors import Identity
 
 IntArray = npt.NDArray[np.int64]
 LIMIT = 1 << 31  # items that 32-bit offsets can tell apart
@@ -45,10 +46,17 @@ class ColumnLayout:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where several fixed-width columns lie, so that the kernel can read them without any Arrow object."""
+    """Where several fixed-width columns lie, so that the kernel can read them without any Arrow object.
+
+    Attributes:
+        paths: The files.
+        columns: Where each column lies in them.
+        identities: Which files they were when the table was opened; none where that is not known.
+    """
 
     paths: tuple[str, ...]
     columns: Mapping[str, ColumnLayout]
+    identities: tuple[Identity, ...] = ()
 
 
 class Table(Protocol):

@@ -3,11 +3,13 @@
 import contextlib
 import errno
 import hashlib
+import io
 import os
 import secrets
-import weakref
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,7 @@ from corgipile.errors import (
     UnknownFormat,
     WriteFailed,
 )
+from corgipile.tables.descriptors import Descriptor, identity_of
 
 PathLike = str | os.PathLike[str]
 IntArray = npt.NDArray[np.int64]
@@ -42,17 +45,21 @@ class File:
     def __init__(self, path: PathLike) -> None:
         self.path = str(Path(path).expanduser().absolute())
         with readable(self.path):
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, descriptor)
-        status = os.fstat(descriptor)
-        if Path(self.path).is_dir():
+            self._descriptor = Descriptor(self.path)
+            with self._descriptor.open() as descriptor:
+                status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             raise UnknownFormat(f"{self.path} is a directory; a file is needed here")
-        self._descriptor = descriptor
+        self.which = identity_of(status)
         self.size = status.st_size
         self.mtime_ns = status.st_mtime_ns
 
     def __reduce__(self) -> tuple[type["File"], tuple[str]]:
         return File, (self.path,)
+
+    def source(self) -> Any:
+        """Return the file as pyarrow reads it; it takes no descriptor of its own."""
+        return pa.PythonFile(_Source(self), mode="r")
 
     @property
     def identity(self) -> str:
@@ -67,14 +74,14 @@ class File:
         """
         if offset < 0 or length < 0 or offset + length > self.size:
             raise CorruptFile(f"{self.path}: bytes {offset} to {offset + length} are needed; the file has {self.size}")
-        with readable(self.path):
-            data = os.pread(self._descriptor, length, offset)
+        with readable(self.path), self._descriptor.open() as descriptor:
+            data = os.pread(descriptor, length, offset)
             if len(data) == length:
                 return data
             parts = [data]
             while data and (done := sum(map(len, parts))) < length:
                 # One call returns at most 2 GiB.
-                data = os.pread(self._descriptor, length - done, offset + done)
+                data = os.pread(descriptor, length - done, offset + done)
                 parts.append(data)
         whole = b"".join(parts)
         if len(whole) < length:
@@ -90,7 +97,8 @@ class File:
         offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
         ends = np.cumsum(lengths)
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        failure = _kernel.read_ranges(self._descriptor, offsets, lengths, ends - lengths, data, THREADS)
+        with readable(self.path), self._descriptor.open() as descriptor:
+            failure = _kernel.read_ranges(descriptor, offsets, lengths, ends - lengths, data, THREADS)
         if failure is not None:
             code, at = failure
             if code:
@@ -99,10 +107,37 @@ class File:
         return data
 
     def _short(self, start: int, stop: int) -> CorruptFile:
-        size = os.fstat(self._descriptor).st_size
+        with readable(self.path), self._descriptor.open() as descriptor:
+            size = os.fstat(descriptor).st_size
         if size != self.size:
             return CorruptFile(f"{self.path} has {size} bytes now; it had {self.size} when opened")
         return CorruptFile(f"{self.path}: bytes {start} to {stop} are needed; the file has {size}")
+
+
+class _Source(io.RawIOBase):
+    """A file with a place at which the next reading begins."""
+
+    def __init__(self, file: File) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self._file.size - self._at)
+        data = self._file.read(self._at, left if size is None or size < 0 else min(size, left))
+        self._at += len(data)
+        return data
 
 
 @contextlib.contextmanager
@@ -110,6 +145,8 @@ def readable(path: str) -> Iterator[None]:
     """Turn errors of the operating system into ours."""
     try:
         yield
+    except TableError:
+        raise
     except FileNotFoundError:
         raise MissingFile(f"no file at {path}") from None
     except OSError as error:
