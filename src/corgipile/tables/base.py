@@ -154,8 +154,9 @@ def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]
     """
     if columns is None:
         return list(schema.names)
+    known = set(schema.names)
     for name in columns:
-        if name not in schema.names:
+        if name not in known:
             raise MissingColumn(f"no column {name!r}; the table has {', '.join(map(repr, schema.names))}")
     return list(columns)
 
