@@ -226,10 +226,13 @@ def test_a_file_cut_short_while_reading_is_named(rows_table, tmp_path):
     path = str(tmp_path / "t.arrow")
     with pa.ipc.new_file(path, rows_table.select(["features"]).schema) as writer:
         writer.write_table(rows_table.select(["features"]))
-    loader = cp.Loader(cp.open(path), 10, "no_shuffle")
+    loader, late = (cp.Loader(cp.open(path), 10, "no_shuffle") for _ in range(2))
+    visits = loader.feeder.epoch(0)
     os.truncate(path, 5000)
+    with pytest.raises(cp.errors.CorruptFile, match=r"t\.arrow was changed or replaced .* now it has 5000"):
+        list(late)
     with pytest.raises(cp.errors.CorruptFile, match=r"t\.arrow ended while row \d+ was read"):
-        list(loader)
+        list(visits)
 
 
 def test_states_of_others_are_refused(table):

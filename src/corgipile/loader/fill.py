@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
@@ -14,6 +15,8 @@ from corgipile.errors import CorruptFile, ReadFailed
 from corgipile.loader.store import SlotArray, Store
 from corgipile.orders.base import Step, rows_of
 from corgipile.tables.base import IntArray, Layout, Table, row_sizes, type_code
+from corgipile.tables.descriptors import POOL, Descriptor
+from corgipile.tables.files import readable
 
 __all__ = ["Filler", "filler"]
 
@@ -66,22 +69,52 @@ def _movable(layout: Layout, store: Store) -> list[bool]:
 
 
 class PlacedFiller:
-    """Reads bytes from their place in files straight into slots, several requests at a time."""
+    """Reads bytes from their place in files straight into slots, several requests at a time.
+
+    Where there are more files than may be open for a whole pass, those of a step are opened for it, a few at a time.
+    """
 
     def __init__(self, layout: Layout, store: Store, rows: int, *, sequential: bool) -> None:
-        self._paths = layout.paths
-        self._threads, self._store, self._rows = 0, store, rows
+        self._store, self._rows = store, rows
         self._layout, self._bytes = layout, 0
-        self._fds: list[int] = []
+        which = layout.identities or (None,) * len(layout.paths)
+        self._files = [
+            Descriptor(path, expected, random=not sequential)
+            for path, expected in zip(layout.paths, which, strict=True)
+        ]
+        self._fds = np.full(len(self._files), -1, np.int32)  # of the files that are pinned
+        self._held: bool | None = None
+        self._places: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]] = []  # files of pieces, descriptors
         self._readers: dict[int, object] = {}
+
+    def hold(self) -> bool:
+        """Keep all files open until `rest`; False where they are too many, so that `fill` opens those it needs."""
+        if self._held is None:
+            self._held = POOL.spare(len(self._files)) and self._pin(np.arange(len(self._files)))
+        return self._held
+
+    def _pin(self, files: IntArray) -> bool:
+        """Open files; False where the process has too many open."""
         try:
-            for path in layout.paths:
-                self._fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-                if not sequential and hasattr(os, "posix_fadvise"):
-                    os.posix_fadvise(self._fds[-1], 0, 0, os.POSIX_FADV_RANDOM)
-        except OSError as error:
-            self.close()
-            raise ReadFailed(error.errno, f"cannot open {path}: {error.strerror}") from None
+            for file in files.tolist():
+                with readable(self._files[file].path):
+                    self._fds[file] = self._files[file].pin()
+        except ReadFailed as error:
+            self._unpin()
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            return False
+        except BaseException:
+            self._unpin()
+            raise
+        for pieces, fds in self._places:
+            fds[:] = self._fds[pieces]
+        return True
+
+    def _unpin(self) -> None:
+        for file in np.flatnonzero(self._fds >= 0).tolist():
+            self._fds[file] = -1
+            self._files[file].unpin()
 
     def reader(self, *, short: bool) -> object:
         """Return the kernel's reader for short or long runs, started when first needed."""
@@ -89,14 +122,15 @@ class PlacedFiller:
         if threads in self._readers:
             return self._readers[threads]
         reader = _kernel.reader_new(threads, self._store.slots, self._rows)
-        fds = np.array(self._fds, np.int32)
         for field in self._store.fields.values():
             to = type_code(field.dtype)
             items = field.items // len(field.sources)
             for index, source in enumerate(field.sources):
                 column = self._layout.columns[source]
+                fds = self._fds[column.files]
+                self._places.append((column.files, fds))
                 _kernel.reader_column(
-                    reader, column.starts, column.offsets, fds[column.files], self._store.dense(field.name),
+                    reader, column.starts, column.offsets, fds, self._store.dense(field.name),
                     index * items * field.dtype.itemsize, field.row_bytes, items, type_code(column.dtype), to,
                 )  # fmt: skip
         self._readers[threads] = reader
@@ -116,7 +150,20 @@ class PlacedFiller:
         if short and step.sweep is None and len(extents) > MOST_REQUESTS:
             self._fill_in_parts(extents, into, hurry=hurry)
             return
-        failure = _kernel.reader_read(self.reader(short=short), extents, into, step.sweep, hurry)
+        reader = self.reader(short=short)
+        if self.hold():
+            self._read(reader, extents, into, step.sweep, hurry)
+            return
+        for files, runs, slots in few_files(self._layout, extents, into, max(1, POOL.room // 4)):
+            if not self._pin(files):
+                raise ReadFailed(errno.EMFILE, f"{len(files)} files cannot be open at once: the process has too many")
+            try:
+                self._read(reader, runs, slots, None, hurry)
+            finally:
+                self._unpin()
+
+    def _read(self, reader: object, extents: IntArray, into: SlotArray, sweep: SlotArray | None, hurry: bool) -> None:
+        failure = _kernel.reader_read(reader, extents, into, sweep, hurry)
         if failure is not None:
             raise self.failure(*failure)
 
@@ -131,7 +178,7 @@ class PlacedFiller:
 
     def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:
         """Return the error of a reading that the kernel could not do; code 0: the file ended."""
-        path = self._paths[self._fds.index(fd)]
+        path = self._layout.paths[self._fds.tolist().index(fd)]
         if code:
             name = f"{os.strerror(code)} ({errno.errorcode.get(code)})"
             return ReadFailed(code, f"reading {path} failed at row {row}: {name}")
@@ -143,19 +190,53 @@ class PlacedFiller:
 
     def soon(self, step: Step) -> None:
         """Let the device begin with a step ahead of time, where it was the device that was waited for."""
-        if len(step.into) >= SHORT_RUNS * len(step.extents):
+        if len(step.into) >= SHORT_RUNS * len(step.extents) and self.hold():
             _kernel.reader_soon(self.reader(short=False), step.extents)
 
     def rest(self) -> None:
-        """End threads until the next reading."""
+        """End threads, and let files be closed, until the next reading."""
         self._bytes = self.bytes_read
         self._readers.clear()
+        self._places.clear()
+        self._unpin()
+        self._held = None
 
     def close(self) -> None:
         """End threads and close files."""
         self.rest()
-        while self._fds:
-            os.close(self._fds.pop())
+        for file in self._files:
+            file.close()
+
+
+def few_files(
+    layout: Layout, extents: IntArray, into: SlotArray, most: int
+) -> Iterator[tuple[IntArray, IntArray, SlotArray]]:
+    """Divide runs of rows so that each part is of few files, ``most`` where a row is of no more.
+
+    Returns:
+        Of each part the files, int64, its runs as extents, and the slots of their rows.
+    """
+    columns = layout.columns.values()
+    changes = [column.starts[1:-1][np.diff(column.files) != 0] for column in columns]
+    edges = np.unique(np.concatenate([*changes, [0]]))
+    files = np.stack([column.files[np.searchsorted(column.starts, edges, side="right") - 1] for column in columns])
+    first = np.searchsorted(edges, extents[:, 0], side="right") - 1
+    counts = np.searchsorted(edges, extents[:, 1], side="left") - first
+    counts = np.maximum(counts, 1)
+    run = np.repeat(np.arange(len(extents)), counts)
+    stretch = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.maximum(edges[stretch], extents[run, 0])
+    stops = np.minimum(np.append(edges[1:], np.iinfo(np.int64).max)[stretch], extents[run, 1])
+    ends = np.cumsum(stops - starts)
+    order = np.argsort(stretch, kind="stable")
+    found, begins = np.unique(stretch[order], return_index=True)
+    begins = np.append(begins, len(order))
+    step = max(1, most // len(files))
+    for at in range(0, len(found), step):
+        chosen = order[begins[at] : begins[min(at + step, len(found))]]
+        rows = [np.arange(ends[i] - (stops[i] - starts[i]), ends[i]) for i in chosen.tolist()]
+        runs = np.stack([starts[chosen], stops[chosen]], axis=1)
+        yield np.unique(files[:, found[at : at + step]]).astype(np.int64), runs, into[np.concatenate(rows)]
 
 
 class TableFiller:

@@ -10,7 +10,8 @@ from corgipile.loader.feeder import Feeder
 from corgipile.loader.fitting import found_alone
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.run import ENDED, Overfull
-from corgipile.orders import FullShuffle, Order, described, instead, seek
+from corgipile.loader.segments import alike, stands
+from corgipile.orders import Order, described, instead, seek
 from corgipile.sizes import MOST_EPOCH, Size, whole
 
 __all__ = ["Loader"]
@@ -129,7 +130,7 @@ class Loader:
                     raise
                 self.feeder.give_up_buffer()
                 self._source = self._make_source()
-        self.set_epoch(self.epoch + 1)
+        self.set_epoch(min(self.epoch + 1, MOST_EPOCH))
 
     def _make_source(self) -> Gatherer | Apart:
         arrow = self._settings["format"] == "arrow"
@@ -191,17 +192,26 @@ class Loader:
             found = state.get("version") if isinstance(state, dict) else state
             raise StateMismatch(f"state has version {found!r}; version {STATE_VERSION} is needed")
         for name, mine in self._identity().items():
-            if state.get(name) != mine and name == "order":
+            if not alike(state.get(name), mine) and name == "order":
                 raise instead(state.get(name), mine)
-            if state.get(name) != mine:
+            if not alike(state.get(name), mine):
                 raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the loader has {mine!r}")
-        position: list[Any] = [state.get(name) for name in ("epoch", "batches", "step", "offset")]
-        if not all(isinstance(value, int) and value >= 0 for value in position):
-            raise StateMismatch(f"state has no valid position: got epoch, batches, step, offset = {position}")
-        self.epoch, self._batches, self._step, self._offset = position
-        if isinstance(self.feeder.order, FullShuffle):  # states are older than the size of its steps
-            self.seek(self._batches)
+        self.epoch, self._batches, self._step, self._offset = self._position_of(state)
         self._restored, self._position = True, []
+
+    def _position_of(self, state: dict[str, Any]) -> tuple[int, int, int, int]:
+        """Return epoch, batches, step and offset of a state; where batches end, the order decides."""
+        try:
+            epoch = whole(state.get("epoch"), "epoch", 0, MOST_EPOCH)
+            rows = self.feeder.visits(epoch)
+            batches = whole(state.get("batches"), "batches", 0, -(-rows // self.batch_size))
+            step, offset = (whole(state.get(name), name, 0, rows) for name in ("step", "offset"))
+        except BadArgument as error:
+            raise StateMismatch(f"state has no valid position: {error}") from None
+        visited = min(batches * self.batch_size, rows)
+        if not stands(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited, (step, offset)):
+            raise StateMismatch(f"state has step {step}, offset {offset}: {batches} batches end elsewhere")
+        return epoch, batches, step, offset
 
     def seek(self, batches: int) -> None:
         """Make the next iteration continue the epoch after this many of its batches; no row is read for it."""

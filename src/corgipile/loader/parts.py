@@ -6,7 +6,7 @@ from typing import Any
 
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.fitting import Fitted
-from corgipile.loader.segments import Segment, dealt, next_worker, remainder
+from corgipile.loader.segments import Segment, alike, dealt, next_worker, remainder
 from corgipile.orders import Order, described, instead
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.base import Table
@@ -83,6 +83,7 @@ def go_on(
     segment, fitted = begin(table)
     if last and segment.like(last[0]):
         segment = last[0]
+        segment.check(fitted, seed, epoch)
     elif last:
         before += last
         table = remainder(table, seed, epoch, last)
@@ -97,7 +98,9 @@ def identity_of(table: Table, order: Order, seed: int) -> dict[str, Any]:
 
 def segments_of(segments: Any) -> list[Segment]:
     """Read segments of a state."""
-    return [Segment(**{**segment, "batches": list(segment["batches"])}) for segment in segments]
+    if isinstance(segments, str | Mapping) or not isinstance(segments, Sequence):
+        raise StateMismatch(f"state must have a list of segments, got {segments!r}")
+    return [Segment.read(segment) for segment in segments]
 
 
 def checked(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[int, list[Segment]]:
@@ -106,15 +109,14 @@ def checked(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[int,
     Raises:
         StateMismatch: It does not, or is no state.
     """
+    if not isinstance(state, Mapping):
+        raise StateMismatch(f"a state is a dictionary, got {state!r}")
     for name, mine in identity.items():
-        if state.get(name) != mine and name == "order":
+        if not alike(state.get(name), mine) and name == "order":
             raise instead(state.get(name), mine)
-        if state.get(name) != mine:
+        if not alike(state.get(name), mine):
             raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, here it is {mine!r}")
     try:
-        epoch, segments = int(state["epoch"]), segments_of(state["segments"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise StateMismatch(f"state has no valid position: {error!r}") from None
-    if not 0 <= epoch <= MOST_EPOCH or any(min(segment.batches, default=-1) < 0 for segment in segments):
-        raise StateMismatch(f"state has no valid position: epoch {epoch}, segments {segments}")
-    return epoch, segments
+        return whole(state.get("epoch"), "epoch", 0, MOST_EPOCH), segments_of(state.get("segments"))
+    except BadArgument as error:
+        raise StateMismatch(f"state has no valid position: {error}") from None

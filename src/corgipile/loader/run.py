@@ -59,8 +59,9 @@ class Run(Protocol):
 def begin(order: Order, blocks: Blocks, key: Key, start: int, store: Store, filler: Filler, row_bytes: float) -> Run:
     """Prepare one pass: in the kernel where it makes the steps and reads the rows, else by a Python thread."""
     far = int(FAR_BYTES / row_bytes)
-    if isinstance(order, Planned) and type(order).steps is Planned.steps and isinstance(filler, PlacedFiller):
-        return KernelRun(order, blocks, key, start, filler, far)
+    planned = order if isinstance(order, Planned) and type(order).steps is Planned.steps else None
+    if planned and isinstance(filler, PlacedFiller) and filler.hold():
+        return KernelRun(planned, blocks, key, start, filler, far)
     return StepRun(order.steps(blocks, key, start), filler, store, order, far)
 
 

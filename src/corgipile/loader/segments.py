@@ -1,19 +1,22 @@
 """Epochs in parts: which rows several ranks and workers have visited in step, and the table of those they have not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from corgipile.errors import BadArgument, BadSchema, MissingColumn, StateMismatch
 from corgipile.loader.fitting import Fitted, by_pages, cut, sketched
-from corgipile.orders import Key, described, restored, visited_rows
-from corgipile.tables.base import Table
+from corgipile.orders import Blocks, Key, Order, described, restored, visited_rows
+from corgipile.sizes import whole
+from corgipile.tables.base import Table, check_columns
 from corgipile.tables.subset import Subset
 
-__all__ = ["Segment", "dealt", "next_worker", "remainder"]
+__all__ = ["Segment", "alike", "dealt", "next_worker", "remainder", "stands"]
 
 Rows = npt.NDArray[np.int64]
+MOST_ROWS, MOST_WORLD, MOST_SLOTS = 1 << 62, 1 << 16, 1 << 24
 
 
 class Segment(NamedTuple):
@@ -43,6 +46,33 @@ class Segment(NamedTuple):
         columns = fitted.sources if by_pages(fitted.order) else []
         return cls(described(fitted.order), fitted.cut, columns, batch_size, drop_last, world, [0] * workers)
 
+    @classmethod
+    def read(cls, said: Any) -> "Segment":
+        """Read a segment of a state, whatever it may be.
+
+        Raises:
+            StateMismatch: It is none.
+
+        Example:
+            >>> done = Segment({"name": "no_shuffle", "block": 1, "buffer": 1}, 1, [], 2, False, 1, [1, 1])
+            >>> Segment.read(done._asdict()) == done
+            True
+        """
+        if not isinstance(said, Mapping) or set(said) != set(cls._fields):
+            raise StateMismatch(f"a segment must have {', '.join(cls._fields)}, got {said!r}")
+        try:
+            segment = cls(**{**said, "columns": list(said["columns"]), "batches": list(said["batches"])})
+            _check_fields(segment)
+        except (BadArgument, TypeError, KeyError, AttributeError, ValueError, OverflowError) as error:
+            raise StateMismatch(f"state has a segment that cannot be: {error}") from None
+        return segment
+
+    def check(self, fitted: Fitted, seed: int, epoch: int) -> None:
+        """Raise StateMismatch if more is said to be done than there is."""
+        for worker, (done, most) in enumerate(zip(self.batches, self.totals(fitted, seed, epoch), strict=True)):
+            if done > most:
+                raise StateMismatch(f"state has {done} batches of worker {worker}; there are {most}")
+
     def like(self, other: "Segment") -> bool:
         """Say whether two segments differ in what is done only."""
         return self._replace(batches=[]) == other._replace(batches=[]) and len(self.batches) == len(other.batches)
@@ -58,9 +88,19 @@ class Segment(NamedTuple):
         return [rows // self.batch_size if self.drop_last else -(-rows // self.batch_size) for rows in visits]
 
     def visited(self, table: Table, seed: int, epoch: int) -> Iterator[Rows]:
-        """Yield the numbers of the rows that all ranks visited; no row is read."""
-        order = restored(self.order)
-        blocks = sketched(table, order, cut(table, order, self.cut, self.columns))
+        """Yield the numbers of the rows that all ranks visited; no row is read.
+
+        Raises:
+            StateMismatch: The segment cannot be one of this table.
+        """
+        try:
+            order = restored(self.order)
+            check_columns(table.schema, self.columns)
+            blocks = sketched(table, order, cut(table, order, self.cut, self.columns))
+            whole(order.slots(blocks), "buffer", 0, max(MOST_SLOTS, 16 * len(table)))
+        except (BadArgument, BadSchema, MissingColumn, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise StateMismatch(f"state has a segment of another table: {error}") from None
+        self.check(Fitted(order, blocks, self.cut, self.columns), seed, epoch)
         for rank in range(self.world):
             for worker, batches in enumerate(self.batches):
                 left = batches * self.batch_size
@@ -70,6 +110,53 @@ class Segment(NamedTuple):
                     left -= len(rows)
                     if left <= 0:
                         break
+
+
+def _check_fields(segment: Segment) -> None:
+    whole(segment.cut, "cut", 1, MOST_ROWS)
+    whole(segment.batch_size, "batch_size", 1, MOST_ROWS)
+    whole(segment.world, "world", 1, MOST_WORLD)
+    whole(len(segment.batches), "workers", 1, MOST_WORLD)
+    for batches in segment.batches:
+        whole(batches, "batches", 0, MOST_ROWS)
+    if not all(isinstance(name, str) for name in segment.columns) or not isinstance(segment.drop_last, bool):
+        raise BadArgument(f"columns are names and drop_last is a bool, got {segment.columns!r}, {segment.drop_last!r}")
+    if not alike(segment.order, described(restored(segment.order))):
+        raise BadArgument(f"no order is {segment.order!r}")
+
+
+def alike(said: Any, mine: Any) -> bool:
+    """Say whether a value of a state is ours, of the same type too: to Python True is 1 and 1.0.
+
+    Example:
+        >>> alike({"a": 1}, {"a": 1}), alike(True, 1), alike({"a": 1.0}, {"a": 1})
+        (True, False, False)
+    """
+    if isinstance(mine, dict):
+        return (
+            isinstance(said, dict) and said.keys() == mine.keys() and all(alike(said[key], mine[key]) for key in mine)
+        )
+    return type(said) is type(mine) and bool(said == mine)
+
+
+def stands(order: Order, blocks: Blocks, key: Key, visits: int, place: tuple[int, int]) -> bool:
+    """Say whether a pass stands at this step and offset after some visits; follows it so far, without data.
+
+    Example:
+        >>> from corgipile.orders import NoShuffle
+        >>> order = NoShuffle(block=3).fit(7, 8e5, None)
+        >>> [stands(order, Blocks(7, even=3), Key(0), 4, place) for place in ((1, 1), (1, 2), (2, 0))]
+        [True, False, False]
+    """
+    step, offset = place
+    at = -1
+    for at, made in enumerate(order.steps(blocks, key)) if visits or step else ():
+        if at == step:
+            return visits == offset <= len(made.visit)
+        visits -= len(made.visit)
+        if visits < 0:
+            return False
+    return visits == offset == 0 and step == at + 1
 
 
 def remainder(table: Table, seed: int, epoch: int, segments: Sequence[Segment]) -> Table:

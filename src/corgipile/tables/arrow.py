@@ -22,7 +22,7 @@ from corgipile.tables.bodies import Body, Place, places, sliceable
 from corgipile.tables.encoded import SMALL, Units, unpack
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.flatbuf import Batch
-from corgipile.tables.footer import Footer, read_footer
+from corgipile.tables.footer import Footer, read_footer, schema_end
 from corgipile.tables.heads import Heads
 from corgipile.tables.inflate import Inflated, Inflater
 from corgipile.tables.note import noted
@@ -172,9 +172,8 @@ class ArrowFile:
             return None
         starts = np.append(self._starts[filled], self._starts[-1])
         offsets = self._blocks["offset"][filled] + self._blocks["metadata"][filled] + inside + self._file.base
-        return Layout(
-            (self._file.path,), {name: self._merged(name, starts, offsets[c]) for c, name in enumerate(names)}
-        )
+        placed = {name: self._merged(name, starts, offsets[c]) for c, name in enumerate(names)}
+        return Layout((self._file.path,), placed, (self._file.which,))
 
     def _offsets(self, batches: IntArray, columns: list[Place]) -> IntArray | None:
         """Return where columns begin in the bodies of batches, int64[columns, batches]; None if they do not serve."""
@@ -207,11 +206,17 @@ class ArrowFile:
         return noted(self._file, read_footer(self._file))
 
     def _stored_schema(self) -> pa.Schema:
-        return pa.ipc.open_file(self._file.opened()).schema
+        stored = pa.ipc.open_file(self._file.source()).schema
+        end = schema_end(self._file)
+        first = pa.ipc.read_schema(pa.py_buffer(self._file.read(8, end - 8))) if end > 8 else stored
+        if not stored.equals(first):
+            raise CorruptFile(f"{self._file.path}: the schema in the footer is not the one at the beginning")
+        return stored
 
     def _find_starts(self, counts: IntArray | None, packed: bool) -> IntArray:
         if counts is None:
-            counts = np.array([head.rows for head in self._heads.many(np.arange(len(self._blocks)))], np.int64)
+            heads = enumerate(self._heads.many(np.arange(len(self._blocks))))
+            counts = np.array([self._rows(i, head) for i, head in heads], np.int64)
         # A row takes at least a bit, before compression; columns of nulls take nothing, hence the free rows.
         most = self._blocks["body"].astype(np.float64) * (8 * MOST_COMPRESSION if packed else 8)
         if (counts > np.maximum(most, FREE_ROWS)).any():
@@ -220,6 +225,11 @@ class ArrowFile:
                 f"{self._file.path}: record batch {bad} claims {counts[bad]} rows in {self._blocks['body'][bad]} bytes"
             )
         return np.append(np.int64(0), np.cumsum(counts))
+
+    def _rows(self, i: int, head: Batch) -> int:
+        if not head.nodes:
+            raise CorruptFile(f"{self._file.path}: record batch {i} has no columns; {len(self._names)} are stated")
+        return head.rows
 
     def _check(self, i: int, head: Batch) -> None:
         rows = int(self._starts[i + 1] - self._starts[i])
@@ -311,7 +321,7 @@ class ArrowFile:
 
     def _open_reader(self, names: list[str]) -> Any:
         options = pa.ipc.IpcReadOptions(included_fields=sorted(self._names.index(name) for name in names))
-        reader = pa.ipc.open_file(self._file.opened(), options=options)
+        reader = pa.ipc.open_file(self._file.source(), options=options)
         # Dictionaries are loaded by the first read, which must not happen in two threads at once.
         reader.get_batch(0)
         return reader

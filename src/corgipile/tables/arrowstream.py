@@ -9,12 +9,11 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.files import File
-from corgipile.tables.flatbuf import CONTINUATION, RECORD_BATCH, Flat
+from corgipile.tables.flatbuf import CONTINUATION, DICTIONARY, RECORD_BATCH, SCHEMA, Flat
 from corgipile.tables.footer import BLOCK, Footer
 
 MAGIC = b"\xff\xff\xff\xff"
 SUFFIXES = (".arrows",)
-SCHEMA, DICTIONARY = 1, 2
 GUESS = 1 << 10  # bytes of metadata
 
 
@@ -43,8 +42,7 @@ class ArrowStream(ArrowFile):
         return walk(self._file)
 
     def _stored_schema(self) -> pa.Schema:
-        with pa.OSFile(self._file.path) as file:
-            self._stored = pa.ipc.open_stream(file).schema
+        self._stored = pa.ipc.open_stream(self._file.source()).schema
         return self._stored
 
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
@@ -63,7 +61,7 @@ def walk(file: File) -> Footer:
     if file.read(0, min(4, file.size)) != MAGIC:
         raise UnknownFormat(f"{file.path} is no Arrow IPC stream: it does not begin with {MAGIC!r}")
     blocks, counts, native, at = [], [], True, 0
-    while at < file.size:
+    while True:
         try:
             message = _message(file, at)
         except CorruptFile as error:
@@ -84,6 +82,16 @@ def walk(file: File) -> Footer:
     return Footer(np.array(blocks, BLOCK), native, at, np.array(counts, np.int64))
 
 
+def _swallows(metadata: bytes) -> bool:
+    """Say whether another message begins within what is said to be the metadata of one."""
+    at = metadata.find(MAGIC)
+    while at >= 0:
+        if at % 8 == 0 and struct.unpack("<i", metadata[at + 4 : at + 8].ljust(4, b"\0"))[0] > 0:
+            return True
+        at = metadata.find(MAGIC, at + 1)
+    return False
+
+
 class _Message(NamedTuple):
     """The head of a message: its type, bytes of metadata with their prefix, bytes of body.
 
@@ -100,22 +108,38 @@ def _message(file: File, at: int) -> _Message | None:
     """Read the head of a message; None at the end of the stream."""
     left = file.size - at
     head = file.read(at, min(GUESS, left))
+    if not left:
+        raise CorruptFile(
+            "the stream ends without its mark: it is truncated, or still being written; `corgipile convert` takes "
+            "what there is"
+        )
     mark, length = struct.unpack_from("<Ii", head) if left >= 8 else (0, 0)
     if mark != CONTINUATION:
         raise CorruptFile(f"{head[:8]!r} is no beginning of a message")
     if length == 0:
+        if left > 8:
+            raise CorruptFile(f"the stream ends, and {left - 8} bytes follow")
         return None
     if not 0 < length <= left - 8:
         raise CorruptFile(f"it claims {length} bytes of metadata, {left - 8} are left: the stream is truncated")
     if len(head) < 8 + length:
         head = file.read(at, 8 + length)
-    message = Flat(head[8 : 8 + length])
+    if _swallows(head[8 : 8 + length]):
+        raise CorruptFile(f"it claims {length} bytes of metadata, among which another message begins")
+    return _parse(head[8 : 8 + length], at, left)
+
+
+def _parse(metadata: bytes, at: int, left: int) -> _Message:
+    message = Flat(metadata)
     kind, header, body = message.scalar(1, "<B"), message.table(2), message.scalar(3, "<q")
-    if not 0 <= body <= left - 8 - length:
-        raise CorruptFile(f"it claims a body of {body} bytes, {left - 8 - length} are left: the stream is truncated")
+    left -= 8 + len(metadata)
+    if not 0 <= body <= left:
+        raise CorruptFile(f"it claims a body of {body} bytes, {left} are left: the stream is truncated")
     if header is None or kind not in (SCHEMA, DICTIONARY, RECORD_BATCH) or (kind == SCHEMA) != (at == 0):
         raise CorruptFile(f"type {kind} has no place there")
     number = header.scalar(0, "<h" if kind == SCHEMA else "<q")
     if number < 0:
         raise CorruptFile(f"it claims {number} rows")
-    return _Message(kind, 8 + length, body, number)
+    if kind == RECORD_BATCH and header.vector(1, 16)[:8] != struct.pack("<q", number):
+        raise CorruptFile(f"it claims {number} rows, and its first column another number")
+    return _Message(kind, 8 + len(metadata), body, number)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingColumn
 from corgipile.hints import did_you_mean, listed
+from corgipile.tables.descriptors import Identity
 
 IntArray = npt.NDArray[np.int64]
 LIMIT = 1 << 31  # items that 32-bit offsets can tell apart
@@ -46,10 +47,17 @@ class ColumnLayout:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where several fixed-width columns lie, so that the kernel can read them without any Arrow object."""
+    """Where several fixed-width columns lie, so that the kernel can read them without any Arrow object.
+
+    Attributes:
+        paths: The files.
+        columns: Where each column lies in them.
+        identities: Which files they were when the table was opened; none where that is not known.
+    """
 
     paths: tuple[str, ...]
     columns: Mapping[str, ColumnLayout]
+    identities: tuple[Identity, ...] = ()
 
 
 class Table(Protocol):
@@ -174,9 +182,11 @@ def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]
     """
     if columns is None:
         return list(schema.names)
+    known = set(schema.names)
     for name in columns:
-        if name not in schema.names:
-            raise MissingColumn(f"no column {name!r}; the table has {listed(schema.names)}{did_you_mean(name, schema.names)}")
+        if name not in known:
+            near = did_you_mean(name, schema.names)
+            raise MissingColumn(f"no column {name!r}; the table has {listed(schema.names)}{near}")
     return list(columns)
 
 

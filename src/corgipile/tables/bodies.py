@@ -89,6 +89,7 @@ class Body:
 
     def column(self, place: Place, start: int, stop: int) -> pa.Array:
         """Read rows ``start`` to ``stop`` of one column."""
+        self._check_rows(place.node)
         with decoding(self._file.path):
             array = self._array(place, start, stop)
             if fixed_field(place.kind) is None:
@@ -99,6 +100,7 @@ class Body:
         """Return where the numbers of a fixed-width column begin in the file, None if it has nulls."""
         kind, node, buffer = place
         rows = self._batch.rows
+        self._check_rows(node)
         while True:
             length, nulls = self._node(node)
             if length < rows:
@@ -123,11 +125,12 @@ class Body:
         if fixed_field(kind) is not None:
             at = self.data_offset(place)
             return None if at is None else (0, at, self._batch.rows)
-        length, nulls = self._node(node)
+        self._check_rows(node)
+        nulls = self._node(node)[1]
         offsets, room = self._buffer(buffer + 1)
         if nulls:
             return None
-        if length < self._batch.rows or room < (self._batch.rows + 1) * (8 if is_wide(kind) else 4):
+        if room < (self._batch.rows + 1) * (8 if is_wide(kind) else 4):
             raise CorruptFile(f"{self._file.path}: a column has fewer rows than its record batch")
         if is_bytes(kind):
             at, items = self._buffer(buffer + 2)
@@ -137,6 +140,11 @@ class Body:
         if room < items * (kind.value_type.bit_width // 8):
             raise CorruptFile(f"{self._file.path}: {items} numbers do not fit a buffer of {room} bytes")
         return None if nulls else (self._at + offsets, self._at + at, items)
+
+    def _check_rows(self, node: int) -> None:
+        length = self._node(node)[0]
+        if length != self._batch.rows:
+            raise CorruptFile(f"{self._file.path}: a column has {length} rows; its record batch has {self._batch.rows}")
 
     def _node(self, index: int) -> tuple[int, int]:
         if index >= len(self._batch.nodes):

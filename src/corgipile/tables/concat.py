@@ -117,7 +117,9 @@ class ConcatTable:
             return None
         firsts = np.cumsum([0, *(len(layout.paths) for layout in found)])
         paths = tuple(path for layout in found for path in layout.paths)
-        return Layout(paths, {name: self._column([layout.columns[name] for layout in found], firsts) for name in names})
+        joined = {name: self._column([layout.columns[name] for layout in found], firsts) for name in names}
+        known = all(len(layout.identities) == len(layout.paths) for layout in found)
+        return Layout(paths, joined, tuple(one for layout in found for one in layout.identities) if known else ())
 
     def _column(self, parts: list[ColumnLayout], firsts: IntArray) -> ColumnLayout:
         begins = zip(parts, self._starts, strict=False)

@@ -5,7 +5,7 @@ import errno
 import hashlib
 import io
 import os
-import weakref
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from corgipile.errors import (
     TableError,
     UnknownFormat,
 )
+from corgipile.tables.descriptors import Descriptor, Given, identity_of
 
 PathLike = str | os.PathLike[str]
 IntArray = npt.NDArray[np.int64]
@@ -41,18 +42,22 @@ class File:
     def __init__(self, path: PathLike) -> None:
         self.path = str(Path(path).expanduser().absolute())
         with readable(self.path):
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, descriptor)
-        status = os.fstat(descriptor)
-        if Path(self.path).is_dir():
+            self._descriptor: Descriptor | Given = Descriptor(self.path)
+            with self._descriptor.open() as descriptor:
+                status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             raise UnknownFormat(f"{self.path} is a directory; a file is needed here")
-        self._descriptor = descriptor
+        self.which = identity_of(status)
         self.size = status.st_size
         self.mtime_ns = status.st_mtime_ns
         self.base = 0
 
     def __reduce__(self) -> tuple[type["File"], tuple[str]]:
         return File, (self.path,)
+
+    def source(self) -> Any:
+        """Return the file as pyarrow reads it; it takes no descriptor of its own."""
+        return pa.PythonFile(Region(self, 0, self.size), mode="r")
 
     @property
     def identity(self) -> str:
@@ -62,7 +67,8 @@ class File:
     @property
     def place(self) -> str:
         """Return what tells this file, as it is now, from all others of this machine."""
-        status = os.fstat(self._descriptor)
+        with readable(self.path), self._descriptor.open() as descriptor:
+            status = os.fstat(descriptor)
         return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
     def read(self, offset: int, length: int) -> bytes:
@@ -72,14 +78,14 @@ class File:
             CorruptFile: The file ends before.
         """
         self._check(offset, length)
-        with readable(self.path):
-            data = os.pread(self._descriptor, length, offset)
+        with readable(self.path), self._descriptor.open() as descriptor:
+            data = os.pread(descriptor, length, offset)
             if len(data) == length:
                 return data
             parts = [data]
             while data and (done := sum(map(len, parts))) < length:
                 # One call returns at most 2 GiB.
-                data = os.pread(self._descriptor, length - done, offset + done)
+                data = os.pread(descriptor, length - done, offset + done)
                 parts.append(data)
         whole = b"".join(parts)
         if len(whole) < length:
@@ -89,10 +95,6 @@ class File:
     def _check(self, offset: int, length: int) -> None:
         if offset < 0 or length < 0 or offset + length > self.size:
             raise CorruptFile(f"{self.path}: bytes {offset} to {offset + length} are needed; the file has {self.size}")
-
-    def opened(self) -> Any:
-        """Return the file as one of pyarrow's."""
-        return pa.OSFile(self.path)
 
     def gather(
         self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8] | None = None, to: IntArray | None = None
@@ -115,7 +117,8 @@ class File:
         if (offsets[1:] < offsets[:-1]).any():  # neighbours are read together
             order = np.argsort(offsets, kind="stable")
             offsets, lengths, to = offsets[order], lengths[order], to[order]
-        failure = _kernel.read_ranges(self._descriptor, offsets, lengths, to, data, THREADS)
+        with readable(self.path), self._descriptor.open() as descriptor:
+            failure = _kernel.read_ranges(descriptor, offsets, lengths, to, data, THREADS)
         if failure is not None:
             raise self._failure(failure, offsets, lengths)
         return data
@@ -134,7 +137,8 @@ class File:
         if len(offsets) and int((offsets + lengths).max()) > self.size:  # before any memory is taken for them
             raise self._short(int(offsets.max()), int((offsets + lengths).max()))
         order = np.argsort(offsets, kind="stable")
-        got = _kernel.read_bytes(self._descriptor, offsets[order], lengths[order], THREADS)
+        with readable(self.path), self._descriptor.open() as descriptor:
+            got = _kernel.read_bytes(descriptor, offsets[order], lengths[order], THREADS)
         if isinstance(got, tuple):
             raise self._failure(got, offsets[order], lengths[order])
         made: list[bytes] = [b""] * len(got)
@@ -149,7 +153,8 @@ class File:
         return self._short(int(offsets[at]), int(offsets[at] + lengths[at]))
 
     def _short(self, start: int, stop: int) -> CorruptFile:
-        size = os.fstat(self._descriptor).st_size
+        with readable(self.path), self._descriptor.open() as descriptor:
+            size = os.fstat(descriptor).st_size
         if size != self.size:
             return CorruptFile(f"{self.path} has {size} bytes now; it had {self.size} when opened")
         return CorruptFile(f"{self.path}: bytes {start} to {stop} are needed; the file has {size}")
@@ -185,13 +190,19 @@ class Region(io.RawIOBase):
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
+    def read(self, size: int | None = -1) -> bytes:
+        """Read bytes, to the end if no size is given."""
+        left = max(0, self._size - self._at)
+        data = self._file.read(self._base + self._at, left if size is None or size < 0 else min(size, left))
+        self._at += len(data)
+        return data
+
     def readinto(self, into: Any) -> int:
         """Read into memory; return the bytes read."""
         view = memoryview(into).cast("B")
-        length = max(0, min(len(view), self._size - self._at))
-        view[:length] = self._file.read(self._base + self._at, length)
-        self._at += length
-        return length
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
 
 
 @contextlib.contextmanager
@@ -199,6 +210,8 @@ def readable(path: str) -> Iterator[None]:
     """Turn errors of the operating system into ours."""
     try:
         yield
+    except TableError:
+        raise
     except FileNotFoundError:
         raise MissingFile(f"no file at {path}") from None
     except OSError as error:

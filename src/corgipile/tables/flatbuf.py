@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from corgipile.errors import CorruptFile
 
-RECORD_BATCH = 3
+SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 CONTINUATION = 0xFFFFFFFF
 CODECS = {0: "lz4", 1: "zstd"}
 
@@ -98,6 +98,8 @@ def read_batch(data: bytes, body: int) -> Batch:
     buffers = tuple(struct.iter_unpack("<qq", header.vector(2, 16)))
     if rows < 0 or any(length < 0 or not 0 <= nulls <= length for length, nulls in nodes):
         raise CorruptFile("a record batch has a negative count of rows or nulls")
+    if nodes and nodes[0][0] != rows:
+        raise CorruptFile(f"a record batch of {rows} rows has a column of {nodes[0][0]}")
     if any(offset < 0 or length < 0 or offset + length > body for offset, length in buffers):
         raise CorruptFile(f"a buffer lies outside its record batch of {body} bytes")
     body_compression = header.table(3)

@@ -8,9 +8,10 @@ import numpy.typing as npt
 
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.files import File
-from corgipile.tables.flatbuf import Flat
+from corgipile.tables.flatbuf import CONTINUATION, DICTIONARY, RECORD_BATCH, Flat
 
 MAGIC = b"ARROW1"
+LEAST_MESSAGE, GUESS = 32, 1 << 10  # bytes
 BLOCK = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("pad", "<i4"), ("body", "<i8")])
 
 
@@ -50,18 +51,25 @@ def read_footer(file: File) -> Footer:
         raise CorruptFile(f"{file.path}: the footer claims {length} bytes; the file has {file.size}")
     end = file.size - 10 - length
     try:
-        blocks, native = _parse(file.read(end, length), end)
+        blocks, dictionaries, native = _parse(file.read(end, length), end)
+        _check_whole(file, np.concatenate([blocks, dictionaries]), end)
     except CorruptFile as error:
         raise CorruptFile(f"{file.path}: {error}") from None
     return Footer(blocks, native, end)
 
 
-def _parse(data: bytes, end: int) -> tuple[npt.NDArray[np.void], bool]:
+def _parse(data: bytes, end: int) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], bool]:
     root = Flat(data)
     schema = root.table(1)
     if schema is None:
         raise CorruptFile("the footer has no schema")
-    blocks = np.frombuffer(root.vector(3, BLOCK.itemsize), BLOCK)
+    blocks, dictionaries = (np.frombuffer(root.vector(slot, BLOCK.itemsize), BLOCK) for slot in (3, 2))
+    _check_inside(blocks, end)
+    _check_inside(dictionaries, end)
+    return blocks, dictionaries, schema.scalar(0, "<h") == 0
+
+
+def _check_inside(blocks: npt.NDArray[np.void], end: int) -> None:
     offset, metadata, body = (blocks[name].astype(np.int64) for name in ("offset", "metadata", "body"))
     # Each term is compared with the file's end by itself, so their sum cannot overflow.
     inside = (offset >= 8) & (offset <= end) & (metadata >= 8) & (body >= 0) & (body <= end)
@@ -69,4 +77,36 @@ def _parse(data: bytes, end: int) -> tuple[npt.NDArray[np.void], bool]:
     if not inside.all():
         bad = int(np.argmin(inside))
         raise CorruptFile(f"record batch {bad} claims bytes outside the file ({blocks[bad]} of {end})")
-    return blocks, schema.scalar(0, "<h") == 0
+
+
+def _check_whole(file: File, blocks: npt.NDArray[np.void], end: int) -> None:
+    """Raise CorruptFile if messages overlap, or one of rows lies where the footer names none: it has no checksum."""
+    blocks = blocks[np.argsort(blocks["offset"], kind="stable")]
+    starts = np.append(blocks["offset"], end)
+    ends = np.append(schema_end(file), blocks["offset"] + blocks["metadata"] + blocks["body"])
+    if (ends > starts).any():
+        at = int(starts[np.argmax(ends > starts)])
+        raise CorruptFile(f"the footer names two messages that overlap at byte {at}")
+    for gap in np.flatnonzero(starts - ends >= LEAST_MESSAGE).tolist():
+        at = -(-int(ends[gap]) // 8) * 8
+        head = file.read(at, min(GUESS, int(starts[gap]) - at))
+        if is_message(head):
+            raise CorruptFile(f"a record batch lies at byte {at}, which the footer does not name")
+
+
+def schema_end(file: File) -> int:
+    """Return where the schema ends, with which a file begins."""
+    mark, length = struct.unpack("<Ii", file.read(8, 8))
+    size = 8 + length if mark == CONTINUATION else 0
+    if not 0 <= size <= file.size - 18:
+        raise CorruptFile(f"the schema claims {length} bytes; the file has {file.size}")
+    return 8 + size
+
+
+def is_message(head: bytes) -> bool:
+    """Say whether bytes begin a message of rows, or of a dictionary."""
+    mark, length = struct.unpack_from("<Ii", head) if len(head) >= 8 else (0, 0)
+    try:
+        return mark == CONTINUATION and length > 0 and Flat(head[8:]).scalar(1, "<B") in (DICTIONARY, RECORD_BATCH)
+    except CorruptFile:
+        return False

@@ -1,22 +1,26 @@
 """Indexes of files that have none: built by one scan, kept beside the file as an Arrow IPC file."""
 
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import TableError
 from corgipile.outputs import Kind, replacing
 from corgipile.tables.arrow import ArrowFile
-from corgipile.tables.base import Table
+from corgipile.tables.base import Table, even_cuts
 from corgipile.tables.files import File, decoding
 from corgipile.tables.memory import MemoryTable
 
 INDEX_SUFFIX = ".corgipile-index.arrow"
-VERSION = "1"
+VERSION = "2"
 INDEX = Kind("index", lambda _: True, follow=False)  # its name is ours
 ROWS = 1 << 16
+SAMPLES, SAMPLE = 16, 1 << 12  # pieces of a file, and bytes of each, by which it is told from another of its size
 
 Numbers = dict[str, int]
 Scan = Callable[[Numbers], Iterator[pa.RecordBatch]]  # yields entries, one a row, and fills in what it learns
@@ -67,11 +71,31 @@ def load_index(file: File, schema: pa.Schema, names: Sequence[str]) -> tuple[Tab
             stated = {key.decode(): value.decode() for key, value in dict(metadata or {}).items()}
             same = all(stated.get(key) == value for key, value in _identity(file).items())
             numbers = {name: int(stated[name]) for name in ("rows", *names)}
+        if not same or not table.schema.equals(schema) or numbers["rows"] != len(table):
+            return None
+        runs = pairwise(even_cuts(len(table), ROWS).tolist())
+        checksum = _Checksum(schema)
+        checksum.add(table.read(*run) for run in runs)
     except TableError:
         return None
-    if not same or not table.schema.equals(schema) or numbers["rows"] != len(table):
-        return None
-    return table, numbers
+    return (table, numbers) if stated.get("checksum") == checksum.of(numbers) else None
+
+
+class _Checksum:
+    """Sums up the entries of an index, column by column, so that it does not matter where batches end."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._sums = [0] * len(schema)
+
+    def add(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take more entries."""
+        for batch in batches:
+            arrays = (np.ascontiguousarray(column.to_numpy()) for column in batch.columns)
+            self._sums = [zlib.crc32(array.data, known) for array, known in zip(arrays, self._sums, strict=True)]
+
+    def of(self, numbers: Numbers) -> str:
+        """Return the checksum of the entries and the numbers."""
+        return " ".join(map(str, (*self._sums, zlib.crc32(str(sorted(numbers.items())).encode()))))
 
 
 def _in_memory(file: File, schema: pa.Schema, scan: Scan) -> tuple[Table, Numbers]:
@@ -84,10 +108,12 @@ def _in_memory(file: File, schema: pa.Schema, scan: Scan) -> tuple[Table, Number
 def _build(sink: "IO[bytes] | pa.NativeFile", file: File, schema: pa.Schema, scan: Scan) -> Numbers:
     """Write the index; what is known only at the end is the metadata of a last batch without rows."""
     numbers: Numbers = {"rows": 0}
+    checksum = _Checksum(schema)
     with pa.ipc.new_file(sink, schema) as writer:
         waiting: list[pa.RecordBatch] = []
         for batch in scan(numbers):
             waiting.append(batch)
+            checksum.add([batch])
             numbers["rows"] += batch.num_rows
             if sum(part.num_rows for part in waiting) >= ROWS:
                 writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
@@ -95,10 +121,14 @@ def _build(sink: "IO[bytes] | pa.NativeFile", file: File, schema: pa.Schema, sca
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
         last = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-        stated = {**_identity(file), **{name: str(value) for name, value in numbers.items()}}
+        known = {name: str(value) for name, value in numbers.items()}
+        stated = {**_identity(file), **known, "checksum": checksum.of(numbers)}
         writer.write_batch(last, custom_metadata=stated)
     return numbers
 
 
 def _identity(file: File) -> dict[str, str]:
-    return {"version": VERSION, "size": str(file.size), "mtime_ns": str(file.mtime_ns)}
+    starts = np.linspace(0, max(file.size - SAMPLE, 0), SAMPLES, dtype=np.int64)
+    lengths = np.minimum(SAMPLE, file.size - starts)
+    sample = zlib.crc32(file.gather(starts, lengths).data)
+    return {"version": VERSION, "size": str(file.size), "mtime_ns": str(file.mtime_ns), "sample": str(sample)}

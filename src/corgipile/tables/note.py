@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from corgipile.errors import TableError
+from corgipile.errors import CorruptFile, TableError
 from corgipile.tables.files import File, PathLike
 from corgipile.tables.footer import Footer, read_footer
 from corgipile.tables.heads import Heads
@@ -51,15 +51,19 @@ def is_noted(path: Path) -> bool:
 
 
 def noted(file: File, footer: Footer) -> Footer:
-    """Add to a footer what the note before it says; nothing if there is none, or it does not fit the batches."""
+    """Add to a footer what the note before it says; nothing if there is none, or it makes no sense.
+
+    Raises:
+        CorruptFile: It is a note of another number of batches: the footer is damaged.
+    """
     end = footer.end - TAIL.size
     length, mark = TAIL.unpack(file.read(end, TAIL.size)) if end >= 0 else (0, b"")
     if mark.rstrip(b"\0") != MARK or length > min(end, UNIT * (len(footer.blocks) + 2)):
         return footer
-    return _apply(file.read(end - length, length), footer)
+    return _apply(file.read(end - length, length), footer, file.path)
 
 
-def _apply(text: bytes, footer: Footer) -> Footer:
+def _apply(text: bytes, footer: Footer, path: str) -> Footer:
     blocks = footer.blocks
     try:
         said: dict[str, Any] = json.loads(text)
@@ -67,8 +71,13 @@ def _apply(text: bytes, footer: Footer) -> Footer:
         alike = bool(said["alike"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return footer
-    if (counts < 1).any() or (rows < 0).any() or counts.sum(dtype=np.float64) != len(blocks):
+    if (counts < 1).any() or (rows < 0).any():
         return footer
+    if counts.sum(dtype=np.float64) != len(blocks):
+        total = (counts * rows).sum()
+        raise CorruptFile(
+            f"{path}: the footer names {len(blocks)} record batches; {counts.sum()} of {total} rows were written"
+        )
     like = np.repeat(np.cumsum(counts) - counts, counts) if alike else np.arange(len(blocks))
     if any((blocks[name] != blocks[name][like]).any() for name in ("metadata", "body")):
         return footer

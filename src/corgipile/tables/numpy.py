@@ -105,7 +105,8 @@ class NumpyTable:
             )
             for i, (name, array) in enumerate(zip(columns, arrays, strict=True))
         }
-        return Layout(tuple(array.file.path for array in arrays), places)
+        files = [array.file for array in arrays]
+        return Layout(tuple(file.path for file in files), places, tuple(file.which for file in files))
 
 
 class _Stored:
@@ -131,6 +132,11 @@ class _Stored:
             raise CorruptFile(
                 f"{self.file.path} is truncated: {self.shape[0]} rows of {self.width} bytes "
                 f"from byte {self.at} on do not fit its {self.file.size} bytes"
+            )
+        if self.at + self.shape[0] * self.width < self.file.size:
+            raise CorruptFile(
+                f"{self.file.path} is damaged, or has another array after the first: {self.shape[0]} rows of "
+                f"{self.width} bytes from byte {self.at} on end before its {self.file.size} bytes do"
             )
         self.kind: pa.DataType = pa.from_numpy_dtype(self.dtype.newbyteorder("="))
         for size in reversed(self.shape[1:]):

@@ -61,7 +61,7 @@ class ParquetTable:
         if self._file.size < 12 or self._file.read(self._file.size - 4, 4) != MAGIC:
             raise CorruptFile(f"{self._file.path} is truncated: it does not end with {MAGIC!r}")
         with decoding(self._file.path):
-            opened = pq.ParquetFile(pa.OSFile(self._file.path))
+            opened = pq.ParquetFile(self._file.source())
             self._metadata = opened.metadata
             self.schema: pa.Schema = opened.schema_arrow
             check_names(self.schema, self._file.path)
@@ -69,6 +69,10 @@ class ParquetTable:
             self._bytes = [self._metadata.row_group(i).total_byte_size for i in range(len(counts))]
         if any(count < 0 or count > 2**40 for count in counts):
             raise CorruptFile(f"{self._file.path}: a row group claims {max(counts, key=abs)} rows")
+        if sum(counts) != self._metadata.num_rows:
+            raise CorruptFile(
+                f"{self._file.path}: its row groups have {sum(counts)} rows; {self._metadata.num_rows} are stated"
+            )
         self._starts = np.cumsum([0, *counts], dtype=np.int64)
         self._decoded: Recent[pa.RecordBatch] = Recent(2)
         self._unpacked: Recent[Table] = Recent(2)
@@ -237,7 +241,7 @@ class ParquetTable:
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
         if not hasattr(self._local, "reader"):
-            self._local.reader = pq.ParquetFile(pa.OSFile(self._file.path), metadata=self._metadata)
+            self._local.reader = pq.ParquetFile(self._file.source(), metadata=self._metadata)
         return self._local.reader
 
 

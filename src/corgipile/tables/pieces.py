@@ -152,9 +152,11 @@ def check_rows(rows: IntArray, count: int) -> IntArray:
 
 
 def check_names(schema: pa.Schema, path: str) -> None:
-    """Raise BadSchema if two columns share a name, CorruptFile if a name is no text."""
+    """Raise BadSchema if there are no columns or two share a name, CorruptFile if a name is no text."""
     with decoding(path):
         _check_text(schema)
+    if not schema.names:
+        raise BadSchema(f"{path} has no columns, so its rows hold nothing")
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise BadSchema(f"{path}: {schema.names.count(name)} columns are named {name!r}; names must differ")

@@ -121,7 +121,8 @@ class Subset:
         layout = self.table.layout(columns)
         if layout is None or not len(self):
             return None
-        return Layout(layout.paths, {name: self._column(column) for name, column in layout.columns.items()})
+        placed = {name: self._column(column) for name, column in layout.columns.items()}
+        return Layout(layout.paths, placed, layout.identities)
 
     def _column(self, column: ColumnLayout) -> ColumnLayout:
         pieces, runs = runs_within(self.runs, column.starts)

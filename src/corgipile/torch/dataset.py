@@ -184,7 +184,11 @@ class CorgiPileDataset(IterableDataset[Any]):
             StateMismatch: The state belongs to another table, order or seed.
         """
         if get_worker_info() is None:
-            epoch, segments = checked(joined(state), self._identity)
+            try:
+                state = joined(state)
+            except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+                raise StateMismatch(f"state is no state of a StatefulDataLoader over this dataset: {error!r}") from None
+            epoch, segments = checked(state, self._identity)
             self._passes.set(epoch, [segment._asdict() for segment in segments])
 
 

@@ -150,7 +150,7 @@ class Running:
         self._passes.note(self._cell, turn)
         self._go(turn, segments)
         self._worker = state.get("worker", 0)
-        if len(self._part.before) >= len(segments) or self._worker >= self._workers:
+        if len(self._part.before) >= len(segments) or self._worker not in range(self._workers):
             raise StateMismatch(
                 f"worker {self._cell} of {self._workers} in a world of {self._world} cannot go on where worker "
                 f"{self._worker} stood; after a change of workers, ranks, memory or batch size load the state into the "

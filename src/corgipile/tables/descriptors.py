@@ -1,0 +1,200 @@
+"""Open files, fewer than a process may have: those used longest ago are closed, and opened again when needed."""
+
+import contextlib
+import errno
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from corgipile.errors import CorruptFile
+
+try:
+    import resource
+except ImportError:  # where there is no such limit
+    resource = None  # type: ignore[assignment]
+
+__all__ = ["POOL", "Descriptor", "Identity", "identity_of"]
+
+MOST, LEAST = 4096, 8
+
+
+class Identity(NamedTuple):
+    """What tells a file from one that took its place."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+def identity_of(status: os.stat_result) -> Identity:
+    """Return which file the system speaks of."""
+    return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class _Slot:
+    """One open file, or -1 while it is closed; pins keep it open."""
+
+    def __init__(self) -> None:
+        self.fd, self.pins = -1, 0
+
+
+class Pool:
+    """Keeps files open, half as many as the process may have; thread-safe, and forgets what was freed."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, _Slot] = {}  # the open ones, those used last at the end
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may run while it is held
+
+    @property
+    def room(self) -> int:
+        """Return how many files may be open."""
+        limit = MOST * 2 if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return max(LEAST, min(MOST, limit // 2 if limit >= 0 else MOST))
+
+    @property
+    def opened(self) -> int:
+        """Return how many files are open."""
+        return len(self._slots)
+
+    def spare(self, files: int) -> bool:
+        """Say whether so many more may be pinned for long: half of the room stays for others."""
+        with self._lock:
+            return sum(slot.pins > 0 for slot in self._slots.values()) + files <= self.room // 2
+
+    def pin(self, slot: _Slot, path: str, fresh: Callable[[int], None]) -> int:
+        """Open a file if it is closed, call ``fresh`` with it then, and keep it open."""
+        with self._lock:
+            if slot.fd < 0:
+                fd = self._open(path)
+                try:
+                    fresh(fd)
+                except BaseException:
+                    os.close(fd)
+                    raise
+                slot.fd = fd
+            self._slots.pop(id(slot), None)
+            self._slots[id(slot)] = slot
+            slot.pins += 1
+            return slot.fd
+
+    def _open(self, path: str) -> int:
+        self._close_some(self.room - 1)
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        try:
+            return os.open(path, flags)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._close_some(0):
+                raise
+        return os.open(path, flags)  # others in this process have many open
+
+    def unpin(self, slot: _Slot) -> None:
+        """Let a file be closed when others are needed."""
+        with self._lock:
+            slot.pins -= 1
+
+    def close(self, slot: _Slot) -> None:
+        """Close a file now."""
+        with self._lock:
+            self._slots.pop(id(slot), None)
+            fd, slot.fd = slot.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _close_some(self, keep: int) -> int:
+        """Close files that nobody reads until ``keep`` are left; return how many were closed."""
+        idle = [slot for slot in list(self._slots.values()) if not slot.pins]
+        excess = idle[: max(0, len(self._slots) - keep)]
+        for slot in excess:
+            self.close(slot)
+        return len(excess)
+
+
+POOL = Pool()
+
+
+class Descriptor:
+    """A file that is open while it is read, and mostly between.
+
+    Args:
+        path: The file.
+        expected: The file that must lie there; None: the one that does.
+        random: Whether the system should not read ahead.
+
+    Attributes:
+        identity: Which file it is; None until it was opened.
+
+    Example:
+        >>> descriptor = Descriptor(__file__)
+        >>> with descriptor.open() as fd:
+        ...     os.pread(fd, 11, 0)
+        b'\"\"\"Open files'
+    """
+
+    def __init__(self, path: str, expected: Identity | None = None, *, random: bool = False) -> None:
+        self.path, self._random = path, random
+        self._slot = _Slot()
+        weakref.finalize(self, POOL.close, self._slot)
+        self.identity = expected
+        if expected is None:
+            self.pin()
+            self.unpin()
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[int]:
+        """Give the descriptor, which stays open meanwhile."""
+        fd = self.pin()
+        try:
+            yield fd
+        finally:
+            self.unpin()
+
+    def pin(self) -> int:
+        """Return the descriptor, open until `unpin`.
+
+        Raises:
+            CorruptFile: Another file lies at the path now.
+            OSError: It cannot be opened.
+        """
+        return POOL.pin(self._slot, self.path, self._fresh)
+
+    def _fresh(self, fd: int) -> None:
+        found = identity_of(os.fstat(fd))
+        self.identity = expected = self.identity or found
+        if found != expected:
+            raise CorruptFile(
+                f"{self.path} was changed or replaced since it was opened (it had {expected.size} bytes, now it has "
+                f"{found.size}); open the table again"
+            )
+        if self._random and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def unpin(self) -> None:
+        """Let it be closed when others are needed."""
+        POOL.unpin(self._slot)
+
+    def close(self) -> None:
+        """Close it; it is opened again when it is read."""
+        POOL.close(self._slot)
+
+
+class Given:
+    """A file that somebody else keeps open.
+
+    Args:
+        fd: Its descriptor.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[int]:
+        """Give the descriptor."""
+        yield self._fd

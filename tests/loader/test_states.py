@@ -1,0 +1,151 @@
+"""States as anybody may write them: each is refused, or goes on exactly."""
+
+import copy
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import corgipile as cp
+from corgipile.errors import StateMismatch
+from corgipile.orders import Riffle
+from corgipile.torch import BatchSampler, CorgiPileDataset
+
+TABLE = cp.open(pa.table({"x": np.arange(101), "label": np.arange(101) % 3}))
+NUMBERS = st.integers(-3, 30) | st.sampled_from([2**31, 2**53, 2**62, 2**63, 2**64, 10**30, -(2**63)])
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.floats() | st.text(max_size=3) | st.sampled_from(["riffle", "full", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "block", "a"]), inner),
+    max_leaves=4,
+)
+
+
+def places(state, path=()):
+    """List the places of all values of a state."""
+    yield path
+    pairs = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else ()
+    for key, value in pairs:
+        yield from places(value, (*path, key))
+
+
+def put(state, path, value):
+    """Return a state with another value at a place."""
+    if not path:
+        return value
+    changed = copy.deepcopy(state)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return changed
+
+
+def loader(order="riffle", **options):
+    return cp.Loader(TABLE, 7, order, seed=5, **options)
+
+
+def begun(made, batches):
+    """Go so far, and return the state and what is still to come."""
+    it = iter(made)
+    for _ in range(batches):
+        next(it)
+    state = json.loads(json.dumps(made.state_dict()))
+    return state, [batch["x"].tolist() for batch in it]
+
+
+@pytest.mark.parametrize("order", ["riffle", "corgipile", "full", "reservoir", "sliding_window", "balanced"])
+@settings(max_examples=60, deadline=2000)
+@given(data=st.data())
+def test_any_state_of_a_loader(order, data):
+    made = loader(order)
+    state, rest = begun(made, data.draw(st.integers(0, len(made))))
+    path = data.draw(st.sampled_from(sorted(places(state), key=str)))
+    changed = put(state, path, data.draw(VALUES))
+    again = loader(order)
+    try:
+        again.load_state_dict(changed)
+    except StateMismatch:
+        assert changed != state or not alike(changed, state)
+        return
+    if path in ((), ("epoch",)) or changed == state:
+        total = len(again)
+    else:
+        assert [batch["x"].tolist() for batch in again] == rest
+        return
+    assert len(list(again)) <= total
+
+
+def alike(one, other):
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+@pytest.mark.parametrize("name", ["step", "offset", "batches", "epoch"])
+@pytest.mark.parametrize("value", [-1, 10**9, 2**62, 10**30, 1.0, True, None, "1", [1]])
+def test_positions_that_cannot_be(name, value):
+    state, _ = begun(loader(), 3)
+    again = loader()
+    if name == "epoch" and value in (10**9, 2**62) and not isinstance(value, bool):
+        again.load_state_dict({**loader().state_dict(), name: value})
+        assert sorted(x for batch in again for x in batch["x"].tolist()) == list(range(101))
+        return
+    with pytest.raises(StateMismatch, match=name):
+        again.load_state_dict({**state, name: value})
+
+
+def test_one_batch_more_or_less_is_refused():
+    state, _ = begun(loader(), 3)
+    for batches in (2, 4):
+        with pytest.raises(StateMismatch, match=f"{batches} batches end elsewhere"):
+            loader().load_state_dict({**state, "batches": batches})
+
+
+def sampled(made):
+    return [list(batch) for batch in made]
+
+
+def rows_of(dataset):
+    return [batch["x"].tolist() for batch in DataLoader(dataset, batch_size=None)]
+
+
+MAKERS = {
+    "sampler": (lambda: BatchSampler(101, 4, 20, 7, seed=5), sampled),
+    "dataset": (
+        lambda: CorgiPileDataset(TABLE, order=Riffle(block=4, buffer=20), memory=None, batch_size=7, seed=5),
+        rows_of,
+    ),
+    "pages": (lambda: CorgiPileDataset(TABLE, order="full", batch_size=7, seed=5), rows_of),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(MAKERS))
+@settings(max_examples=60, deadline=4000)
+@given(data=st.data())
+def test_any_state_of_a_dataset_or_sampler(kind, data):
+    make, read = MAKERS[kind]
+    made = make()
+    whole = read(made)
+    made.set_epoch(0)
+    it = iter(made)
+    batches = data.draw(st.integers(0, len(whole) - 1))
+    for _ in range(batches):
+        next(it)
+    state = json.loads(json.dumps(made.state_dict(batches)))
+    path = data.draw(st.sampled_from(sorted(places(state), key=str)))
+    changed = put(state, path, data.draw(VALUES))
+    again = make()
+    try:
+        again.load_state_dict(changed)
+        got = read(again)
+    except StateMismatch:
+        return
+    if len(path) and path[0] == "epoch":
+        return  # another epoch, which may be
+    seen = sorted(row for batch in got for row in batch)
+    assert len(seen) == len(set(seen))
+    assert set(seen) <= set(range(101))
+    if alike(changed, state):
+        assert got == whole[batches:]
