@@ -15,6 +15,7 @@ from corgipile.loader.store import SlotArray, Store
 from corgipile.orders import Key, Order, named
 from corgipile.sizes import Size, whole
 from corgipile.tables import open as open_table
+from corgipile.tables.encoded import unpack_shared
 
 __all__ = ["MOST_PREFETCH", "Feeder", "checked_place"]
 
@@ -82,14 +83,24 @@ class Feeder:
         self._key = Key(self.seed, 0, rank, world, disjoint, worker, workers, batch)
         self.row_bytes = found.row_bytes
         wanted = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
-        self.order, blocks, *_ = fit(table, wanted, memory, found, workers)
+        self.order, blocks, *_, self._way = fit(table, wanted, memory, found, workers)
         self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
         self.store = Store(self.slots, found.fields, found.held)
         self._run: Run | None = None
-        self._filler: Filler = filler(table, self.store, found.sources, sequential=self.order.name == "no_shuffle")
+        self._sources = found.sources
+        self._filler_made: Filler | None = None
+
+    @property
+    def _filler(self) -> Filler:
+        """Return what reads rows into slots; where they must be unpacked first, that is done when it is first asked."""
+        if self._filler_made is None:
+            table = unpack_shared(self.table, self._sources) if self._way.spilled else self.table
+            sequential = self.order.name == "no_shuffle"
+            self._filler_made = filler(table, self.store, self._sources, sequential=sequential)
+        return self._filler_made
 
     @property
     def buffer_bytes(self) -> int:
@@ -99,7 +110,7 @@ class Feeder:
     @property
     def bytes_read(self) -> int:
         """Return the bytes read so far."""
-        return self._filler.bytes_read
+        return 0 if self._filler_made is None else self._filler_made.bytes_read
 
     def key(self, epoch: int) -> Key:
         """Return the key of an epoch."""
@@ -126,7 +137,8 @@ class Feeder:
         self._closed = True
         if self._run is not None:
             self._run.stop()
-        self._filler.close()
+        if self._filler_made is not None:
+            self._filler_made.close()
 
     def __enter__(self) -> Self:
         return self

@@ -20,6 +20,7 @@ __all__ = ["Filler", "filler"]
 BLOCK_THREADS = 4
 ROW_THREADS = 32
 SHORT_RUNS = 8  # rows; runs this short are asked for together
+REQUESTS = 1 << 16  # runs of columns asked for at a time
 
 
 class Filler(Protocol):
@@ -105,13 +106,13 @@ class PlacedFiller:
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots."""
-        extents, into = step.extents, step.into
-        if not len(extents):
+        if not len(step.extents):
             return
-        short = len(into) < SHORT_RUNS * len(extents)
-        failure = _kernel.reader_read(self.reader(short=short), extents, into, step.sweep, hurry)
-        if failure is not None:
-            raise self.failure(*failure)
+        short = len(step.into) < SHORT_RUNS * len(step.extents)
+        for part in _portions(step, max(1, REQUESTS // len(self._layout.columns))):
+            failure = _kernel.reader_read(self.reader(short=short), part.extents, part.into, part.sweep, hurry)
+            if failure is not None:
+                raise self.failure(*failure)
 
     def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:
         """Return the error of a reading that the kernel could not do; code 0: the file ended."""
@@ -136,6 +137,18 @@ class PlacedFiller:
         self.rest()
         while self._fds:
             os.close(self._fds.pop())
+
+
+def _portions(step: Step, runs: int) -> Iterator[Step]:
+    """Cut a step into parts of a few runs: what the kernel notes of each request is memory beside the buffer."""
+    if len(step.extents) <= runs:
+        yield step
+        return
+    ends = np.append(0, np.cumsum(step.extents[:, 1] - step.extents[:, 0]))
+    for at in range(0, len(step.extents), runs):
+        extents = step.extents[at : at + runs]
+        rows = slice(int(ends[at]), int(ends[at + len(extents)]))
+        yield Step(extents, step.into[rows], step.visit, None if step.sweep is None else step.sweep[rows])
 
 
 class TableFiller:

@@ -27,6 +27,7 @@ class Segment(NamedTuple):
         drop_last: Whether rows that make no whole batch are left out.
         world: Number of ranks.
         batches: Batches done by each worker, the same on all ranks.
+        even: Whether blocks were cut evenly, though the table is encoded in units.
     """
 
     order: dict[str, Any]
@@ -36,12 +37,14 @@ class Segment(NamedTuple):
     drop_last: bool
     world: int
     batches: list[int]
+    even: bool = False
 
     @classmethod
     def begin(cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool) -> "Segment":
         """Make a segment of which nothing is done yet."""
         columns = fitted.sources if by_pages(fitted.order) else []
-        return cls(described(fitted.order), fitted.cut, columns, batch_size, drop_last, world, [0] * workers)
+        done = [0] * workers
+        return cls(described(fitted.order), fitted.cut, columns, batch_size, drop_last, world, done, fitted.way.even)
 
     def like(self, other: "Segment") -> bool:
         """Say whether two segments differ in what is done only."""
@@ -60,7 +63,7 @@ class Segment(NamedTuple):
     def visited(self, table: Table, seed: int, epoch: int) -> Iterator[Rows]:
         """Yield the numbers of the rows that all ranks visited; no row is read."""
         order = restored(self.order)
-        blocks = sketched(table, order, cut(table, order, self.cut, self.columns))
+        blocks = sketched(table, order, cut(table, order, self.cut, self.columns, even=self.even))
         for rank in range(self.world):
             for worker, batches in enumerate(self.batches):
                 left = batches * self.batch_size

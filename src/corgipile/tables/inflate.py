@@ -1,7 +1,7 @@
 """Compressed record batches of Arrow files, decompressed buffer by buffer into a spill file: no batch is ever whole."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,10 @@ from corgipile.tables.bodies import Place, spans
 from corgipile.tables.files import File, Region, decoding
 from corgipile.tables.flatbuf import Batch
 from corgipile.tables.footer import BLOCK
-from corgipile.tables.heads import Heads
 from corgipile.tables.spill import SpillWriter
+
+if TYPE_CHECKING:
+    from corgipile.tables.heads import Heads
 
 __all__ = ["Inflated", "Inflater"]
 
@@ -24,13 +26,13 @@ MOST = 1 << 24  # times that a buffer may grow
 AS_IT_IS = -1
 
 
-class Inflated(NamedTuple):
+class Inflated:
     """Record batches as they lie in a section of a spill file; what `Heads` and the footer are for an Arrow file."""
 
-    blocks: npt.NDArray[np.void]
-    batches: list[Batch]
+    def __init__(self, blocks: npt.NDArray[np.void], batches: list[Batch]) -> None:
+        self.blocks, self.batches = blocks, batches
 
-    def __getitem__(self, batch: int) -> Batch:  # type: ignore[override]  # it stands for Heads
+    def __getitem__(self, batch: int) -> Batch:
         """Return the head of one batch."""
         return self.batches[batch]
 
@@ -51,7 +53,12 @@ class Inflater:
     """
 
     def __init__(
-        self, file: File, blocks: npt.NDArray[np.void], heads: "Heads | Inflated", places: Mapping[str, Place], names: Sequence[str]
+        self,
+        file: File,
+        blocks: npt.NDArray[np.void],
+        heads: "Heads | Inflated",
+        places: Mapping[str, Place],
+        names: Sequence[str],
     ) -> None:
         self._file, self._blocks, self._heads = file, blocks, heads
         spanned = [(places[name], spans(places[name].kind) or (0, 0)) for name in names]
@@ -120,7 +127,9 @@ class Inflater:
         """Copy a buffer, decompressed."""
         with decoding(self._file.path):
             if codec is not None:
-                plain = length < PREFIX or self._file.read(at, PREFIX) == AS_IT_IS.to_bytes(PREFIX, "little", signed=True)
+                plain = length < PREFIX or self._file.read(at, PREFIX) == AS_IT_IS.to_bytes(
+                    PREFIX, "little", signed=True
+                )
                 at, length, codec = at + PREFIX, max(0, length - PREFIX), None if plain else codec
             region = Region(self._file, at, length)
             source = pa.PythonFile(region, mode="r")

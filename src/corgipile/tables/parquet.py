@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.arrow import ArrowFile
-from corgipile.tables.encoded import SMALL, Plain, Units, grouped, unpack, write_plain
+from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.parquetpages import BUFFER, chunk_columns, page_bytes, row_bits
 from corgipile.tables.pieces import (
@@ -128,23 +128,19 @@ class ParquetTable:
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what row groups take, decoded; of columns of varying length by a sample and the metadata."""
-        counts, columns = np.diff(self._starts), list(dict.fromkeys(columns))
-        if not counts.size:
-            return None
-        sizes = np.zeros(len(counts))
-        for name in columns:
-            sizes += self._width(name) * counts
-        return Units(int(counts.max()), int(sizes.max()), int(sizes.sum()), len(counts))
+        counts = np.diff(self._starts)
+        return units_of(counts, counts * sum(map(self._width, dict.fromkeys(columns))))
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write all rows, decoded little by little, as sections of a spill file."""
-        self._write(columns, out, range(len(self._bytes)))
+        self.write_groups(columns, out, range(len(self._bytes)))
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the sections that `write_plain` wrote."""
         return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
 
-    def _write(self, columns: Sequence[str], out: SpillWriter, groups: range) -> None:
+    def write_groups(self, columns: Sequence[str], out: SpillWriter, groups: range) -> None:
+        """Write the rows of some row groups as sections of a spill file."""
         rows = int(self._starts[groups.stop] - self._starts[groups.start])
         for names in self._together(columns):
             write_plain(out, pick(self.schema, names), self._batches(names, groups), rows)
@@ -158,7 +154,8 @@ class ParquetTable:
         chunks = {name: [group.column(i) for i in self._chunks[name]] for name in columns}
         return grouped(
             {
-                name: sum(page_bytes(self._file, chunk) for chunk in found) + int(self._batch_rows([name]) * self._width(name))
+                name: sum(page_bytes(self._file, chunk) for chunk in found)
+                + int(self._batch_rows([name]) * self._width(name))
                 for name, found in chunks.items()
             }
         )
@@ -179,7 +176,8 @@ class ParquetTable:
         metadata = self._metadata.row_group(group)
         stored = sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / int(counts[group])
         first = next(self._batches([name], range(group, group + 1), SAMPLE_ROWS))
-        return max(stored, float(first.nbytes) / max(first.num_rows, 1))
+        sampled: float = first.nbytes / max(first.num_rows, 1)
+        return max(stored, sampled)
 
     def _batch_rows(self, names: Sequence[str]) -> int:
         width = sum(map(self._width, names))
@@ -200,24 +198,24 @@ class ParquetTable:
 
     def _is_large(self, i: int, names: list[str]) -> bool:
         rows = int(self._starts[i + 1] - self._starts[i])
-        return self.spill is not None and sum(map(self._width, names)) * rows > SMALL
+        return sum(map(self._width, names)) * rows > SMALL
 
     def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         if stop - start == self._starts[i + 1] - self._starts[i]:
             return self._decode(i, names)
-        if self._is_large(i, names):
-            return self._plain(i, names).read(start, stop, names)
+        if self.spill is not None and self._is_large(i, names):
+            return self._plain(i, names, self.spill).read(start, stop, names)
         return self._group(i, names).slice(start, stop - start)
 
     def _scattered(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        if self._is_large(i, names):
-            return self._plain(i, names).take(rows, names)
+        if self.spill is not None and self._is_large(i, names):
+            return self._plain(i, names, self.spill).take(rows, names)
         return pick_rows(self._group(i, names), rows)
 
-    def _plain(self, i: int, names: list[str]) -> Table:
+    def _plain(self, i: int, names: list[str], folder: Path) -> Table:
         """Return a row group unpacked; the last ones stay so a while."""
         with self._unpacking:
-            return self._unpacked.get((i, *names), lambda: unpack(_Group(self, i), names, self.spill))
+            return self._unpacked.get((i, *names), lambda: unpack(_Group(self, i), names, folder))
 
     def _group(self, i: int, names: list[str]) -> pa.RecordBatch:
         return self._decoded.get((i, *names), lambda: self._decode(i, names))
@@ -246,13 +244,9 @@ class _Group:
 
     def __init__(self, table: ParquetTable, i: int) -> None:
         self._table, self._groups = table, range(i, i + 1)
-        self.schema, self.fingerprint = table.schema, table.fingerprint
-
-    def __len__(self) -> int:
-        return int(np.diff(self._table._starts)[self._groups.start])
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        self._table._write(columns, out, self._groups)
+        self._table.write_groups(columns, out, self._groups)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._table._together(columns)])
+        return self._table.open_plain(columns, sections)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema, BadValue
 from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, type_code
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.placed import PlacedColumn
 
 FloatArray = npt.NDArray[np.float64]
@@ -80,6 +81,8 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
             exact += place[0].itemsize * float(np.prod(place[1]))
     if not varying or not len(table):
         return exact
+    if is_encoded(table, varying) and (units := table.units(varying)) is not None:
+        return exact + units.each
     size = min(SAMPLE_ROWS, len(table))
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
     sampled = sum(table.read(start, start + size, varying).nbytes for start in starts)

@@ -1,5 +1,6 @@
 """Spill files: rows of encoded tables laid out plain, beside the memory budget; no name leads to them on disk."""
 
+import contextlib
 import errno
 import io
 import os
@@ -18,7 +19,7 @@ from corgipile.errors import BadArgument, WriteFailed
 from corgipile.sizes import format_bytes
 from corgipile.tables.files import File, IntArray, Region
 
-__all__ = ["OFF", "Section", "SpillFile", "SpillWriter", "check_room", "spill_folder"]
+__all__ = ["OFF", "Section", "Spill", "SpillFile", "SpillWriter", "check_room", "spill_folder"]
 
 Spill = str | os.PathLike[str] | bool | None
 VARIABLE, OFF = "CORGIPILE_SPILL", "off"
@@ -76,21 +77,14 @@ _ADVICE = (
 )
 
 
-class _writing:  # noqa: N801 - used like a function
-    """Turns errors of the operating system into ours."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, OSError) and not isinstance(error, WriteFailed):
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise WriteFailed(
-                error.errno, f"cannot write a spill file in {self._folder}: {reason}: {_ADVICE}"
-            ) from error
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Turn errors of the operating system into ours."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise WriteFailed(error.errno, f"cannot write a spill file in {folder}: {reason}: {_ADVICE}") from error
 
 
 def _nameless(folder: Path) -> int:
@@ -160,13 +154,11 @@ class SpillWriter(io.RawIOBase):
         self._places: list[tuple[int, int]] = []
         self._base = self._at = 0
 
-    def section(self) -> "_InSection":
+    @contextlib.contextmanager
+    def section(self) -> Iterator[None]:
         """Begin a section; it ends with the ``with`` block."""
         self._base = self._at = -(-self._at // ALIGN) * ALIGN
-        return _InSection(self)
-
-    def end(self) -> None:
-        """Note where the section that was begun lies."""
+        yield
         self._places.append((self._base, self._at - self._base))
 
     def writable(self) -> bool:
@@ -200,17 +192,6 @@ class SpillWriter(io.RawIOBase):
         """Write down where the sections lie; return the file."""
         self.write(np.array(self._places, "<i8").tobytes() + TAIL.pack(len(self._places)))
         return self._file
-
-
-class _InSection:
-    def __init__(self, writer: SpillWriter) -> None:
-        self._writer = writer
-
-    def __enter__(self) -> SpillWriter:
-        return self._writer
-
-    def __exit__(self, *failure: object) -> None:
-        self._writer.end()
 
 
 class Section(File):
