@@ -93,7 +93,8 @@ def host_train(table: Any, case: Case) -> Iterator[int]:
     """Train for an epoch."""
     import corgipile as cp
 
-    model = cp.train(table, epochs=1, learning_rate=0.001, order=case.order, memory=case.memory)
+    features = "x" if "x" in table.schema.names else None  # of tensorflow.Example records
+    model = cp.train(table, features=features, epochs=1, learning_rate=0.001, order=case.order, memory=case.memory)
     yield model.history[-1]["rows"]
 
 
@@ -120,8 +121,10 @@ def host_predict(table: Any, _: Case) -> Iterator[int]:
     from corgipile.linear.inputs import find_inputs
     from corgipile.linear.model import Model
 
-    width = find_inputs(table, None, "label").width
-    model = Model("linear", np.zeros((1, width)), np.zeros(1), np.zeros(0), {"label": "label"})
+    features = "x" if "x" in table.schema.names else None
+    width = find_inputs(table, features, "label").width
+    params = {"label": "label", "features": features}
+    model = Model("linear", np.zeros((1, width)), np.zeros(1), np.zeros(0), params)
     for part in model.stream(table):
         yield len(part)
 

@@ -89,6 +89,7 @@ static inline void cp_shuffle32(int32_t *items, uint64_t count, uint64_t key)
  * that holds n, walked along its cycle until the value falls into [0, n) (fewer than two steps on average). */
 typedef struct {
     uint64_t n, keys[CP_SMALL_ROUNDS], low_mask, high_mask;
+    uint64_t one, other; /* values that change places; alike: none do */
     int low_bits, rounds;
 } cp_bijection;
 
@@ -105,6 +106,25 @@ static inline cp_bijection cp_bijection_make(uint64_t n, uint64_t key)
     for (int i = 0; i < b.rounds; i++)
         b.keys[i] = cp_random(key, (uint64_t)i);
     return b;
+}
+
+/* The same, even and odd permutations alike: a Feistel network alone is an even one of a power of two, and nearly always
+ * of one parity just below. Every other key exchanges two values, which its own numbers choose. */
+static inline cp_bijection cp_bijection_fair(uint64_t n, uint64_t key)
+{
+    cp_bijection b = cp_bijection_make(n, key);
+    uint64_t swap = cp_derive2(key, CP_SMALL_ROUNDS);
+    if (n > 1 && cp_random(swap, 0) >> 63) {
+        b.one = cp_below(swap, 1, n);
+        b.other = cp_below(swap, 2, n - 1);
+        b.other += b.other >= b.one;
+    }
+    return b;
+}
+
+static inline uint64_t cp_exchange(const cp_bijection *b, uint64_t i)
+{
+    return i == b->one ? b->other : i == b->other ? b->one : i;
 }
 
 static inline void cp_feistel(const cp_bijection *b, uint64_t *high, uint64_t *low, int round)
@@ -125,13 +145,14 @@ static inline uint64_t cp_permute(const cp_bijection *b, uint64_t i)
             cp_feistel(b, &high, &low, round);
         i = high << b->low_bits | low;
     } while (i >= b->n);
-    return i;
+    return cp_exchange(b, i);
 }
 
 static inline uint64_t cp_unpermute(const cp_bijection *b, uint64_t i)
 {
     if (b->n < 2)
         return i;
+    i = cp_exchange(b, i);
     do {
         uint64_t low = i & b->low_mask, high = i >> b->low_bits;
         for (int round = b->rounds; round-- > 0;)

@@ -4,8 +4,8 @@ static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
 {
     if (s->sparse)
         return CP(sparse)(s, c, status);
-    if (s->loss == CP_SOFTMAX)
-        return s->batched ? CP(softmax_batches)(s, c) : CP(softmax_rows)(s, c);
+    if (cp_sgd_per_class(s->loss))
+        return s->batched ? CP(per_class_batches)(s, c) : CP(per_class_rows)(s, c);
     switch (s->loss) {
     case CP_LOGISTIC: return s->batched ? CP(logistic_batches)(s, c) : CP(logistic)(s, c);
     case CP_HINGE: return s->batched ? CP(hinge_batches)(s, c) : CP(hinge)(s, c);

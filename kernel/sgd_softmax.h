@@ -1,4 +1,4 @@
-/* Template: softmax over K outputs, dense: one row a update, and mini-batches.
+/* Template: softmax or one hinge each over K outputs, dense: one row a update, and mini-batches.
  *
  * The update of one row is applied in the walk that makes the scores of the next, so weights are read once a row. */
 
@@ -34,6 +34,32 @@ CP_INLINE int CP(softmax)(cp_sgd *s, real *score, int64_t target, real step, rea
     return 1;
 }
 
+/* Turn scores into slopes of one hinge an output, its class against the rest, and count the row. Returns 0 where a
+ * score is not finite. */
+CP_INLINE int CP(hinges)(cp_sgd *s, const real *score, int64_t target, real step, real *slope)
+{
+    int64_t best = 0;
+    real loss = 0;
+    for (int64_t k = 0; k < s->outputs; k++) {
+        const real y = k == target ? 1 : -1, short_of = 1 - y * score[k];
+        if (!CP(is_finite)(score[k]))
+            return 0;
+        best = score[k] > score[best] ? k : best;
+        loss += short_of > 0 ? short_of : 0;
+        slope[k] = short_of > 0 ? -y * step : 0;
+    }
+    s->totals.loss += (double)loss;
+    s->totals.rows++;
+    s->totals.correct += best == target;
+    return 1;
+}
+
+CP_INLINE int CP(per_class)(cp_sgd *s, real *score, int64_t target, real step, real *slope)
+{
+    return s->loss == CP_HINGES ? CP(hinges)(s, score, target, step, slope)
+                                : CP(softmax)(s, score, target, step, slope);
+}
+
 /* Apply h * p to the weights of two outputs, at v and at v + apart, and score x by them, in one walk; apart is 0
  * for the last of an odd number. */
 CP_INLINE void CP(walk_two)(real *v, int64_t apart, const real *p, const real *x, int64_t packs,
@@ -55,7 +81,7 @@ CP_INLINE void CP(walk_two)(real *v, int64_t apart, const real *p, const real *x
         score[1] = CP(sum)(a1)[0];
 }
 
-static CP_NOINLINE int64_t CP(softmax_rows)(cp_sgd *s, const cp_chunk *c)
+static CP_NOINLINE int64_t CP(per_class_rows)(cp_sgd *s, const cp_chunk *c)
 {
     const int64_t packs = s->padded / CP_LANES, outputs = s->outputs;
     real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *score = CP_AT(s, real, work);
@@ -73,7 +99,7 @@ static CP_NOINLINE int64_t CP(softmax_rows)(cp_sgd *s, const cp_chunk *c)
             bias[k] -= s->intercept ? g[k] : 0;
             score[k] = (real)s->scale * score[k] + bias[k];
         }
-        if (!CP(softmax)(s, score, (int64_t)c->label[i], (real)s->rate, g)) {
+        if (!CP(per_class)(s, score, (int64_t)c->label[i], (real)s->rate, g)) {
             memset(g, 0, (size_t)outputs * sizeof(real));
             memset(h, 0, (size_t)outputs * sizeof(real));
             break;
@@ -87,7 +113,7 @@ static CP_NOINLINE int64_t CP(softmax_rows)(cp_sgd *s, const cp_chunk *c)
     return i;
 }
 
-static CP_NOINLINE int64_t CP(softmax_batches)(cp_sgd *s, const cp_chunk *c)
+static CP_NOINLINE int64_t CP(per_class_batches)(cp_sgd *s, const cp_chunk *c)
 {
     const int64_t packs = s->padded / CP_LANES, outputs = s->outputs, apart = cp_round_up(outputs, CP_LANES);
     real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *grad_bias = CP_AT(s, real, grad_bias);
@@ -105,7 +131,7 @@ static CP_NOINLINE int64_t CP(softmax_batches)(cp_sgd *s, const cp_chunk *c)
                 score[r * apart + k] = (real)s->scale * CP(dot)(v + k * s->padded, (const real *)c->row[i + r],
                                                                 packs, keep) + bias[k];
         for (rows = 0; rows < wanted; rows++)
-            if (!CP(softmax)(s, score + rows * apart, (int64_t)c->label[i + rows], 1, slope + rows * apart))
+            if (!CP(per_class)(s, score + rows * apart, (int64_t)c->label[i + rows], 1, slope + rows * apart))
                 break;
         for (int64_t k = 0; k < outputs; k++) {
             CP(gather_gradient)(CP_AT(s, real, grad) + k * s->padded, c->row + i, slope + k, apart, rows, packs, keep);

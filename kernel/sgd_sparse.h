@@ -112,7 +112,7 @@ CP_INLINE void CP(sparse_ahead)(const cp_sgd *s, const cp_chunk *c, int64_t i)
 /* Returns the rows done; `status` tells where a row was refused for its indices. */
 CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, const int loss)
 {
-    real *score = CP_AT(s, real, work), *slope = loss == CP_SOFTMAX ? CP_AT(s, real, g) : score + CP_LANES;
+    real *score = CP_AT(s, real, work), *slope = cp_sgd_per_class(loss) ? CP_AT(s, real, g) : score + CP_LANES;
     const real step = (real)(s->batched ? 1 : s->rate);
     int64_t i;
     for (i = 0; i < c->n; i++) {
@@ -123,8 +123,8 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
         if ((*status = cp_check_indices(index, n, s->features)))
             break;
         CP(sparse_scores)(s, index, x, n, score);
-        if (loss == CP_SOFTMAX) {
-            if (!CP(softmax)(s, score, (int64_t)c->label[i], step, slope))
+        if (cp_sgd_per_class(loss)) {
+            if (!CP(per_class)(s, score, (int64_t)c->label[i], step, slope))
                 break;
         } else {
             if (!CP(is_finite)(*score))

@@ -14,7 +14,8 @@
 #error "corgipile's kernel must be compiled without -ffast-math: results would depend on the compiler"
 #endif
 
-enum { CP_LOGISTIC, CP_HINGE, CP_SQUARED, CP_SOFTMAX };
+/* The last two have an output a class; CP_HINGES is one hinge each, its class against the rest. */
+enum { CP_LOGISTIC, CP_HINGE, CP_SQUARED, CP_SOFTMAX, CP_HINGES };
 
 enum {
     CP_SGD_OK,
@@ -31,7 +32,7 @@ enum {
 enum { CP_GROUP = 16, CP_LINE = 64, CP_SECOND_CACHE = 1 << 20 };
 
 /* What a host asks for. `classes`: two values, negative first, for logistic and hinge; `outputs` ascending
- * values for softmax; unused for squared. */
+ * values for softmax and hinges; unused for squared. */
 typedef struct {
     int loss, bytes;            /* bytes of a real: 4 or 8 */
     int sparse, intercept, isa; /* isa: a level of cp_sgd_isa(), or -1 for the best of this CPU */
@@ -97,11 +98,14 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     return s;
 }
 
+/* Return whether a loss has an output a class. */
+static inline int cp_sgd_per_class(int loss) { return loss >= CP_SOFTMAX; }
+
 static inline size_t cp_sgd_size(const cp_sgd_shape *shape) { return cp_sgd_layout(shape).size; }
 
 static inline int64_t cp_sgd_classes(const cp_sgd_shape *shape)
 {
-    return shape->loss == CP_SOFTMAX ? shape->outputs : shape->loss == CP_SQUARED ? 0 : 2;
+    return cp_sgd_per_class(shape->loss) ? shape->outputs : shape->loss == CP_SQUARED ? 0 : 2;
 }
 
 #endif

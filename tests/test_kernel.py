@@ -46,12 +46,35 @@ def test_every_value_is_as_likely_at_every_position(n):
     assert statistic < stats.chi2.ppf(1 - 1e-6, (n - 1) ** 2)
 
 
-def test_all_permutations_of_four_are_as_likely_by_fisher_yates():
+def parity(values):
+    """Return 1 for an odd permutation: its length less its cycles."""
+    left, cycles = set(range(len(values))), 0
+    while left:
+        cycles, at = cycles + 1, left.pop()
+        while (at := int(values[at])) in left:
+            left.remove(at)
+    return (len(values) - cycles) % 2
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 8, 15, 16, 17, 63, 64, 128, 511, 512, 600])
+def test_half_of_all_keys_permute_oddly(n):
+    """Odd ones of 800 keys are binomial; the bounds are exceeded by a fair coin once in a million."""
+    odd = sum(parity(kernel.permute(n, kernel.derive(seed, 5), 0, n)) for seed in range(800))
+    assert stats.binom.ppf(5e-7, 800, 0.5) <= odd <= stats.binom.isf(5e-7, 800, 0.5)
+
+
+def shuffled(key):
+    items = np.arange(4)
+    kernel.shuffle(items, key)
+    return items
+
+
+@pytest.mark.parametrize("drawn", [shuffled, lambda key: kernel.permute(4, key, 0, 4)])
+def test_all_permutations_of_four_are_as_likely(drawn):
     """Chi-square over 24 permutations, bound as above."""
     tries, seen = 24_000, {}
     for seed in range(tries):
-        items = np.arange(4)
-        kernel.shuffle(items, kernel.derive(seed))
+        items = drawn(kernel.derive(seed))
         seen[tuple(items)] = seen.get(tuple(items), 0) + 1
     counts = np.array(list(seen.values()))
     assert len(counts) == 24

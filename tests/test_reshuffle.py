@@ -209,5 +209,5 @@ def test_bad_requests(tmp_path):
     assert not list(tmp_path.iterdir())
     reshuffle(source, out)
     for same in (str(out), tables.open(out)):
-        with pytest.raises(BadArgument, match="another name"):
+        with pytest.raises(BadArgument, match="name another"):
             reshuffle(same, out)

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile import orders, tables
+from corgipile import orders, scratch, tables
 from corgipile.about import column
 from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
 from corgipile.orders import Order, visited_rows
+from corgipile.outputs import writing
 from corgipile.quality import Report, measure
 from corgipile.reshuffle import reshuffle
 from corgipile.sizes import Size
@@ -273,8 +274,9 @@ def _run(table: Table, order: Order, labels: npt.NDArray[Any], plan: _Plan) -> R
 @contextmanager
 def _shuffled(table: Table, memory: Size, seed: int, folder: str | Path | None) -> Iterator[tuple[Table, float]]:
     """Write the rows in random order to a file that goes when the block ends; tell the seconds this took."""
-    with tempfile.TemporaryDirectory(prefix="corgipile-", dir=folder) as room:
-        path = Path(room) / "shuffled.arrow"
+    place = Path(tempfile.gettempdir() if folder is None else folder)
+    with writing(place), scratch.folder(place, "compare") as room:
+        path = room / "shuffled.arrow"
         start = time.perf_counter()
         reshuffle(table, path, memory=memory, seed=seed)
         yield tables.open(path), time.perf_counter() - start

@@ -33,6 +33,7 @@ def higgs_like(
     sorted_by_label: bool = True,
     test: PathLike | None = None,
     test_rows: int = 100_000,
+    overwrite: bool = False,
 ) -> None:
     """Write a binary table like HIGGS: two overlapping classes, correlated float32 features, 53 % positive.
 
@@ -48,6 +49,7 @@ def higgs_like(
         sorted_by_label: Put all rows of class 0 first, the worst order for SGD.
         test: Arrow IPC file of held-out rows of the same distribution, in random order.
         test_rows: Rows held out.
+        overwrite: Replace files that are no tables of ours too.
 
     Example:
         >>> import tempfile
@@ -63,9 +65,9 @@ def higgs_like(
     labels = None
     if sorted_by_label:
         labels = (np.arange(rows) >= rows - round(_POSITIVE * rows)).astype(np.int32)
-    _write(path, task.batches(_ROWS, rows, labels))
+    _write(path, task.batches(_ROWS, rows, labels), overwrite=overwrite)
     if test is not None:
-        _write(test, task.batches(_TEST, test_rows, None))
+        _write(test, task.batches(_TEST, test_rows, None), overwrite=overwrite)
 
 
 def bayes_accuracy() -> float:
@@ -149,9 +151,9 @@ def _batch(values: Floats, labels: npt.NDArray[np.int32]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([features, pa.array(labels)], names=["features", "label"])
 
 
-def _write(path: PathLike, batches: Iterator[pa.RecordBatch]) -> None:
+def _write(path: PathLike, batches: Iterator[pa.RecordBatch], *, overwrite: bool) -> None:
     first = next(batches)
-    with Writer(path, first.schema) as writer:
+    with Writer(path, first.schema, overwrite=overwrite) as writer:
         writer.write(first)
         for batch in batches:
             writer.write(batch)

@@ -5,6 +5,7 @@
     CorgiPileError
     ├── BadArgument (ValueError)          a parameter is out of range
     │   ├── BadSize                       a block, buffer or memory size does not parse
+    │   ├── WouldOverwrite (FileExistsError)  a file that is read, or of another kind, lies where one is to be written
     │   └── BudgetTooSmall                the memory budget holds not even the smallest working buffer
     ├── TableError                        something is wrong with stored data
     │   ├── MissingFile (FileNotFoundError)
@@ -29,6 +30,8 @@
 Messages say what was wrong, the value got, and what would be right.
 """
 
+import errno
+
 __all__ = [
     "BadArgument",
     "BadLabel",
@@ -52,6 +55,7 @@ __all__ = [
     "StateMismatch",
     "TableError",
     "UnknownFormat",
+    "WouldOverwrite",
     "WriteFailed",
 ]
 
@@ -68,6 +72,10 @@ class BadSize(BadArgument):
     """A block, buffer or memory size does not parse."""
 
 
+class WouldOverwrite(BadArgument, FileExistsError):
+    """An input, or a file of another kind, lies where a file is to be written."""
+
+
 class BudgetTooSmall(BadArgument):
     """The memory budget does not hold the smallest buffer that works."""
 
@@ -79,6 +87,8 @@ class TableError(CorgiPileError):
 class MissingFile(TableError, FileNotFoundError):
     """No file lies at the path."""
 
+    errno = errno.ENOENT
+
 
 class UnknownFormat(TableError, ValueError):
     """No reader knows this kind of file."""
@@ -89,7 +99,7 @@ class CorruptFile(TableError, ValueError):
 
 
 class ReadFailed(TableError, OSError):
-    """The device or the file system failed while reading."""
+    """The device or the file system failed while reading; ``errno`` says how."""
 
 
 class MissingColumn(TableError, KeyError):
@@ -138,6 +148,10 @@ class BadModelFile(CorgiPileError, ValueError):
 
 class WriteFailed(CorgiPileError, OSError):
     """A file could not be written; nothing half-written is left, and what was there before is as it was."""
+
+    def __str__(self) -> str:
+        """Show the message alone; the number is in ``errno``."""
+        return str(self.args[-1]) if self.args else ""
 
 
 class MissingExtra(CorgiPileError, ImportError):

@@ -1,21 +1,38 @@
 """Writes an Arrow IPC file of equal record batches under a temporary name, complete or not at all."""
 
 import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
+from corgipile.outputs import Kind, replacing
 from corgipile.sizes import parse_bytes
-from corgipile.tables.files import PathLike, replacing
-from corgipile.tables.note import write_note
+from corgipile.tables.files import PathLike
+from corgipile.tables.note import is_noted, write_note
 from corgipile.tables.pieces import join
 
 COMPRESSIONS = (None, "lz4", "zstd")
 LARGE, SMALL = 4 << 20, 1 << 20  # bytes of a record batch
 OTHERS = {".csv", ".npy", ".npz", ".parquet", ".svm", ".svmlight", ".tfrecord", ".tsv", ".txt"}
+
+
+def holds_predictions(path: Path) -> bool:
+    """Say whether a file is one of predictions that corgipile wrote."""
+    return is_noted(path) and pa.ipc.open_file(pa.OSFile(str(path))).schema.names == [PREDICTION]
+
+
+def holds_rows(path: Path) -> bool:
+    """Say whether a file is a table that corgipile wrote."""
+    return is_noted(path) and not holds_predictions(path)
+
+
+PREDICTION = "prediction"
+PREDICTIONS = Kind("predictions", holds_predictions)
+TABLE = Kind("table", holds_rows)
 
 
 class Writer:
@@ -26,11 +43,14 @@ class Writer:
     otherwise.
 
     Args:
-        out: Path of the file; an existing file is replaced.
+        out: Path of the file; a file that is there is replaced if it is of this kind and ours.
         schema: Schema of the rows; dictionary columns are written as plain values.
         record_batch: Rows of a record batch (int), or bytes ("1MB"); None: 4 MB, of which any rows can be read, or
             1 MB where a batch must be read whole.
         compression: None, "lz4" or "zstd".
+        kind: What the file is.
+        inputs: What is read meanwhile, and never replaced: tables, paths, lists of these.
+        overwrite: Replace a file of any kind.
 
     Example:
         >>> import tempfile
@@ -48,6 +68,10 @@ class Writer:
         schema: pa.Schema,
         record_batch: int | str | None = None,
         compression: str | None = None,
+        *,
+        kind: Kind = TABLE,
+        inputs: Iterable[Any] = (),
+        overwrite: bool = False,
     ) -> None:
         if compression not in COMPRESSIONS:
             raise BadArgument(f"compression is {compression!r}; None, 'lz4' or 'zstd' is right")
@@ -55,7 +79,7 @@ class Writer:
             raise BadArgument(f"{out} would be an Arrow IPC file in spite of its name; name it .arrow")
         self.schema = plain(schema)
         self.rows = 0
-        self._out = out
+        self._replacing = replacing(out, kind, inputs=inputs, overwrite=overwrite)
         self._compression = compression
         if record_batch is None:
             record_batch = f"{batch_bytes(self.schema, compression)}B"
@@ -66,7 +90,7 @@ class Writer:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self._temporary = stack.enter_context(replacing(self._out))
+            self._temporary = stack.enter_context(self._replacing)
             options = pa.ipc.IpcWriteOptions(compression=self._compression)
             sink = stack.enter_context(pa.OSFile(str(self._temporary), "wb"))
             self._file = pa.ipc.new_file(sink, self.schema, options=options)

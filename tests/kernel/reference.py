@@ -34,6 +34,10 @@ def sgd(loss, x, y, *, rate, epochs, batch, l2, intercept, outputs=1):
                     p = np.exp(z - z.max())
                     total += np.log(p.sum()) + z.max() - z[int(label)]
                     slopes[i] = p / p.sum() - (np.arange(outputs) == label)
+                elif loss == "hinges":
+                    sides = np.where(np.arange(outputs) == label, 1, -1)
+                    total += sum(value("svm", z[k], sides[k]) for k in range(outputs))
+                    slopes[i] = [derivative("svm", z[k], sides[k]) for k in range(outputs)]
                 else:
                     total += value(loss, z[0], label)
                     slopes[i] = derivative(loss, z[0], label)

@@ -63,7 +63,7 @@ static data make(const cp_sgd_shape *shape)
             }
         }
         d.y[i] = shape->loss == CP_SQUARED ? (float)first
-                 : shape->loss == CP_SOFTMAX ? (float)((int)((first + 1) * 1.4999)) : (float)(first > 0.1);
+                 : cp_sgd_per_class(shape->loss) ? (float)((int)((first + 1) * 1.4999)) : (float)(first > 0.1);
         d.visit[i] = (int32_t)((i * 377) % ROWS);
     }
     return d;
@@ -133,13 +133,13 @@ int main(void)
     double classes[] = {0, 1, 2};
     for (int isa = cp_sgd_isa(); isa >= 0; isa--) {
         uint64_t all = 14695981039346656037ull;
-        for (int loss = CP_LOGISTIC; loss <= CP_SOFTMAX; loss++)
+        for (int loss = CP_LOGISTIC; loss <= CP_HINGES; loss++)
             for (int form = 0; form < 8; form++)
                 for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
                     seed = 88172645463325252ull;
                     cp_sgd_shape shape = {.loss = loss, .bytes = form & 1 ? 8 : 4, .sparse = form >> 1 & 1,
                                           .batch = form & 4 ? 48 : 1, .features = widths[w], .intercept = w & 1,
-                                          .outputs = loss == CP_SOFTMAX ? 3 : 1, .l2 = w & 2 ? 0.01 : 0,
+                                          .outputs = cp_sgd_per_class(loss) ? 3 : 1, .l2 = w & 2 ? 0.01 : 0,
                                           .classes = classes, .isa = isa};
                     if (loss == CP_SQUARED)
                         shape.l2 = 0.05;

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corgipile.errors import BadArgument
-from corgipile.orders import Blocks, FullShuffle, Key, visited_rows
+from corgipile.errors import BadArgument, StateMismatch
+from corgipile.orders import Blocks, FullShuffle, Key, described, instead, restored, visited_rows
 
 
 @st.composite
@@ -92,3 +92,13 @@ def test_sizes():
     assert FullShuffle(unit="row", block=7).fit(100, 8.0, None).block_rows == 1
     with pytest.raises(BadArgument, match="pages must be at least 1, got 0"):
         FullShuffle(pages=0)
+
+
+def test_states_of_other_permutations_are_refused():
+    """A state without the version was saved when only even permutations were drawn: its rows went in another order."""
+    order = FullShuffle().fit(100, 8.0, None)
+    old = {name: value for name, value in described(order).items() if name != "version"}
+    assert restored(described(order)) == replace(order, row_bytes=0.0)
+    with pytest.raises(StateMismatch, match="version 1 of order full, this is version 2"):
+        restored(old)
+    assert "finish the epoch with the corgipile that saved it" in str(instead(old, described(order)))

@@ -57,7 +57,7 @@ static PyObject *permute(PyObject *self, PyObject *args)
         return PyErr_Format(PyExc_ValueError, "positions %llu to %llu lie outside [0, %llu)", start, start + count, n);
     }
     Py_BEGIN_ALLOW_THREADS
-    cp_bijection b = cp_bijection_make(n, key);
+    cp_bijection b = cp_bijection_fair(n, key);
     for (uint64_t i = 0; i < count; i++)
         ((uint64_t *)out.buf)[i] = cp_permute(&b, start + i);
     Py_END_ALLOW_THREADS
@@ -75,7 +75,7 @@ static PyObject *unpermute(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "KKO", &n, &key, &array) || cp_buffer(array, &values, 8, 1, "values") < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    cp_bijection b = cp_bijection_make(n, key);
+    cp_bijection b = cp_bijection_fair(n, key);
     uint64_t *at = values.buf;
     for (Py_ssize_t i = 0; i < values.len / 8; i++)
         outside |= at[i] >= n;

@@ -60,12 +60,12 @@ static PyObject *sgd_new(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iipLLLpdOi", &shape.loss, &shape.bytes, &shape.sparse, &features, &outputs, &batch,
                           &shape.intercept, &shape.l2, &classes, &shape.isa))
         return NULL;
-    if (shape.loss < CP_LOGISTIC || shape.loss > CP_SOFTMAX || (shape.bytes != 4 && shape.bytes != 8))
-        return PyErr_Format(PyExc_ValueError, "loss 0 to 3 and reals of 4 or 8 bytes, got %d and %d", shape.loss,
+    if (shape.loss < CP_LOGISTIC || shape.loss > CP_HINGES || (shape.bytes != 4 && shape.bytes != 8))
+        return PyErr_Format(PyExc_ValueError, "loss 0 to 4 and reals of 4 or 8 bytes, got %d and %d", shape.loss,
                             shape.bytes);
     if (features < 1 || features > INT32_MAX || outputs < 1 || outputs > INT32_MAX || features * outputs > 1ll << 40)
         return PyErr_Format(PyExc_ValueError, "%lld features and %lld outputs are out of range", features, outputs);
-    if (batch < 1 || (shape.loss != CP_SOFTMAX && outputs != 1) || !(shape.l2 >= 0))
+    if (batch < 1 || (!cp_sgd_per_class(shape.loss) && outputs != 1) || !(shape.l2 >= 0))
         return PyErr_Format(PyExc_ValueError, "batch %lld, outputs %lld or l2 is out of range", batch, outputs);
     shape.features = features;
     shape.outputs = outputs;

@@ -6,7 +6,7 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import progress
-from corgipile.cli.options import Compression, Json, RecordBatch, number_or_text
+from corgipile.cli.options import Compression, Json, Overwrite, RecordBatch, number_or_text
 
 
 @guarded
@@ -20,6 +20,7 @@ def command(
     zero_based: Annotated[bool | None, typer.Option(help="Whether SVMlight indices begin at 0.")] = None,
     record_batch: RecordBatch = None,
     compression: Compression = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Convert any table to an Arrow IPC file with small record batches, streaming."""
@@ -42,6 +43,7 @@ def command(
             header="auto" if header is None else header,
             zero_based="auto" if zero_based is None else zero_based,
             progress=bar,
+            overwrite=overwrite,
         )
     if json:
         show_json({"rows": rows, "path": out})

@@ -25,18 +25,10 @@ BatchSize = Annotated[int, typer.Option(help="Rows of one update.")]
 Test = Annotated[str | None, typer.Option(help="Table of held-out rows.")]
 RecordBatch = Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
 Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a file of another kind too; a file that is read never.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document only.")]
-
-
-def check_target(path: str) -> None:
-    """Raise BadArgument, before any work is done, if a file cannot be written there."""
-    from corgipile.errors import BadArgument  # noqa: PLC0415
-
-    target = Path(path).expanduser()
-    if target.is_dir():
-        raise BadArgument(f"{path} is a directory; name a file")
-    if not target.absolute().parent.is_dir():
-        raise BadArgument(f"{path} lies in a directory that is not there; make it first")
 
 
 def number_or_text(text: str) -> int | str:

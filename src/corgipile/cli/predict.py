@@ -6,7 +6,7 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import progress, show_json
-from corgipile.cli.options import Json, source_of
+from corgipile.cli.options import Json, Overwrite, source_of
 
 
 @guarded
@@ -16,6 +16,7 @@ def command(
     *,
     out: Annotated[str, typer.Option(help="File to write, .arrow or .npy; - prints a line a row.")] = "-",
     what: Annotated[str, typer.Option(help="predict, predict_proba or decision.")] = "predict",
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Predict every row of a table, streaming."""
@@ -32,7 +33,8 @@ def command(
     trained, opened = load(model), tables.open(source_of(table))
     parts = trained.stream(opened, kinds[kinds.index(what)])
     quiet = json or out == "-"
-    with progress(f"predict to {out}", quiet=quiet) as bar, sink(out, next(parts), len(opened)) as write:
+    goal = sink(out, next(parts), len(opened), inputs=(model, *table, opened), overwrite=overwrite)
+    with progress(f"predict to {out}", quiet=quiet) as bar, goal as write:
         done = 0
         for part in parts:
             write(part)

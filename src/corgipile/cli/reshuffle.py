@@ -6,7 +6,17 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import progress
-from corgipile.cli.options import Block, Compression, Json, Memory, RecordBatch, Seed, number_or_text, source_of
+from corgipile.cli.options import (
+    Block,
+    Compression,
+    Json,
+    Memory,
+    Overwrite,
+    RecordBatch,
+    Seed,
+    number_or_text,
+    source_of,
+)
 
 
 @guarded
@@ -19,6 +29,7 @@ def command(
     block: Block = None,
     record_batch: RecordBatch = None,
     compression: Compression = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Write the rows of a table once in a better order, within a memory budget."""
@@ -43,6 +54,7 @@ def command(
             record_batch=None if record_batch is None else number_or_text(record_batch),
             compression=compression,
             progress=bar,
+            overwrite=overwrite,
         )
     seconds = time.perf_counter() - start
     if json:

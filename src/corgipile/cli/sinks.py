@@ -1,8 +1,9 @@
 """Where predictions go: an Arrow file, a NumPy file or the terminal."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.tables.files import replacing
-from corgipile.writer import Writer
+from corgipile.outputs import Kind, replacing
+from corgipile.writer import PREDICTION, PREDICTIONS, Writer
 
 Part = npt.NDArray[Any]
 Write = Callable[[Part], None]
+ARRAY = Kind("array of predictions", lambda _: False)  # NumPy's format does not say who wrote it
 
 
-def sink(out: str, like: Part, rows: int) -> AbstractContextManager[Write]:
+def sink(
+    out: str, like: Part, rows: int, *, inputs: Sequence[Any] = (), overwrite: bool = False
+) -> AbstractContextManager[Write]:
     """Open what takes parts of ``rows`` predictions like these; a file appears when it is complete.
 
     Example:
@@ -29,9 +33,9 @@ def sink(out: str, like: Part, rows: int) -> AbstractContextManager[Write]:
     if out == "-":
         return _lines()
     if out.endswith(".npy"):
-        return _npy(out, like, rows)
+        return _npy(like, rows, replacing(out, ARRAY, inputs=inputs, overwrite=overwrite))
     if out.endswith((".arrow", ".feather", ".ipc")):
-        return _arrow(out, like)
+        return _arrow(like, lambda schema: Writer(out, schema, kind=PREDICTIONS, inputs=inputs, overwrite=overwrite))
     raise BadArgument(f"out is {out!r}; a name ending in .arrow or .npy, or - is right")
 
 
@@ -45,21 +49,21 @@ def _lines() -> Iterator[Write]:
 
 
 @contextmanager
-def _npy(out: str, like: Part, rows: int) -> Iterator[Write]:
+def _npy(like: Part, rows: int, replaced: AbstractContextManager[Path]) -> Iterator[Write]:
     header = {"descr": like.dtype.str, "fortran_order": False, "shape": (rows, *like.shape[1:])}
-    with replacing(out) as temporary, temporary.open("wb") as file:
+    with replaced as temporary, temporary.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         yield lambda part: void(file.write(np.ascontiguousarray(part, like.dtype).tobytes()))
 
 
 @contextmanager
-def _arrow(out: str, like: Part) -> Iterator[Write]:
+def _arrow(like: Part, writer_of: Callable[[pa.Schema], Writer]) -> Iterator[Write]:
     def batch(part: Part) -> pa.RecordBatch:
         values = pa.array(part.reshape(-1))
         column = values if part.ndim == 1 else pa.FixedSizeListArray.from_arrays(values, part.shape[1])
-        return pa.record_batch([column], names=["prediction"])
+        return pa.record_batch([column], names=[PREDICTION])
 
-    with Writer(out, batch(like).schema) as writer:
+    with writer_of(batch(like).schema) as writer:
         yield lambda part: writer.write(batch(part))
 
 

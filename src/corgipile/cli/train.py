@@ -23,10 +23,10 @@ from corgipile.cli.options import (
     LearningRate,
     Memory,
     ModelKind,
+    Overwrite,
     Seed,
     Tables,
     Test,
-    check_target,
     columns_of,
     order_of,
     source_of,
@@ -58,14 +58,17 @@ def command(
         str, typer.Option(help="What to do with rows that cannot be learnt from: raise or skip.")
     ] = "raise",
     save: Annotated[str | None, typer.Option(help="Model file, written after each epoch.")] = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Train a linear model by SGD from a table of any size."""
     from corgipile import tables  # noqa: PLC0415
     from corgipile.linear import load, train  # noqa: PLC0415
+    from corgipile.linear.saving import MODEL  # noqa: PLC0415
+    from corgipile.outputs import check_target  # noqa: PLC0415
 
     if save is not None:
-        check_target(save)
+        check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=overwrite)
     opened = tables.open(source_of(table))
     with progress("train", quiet=json) as bar, _resumable(save):
         watch = Watch(bar, len(opened) * epochs)
@@ -86,6 +89,7 @@ def command(
             tolerance=tolerance,
             warm_start=None if warm_start is None else load(warm_start),
             save=save,
+            overwrite=overwrite,
             on_bad=on_bad,  # type: ignore[arg-type]
             callback=lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}"),
             on_rows=watch.rows,

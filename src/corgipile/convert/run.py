@@ -1,15 +1,15 @@
 """The conversion itself: open, shape, write."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from corgipile.convert.pack import shape
 from corgipile.convert.sources import Options, stream
-from corgipile.errors import BadArgument
 from corgipile.heap import frugal
+from corgipile.outputs import check_target
 from corgipile.tables.files import PathLike
-from corgipile.writer import Writer
+from corgipile.writer import TABLE, Writer
 
 Progress = Callable[[int, int | None], None]
 
@@ -26,6 +26,7 @@ def convert(
     header: bool | Literal["auto"] = "auto",
     zero_based: bool | Literal["auto"] = "auto",
     progress: Progress | None = None,
+    overwrite: bool = False,
 ) -> int:
     """Write a table as Arrow IPC file, streaming; the file appears when it is complete.
 
@@ -35,7 +36,7 @@ def convert(
 
     Args:
         source: Table, ``pyarrow.Table``, path, glob, or list of paths.
-        out: Path of the file to write; it is replaced, but never a file of the source.
+        out: Path of the file to write; a table of ours that is there is replaced, but never a file of the source.
         record_batch: Size of a record batch: bytes ("1MB") or rows; None: 4 MB, or 1 MB where it must be read whole.
         compression: None, "lz4" or "zstd". Only an uncompressed file can be read in place.
         label: Column to be called ``label`` in the file: name, or position (-1: the last). For IDX images and
@@ -45,12 +46,13 @@ def convert(
         header: Whether the first line of CSV text names columns; "auto": unless all its fields are numbers.
         zero_based: For SVMlight text: whether indices begin at 0; "auto": if an index 0 occurs.
         progress: Called with rows written and rows in all (None if unknown).
+        overwrite: Replace a file of any kind; never one of the source.
 
     Returns:
         The number of rows written.
 
     Raises:
-        BadArgument: ``out`` is one of the source's files.
+        WouldOverwrite: ``out`` is one of the source's files, or of another kind.
         ParseError: A line of text does not parse.
         BadValue: A value to be packed is missing.
 
@@ -62,10 +64,12 @@ def convert(
         >>> pa.ipc.open_file(path).read_all().to_pylist()[1]
         {'features': [2.0, 4.0], 'label': 1}
     """
+    inputs: tuple[Any, ...] = (source, label if isinstance(label, str) and Path(label).is_file() else [])
+    check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
     found = stream(source, Options(label, header, pack, zero_based))
-    refuse_source(out, found.paths)
+    inputs += found.paths
     shaped = shape(found, label=label, columns=columns, pack=pack)
-    with frugal(), Writer(out, shaped.schema, record_batch, compression) as writer:
+    with frugal(), Writer(out, shaped.schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer:
         done = 0
         for batch in shaped.batches:
             writer.write(batch)
@@ -73,11 +77,3 @@ def convert(
             if progress is not None:
                 progress(done, shaped.rows)
     return writer.rows
-
-
-def refuse_source(out: PathLike, paths: Iterable[str]) -> None:
-    """Raise BadArgument if writing ``out`` would replace one of the files read."""
-    goal = Path(out).expanduser()
-    for path in paths:
-        if goal.exists() and Path(path).exists() and goal.samefile(path):
-            raise BadArgument(f"{goal} is a file of the source; another name is wanted")

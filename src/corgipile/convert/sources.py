@@ -19,6 +19,8 @@ from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.files import File, decoding, readable
+from corgipile.tables.logs import refuse_logged
+from corgipile.tables.partitions import keys_of
 from corgipile.tables.pieces import check_names
 from corgipile.tables.recordindex import is_head
 from corgipile.tables.svmtext import stream_batches
@@ -43,6 +45,9 @@ def stream(source: Any, options: Options) -> Stream:
     """Open a table, a ``pyarrow.Table``, a path, a glob, or a list of these as one stream."""
     if isinstance(source, str | os.PathLike):
         paths = _expand(os.fspath(source))
+        refuse_logged(paths)
+        if any(keys_of(path, Path(path).parent) for path in paths):  # partitions, whose keys are columns
+            return table_stream(tables.open(source))
         return _chain([_open_path(path, options) for path in paths])
     if isinstance(source, Sequence):
         if not source:

@@ -13,14 +13,25 @@ from corgipile.linear.inputs import Inputs
 from corgipile.loader.store import Store
 from corgipile.tables.base import type_code
 
-__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "Sparse"]
+__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "Sparse", "outputs_of"]
 
 LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
+HINGES = 4  # an svm of several classes: one hinge each, its class against the rest
 FloatArray = npt.NDArray[Any]
 ROWS_FAULT = (2, 3, 4, 5, 6)  # statuses that blame one row's values
 OnBad = Literal["raise", "skip"]
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
+
+
+def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
+    """Return how many scores a row gets: one a class for softmax, and for an svm of more than two, else one.
+
+    Example:
+        >>> outputs_of("svm", np.array([0, 1])), outputs_of("svm", np.array([0, 1, 2]))
+        (1, 3)
+    """
+    return len(classes) if kind == "softmax" or (kind == "svm" and len(classes) > 2) else 1
 
 
 class Sparse(NamedTuple):
@@ -77,11 +88,11 @@ class Machine:
             raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
         self.kind, self.inputs = kind, inputs
         self.skipped, self._skip = 0, on_bad == "skip"
-        self.outputs = len(classes) if kind == "softmax" else 1
+        self.outputs = outputs_of(kind, classes)
         self._classes = classes
         coded = np.ascontiguousarray(classes, np.float64)
         self._state = _kernel.sgd_new(
-            LOSSES[kind],
+            HINGES if kind == "svm" and self.outputs > 1 else LOSSES[kind],
             inputs.dtype.itemsize,
             inputs.sparse,
             inputs.width,

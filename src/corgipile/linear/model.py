@@ -131,8 +131,16 @@ class Model:
         with passes.reader(inputs, opened, column) as feeder:
             return passes.measure(self.machine(inputs), feeder, column).record(self.kind)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save as a safetensors file; a file that is there is replaced only when the new one is whole."""
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Save as a safetensors file; an earlier model that is there is replaced when the new one is whole.
+
+        Args:
+            path: The file.
+            overwrite: Replace a file that is no model of ours too.
+
+        Raises:
+            WouldOverwrite: Such a file is there.
+        """
         meta = {
             "format": FORMAT,
             "kind": self.kind,
@@ -141,7 +149,7 @@ class Model:
             "params": self.params,
             "history": self.history,
         }
-        write_tensors(path, {"coef": self.coef, "intercept": self.intercept}, meta)
+        write_tensors(path, {"coef": self.coef, "intercept": self.intercept}, meta, overwrite=overwrite)
 
 
 def _probabilities(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

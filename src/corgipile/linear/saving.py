@@ -1,5 +1,6 @@
 """Model files: safetensors, with everything that prediction needs in the metadata."""
 
+import contextlib
 import json
 import math
 import os
@@ -11,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadModelFile, MissingFile
-from corgipile.tables.files import replacing
+from corgipile.outputs import Kind, replacing
 
-__all__ = ["read_tensors", "write_tensors"]
+__all__ = ["MODEL", "read_tensors", "write_tensors"]
 
 KEY = "corgipile.model"
 MOST_HEADER = 100 << 20
@@ -21,7 +22,20 @@ DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def write_tensors(path: str | os.PathLike[str], tensors: Arrays, meta: dict[str, Any]) -> None:
+def is_model(path: Path) -> bool:
+    """Say whether a file has the head of a model that corgipile saved; what follows may be damaged."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, struct.error, RecursionError), path.open("rb") as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        return size <= MOST_HEADER and KEY in json.loads(file.read(size))["__metadata__"]
+    return False
+
+
+MODEL = Kind("model", is_model)
+
+
+def write_tensors(
+    path: str | os.PathLike[str], tensors: Arrays, meta: dict[str, Any], *, overwrite: bool = False
+) -> None:
     """Write a file that appears under its name only when it is whole."""
     header: dict[str, Any] = {}
     at = 0
@@ -33,7 +47,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: Arrays, meta: dict[str,
         at += tensor.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with replacing(path, MODEL, overwrite=overwrite) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for tensor in tensors.values():
             file.write(np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("<")).tobytes())

@@ -18,8 +18,10 @@ from corgipile.linear.inputs import Inputs, find_inputs
 from corgipile.linear.labels import check_classes, find_classes
 from corgipile.linear.machine import LOSSES, Machine, OnBad
 from corgipile.linear.model import Model
+from corgipile.linear.saving import MODEL
 from corgipile.loader.feeder import Feeder
 from corgipile.orders import Order, Riffle
+from corgipile.outputs import check_target
 from corgipile.sizes import Size
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
@@ -98,6 +100,7 @@ def train(
     tolerance: float | None = None,
     warm_start: Model | None = None,
     save: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     on_bad: OnBad = "raise",
     callback: Callable[[Record], object] | None = None,
     on_rows: Callable[[int], object] | None = None,
@@ -123,7 +126,8 @@ def train(
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
         warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5.
         save: Model file, written after each epoch: from it a run that was interrupted goes on, with ``warm_start``, to
-            the same bits.
+            the same bits. An earlier model that is there is replaced.
+        overwrite: Let ``save`` replace a file that is no model of ours too, but never one that is read.
         on_bad: ``"skip"`` leaves out rows that the model cannot learn from (a feature or label that is NaN or infinite,
             a label of no class, sparse indices out of order); the history says how many (``skipped``).
         callback: Called after each epoch with its record.
@@ -148,6 +152,8 @@ def train(
     schedule = Schedule(learning_rate, decay, l2, tolerance)
     opened = open_table(table)
     order = Riffle(balance=label) if order == "balanced" else order
+    if save is not None:
+        check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
     inputs = find_inputs(opened, features, label, warm_start.width if warm_start else None)
     given = warm_start.classes if classes is None and warm_start else classes
     found = _classes(opened, label, model, given, skip=on_bad == "skip")
@@ -186,11 +192,11 @@ def train(
                 callback(record)
             stop = schedule.enough([float(past["loss"]) for past in history], epoch)
             if save is not None:
-                now().save(save)
+                now().save(save, overwrite=overwrite)
             if stop:
                 break
     if save is not None and not epochs:
-        now().save(save)
+        now().save(save, overwrite=overwrite)
     return now()
 
 

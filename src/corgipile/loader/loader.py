@@ -7,7 +7,7 @@ from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.batches import Format, Gatherer
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.run import ENDED
-from corgipile.orders import Order, described, seek
+from corgipile.orders import Order, described, instead, seek
 from corgipile.sizes import MOST_EPOCH, Size, whole
 
 __all__ = ["Loader"]
@@ -178,6 +178,8 @@ class Loader:
             found = state.get("version") if isinstance(state, dict) else state
             raise StateMismatch(f"state has version {found!r}; version {STATE_VERSION} is needed")
         for name, mine in self._identity().items():
+            if state.get(name) != mine and name == "order":
+                raise instead(state.get(name), mine)
             if state.get(name) != mine:
                 raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the loader has {mine!r}")
         position: list[Any] = [state.get(name) for name in ("epoch", "batches", "step", "offset")]

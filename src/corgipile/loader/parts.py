@@ -7,7 +7,7 @@ from typing import Any
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.fitting import Fitted
 from corgipile.loader.segments import Segment, dealt, next_worker, remainder
-from corgipile.orders import Order, described
+from corgipile.orders import Order, described, instead
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.base import Table
 
@@ -107,6 +107,8 @@ def checked(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[int,
         StateMismatch: It does not, or is no state.
     """
     for name, mine in identity.items():
+        if state.get(name) != mine and name == "order":
+            raise instead(state.get(name), mine)
         if state.get(name) != mine:
             raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, here it is {mine!r}")
     try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, StateMismatch
 from corgipile.orders.base import Blocks, Key, Order, Step, seek, visited_rows
 from corgipile.orders.blockonly import BlockOnly
 from corgipile.orders.corgi import CorgiPile
@@ -31,6 +31,7 @@ __all__ = [
     "SlidingWindow",
     "Step",
     "described",
+    "instead",
     "named",
     "restored",
     "seek",
@@ -76,15 +77,42 @@ def described(order: Order) -> dict[str, Any]:
         {'name': 'corgipile', 'block': 10, 'buffer': '1%'}
     """
     fields = asdict(order)  # type: ignore[call-overload]
-    return {"name": order.name} | {name: value for name, value in fields.items() if name not in ("row_bytes", "ahead")}
+    version = {"version": order.version} if hasattr(order, "version") else {}
+    kept = {name: value for name, value in fields.items() if name not in ("row_bytes", "ahead")}
+    return {"name": order.name} | version | kept
 
 
 def restored(description: dict[str, Any]) -> Order:
     """Return the order that was `described`.
 
+    Raises:
+        StateMismatch: By another version of corgipile, whose order of this name visited rows in another order.
+
     Example:
         >>> restored({"name": "corgipile", "block": 10, "buffer": 60})
         CorgiPile(block=10, buffer=60, ahead=1)
     """
-    fields = {name: value for name, value in description.items() if name != "name"}
-    return replace(named(description["name"]), **fields)  # type: ignore[type-var]
+    order = named(description["name"])
+    found, mine = description.get("version", 1), getattr(order, "version", 1)
+    if found != mine:
+        raise StateMismatch(
+            f"state is of version {found!r} of order {order.name}, this is version {mine}, which visits rows in "
+            "another order: finish the epoch with the corgipile that saved it, or begin the next one"
+        )
+    fields = {name: value for name, value in description.items() if name not in ("name", "version")}
+    return replace(order, **fields)  # type: ignore[type-var]
+
+
+def instead(found: Any, mine: dict[str, Any]) -> StateMismatch:
+    """Make the error of a state whose order is not the one at hand, both as `described`; it says how to go on with it.
+
+    Example:
+        >>> print(instead(described(CorgiPile(block=10)), described(NoShuffle())))
+        state is of another order, not no_shuffle as here: give order=CorgiPile(block=10, buffer=None, ahead=1)
+    """
+    try:
+        return StateMismatch(f"state is of another order, not {mine['name']} as here: give order={restored(found)!r}")
+    except StateMismatch as error:
+        return error
+    except (BadArgument, KeyError, TypeError, AttributeError):
+        return StateMismatch(f"state is of another order: it has {found!r}, here it is {mine!r}")

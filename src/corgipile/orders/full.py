@@ -40,6 +40,7 @@ class FullShuffle(Sized):
     """
 
     name: ClassVar[str] = "full"
+    version: ClassVar[int] = 2  # of the permutations: the first were even ones only
     unit: Literal["row", "page", "block"] = "row"
     pages: int = PAGES
     row_bytes: float = 0.0

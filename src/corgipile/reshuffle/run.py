@@ -1,6 +1,6 @@
 """The re-layouts by name."""
 
-import tempfile
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corgipile import kernel, tables
-from corgipile.convert.run import Progress, refuse_source
+from corgipile import kernel, scratch, tables
+from corgipile.convert.run import Progress
 from corgipile.convert.sources import table_stream
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.heap import frugal
+from corgipile.outputs import check_target, writing
 from corgipile.reshuffle.external import External, write_in_order
 from corgipile.reshuffle.plans import BLOCK_COLUMN, Shuffle, Split
 from corgipile.sizes import Size, format_bytes, parse_bytes, to_rows
@@ -21,9 +22,10 @@ from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
 from corgipile.tables.files import PathLike
 from corgipile.tables.pieces import join
-from corgipile.writer import Writer, batch_bytes, conform, plain
+from corgipile.tables.sketch import row_bytes
+from corgipile.writer import TABLE, Writer, batch_bytes, conform, plain
 
-_SAMPLE = 128
+_LEAST_ROWS = 32
 _TWO_PASS, _CORGI2, _BMF = 101, 102, 103
 
 
@@ -67,6 +69,7 @@ def reshuffle(
     record_batch: int | str | None = None,
     compression: str | None = None,
     progress: Progress | None = None,
+    overwrite: bool = False,
 ) -> int:
     """Write the rows of a table in a better order, as Arrow IPC file, within a memory budget.
 
@@ -81,7 +84,7 @@ def reshuffle(
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
-        out: Path of the file to write; it is replaced, but never a file of the table.
+        out: Path of the file to write; a table of ours that is there is replaced, but never a file of the table.
         method: "two-pass", "corgi2" or "bmf".
         memory: Bytes that may be held at any time.
         seed: The same seed gives the same file.
@@ -90,15 +93,18 @@ def reshuffle(
             less if memory is small, and one block for "bmf".
         compression: None, "lz4" or "zstd".
         progress: Called with rows moved and rows to move, which count twice if they pass through piles.
+        overwrite: Replace a file of any kind; never one of the table.
 
     Returns:
         The number of rows written.
 
     Raises:
-        BadArgument: An unknown method, or ``out`` is a file of the table.
+        BadArgument: An unknown method.
+        WouldOverwrite: ``out`` is a file of the table, or of another kind.
         BudgetTooSmall: Memory holds less than two blocks, or no sensible number of rows.
 
     Example:
+        >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> reshuffle(pa.table({"label": range(100)}), folder / "shuffled.arrow", seed=7)
         100
@@ -109,10 +115,10 @@ def reshuffle(
     if method not in METHODS:
         raise BadArgument(f"method is {method!r}; one of {', '.join(map(repr, METHODS))} is right")
     opened, budget = tables.open(table), parse_bytes(memory)
-    goal = Path(out).expanduser().absolute()
-    refuse_source(goal, _paths(table, opened))
-    width = _width(opened)
-    if budget < (least := 64 * max(1024, width)):
+    inputs = (table, opened)
+    goal = check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
+    width = max(1, math.ceil(max(row_bytes(opened), opened.nbytes / max(1, len(opened)))))
+    if budget < (least := max(1 << 16, _LEAST_ROWS * width)):
         raise BudgetTooSmall(f"memory is {format_bytes(budget)}; rows of {width} bytes take {format_bytes(least)}")
     rows, default = len(opened), {"bmf": budget // 8}.get(method, min(budget // 64, 1 << 18))
     length = to_rows(f"{default}B" if block is None else block, rows, width, "block")
@@ -122,10 +128,11 @@ def reshuffle(
     report = _Report(progress, rows)
     with (
         frugal(),
-        tempfile.TemporaryDirectory(prefix=f".{goal.name}.", suffix=".piles", dir=goal.parent) as folder,
-        Writer(goal, schema, record_batch, compression) as writer,
+        writing(goal),
+        scratch.folder(goal.parent, goal.name) as folder,
+        Writer(goal, schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer,
     ):
-        job = Job(opened, budget, width, length, seed, Path(folder), report.writing(writer), report.dealt)
+        job = Job(opened, budget, width, length, seed, folder, report.writing(writer), report.dealt)
         METHODS[method](job)
     return writer.rows
 
@@ -177,22 +184,6 @@ def _rows(job: Job) -> Iterator[pa.RecordBatch]:
     schema = plain(job.table.schema)
     run = max(1, min(1 << 20, job.memory // 16) // job.width)
     return (conform(batch, schema) for batch in table_stream(job.table, run).batches)
-
-
-def _width(table: Table) -> int:
-    """Return the bytes of a row in memory, from rows of the start, the middle and the end."""
-    rows = len(table)
-    starts = sorted({0, max(0, rows // 2 - _SAMPLE), max(0, rows - _SAMPLE)})
-    samples = [table.read(start, min(start + _SAMPLE, rows)) for start in starts]
-    many = sum(int(sample.num_rows) for sample in samples)
-    return max(1, -(-sum(int(sample.nbytes) for sample in samples) // max(1, many)))
-
-
-def _paths(source: Any, table: Table) -> list[str]:
-    given = source if isinstance(source, list | tuple) else [source]
-    found = [str(part) for part in given if isinstance(part, str | Path)]
-    layout = table.layout(table.schema.names[:1])
-    return found + list(layout.paths if layout is not None else ())
 
 
 class _Report:

@@ -1,10 +1,10 @@
 """Files read by pread from any thread, and the translation of low-level errors."""
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
-import secrets
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +16,11 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import (
-    BadArgument,
-    CorgiPileError,
     CorruptFile,
     MissingFile,
     ReadFailed,
     TableError,
     UnknownFormat,
-    WriteFailed,
 )
 
 PathLike = str | os.PathLike[str]
@@ -109,7 +106,7 @@ class File:
         if failure is not None:
             code, at = failure
             if code:
-                raise ReadFailed(f"{self.path}: {os.strerror(code)}")
+                raise ReadFailed(code, f"{self.path}: {os.strerror(code)}")
             raise self._short(int(offsets[at]), int(offsets[at] + lengths[at]))
         return data
 
@@ -167,7 +164,7 @@ def readable(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise MissingFile(f"no file at {path}") from None
     except OSError as error:
-        raise ReadFailed(f"{path}: {error.strerror or error}") from error
+        raise ReadFailed(error.errno or errno.EIO, f"{path}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager
@@ -188,51 +185,9 @@ def decoding(path: str) -> Iterator[None]:
         MemoryError,
     ) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise ReadFailed(f"{path}: {error.strerror or error}") from error
+            raise ReadFailed(error.errno, f"{path}: {error.strerror or error}") from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CorruptFile(f"{path}: does not decode: {reason[:300]}") from None
-
-
-@contextlib.contextmanager
-def replacing(path: PathLike) -> Iterator[Path]:
-    """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with replacing(folder / "a.txt") as temporary:
-        ...     _ = temporary.write_text("whole")
-        >>> [entry.name for entry in folder.iterdir()]
-        ['a.txt']
-
-    Raises:
-        BadArgument: There is no such folder, or a folder has that name.
-        WriteFailed: The disk is full, or the file system refuses.
-    """
-    goal = Path(path).expanduser().absolute()
-    if goal.is_dir() or not goal.parent.is_dir():
-        raise BadArgument(f"cannot write {goal}: a file name in an existing folder is wanted")
-    temporary = goal.parent / f".{goal.name}.{secrets.token_hex(6)}.part"
-    try:
-        yield temporary
-        _flush(temporary)
-        temporary.replace(goal)
-        _flush(goal.parent)
-    except CorgiPileError:
-        raise
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise WriteFailed(error.errno, f"cannot write {goal}: {reason}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def digest(*parts: str) -> str:

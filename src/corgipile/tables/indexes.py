@@ -7,13 +7,15 @@ from typing import IO
 import pyarrow as pa
 
 from corgipile.errors import TableError
+from corgipile.outputs import Kind, replacing
 from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.base import Table
-from corgipile.tables.files import File, decoding, replacing
+from corgipile.tables.files import File, decoding
 from corgipile.tables.memory import MemoryTable
 
 INDEX_SUFFIX = ".corgipile-index.arrow"
 VERSION = "1"
+INDEX = Kind("index", lambda _: True, follow=False)  # its name is ours
 ROWS = 1 << 16
 
 Numbers = dict[str, int]
@@ -38,7 +40,7 @@ def open_index(file: File, schema: pa.Schema, names: Sequence[str], scan: Scan) 
     if found is not None:
         return found
     try:
-        with replacing(index_path(file)) as temporary, temporary.open("xb") as sink:
+        with replacing(index_path(file), INDEX) as temporary, temporary.open("wb") as sink:
             _build(sink, file, schema, scan)
     except TableError:
         raise

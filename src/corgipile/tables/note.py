@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from corgipile.errors import TableError
 from corgipile.tables.files import File, PathLike
 from corgipile.tables.footer import Footer, read_footer
 from corgipile.tables.heads import Heads
@@ -37,6 +38,16 @@ def write_note(path: PathLike) -> None:
     with Path(path).open("r+b") as out:
         out.seek(end)
         out.write(text + TAIL.pack(len(text), MARK) + file.read(end, file.size - end))
+
+
+def is_noted(path: Path) -> bool:
+    """Say whether a file is an Arrow IPC file that has a note: one that corgipile wrote."""
+    try:
+        file = File(path)
+        end = read_footer(file).end - TAIL.size
+        return end >= 0 and TAIL.unpack(file.read(end, TAIL.size))[1].rstrip(b"\0") == MARK
+    except TableError:
+        return False
 
 
 def noted(file: File, footer: Footer) -> Footer:

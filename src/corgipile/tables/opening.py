@@ -1,25 +1,27 @@
 """Opens tables: finds the files, finds out their format, joins them."""
 
-import glob
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, MissingFile, UnknownFormat
+from corgipile.errors import BadArgument, UnknownFormat
 from corgipile.tables import svmlight
 from corgipile.tables.base import Table
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.example import Features
 from corgipile.tables.files import File, PathLike
+from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.formats import FORMATS
-from corgipile.tables.indexes import INDEX_SUFFIX
 from corgipile.tables.memory import MemoryTable
+<<<<<<< HEAD
 from corgipile.tables.recordindex import is_text_index
 from corgipile.tables.spill import Spill, spill_folder
+=======
+from corgipile.tables.partitions import Found, with_keys
+>>>>>>> main
 from corgipile.tables.tfrecord import Decode, OnBad
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
@@ -43,7 +45,8 @@ def open(  # noqa: A001 - reads as corgipile.open
 
     Args:
         source: A path, a glob such as ``"part-*.arrow"``, a folder, a list of these, or a ``pyarrow.Table``.
-            Many files are one table, in the order of the list, or sorted by name.
+            Many files are one table, in the order of the list, or sorted by name. Folders named ``key=value`` above
+            a file are columns of it, as Hive and Spark write partitions.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
         format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"images"`` (folder),
             ``"numpy"``, ``"parquet"``, ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
@@ -63,7 +66,8 @@ def open(  # noqa: A001 - reads as corgipile.open
 
     Raises:
         MissingFile: No file lies there.
-        UnknownFormat: It is no kind of file that can be opened.
+        UnknownFormat: It is no kind of file that can be opened, a folder of several kinds, or of a table format whose
+            log says which files count (Delta Lake, Iceberg, Lance, Hudi).
 
     Example:
         >>> import pyarrow as pa
@@ -100,6 +104,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     tables = [_open_part(part, format, chosen) for part, chosen in zip(parts, options, strict=True)]
     for kind in FORMATS.values():
         tables = kind.agree(tables)
+    tables = with_keys(tables, [part.keys if isinstance(part, Found) else {} for part in parts])
     return tables[0] if len(tables) == 1 else ConcatTable(tables)
 
 
@@ -117,7 +122,7 @@ def write_indexes(source: Source) -> Iterator[Index]:
     Raises:
         BadArgument: A file is of a format whose rows are found without an index.
     """
-    for path in _parts(source, None, set()):
+    for path, _ in _parts(source, None, set()):
         name = find_format(path)
         write = FORMATS[name].index_file
         if write is None:
@@ -133,7 +138,7 @@ def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
 def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
     """List the files and tables of a source, without those that lie beside a table."""
     if isinstance(source, str | os.PathLike):
-        return [path for path in _files(os.fspath(source), format_name) if path not in beside]
+        return [found for found in files_of(source, format_name) if found.path not in beside]
     if isinstance(source, Sequence):
         parts = [part for inner in source for part in _parts(inner, format_name, beside)]
         if not parts:
@@ -142,51 +147,29 @@ def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
     return [source]
 
 
-def _files(source: str, format_name: str | None) -> list[str]:
-    path = Path(source).expanduser().absolute()
-    if path.is_dir():
-        kinds = FORMATS.values() if format_name is None else [FORMATS[format_name]]
-        suffixes = tuple(suffix for kind in kinds for suffix in kind.suffixes)
-        found = [str(inner) for inner in path.iterdir() if _whole_name(inner).endswith(suffixes) and inner.is_file()]
-        if any(kind.folder(path, found) for kind in kinds):
-            return [str(path)]
-        missing = f"folder {path} has no file ending in {', '.join(suffixes)}"
-    elif not path.exists() and glob.has_magic(source):
-        names = glob.glob(str(path), recursive=True)  # noqa: PTH207 - the pattern may be absolute
-        found = [name for name in names if Path(name).is_file()]
-        missing = f"no file matches {source!r}"
-    else:
-        return [str(path)]
-    found = sorted(name for name in found if not name.endswith(INDEX_SUFFIX) and not is_text_index(name))
-    if not found:
-        raise MissingFile(missing)
-    return found
-
-
-def _whole_name(path: Path) -> str:
-    """Return the name of a file without its number among several, as in ``train.tfrecord-00000-of-00100``."""
-    return re.sub(r"-\d+-of-\d+$", "", path.name)
-
-
 def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> Table:
+    if isinstance(part, Found):
+        return _open_file(part.path, format_name, options)
     if isinstance(part, pa.RecordBatch):
         part = pa.Table.from_batches([part])
-    if not isinstance(part, str):
-        if options:
-            raise BadArgument(f"{', '.join(options)} applies to files only, not to {type(part).__name__}")
-        if isinstance(part, pa.Table):
-            return MemoryTable(part)
-        if callable(getattr(part, "read", None)) and callable(getattr(part, "cuts", None)):
-            return cast("Table", part)
-        if hasattr(part, "save_to_disk"):
-            needed = "give the folder that its save_to_disk writes, or fetch its rows by corgipile.torch.Concurrent"
-        else:
-            needed = "a path, a pyarrow.Table or a list of these is needed"
-        raise BadArgument(f"cannot open {type(part).__name__}; {needed}")
-    name = format_name or find_format(part)
+    if options:
+        raise BadArgument(f"{', '.join(options)} applies to files only, not to {type(part).__name__}")
+    if isinstance(part, pa.Table):
+        return MemoryTable(part)
+    if callable(getattr(part, "read", None)) and callable(getattr(part, "cuts", None)):
+        return cast("Table", part)
+    if hasattr(part, "save_to_disk"):
+        needed = "give the folder that its save_to_disk writes, or fetch its rows by corgipile.torch.Concurrent"
+    else:
+        needed = "a path, a pyarrow.Table or a list of these is needed"
+    raise BadArgument(f"cannot open {type(part).__name__}; {needed}")
+
+
+def _open_file(path: str, format_name: str | None, options: dict[str, Any]) -> Table:
+    name = format_name or find_format(path)
     for option in options.keys() - FORMATS[name].options:
-        raise BadArgument(f"{option} does not apply to {part}, whose format is {name}")
-    return FORMATS[name].open(part, **options)
+        raise BadArgument(f"{option} does not apply to {path}, whose format is {name}")
+    return FORMATS[name].open(path, **options)
 
 
 def find_format(path: str) -> str:
@@ -211,12 +194,10 @@ def find_format(path: str) -> str:
 
 def _named_format(path: str, first: bytes) -> str | None:
     """Return the format that a file's name tells, None if it tells none; what has no magic may be empty or damaged."""
-    for name, kind in FORMATS.items():
-        if _whole_name(Path(path)).endswith(kind.suffixes):
-            if kind.magic:
-                raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {kind.magic!r}")
-            return name
-    return None
+    name = format_named(path)
+    if name is not None and FORMATS[name].magic:
+        raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {FORMATS[name].magic!r}")
+    return name
 
 
 def _text_format(head: File) -> str:

@@ -1,5 +1,6 @@
 """Where the records of a TFRecord file lie: told by a text index, or found by a scan that checks every record."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -9,8 +10,9 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, CorruptFile, MissingFile, UnknownFormat
+from corgipile.outputs import Kind, replacing
 from corgipile.tables.base import IntArray, Table
-from corgipile.tables.files import File, PathLike, decoding, replacing
+from corgipile.tables.files import File, PathLike, decoding
 from corgipile.tables.indexes import Numbers, load_index, open_index
 from corgipile.tables.memory import MemoryTable
 
@@ -84,6 +86,15 @@ def _refuse_bad(file: File, numbers: Numbers, remedy: str) -> None:
     )
 
 
+def is_index_text(path: Path) -> bool:
+    """Say whether a file begins as a text index does."""
+    with path.open("rb") as file:
+        return re.fullmatch(rb"\d+ \d+\n", file.readline(64)) is not None
+
+
+TEXT_INDEX = Kind("text index", is_index_text, follow=False)
+
+
 def index_file(path: str) -> str:
     """Check a whole file and write its text index, ``NAME.idx``; return its path.
 
@@ -93,7 +104,7 @@ def index_file(path: str) -> str:
     """
     file, numbers = File(path), Numbers(rows=0)
     goal = file.path + TEXT_SUFFIXES[0]
-    with replacing(goal) as temporary, temporary.open("w") as text:
+    with replacing(goal, TEXT_INDEX) as temporary, temporary.open("w") as text:
         for batch in scan(file, numbers):
             places = zip(*(column.to_pylist() for column in batch.columns), strict=True)
             text.writelines(f"{start} {size}\n" for start, size in places)

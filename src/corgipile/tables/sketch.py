@@ -15,6 +15,7 @@ from corgipile.tables.placed import PlacedColumn
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
+SAMPLE_BYTES = 1 << 20
 SAMPLE_ROWS = 64
 
 
@@ -83,7 +84,8 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
         return exact
     if is_encoded(table, varying) and (units := table.units(varying)) is not None:
         return exact + units.each
-    size = min(SAMPLE_ROWS, len(table))
+    first = float(table.read(0, 1, varying).nbytes)
+    size = min(SAMPLE_ROWS, len(table), int(SAMPLE_BYTES / max(1.0, first)) + 1)
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
     sampled = sum(table.read(start, start + size, varying).nbytes for start in starts)
     return exact + float(sampled) / (size * len(starts))

@@ -1,5 +1,6 @@
 """Tables that wrap a table: they count reads, slow them down, or let them fail."""
 
+import errno
 import threading
 import time
 from collections.abc import Sequence
@@ -135,7 +136,7 @@ class Failing(_Wrapper):
         >>> Failing(open(pa.table({"label": [0, 1, 1]})), after=0).read(0, 2)
         Traceback (most recent call last):
         ...
-        corgipile.errors.ReadFailed: read 1 of rows 0 to 2 failed on purpose
+        corgipile.errors.ReadFailed: [Errno 5] read 1 of rows 0 to 2 failed on purpose
     """
 
     def __init__(self, table: Table, after: int) -> None:
@@ -149,4 +150,4 @@ class Failing(_Wrapper):
             call = self.calls
         if call > self.after:
             start, stop = min(runs, default=(0, 0))[0], max(runs, default=(0, 0))[1]
-            raise ReadFailed(f"read {call} of rows {start} to {stop} failed on purpose")
+            raise ReadFailed(errno.EIO, f"read {call} of rows {start} to {stop} failed on purpose")

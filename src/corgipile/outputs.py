@@ -1,0 +1,227 @@
+"""Files that are written: whole or not at all, and never in the place of what a user would miss.
+
+Everything that writes a file goes through `replacing`, which asks for the kind of the file. A file that is there is
+replaced only if it is of the same kind and corgipile wrote it, or the caller says ``overwrite``; a file that is read
+is never replaced.
+"""
+
+import contextlib
+import errno
+import fnmatch
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from corgipile import scratch
+from corgipile.errors import CorgiPileError, WouldOverwrite, WriteFailed
+
+__all__ = ["Kind", "check_target", "replacing", "writing"]
+
+PathLike = str | os.PathLike[str]
+
+
+class Kind(NamedTuple):
+    """A kind of file.
+
+    Attributes:
+        name: What messages call it, such as "model".
+        owns: Says whether a file is surely one that corgipile wrote.
+        follow: Whether what a symbolic link leads to is written, not the link replaced.
+    """
+
+    name: str
+    owns: Callable[[Path], bool]
+    follow: bool = True
+
+
+@contextlib.contextmanager
+def replacing(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwrite: bool = False) -> Iterator[Path]:
+    """Give a temporary name beside ``path``; on success flush the file and rename it, on failure remove it.
+
+    Args:
+        path: The file to write; where it is a link, the file that it leads to.
+        kind: What it will be.
+        inputs: What is read meanwhile: tables, paths, globs, folders, lists of these.
+        overwrite: Replace a file of any kind, the inputs excepted.
+
+    Raises:
+        WouldOverwrite: An input, or a file of another kind, lies there.
+        WriteFailed: There is no such folder, the disk is full, or the file system refuses.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with replacing(folder / "a.txt", Kind("list", lambda _: False)) as temporary:
+        ...     _ = temporary.write_text("whole")
+        >>> [entry.name for entry in folder.iterdir()]
+        ['a.txt']
+    """
+    goal = check_target(path, kind, inputs=inputs, overwrite=overwrite)
+    with writing(goal), scratch.temporary(goal) as temporary:
+        yield temporary
+        if not overwrite:
+            _check_kind(goal, kind)  # it may have appeared meanwhile
+        _flush(temporary)
+        temporary.replace(goal)
+        _flush(goal.parent)
+
+
+@contextlib.contextmanager
+def writing(goal: PathLike) -> Iterator[None]:
+    """Turn errors of the operating system into WriteFailed.
+
+    Example:
+        >>> with writing("/nowhere/a"):
+        ...     Path("/nowhere/a").touch()
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.WriteFailed: cannot write /nowhere/a: No such file or directory
+    """
+    try:
+        yield
+    except (CorgiPileError, BrokenPipeError):
+        raise
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else " ".join(str(error).split())
+        raise WriteFailed(error.errno or errno.EIO, f"cannot write {goal}: {reason}") from error
+
+
+def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwrite: bool = False) -> Path:
+    """Raise, before any work is done, unless a file of this kind may be written there; return where it will lie.
+
+    Args:
+        path: As for `replacing`.
+        kind: As for `replacing`.
+        inputs: As for `replacing`.
+        overwrite: As for `replacing`.
+    """
+    given = Path(path).expanduser()
+    with writing(given):
+        goal = _place(given, kind)
+        if not goal.name or goal.is_dir():
+            raise WriteFailed(errno.EISDIR, f"cannot write {given}: it is a folder; a file name is wanted")
+        if not goal.parent.is_dir():
+            raise WriteFailed(errno.ENOENT, f"cannot write {given}: there is no folder {goal.parent}; make it first")
+        if goal.exists() and not goal.is_file():
+            raise WriteFailed(errno.EINVAL, f"cannot write {given}: it is a device or a pipe; a file is wanted")
+        _check_inputs(goal, inputs)
+        if not overwrite:
+            _check_kind(goal, kind)
+    return goal
+
+
+def _place(given: Path, kind: Kind) -> Path:
+    """Return the plain path of a file, without links and dots on the way."""
+    if not kind.follow:
+        return given.parent.resolve() / given.name
+    with contextlib.suppress(FileNotFoundError):
+        given.stat()  # what resolve says of loops is no error of the system
+    return given.resolve()
+
+
+def _check_kind(goal: Path, kind: Kind) -> None:
+    if not goal.exists() or not goal.stat().st_size:
+        return
+    if not kind.owns(goal):
+        raise WouldOverwrite(
+            f"{goal} is there, and surely no {kind.name} that corgipile wrote: it would be lost; name another file, "
+            "or say --overwrite (in Python overwrite=True)"
+        )
+
+
+def _check_inputs(goal: Path, inputs: Iterable[Any]) -> None:
+    for source in inputs:
+        if _reads(source, goal):
+            raise WouldOverwrite(f"{goal} is, or would be, one of the files that are read here; name another file")
+
+
+def _reads(source: Any, goal: Path) -> bool:
+    """Say whether a source takes rows from a file."""
+    if isinstance(source, str | os.PathLike):
+        return _path_reads(Path(source).expanduser().absolute(), goal)
+    if isinstance(source, list | tuple):
+        return any(_reads(part, goal) for part in source)
+    return any(_path_reads(Path(path), goal) for path in _paths_of(source))
+
+
+def _path_reads(path: Path, goal: Path) -> bool:
+    if path.is_dir():
+        return _folder_reads(path, goal)
+    if path.exists():
+        return any(_same(name, goal) for name in (path, *_beside(path)))
+    return glob.has_magic(str(path)) and _glob_reads(path, goal)
+
+
+def _folder_reads(path: Path, goal: Path) -> bool:
+    """Say whether a file lies in a folder of a table and bears the name of a part, or is linked to one."""
+    if goal.resolve().is_relative_to(path.resolve()) and _is_table_name(goal.name):
+        return True
+    if not goal.exists() or goal.stat().st_nlink == 1:
+        return False  # a file of one name
+    names = (Path(root, name) for root, _, files in os.walk(path) for name in files)
+    return any(_same(name, goal) for name in names)
+
+
+def _glob_reads(pattern: Path, goal: Path) -> bool:
+    if not glob.has_magic(str(pattern.parent)):
+        pattern = pattern.parent.resolve() / pattern.name
+    found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - takes absolute patterns
+    if any(_path_reads(Path(name), goal) for name in found):
+        return True
+    deep = "**" in pattern.parts
+    return (deep or len(pattern.parts) == len(goal.parts)) and fnmatch.fnmatchcase(str(goal), str(pattern))
+
+
+def _beside(path: Path) -> list[Path]:
+    """List where the index of a file may lie."""
+    from corgipile.tables.indexes import INDEX_SUFFIX  # noqa: PLC0415 - tables write their indexes through us
+    from corgipile.tables.recordindex import TEXT_SUFFIXES  # noqa: PLC0415
+
+    return [path.with_name(stem + end) for stem in {path.name, path.stem} for end in (INDEX_SUFFIX, *TEXT_SUFFIXES)]
+
+
+def _is_table_name(name: str) -> bool:
+    from corgipile.tables.formats import FORMATS  # noqa: PLC0415 - as above
+    from corgipile.tables.images import IMAGES  # noqa: PLC0415
+
+    return name.lower().endswith((*IMAGES, *(end for kind in FORMATS.values() for end in kind.suffixes)))
+
+
+def _same(path: Path, goal: Path) -> bool:
+    try:
+        return path.samefile(goal)
+    except OSError:
+        return path == goal
+
+
+def _paths_of(table: Any) -> Iterator[str]:
+    """Find the files, and the folders of images, that a table reads, through whatever wraps it."""
+    from corgipile.tables.files import File  # noqa: PLC0415 - as above
+    from corgipile.tables.images import ImageFolder  # noqa: PLC0415
+
+    seen, waiting = set(), [table]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, File | ImageFolder):
+            yield one.path
+        elif isinstance(one, list | tuple | dict):
+            waiting += one.values() if isinstance(one, dict) else one
+        elif type(one).__module__.startswith("corgipile.tables.") or _is_table(one):
+            waiting += vars(one).values() if hasattr(one, "__dict__") else ()
+
+
+def _is_table(thing: Any) -> bool:
+    return callable(getattr(thing, "read", None)) and callable(getattr(thing, "cuts", None))
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

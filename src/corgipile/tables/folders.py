@@ -1,0 +1,171 @@
+"""Which files a path names: all that a folder holds or a glob matches, where that is one table, else an error."""
+
+import glob
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from corgipile.errors import BadArgument, MissingFile, UnknownFormat
+from corgipile.tables.files import PathLike, readable
+from corgipile.tables.formats import FORMATS
+from corgipile.tables.indexes import INDEX_SUFFIX
+from corgipile.tables.logs import refuse_logged
+from corgipile.tables.partitions import Found, is_key, keys_of
+from corgipile.tables.recordindex import is_text_index
+
+__all__ = ["files_of", "format_named"]
+
+# Files of rows that no reader takes from a folder: beside tables they would be left out without a word.
+_OTHERS = (".avro", ".csv", ".h5", ".hdf5", ".jsonl", ".lance", ".ndjson", ".npz", ".orc", ".tsv")
+_PACKED = (".bz2", ".gz", ".lz4", ".snappy", ".xz", ".zip", ".zst")
+_HEAD = 16
+
+
+def files_of(source: PathLike, format_name: str | None = None) -> list[Found]:
+    """Find the files of a path, a folder or a glob, sorted by name, and what their folders say of their rows.
+
+    Files that are no rows are passed over: hidden ones, those whose name begins with ``_`` as ``_SUCCESS`` does, and
+    indexes.
+
+    Args:
+        source: The path.
+        format_name: The format whose files are wanted; None for any, but all of one.
+
+    Raises:
+        MissingFile: There is no file.
+        UnknownFormat: There are files of several formats, or a log says which of them count.
+        BadArgument: Other folders in the folder hold tables.
+    """
+    path = Path(source).expanduser().absolute()
+    if path.is_dir():
+        return _in_folder(path, format_name)
+    if path.exists() or not glob.has_magic(os.fspath(source)):
+        if format_name is None:
+            refuse_logged([str(path)])
+        return [Found(str(path), keys_of(path, path.parent))]
+    return _matching(path, format_name)
+
+
+def format_named(path: PathLike) -> str | None:
+    """Return the format that a file's name tells, None if it tells none.
+
+    Example:
+        >>> format_named("train.tfrecord-00000-of-00100"), format_named("a.txt")
+        ('tfrecord', None)
+    """
+    name = re.sub(r"-\d+-of-\d+$", "", Path(path).name).lower()
+    return next((kind for kind, told in FORMATS.items() if name.endswith(told.suffixes)), None)
+
+
+def _in_folder(folder: Path, format_name: str | None) -> list[Found]:
+    kinds = FORMATS if format_name is None else {format_name: FORMATS[format_name]}
+    refuse_logged([str(folder / "any")])
+    direct = [str(path) for path in _entries(folder) if path.is_file() and _kind(path) in kinds]
+    if any(kind.folder(folder, direct) for kind in kinds.values()):
+        return [Found(str(folder), {})]
+    found = _one_format(list(_below(folder)), format_name, str(folder))
+    if not found:
+        suffixes = ", ".join(suffix for kind in kinds.values() for suffix in kind.suffixes)
+        raise MissingFile(f"folder {folder} has no file ending in {suffixes}")
+    return [Found(str(path), keys_of(path, folder)) for path in found]
+
+
+def _matching(pattern: Path, format_name: str | None) -> list[Found]:
+    """Find what a glob matches: files, or else all files of folders."""
+    fixed = next(folder for folder in pattern.parents if not glob.has_magic(str(folder)))
+    named = [part[0] for part in pattern.parts if part.startswith((".", "_"))]  # asked for by name
+    matches = sorted(Path(name) for name in glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - may be absolute
+    seen = [path for path in matches if named or not any(map(_passed, path.relative_to(fixed).parts))]
+    files = [path for path in seen if path.is_file()]
+    if not files and (folders := [path for path in seen if path.is_dir()]):
+        return [found for folder in folders for found in _in_folder(folder, format_name)]
+    files = [path for path in files if not _is_index(path)]
+    refuse_logged(map(str, files))
+    if format_name is None and len({_kind(path) for path in files} & FORMATS.keys()) > 1:
+        _refuse_several(files, f"{pattern} matches")
+    if not files:
+        raise MissingFile(f"no file matches {str(pattern)!r}")
+    return [Found(str(path), keys_of(path, fixed)) for path in files]
+
+
+def _entries(folder: Path) -> list[Path]:
+    with readable(str(folder)):
+        return sorted(path for path in folder.iterdir() if not _passed(path.name) and not _is_index(path))
+
+
+def _passed(name: str) -> bool:
+    """Say whether files and folders of this name are passed over, as Spark does it."""
+    return name.startswith(".") or (name.startswith("_") and not is_key(name)) or name.endswith(".crc")
+
+
+def _is_index(path: Path) -> bool:
+    return path.name.endswith(INDEX_SUFFIX) or is_text_index(str(path))
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and of its partitions."""
+    for path in _entries(folder):
+        if not path.is_dir():
+            yield path
+        elif is_key(path.name):
+            refuse_logged([str(path / "any")])
+            yield from _below(path)
+        elif (inner := _first_table(path)) is not None:
+            raise BadArgument(
+                f"{folder} has tables in other folders, such as {inner}, and it is not said whether they belong "
+                f"together: give '{folder}/*' without them, '{folder}/**/*{inner.suffix}' with them, or one folder"
+            )
+
+
+def _first_table(folder: Path) -> Path | None:
+    """Find a table in a folder that is no partition."""
+    for path in _entries(folder):
+        if path.is_dir():
+            inner = _first_table(path)
+            if inner is not None:
+                return inner
+        elif _kind(path) in FORMATS:
+            return path
+    return None
+
+
+def _kind(path: Path) -> str | None:
+    """Return what a file in a folder is: a format, or a kind of rows that cannot be opened; None: no rows."""
+    named = format_named(path)
+    if named is not None:
+        return named
+    if "." not in path.name and path.is_file():  # as Hive and Presto name files
+        with readable(str(path)), path.open("rb") as file:
+            head = file.read(_HEAD)
+        told = (name for name, kind in FORMATS.items() if (kind.magic and head.startswith(kind.magic)))
+        return next(told, None) or next((name for name, kind in FORMATS.items() if kind.knows(head)), None)
+    end = path.suffix.lower()
+    packed = end in _PACKED and (format_named(path.stem) or Path(path.stem).suffix.lower() in _OTHERS)
+    return f"{path.suffixes[-2]}{end}" if packed else end if end in _OTHERS else None
+
+
+def _one_format(paths: Sequence[Path], format_name: str | None, where: str) -> list[Path]:
+    """Return the files that are tables; all are of one format."""
+    kinds = {path: _kind(path) for path in paths}
+    if format_name is not None:
+        return [path for path in paths if kinds[path] == format_name]
+    tables = [path for path in paths if kinds[path] in FORMATS]
+    if tables and len({kind for kind in kinds.values() if kind}) > 1:
+        _refuse_several(paths, f"{where} has")
+    return tables
+
+
+def _refuse_several(paths: Iterable[Path], where: str) -> None:
+    named: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        if (kind := _kind(path)) is not None:
+            named[kind].append(path.name)
+    listed = ", ".join(
+        f"{names[0]}{f' and {len(names) - 1} others' if names[1:] else ''} ({kind})" for kind, names in named.items()
+    )
+    raise UnknownFormat(
+        f"{where} files of several formats: {listed}; which are the table is not said: give format=, a glob such as "
+        "'*.arrow', or a list"
+    )

@@ -1,0 +1,68 @@
+"""Folders of table formats with a log: which of their files count is said there, so none is read without it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from corgipile.errors import UnknownFormat
+
+__all__ = ["refuse_logged"]
+
+
+class _Log(NamedTuple):
+    """How such a folder is known, and what reads it: a program's name for the rows as they are now."""
+
+    name: str
+    sign: str
+    rows: str
+
+
+_SPARK = 'spark.read.format("{}").load({{path!r}}).write.parquet("NEW")'
+_LOGS = (
+    _Log("Delta Lake", "_delta_log", "deltalake.DeltaTable({path!r}).to_pyarrow_table()"),
+    _Log(
+        "Iceberg",
+        "metadata/*.metadata.json",
+        "pyiceberg.table.StaticTable.from_metadata({sign!r}).scan().to_arrow()",
+    ),
+    _Log("Lance", "_versions", "lance.dataset({path!r}).to_table()"),
+    _Log("Hudi", ".hoodie", _SPARK.format("hudi")),
+    _Log("Paimon", "snapshot/LATEST", _SPARK.format("paimon")),
+    _Log("Spark Structured Streaming", "_spark_metadata", 'spark.read.parquet({path!r}).write.parquet("NEW")'),
+)
+
+
+def refuse_logged(paths: Iterable[str]) -> None:
+    """Raise UnknownFormat if a file lies in the folder of a table whose log says which files count.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     (Path(folder) / "_delta_log").mkdir()
+        ...     try:
+        ...         refuse_logged([f"{folder}/year=2024/part-0.parquet"])
+        ...     except UnknownFormat as error:
+        ...         "DeltaTable" in str(error)
+        True
+    """
+    direct = {Path(path).parent for path in paths}
+    for folder in direct.union(*(inner.parents for inner in direct)):
+        for log in _LOGS:
+            signs = sorted(folder.glob(log.sign))
+            if signs:
+                raise UnknownFormat(_message(folder, log, str(signs[-1])))
+
+
+def _message(folder: Path, log: _Log, sign: str) -> str:
+    rows = log.rows.format(path=str(folder), sign=sign)
+    if "NEW" in rows:
+        way = f"write its rows as they are now to a new folder by {rows} and open that"
+    else:
+        way = (
+            f"give corgipile.open the rows as they are now, {rows}, or write these to a Parquet or Arrow file and "
+            "open that"
+        )
+    return (
+        f"{folder} is a table of {log.name}: its log ({Path(sign).relative_to(folder)}) says which files count, and "
+        f"rows that were deleted or replaced still lie there; {way}"
+    )

@@ -1,0 +1,147 @@
+"""Partitions as Hive, Spark, pandas and Polars write them: folders named ``key=value`` are columns of their files."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.files import digest
+from corgipile.tables.pages import run_cuts
+from corgipile.tables.pieces import check_rows, pick
+
+__all__ = ["Found", "Partition", "is_key", "keys_of", "with_keys"]
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+
+
+class Found(NamedTuple):
+    """A file, and what the names of its folders say of all its rows; None is null."""
+
+    path: str
+    keys: dict[str, str | None]
+
+
+def is_key(name: str) -> bool:
+    """Say whether a folder is named ``key=value``."""
+    return name.find("=") > 0
+
+
+def keys_of(path: str | Path, root: Path) -> dict[str, str | None]:
+    """Return the keys and values in the names of a file's folders: of all below ``root``, and of those right above it.
+
+    Example:
+        >>> keys_of("/data/year=2024/city=S%C3%A3o%20Paulo/a.parquet", Path("/data"))
+        {'year': '2024', 'city': 'São Paulo'}
+    """
+    parents = [root, *root.parents]
+    above = next((i for i, folder in enumerate(parents) if not is_key(folder.name)), len(parents))
+    names = [folder.name for folder in reversed(parents[:above])]
+    names += [name for name in Path(path).parent.relative_to(root).parts if is_key(name)]
+    pairs = (name.split("=", 1) for name in names)
+    return {unquote(key): None if value == NULL else unquote(value) for key, value in pairs}
+
+
+def with_keys(tables: Sequence[Table], keys: Sequence[Mapping[str, str | None]]) -> list[Table]:
+    """Add to each table the columns its folders tell; of one key all are integers, or else all are text."""
+    kinds: dict[str, pa.DataType] = {}
+    for name in {name for found in keys for name in found}:
+        values = [found[name] for found in keys if found.get(name) is not None]
+        kinds[name] = _kind([value for value in values if value is not None])
+    return [
+        Partition(table, {name: _scalar(value, kinds[name]) for name, value in found.items()}) if found else table
+        for table, found in zip(tables, keys, strict=True)
+    ]
+
+
+def _kind(values: Sequence[str]) -> pa.DataType:
+    if not values or not all(map(_NUMBER.fullmatch, values)):
+        return pa.string()
+    return pa.int32() if all(-(1 << 31) <= int(value) < 1 << 31 for value in values) else pa.int64()
+
+
+def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(value if value is None or pa.types.is_string(kind) else int(value), kind)
+
+
+class Partition:
+    """A table with columns that have one value in all its rows.
+
+    Args:
+        table: The table; a column that it stores itself is left as it is.
+        values: The values by name.
+
+    Example:
+        >>> from corgipile.tables import MemoryTable
+        >>> table = MemoryTable(pa.table({"x": [1, 2]}))
+        >>> Partition(table, {"year": pa.scalar(2024)}).read(1, 2).to_pydict()
+        {'x': [2], 'year': [2024]}
+    """
+
+    def __init__(self, table: Table, values: Mapping[str, pa.Scalar]) -> None:
+        self.table = table
+        self.values = {name: value for name, value in values.items() if name not in table.schema.names}
+        self.schema: pa.Schema = table.schema
+        for name, value in self.values.items():
+            self.schema = self.schema.append(pa.field(name, value.type))
+
+    def __reduce__(self) -> tuple[type["Partition"], tuple[Table, dict[str, pa.Scalar]]]:
+        return Partition, (self.table, self.values)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of the table."""
+        return self.table.nbytes
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: that of the table, and the values."""
+        said = [f"{name!r}:{value.type}:{value.as_py()!r}" for name, value in self.values.items()]
+        return digest(self.table.fingerprint, *said)
+
+    def cuts(self, rows: int) -> IntArray:
+        """Return the cuts of the table."""
+        return self.table.cuts(rows)
+
+    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
+        """Return the runs of pages of the table."""
+        return run_cuts(self.table, self._stored(columns), run_bytes)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        stored = self._stored(names)
+        return self._joined(self.table.read(start, stop, stored) if stored else None, stop - start, names)
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        stored = self._stored(names)
+        return self._joined(self.table.take(rows, stored) if stored else None, len(rows), names)
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Say where columns lie in the files; None if one of them lies in none."""
+        names = check_columns(self.schema, columns)
+        return self.table.layout(names) if len(self._stored(names)) == len(names) else None
+
+    def _stored(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name not in self.values]
+
+    def _joined(self, batch: pa.RecordBatch | None, rows: int, names: list[str]) -> pa.RecordBatch:
+        arrays = [
+            pa.repeat(self.values[name], rows) if batch is None or name in self.values else batch.column(name)
+            for name in names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
