@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
+from corgipile.heap import frugal
 from corgipile.sizes import format_bytes
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.pieces import Recent, check_rows, empty, pick
@@ -153,12 +154,9 @@ def _said(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:
 
 
 def _written(table: Unpacking, columns: Sequence[str], folder: Path) -> SpillFile:
-    with SpillWriter(folder) as out:
+    with frugal(), SpillWriter(folder) as out:
         table.write_plain(columns, out)
-        spill = out.finish()
-    # What decoders let go stays with the allocator, as if it were used, until it is asked to give it back.
-    pa.default_memory_pool().release_unused()
-    return spill
+        return out.finish()
 
 
 def grouped(costs: dict[str, int]) -> list[list[str]]:

@@ -16,12 +16,8 @@ from corgipile.tables.files import File, PathLike
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.formats import FORMATS
 from corgipile.tables.memory import MemoryTable
-<<<<<<< HEAD
-from corgipile.tables.recordindex import is_text_index
-from corgipile.tables.spill import Spill, spill_folder
-=======
 from corgipile.tables.partitions import Found, with_keys
->>>>>>> main
+from corgipile.tables.spill import Spill, spill_folder
 from corgipile.tables.tfrecord import Decode, OnBad
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
@@ -97,10 +93,9 @@ def open(  # noqa: A001 - reads as corgipile.open
             raise BadArgument(f"{len(files)} {name} files given for {len(parts)} tables; one for each is needed")
         for chosen, path in zip(options, files, strict=False):
             chosen[name] = path
-    if spill is not None:
-        for chosen, part in zip(options, parts, strict=True):
-            if isinstance(part, str) and "spill" in FORMATS[format or find_format(part)].options:
-                chosen["spill"] = spill
+    for chosen, part in zip(options, parts, strict=True):
+        if spill is not None and isinstance(part, Found):
+            chosen["spill"] = spill
     tables = [_open_part(part, format, chosen) for part, chosen in zip(parts, options, strict=True)]
     for kind in FORMATS.values():
         tables = kind.agree(tables)
@@ -167,9 +162,10 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> T
 
 def _open_file(path: str, format_name: str | None, options: dict[str, Any]) -> Table:
     name = format_name or find_format(path)
-    for option in options.keys() - FORMATS[name].options:
+    for option in options.keys() - FORMATS[name].options - {"spill"}:
         raise BadArgument(f"{option} does not apply to {path}, whose format is {name}")
-    return FORMATS[name].open(path, **options)
+    # Files of other formats are never unpacked, so whatever is said of spill files is true of them.
+    return FORMATS[name].open(path, **{key: value for key, value in options.items() if key in FORMATS[name].options})
 
 
 def find_format(path: str) -> str:

@@ -31,6 +31,7 @@ from corgipile.tables.spill import Section, Spill, SpillWriter, spill_folder
 MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS = 64
+MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
 BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 19  # decoded at a time
 
 
@@ -139,6 +140,13 @@ class ParquetTable:
         """Return the table of the sections that `write_plain` wrote."""
         return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
 
+    def batches(self) -> Iterator[pa.RecordBatch] | None:
+        """Decode all columns together, page by page; None where that takes much and a spill file may be used."""
+        groups, names = range(len(self._bytes)), list(self.schema.names)
+        if self.spill is not None and len(self._together(names)) > MOST_TOGETHER:
+            return None
+        return self._batches(names, groups)
+
     def write_groups(self, columns: Sequence[str], out: SpillWriter, groups: range) -> None:
         """Write the rows of some row groups as sections of a spill file."""
         rows = int(self._starts[groups.stop] - self._starts[groups.start])
@@ -175,8 +183,8 @@ class ParquetTable:
         group = int(counts.argmax())
         metadata = self._metadata.row_group(group)
         stored = sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / int(counts[group])
-        first = next(self._batches([name], range(group, group + 1), SAMPLE_ROWS))
-        sampled: float = first.nbytes / max(first.num_rows, 1)
+        first = next(self._batches([name], range(group, group + 1), SAMPLE_ROWS), None)
+        sampled: float = first.nbytes / max(first.num_rows, 1) if first is not None else 0.0
         return max(stored, sampled)
 
     def _batch_rows(self, names: Sequence[str]) -> int:

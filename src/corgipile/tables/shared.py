@@ -46,7 +46,13 @@ def shared(folder: Path, key: str, make: Callable[[], SpillFile]) -> SpillFile:
         if handle is None:
             return make()
         users = _alive(_users(handle))
-        spill = next(filter(None, map(_adopt, users)), None) or make()
+        spill = next(filter(None, map(_adopt, users)), None)
+        if spill is None:
+            try:
+                spill = make()
+            except BaseException:
+                register.unlink(missing_ok=True)
+                raise
         status = os.fstat(spill.descriptor)
         user = (os.getpid(), spill.descriptor, status.st_dev, status.st_ino)
         _note(handle, [*users, user])
