@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
-from corgipile.heap import frugal
 from corgipile.sizes import format_bytes
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.pieces import Recent, check_rows, empty, pick
@@ -154,7 +153,7 @@ def _said(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:
 
 
 def _written(table: Unpacking, columns: Sequence[str], folder: Path) -> SpillFile:
-    with frugal(), SpillWriter(folder) as out:
+    with SpillWriter(folder) as out:
         table.write_plain(columns, out)
         return out.finish()
 
@@ -189,6 +188,8 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
             columns = [_plain(column) for column in batch.columns]
             file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain_schema(schema)))
             done += batch.num_rows
+    # What decoders let go stays with the allocator, as if it were used, until it is asked to give it back.
+    pa.default_memory_pool().release_unused()
     if done != rows:
         raise CorruptFile(f"{done} rows were decoded; {rows} are stated")
 

@@ -32,7 +32,7 @@ MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS = 64
 MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
-BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 19  # decoded at a time
+BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
 
 
 class ParquetTable:
