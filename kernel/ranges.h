@@ -10,7 +10,7 @@
 typedef struct {
     int fd, wait;
     int64_t count;
-    const int64_t *offsets, *lengths, *to; /* [count], offsets ascending; `to`: where each goes in `out` */
+    const int64_t *offsets, *lengths, *to; /* [count]; `to`: where each goes in `out`, or its address where that is NULL */
     char *out;
     int64_t *firsts; /* [calls + 1] first range of each call */
     char *waits;     /* [calls] not all of it is cached */
@@ -20,7 +20,13 @@ typedef struct {
     int64_t broken; /* its range */
 } cp_ranges;
 
-/* Join ranges that lie close together into calls. */
+/* Where a range goes. */
+static inline char *cp_range_to(const cp_ranges *r, int64_t i)
+{
+    return (char *)((uintptr_t)r->out + (uintptr_t)r->to[i]);
+}
+
+/* Join ranges that follow each other closely into calls. */
 static inline void cp_ranges_join(cp_ranges *r)
 {
     r->calls = 0;
@@ -44,7 +50,7 @@ static inline int cp_ranges_together(const cp_ranges *r, int64_t from, int64_t t
     for (int64_t i = from; i < to; i++) {
         if (r->offsets[i] > at)
             parts[count++] = (struct iovec){between, (size_t)(r->offsets[i] - at)};
-        parts[count++] = (struct iovec){r->out + r->to[i], (size_t)r->lengths[i]};
+        parts[count++] = (struct iovec){cp_range_to(r, i), (size_t)r->lengths[i]};
         at = r->offsets[i] + r->lengths[i];
     }
     bytes = at - r->offsets[from];
@@ -68,7 +74,7 @@ static inline void cp_ranges_call(void *context, int64_t task, int worker)
     /* One by one, what came short by a signal, a huge range or the end of the file. */
     for (int64_t i = from; r->waits[task] && r->wait && i < to; i++) {
         int expected = 0;
-        if (cp_pread_all(r->fd, r->out + r->to[i], r->lengths[i], r->offsets[i], 1) < 0 &&
+        if (cp_pread_all(r->fd, cp_range_to(r, i), r->lengths[i], r->offsets[i], 1) < 0 &&
             atomic_compare_exchange_strong(&r->failed, &expected, 1)) {
             r->error = errno;
             r->broken = i;

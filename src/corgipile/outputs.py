@@ -10,16 +10,27 @@ import errno
 import fnmatch
 import glob
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from corgipile import scratch
-from corgipile.errors import CorgiPileError, WouldOverwrite, WriteFailed
+from corgipile.errors import BadArgument, CorgiPileError, WouldOverwrite, WriteFailed
 
-__all__ = ["Kind", "check_target", "replacing", "writing"]
+__all__ = ["Kind", "check_target", "refuse_url", "replacing", "writing"]
 
 PathLike = str | os.PathLike[str]
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_FETCH = {
+    "file": "or rather, give the plain path",
+    "ftp": "by curl or wget",
+    "gs": "by `gcloud storage cp`, or mount it by gcsfuse",
+    "hf": "by `hf download --repo-type dataset`",
+    "http": "by curl or wget",
+    "https": "by curl or wget",
+    "s3": "by `aws s3 cp`, or mount it by mount-s3",
+}
 
 
 class Kind(NamedTuple):
@@ -97,6 +108,7 @@ def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), over
         inputs: As for `replacing`.
         overwrite: As for `replacing`.
     """
+    refuse_url(path)
     given = Path(path).expanduser()
     with writing(given):
         goal = _place(given, kind)
@@ -110,6 +122,22 @@ def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), over
         if not overwrite:
             _check_kind(goal, kind)
     return goal
+
+
+def refuse_url(path: PathLike) -> None:
+    """Raise BadArgument if a path is a URL: files are local here.
+
+    Example:
+        >>> refuse_url("hf://datasets/mnist")
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.BadArgument: hf://datasets/mnist is a URL, and only local files are read and written: fetch ...
+    """
+    scheme = _URL.match(os.fspath(path))
+    if scheme is None:
+        return
+    how = _FETCH.get(scheme[1].lower(), "or mount it, and give the path")
+    raise BadArgument(f"{path} is a URL, and only local files are read and written: fetch it first, {how}")
 
 
 def _place(given: Path, kind: Kind) -> Path:

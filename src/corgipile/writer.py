@@ -9,7 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.outputs import Kind, replacing
+from corgipile.outputs import Kind, refuse_url, replacing
 from corgipile.sizes import parse_bytes
 from corgipile.tables.files import PathLike
 from corgipile.tables.note import is_noted, write_note
@@ -73,6 +73,7 @@ class Writer:
         inputs: Iterable[Any] = (),
         overwrite: bool = False,
     ) -> None:
+        refuse_url(out)
         if compression not in COMPRESSIONS:
             raise BadArgument(f"compression is {compression!r}; None, 'lz4' or 'zstd' is right")
         if Path(out).suffix.lower() in OTHERS:

@@ -211,7 +211,7 @@ def test_index_stays_in_memory_where_the_folder_cannot_be_written(tmp_path, monk
     path = write(tmp_path / "a.svm", "1 1:1\n2 1:2\n")
 
     def refuse(self, mode):
-        if mode == "xb":
+        if mode == "wb":
             raise PermissionError(13, "not here")
         return opened(self, mode)
 

@@ -242,11 +242,67 @@ static PyObject *read_ranges(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Make a bytes object for each range, and say where its bytes are. */
+static PyObject *bytes_for(const int64_t *lengths, int64_t count, int64_t *to)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (int64_t i = 0; list && i < count; i++) {
+        PyObject *one = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)lengths[i]);
+        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one) < 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+        to[i] = (int64_t)(uintptr_t)PyBytes_AsString(one);
+    }
+    return list;
+}
+
+/* read_bytes(fd, offsets, lengths, threads) -> list of bytes objects, or (errno, range) of the first that failed. */
+static PyObject *read_bytes(PyObject *self, PyObject *args)
+{
+    static const char *const names[] = {"offsets", "lengths"};
+    static const Py_ssize_t items[] = {8, 8};
+    PyObject *objects[2], *list = NULL;
+    Py_buffer v[2];
+    cp_ranges r = {0};
+    int64_t *to = NULL;
+    int threads, status = -2;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iOOi", &r.fd, &objects[0], &objects[1], &threads) ||
+        get_all(objects, v, 2, items, 2, names) < 0)
+        return NULL;
+    r.offsets = v[0].buf, r.lengths = v[1].buf, r.count = v[0].len / 8;
+    int fits = v[1].len == v[0].len && threads >= 1 && threads <= 256;
+    for (int64_t i = 0; fits && i < r.count; i++)
+        fits = r.offsets[i] >= 0 && r.lengths[i] >= 0 && r.lengths[i] <= PY_SSIZE_T_MAX / 2 &&
+               r.offsets[i] <= INT64_MAX - r.lengths[i];
+    if (fits) {
+        r.to = to = malloc(sizeof *to * (size_t)(r.count + 1));
+        list = to ? bytes_for(r.lengths, r.count, to) : PyErr_NoMemory();
+    }
+    if (list) {
+        Py_BEGIN_ALLOW_THREADS
+        status = cp_ranges_read(&r, threads);
+        Py_END_ALLOW_THREADS
+    }
+    free(to);
+    release_all(v, 2);
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "a range is no range, or 1 to 256 threads were not asked for");
+    if (!list || status == 0)
+        return list;
+    Py_DECREF(list);
+    if (status == -1)
+        return PyErr_NoMemory();
+    return Py_BuildValue("(iL)", r.error, (long long)r.broken);
+}
+
 PyMethodDef cp_records_methods[] = {
     {"crc32c", crc32c, METH_O, "Return the CRC-32C of bytes."},
     {"example_features", example_features, METH_O, "List the features of an Example."},
     {"examples_fill", examples_fill, METH_VARARGS, "Copy the values of one feature of many Examples."},
     {"examples_find", examples_find, METH_VARARGS, "Find features in many Examples."},
+    {"read_bytes", read_bytes, METH_VARARGS, "Read byte ranges of a file, each into an object of its own."},
     {"read_ranges", read_ranges, METH_VARARGS, "Read many byte ranges of a file."},
     {"tfrecord_pack", tfrecord_pack, METH_VARARGS, "Check records and move their data together."},
     {"tfrecord_scan", tfrecord_scan, METH_VARARGS, "Walk over records, checking them."},

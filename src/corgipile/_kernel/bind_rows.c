@@ -312,8 +312,59 @@ static PyObject *gather_ragged(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Make a bytes or str object of each row; NULL with an error set if one is no text. */
+static PyObject *objects_of(const uint64_t *address, const int64_t *length, const int32_t *index, int64_t count, int text)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (int64_t i = 0; list && i < count; i++) {
+        const char *row = (const char *)(uintptr_t)address[index[i]];
+        Py_ssize_t bytes = (Py_ssize_t)length[index[i]];
+        PyObject *one = !bytes ? text ? PyUnicode_FromString("") : PyBytes_FromString("")
+                        : text ? PyUnicode_DecodeUTF8(row, bytes, "strict")
+                               : PyBytes_FromStringAndSize(row, bytes);
+        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one) < 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* gather_objects(address, length, index, text): list of bytes or str objects, one a row. The caller vouches for the
+ * addresses. */
+static PyObject *gather_objects(PyObject *self, PyObject *args)
+{
+    PyObject *arrays[3], *list = NULL;
+    Py_buffer v[3];
+    static const char *const names[3] = {"address", "length", "index"};
+    static const Py_ssize_t sizes[3] = {8, 8, 4};
+    int text, got = 0, fits = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOp", &arrays[0], &arrays[1], &arrays[2], &text))
+        return NULL;
+    for (; got < 3; got++)
+        if (cp_buffer(arrays[got], &v[got], sizes[got], 0, names[got]) < 0)
+            break;
+    if (got == 3) {
+        int64_t count = v[2].len / 4;
+        const int64_t *length = v[1].buf;
+        const int32_t *index = v[2].buf;
+        fits = slots_ok(index, count, v[0].len / 8, 0) && v[0].len == v[1].len;
+        for (int64_t i = 0; fits && i < count; i++)
+            fits = length[index[i]] >= 0;
+        if (fits)
+            list = objects_of(v[0].buf, length, index, count, text);
+        else
+            PyErr_SetString(PyExc_ValueError, "an index lies outside the rows");
+    }
+    while (got-- > 0)
+        PyBuffer_Release(&v[got]);
+    return list;
+}
+
 PyMethodDef cp_rows_methods[] = {
     {"gather", gather, METH_VARARGS, "Collect fixed-width rows by index."},
+    {"gather_objects", gather_objects, METH_VARARGS, "Make a bytes or str object of each row by index."},
     {"gather_ragged", gather_ragged, METH_VARARGS, "Concatenate rows of varying length by index."},
     {"reader_bytes", reader_bytes, METH_O, "Return the bytes requested so far."},
     {"reader_column", reader_column, METH_VARARGS, "Add a column to a reader."},

@@ -10,11 +10,13 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from corgipile import tables
+from corgipile.convert.guess import is_csv_name, text_kind
 from corgipile.convert.idx import idx_stream
 from corgipile.convert.records import record_stream
 from corgipile.convert.stream import Stream
-from corgipile.convert.text import csv_stream, decompressed, text_kind
+from corgipile.convert.text import csv_stream, decompressed
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
+from corgipile.outputs import refuse_url
 from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
 from corgipile.tables.concat import DIMS_KEY
@@ -28,7 +30,6 @@ from corgipile.writer import conform, plain
 
 _READ = 1 << 20
 _HEAD = 1 << 12
-_CSV = (".csv", ".tsv")
 _BASE_KEY = b"corgipile.base"
 
 
@@ -67,13 +68,20 @@ def table_stream(table: Table, run: int | None = None) -> Stream:
 
 
 def _expand(path: str) -> list[str]:
+    refuse_url(path)
     plain_path = Path(path).expanduser()
+    if plain_path.is_dir() and (found := sorted(map(str, filter(_is_csv, plain_path.iterdir())))):
+        return found
     if plain_path.exists() or not glob.has_magic(path):
         return [str(plain_path)]
     found = sorted(glob.glob(str(plain_path), recursive=True))  # noqa: PTH207 - takes absolute patterns
     if not found:
         raise MissingFile(f"no file matches {path!r}")
     return found
+
+
+def _is_csv(path: Path) -> bool:
+    return is_csv_name(path.name) and not path.name.startswith(".") and path.is_file()
 
 
 def _open_path(path: str, options: Options) -> Stream:
@@ -98,9 +106,8 @@ def _open_bytes(path: str, options: Options) -> Stream:
         return _opened(path, options) if is_head(File(path).read(0, 16)) else record_stream(path)
     if head[:2] == b"\0\0":
         return idx_stream(path, options.label)
-    suffixes = Path(path).suffixes[-2:]
-    kind = "csv" if any(suffix in _CSV for suffix in suffixes) else text_kind(head)
-    if kind == "csv":
+    kind = text_kind(head)
+    if is_csv_name(path) or kind in ("columns", "json", "markup"):
         return csv_stream(path, options.label, options.header, pack=options.pack)
     if kind == "svmlight":
         schema, batches = stream_batches(path, zero_based=options.zero_based)

@@ -1,9 +1,8 @@
-"""Text on its way to a table: what kind it is, and rows of CSV."""
+"""Text on its way to a table: decompressed, and rows of CSV."""
 
 import bz2
 import gzip
 import lzma
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import IO, Any, Literal, cast
 
 import pyarrow as pa
 
+from corgipile.convert.guess import csv_columns, is_number
 from corgipile.convert.pack import label_name
 from corgipile.convert.stream import Stream
 from corgipile.errors import CorruptFile, ParseError
@@ -18,7 +18,6 @@ from corgipile.tables.files import readable
 from corgipile.tables.pieces import check_names
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
-_PAIR = re.compile(rb"^(\d+|qid):\S+$")
 _BLOCK = 1 << 20
 
 
@@ -39,31 +38,18 @@ def decompressed(path: str) -> Iterator[IO[bytes]]:
             raise CorruptFile(f"{path}: does not decompress: {error}") from None
 
 
-def text_kind(lines: bytes) -> Literal["svmlight", "csv"] | None:
-    """Tell SVMlight text from columns by the first bytes of a file; None if it is no text.
-
-    Example:
-        >>> text_kind(b"+1 3:0.5 7:1"), text_kind(b"1,2,3"), text_kind(bytes(8))
-        ('svmlight', 'csv', None)
-    """
-    if not lines.strip() or any(byte < 9 or 13 < byte < 32 for byte in lines):
-        return None
-    for line in lines.splitlines():
-        tokens = line.split(b"#")[0].split()
-        if len(tokens) > 1:
-            return "svmlight" if all(map(_PAIR.match, tokens[1:2])) else "csv"
-    return "csv"
-
-
 def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"], pack: bool) -> Stream:
-    """Open CSV text: the delimiter is the first of tab, comma, semicolon and space that line 1 has."""
+    """Open CSV text: the delimiter is the first of tab, comma, semicolon and space that line 1 has.
+
+    Raises:
+        UnknownFormat: It may be something else.
+    """
     from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
 
     with decompressed(path) as file:
-        first, second = file.readline(_BLOCK), file.readline(_BLOCK)
-    mark = next((mark for mark in "\t,; " if mark.encode() in first.strip(b" \r\n")), ",")
-    if header == "auto":
-        header = not all(map(_is_number, _cells(first, mark)))
+        head = file.read(_BLOCK)
+        mark, header = csv_columns(path, head, header, whole=not file.read(1))
+    first, second, *_ = [*head.splitlines(), b"", b""]
     settings = {
         "read_options": csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=not header),
         "parse_options": csv.ParseOptions(delimiter=mark),
@@ -75,7 +61,7 @@ def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"
         target, cells = label_name(schema.names, label), _cells(second if header else first, mark)
         for at, field in enumerate(schema):
             # What begins with a number may go on with fractions; where it goes on with text, that is an error.
-            text = pa.types.is_string(field.type) and len(cells) == len(schema) and _is_number(cells[at])
+            text = pa.types.is_string(field.type) and len(cells) == len(schema) and is_number(cells[at])
             if (text or pa.types.is_integer(field.type)) and field.name != target:
                 schema = schema.set(at, field.with_type(pa.float64()))
         settings["convert_options"] = csv.ConvertOptions(column_types=schema)
@@ -101,11 +87,3 @@ def _parsing(path: str) -> Iterator[None]:
 
 def _cells(line: bytes, mark: str) -> list[str]:
     return line.decode("utf-8", "replace").strip().split(mark)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

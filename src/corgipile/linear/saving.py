@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadModelFile, MissingFile
-from corgipile.outputs import Kind, replacing
+from corgipile.outputs import Kind, refuse_url, replacing
 
 __all__ = ["MODEL", "read_tensors", "write_tensors"]
 
@@ -60,8 +60,9 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
         MissingFile: No file lies there.
         BadModelFile: It is no model that corgipile saved, or it is damaged.
     """
+    refuse_url(path)
     try:
-        data = Path(path).read_bytes()
+        data = Path(path).expanduser().read_bytes()
     except FileNotFoundError:
         raise MissingFile(f"no model file at {os.fspath(path)}") from None
     try:

@@ -9,17 +9,20 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument
 from corgipile.loader.fill import Filler, filler
-from corgipile.loader.fitting import columns_of, fit, sketched
+from corgipile.loader.fitting import columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.run import Run, begin
 from corgipile.loader.store import SlotArray, Store
-from corgipile.orders import Key, Order, named
+from corgipile.orders import Key, Order, named, visited_rows
 from corgipile.sizes import Size, whole
+from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
+from corgipile.tables.base import IntArray, Table
 from corgipile.tables.encoded import unpack_shared
 
 __all__ = ["MOST_PREFETCH", "Feeder", "checked_place"]
 
 MOST_PREFETCH = 64
+WIDE = 32 << 10  # bytes of a row that is read as fast alone as among its neighbours
 
 
 class Feeder:
@@ -41,6 +44,12 @@ class Feeder:
         worker: This worker of the rank's ``workers``.
         workers: Workers that share the rank's rows and divide its memory, and the order's buffer.
         batch: Rows that workers are dealt at a time.
+        apart: Make no buffer where rows are so wide that each is better read when it is its turn: `rows` says which.
+
+    Attributes:
+        columns: What is read.
+        limit: Bytes that this worker may hold, None where the buffer's size was given instead.
+        apart: Whether there is no buffer.
 
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works; says what would.
@@ -73,34 +82,42 @@ class Feeder:
         worker: int = 0,
         workers: int = 1,
         batch: int = 1,
+        apart: bool = False,
     ) -> None:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         rank, world = checked_place(rank, world)
         table = open_table(table)
-        found = columns_of(table, columns, casts, pack, widths)
+        self.columns = found = columns_of(table, columns, casts, pack, widths)
         self.table, self.seed, self.rank, self.world = table, seed, rank, world
         self._closed = False
         self._key = Key(self.seed, 0, rank, world, disjoint, worker, workers, batch)
         self.row_bytes = found.row_bytes
         wanted = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
+        self.limit = None if (size := limit_of(wanted, memory)) is None else size // workers
         self.order, blocks, *_, self._way = fit(table, wanted, memory, found, workers)
         self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
-        self.store = Store(self.slots, found.fields, found.held)
         self._run: Run | None = None
-        self._sources = found.sources
-        self._filler_made: Filler | None = None
+        self.bytes_apart = 0
+        self.apart = apart and found.row_bytes >= WIDE and found_alone(table, found)
+        self._filler: Filler | None = None
+        if not self.apart:
+            limit = None if isinstance(table, MemoryTable) else self.limit  # its rows are in memory anyhow
+            self.store = Store(self.slots, found.fields, found.held, limit)
 
     @property
-    def _filler(self) -> Filler:
-        """Return what reads rows into slots; where they must be unpacked first, that is done when it is first asked."""
-        if self._filler_made is None:
-            table = unpack_shared(self.table, self._sources) if self._way.spilled else self.table
+    def source(self) -> Table:
+        """Return the table that is read: the same rows, unpacked if they must be, when it is first asked."""
+        return unpack_shared(self.table, self.columns.sources) if self._way.spilled else self.table
+
+    def _reader(self) -> Filler:
+        """Return what reads rows into slots."""
+        if self._filler is None:
             sequential = self.order.name == "no_shuffle"
-            self._filler_made = filler(table, self.store, self._sources, sequential=sequential)
-        return self._filler_made
+            self._filler = filler(self.source, self.store, self.columns.sources, sequential=sequential)
+        return self._filler
 
     @property
     def buffer_bytes(self) -> int:
@@ -110,7 +127,7 @@ class Feeder:
     @property
     def bytes_read(self) -> int:
         """Return the bytes read so far."""
-        return 0 if self._filler_made is None else self._filler_made.bytes_read
+        return self.bytes_apart + (self._filler.bytes_read if self._filler else 0)
 
     def key(self, epoch: int) -> Key:
         """Return the key of an epoch."""
@@ -125,20 +142,36 @@ class Feeder:
 
         There is one buffer, so a new epoch ends one that is still under way.
         """
-        if self._closed:
-            raise BadArgument("this loader was closed; make a new one")
+        self._check_open()
+        if self.apart:
+            raise BadArgument("this feeder has no buffer: its rows are read one by one")
         if self._run is not None:
             self._run.stop()
-        self._run = begin(self.order, self.blocks, self.key(epoch), start, self.store, self._filler, self.row_bytes)
+        self._run = begin(self.order, self.blocks, self.key(epoch), start, self.store, self._reader(), self.row_bytes)
         return self._run.visits()
+
+    def rows(self, epoch: int, start: int = 0) -> Iterator[IntArray]:
+        """Yield the numbers of the rows that each step visits; nothing is read."""
+        self._check_open()
+        return visited_rows(self.order, self.blocks, self.key(epoch), start)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BadArgument("this loader was closed; make a new one")
+
+    def give_up_buffer(self) -> None:
+        """Let go of the buffer and read rows one by one from now on."""
+        self.close()
+        self._closed, self.apart, self._filler = False, True, None
+        del self.store
 
     def close(self) -> None:
         """Close files and reading threads."""
         self._closed = True
         if self._run is not None:
             self._run.stop()
-        if self._filler_made is not None:
-            self._filler_made.close()
+        if self._filler is not None:
+            self._filler.close()
 
     def __enter__(self) -> Self:
         return self

@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.loader.store import Store
+from corgipile.loader.store import SlotArray, Store
 from corgipile.orders.base import Step, rows_of
-from corgipile.tables.base import Layout, Table, type_code
+from corgipile.tables.base import IntArray, Layout, Table, row_sizes, type_code
 
 __all__ = ["Filler", "filler"]
 
 BLOCK_THREADS = 4
 ROW_THREADS = 32
+MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
-REQUESTS = 1 << 16  # runs of columns asked for at a time
 
 
 class Filler(Protocol):
@@ -32,6 +32,9 @@ class Filler(Protocol):
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots; returns when they are there; ``hurry``: the consumer waits for them."""
+
+    def size(self, step: Step) -> int:
+        """Return the bytes of varying length that a step will bring, or 0 where that is not known before."""
 
     def soon(self, step: Step) -> None:
         """Hear which step is read after the one `fill` is called with next."""
@@ -108,11 +111,24 @@ class PlacedFiller:
         """Read runs of rows into slots."""
         if not len(step.extents):
             return
-        short = len(step.into) < SHORT_RUNS * len(step.extents)
-        for part in _portions(step, max(1, REQUESTS // len(self._layout.columns))):
-            failure = _kernel.reader_read(self.reader(short=short), part.extents, part.into, part.sweep, hurry)
-            if failure is not None:
-                raise self.failure(*failure)
+        extents, into = step.extents, step.into
+        most = max(1, MOST_REQUESTS // len(self._layout.columns))
+        short = len(into) < SHORT_RUNS * len(extents)
+        if short and step.sweep is None and len(extents) > most:
+            self._fill_in_parts(extents, into, most, hurry=hurry)
+            return
+        failure = _kernel.reader_read(self.reader(short=short), extents, into, step.sweep, hurry)
+        if failure is not None:
+            raise self.failure(*failure)
+
+    def _fill_in_parts(self, extents: IntArray, into: SlotArray, most: int, *, hurry: bool) -> None:
+        """Read many short runs some at a time: what the kernel notes of each takes more than a narrow row."""
+        at = 0
+        for first in range(0, len(extents), most):
+            some = extents[first : first + most]
+            rows = int((some[:, 1] - some[:, 0]).sum())
+            self.fill(Step(some, into[at : at + rows], into[:0]), hurry=hurry)
+            at += rows
 
     def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:
         """Return the error of a reading that the kernel could not do; code 0: the file ended."""
@@ -121,6 +137,10 @@ class PlacedFiller:
             name = f"{os.strerror(code)} ({errno.errorcode.get(code)})"
             return ReadFailed(code, f"reading {path} failed at row {row}: {name}")
         return CorruptFile(f"{path} ended while row {row} was read; the file was cut short since it was opened")
+
+    def size(self, step: Step) -> int:
+        """Return 0: all rows are of one size."""
+        return 0
 
     def soon(self, step: Step) -> None:
         """Let the device begin with a step ahead of time, where it was the device that was waited for."""
@@ -137,18 +157,6 @@ class PlacedFiller:
         self.rest()
         while self._fds:
             os.close(self._fds.pop())
-
-
-def _portions(step: Step, runs: int) -> Iterator[Step]:
-    """Cut a step into parts of a few runs: what the kernel notes of each request is memory beside the buffer."""
-    if len(step.extents) <= runs:
-        yield step
-        return
-    ends = np.append(0, np.cumsum(step.extents[:, 1] - step.extents[:, 0]))
-    for at in range(0, len(step.extents), runs):
-        extents = step.extents[at : at + runs]
-        rows = slice(int(ends[at]), int(ends[at + len(extents)]))
-        yield Step(extents, step.into[rows], step.visit, None if step.sweep is None else step.sweep[rows])
 
 
 class TableFiller:
@@ -176,6 +184,14 @@ class TableFiller:
             self.bytes_read += batch.nbytes
             self._store.put(batch, into[at : at + stop - start], range(start, stop))
             at += stop - start
+
+    def size(self, step: Step) -> int:
+        """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""
+        extents, columns = step.extents, list(self._store.held.names)
+        short = len(step.into) < SHORT_RUNS * len(extents)
+        runs = [rows_of(extents)] if short else [np.arange(start, stop) for start, stop in extents.tolist()]
+        sizes = [row_sizes(self._table, rows, columns) for rows in runs if len(rows)]
+        return sum(int(found.sum()) for found in sizes if found is not None)
 
     def soon(self, step: Step) -> None:
         """Do nothing: tables read when asked."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from corgipile.loader.store import Field, fields_of
 from corgipile.loader.ways import AS_CUT, Way, find_way, warn_few, wide_units
 from corgipile.orders import Blocks, FullShuffle, Order, Riffle
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
-from corgipile.tables.base import Table, check_columns, even_cuts
+from corgipile.tables.base import Table, check_columns, even_cuts, row_sizes
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import row_bytes, sketch
 
@@ -70,6 +71,22 @@ def columns_of(
     return Columns(sources, fields, held, size or 1.0)
 
 
+def found_alone(table: Table, columns: Columns) -> bool:
+    """Say whether each row of a table is found without reading others."""
+    if not len(table):
+        return False
+    if columns.held:
+        return row_sizes(table, np.array([0, len(table) - 1]), list(columns.held)) is not None
+    return table.layout(columns.sources) is not None
+
+
+def limit_of(order: Order, memory: Size | None) -> int | None:
+    """Return the bytes that may be in memory; None where the order's own buffer says what is."""
+    if memory is not None:
+        return parse_bytes(memory)
+    return DEFAULT_MEMORY if getattr(order, "buffer", None) is None else None
+
+
 def fit(table: Table, order: Order, memory: Size | None, columns: Columns, workers: int = 1) -> Fitted:
     """Turn sizes into rows and cut the table. Memory and the order's buffer are divided among workers.
 
@@ -79,7 +96,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     sized = getattr(order, "buffer", None)
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
-    limit = parse_bytes(memory) if memory is not None else None if sized is not None else DEFAULT_MEMORY
+    limit = limit_of(order, memory)
     share = None if limit is None else limit / workers
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]

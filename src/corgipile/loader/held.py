@@ -1,7 +1,7 @@
 """Rows of varying length in the buffer: kept in the record batches they came in, found by slot."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue
 from corgipile.tables.base import is_bytes, is_list, is_wide, item_bytes
+from corgipile.tables.spans import objects, places
 
 __all__ = ["Held"]
 
@@ -30,10 +31,12 @@ class Held:
         self._slots, self._kinds = slots, dict(kinds)
         self._owner = np.full(slots if kinds else 0, -1, np.int64)
         self._row = np.zeros(slots if kinds else 0, np.int64)
+        self._sizes = np.zeros(slots if kinds else 0, np.int64)
         self._batches: dict[int, pa.RecordBatch] = {}
         self._alive: dict[int, int] = {}
         self._retired: list[tuple[int, list[pa.RecordBatch]]] = []
-        self._next = self._fills = 0
+        self._next = self._fills = self._rows = 0
+        self.nbytes = 0  # of record batches not yet let go
         self._lock = threading.Lock()  # the reader puts rows while the consumer gathers others
         spanned = [name for name, kind in kinds.items() if item_bytes(kind)]
         self._spans: dict[str, Span] = {n: (np.zeros(slots, np.uint64), np.zeros(slots, np.int64)) for n in spanned}
@@ -47,12 +50,6 @@ class Held:
         """Return the names of the columns."""
         return tuple(self._kinds)
 
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of record batches not yet let go."""
-        batches = [*list(self._batches.values()), *(batch for _, batches in list(self._retired) for batch in batches)]
-        return sum(int(batch.nbytes) for batch in batches)
-
     def span(self, name: str) -> Span:
         """Return memory address and length of each slot's row, see `Store.ragged`."""
         if name not in self._spans:
@@ -61,50 +58,63 @@ class Held:
             raise BadValue(f"column {name!r} holds nulls; fill or drop such rows first")
         return self._spans[name]
 
+    def sizes(self, visit: SlotArray) -> npt.NDArray[np.int64]:
+        """Return the bytes of the rows in these slots; of types that do not tell, those of a mean row."""
+        return self._sizes[visit]
+
     def put(self, batch: pa.RecordBatch, into: SlotArray) -> None:
         """Keep the rows of a batch that go to slots."""
         kept = np.flatnonzero(into >= 0)
         if len(kept):
-            batch = batch.select(list(self._kinds))
-            self._adopt(batch, into[kept], kept, {**self._batches, self._next: batch})
+            self._adopt(batch.select(list(self._kinds)), into[kept], kept)
 
-    def _adopt(self, batch: pa.RecordBatch, slots: SlotArray, rows: npt.NDArray[Any], batches: dict[int, Any]) -> None:
+    def _adopt(self, batch: pa.RecordBatch, slots: SlotArray, rows: npt.NDArray[Any]) -> None:
+        nbytes, count = int(batch.nbytes), max(1, batch.num_rows)
         with self._lock:
             self._owner[slots], self._row[slots] = self._next, rows
-            self._batches = batches
-            self._alive = {number: self._alive.get(number, len(rows)) for number in batches}
+            self._batches[self._next], self._alive[self._next] = batch, len(rows)
             self._next += 1
+            self._rows += batch.num_rows
+            self.nbytes += nbytes
+            told = 0
+            self._sizes[slots] = 0
             for name in self._spans:
-                self._point(name, batch.column(name), slots, rows)
+                told += self._point(name, batch.column(name), slots, rows)
+            self._sizes[slots] += (nbytes - told) // count
 
-    def _point(self, name: str, column: pa.Array, slots: SlotArray, rows: npt.NDArray[Any]) -> None:
+    def _point(self, name: str, column: pa.Array, slots: SlotArray, rows: npt.NDArray[Any]) -> int:
+        """Note where the rows of a column lie; return the bytes of all of them."""
         if column.null_count or (is_list(column.type) and column.values.null_count):
             self._nulls.add(name)
-            return
-        offsets, base = _place(column)
+            return 0
+        offsets, base = places(column)
         address, length = self._spans[name]
-        address[slots] = (base + offsets[rows] * item_bytes(column.type)).astype(np.uint64)
-        length[slots] = offsets[rows + 1] - offsets[rows]
+        item = item_bytes(column.type)
+        starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
+        address[slots] = (base + starts * item).astype(np.uint64)
+        length[slots] = lengths
+        self._sizes[slots] += lengths * item
+        return int(offsets[-1] - offsets[0]) * item
 
-    def release(self, into: SlotArray, before: int) -> None:
-        """Before a step is read: let go of the rows in the slots it will use, and of all batches put before ``before``.
-
-        Args:
-            into: Slots about to be used again.
-            before: A value `mark` returned.
-        """
-        slots = into[into >= 0]
+    def release(self, slots: SlotArray) -> None:
+        """Let go of the rows in slots that nobody will visit any more, and of the batches of which none is left."""
+        slots = slots[slots >= 0]
         left, counts = np.unique(self._owner[slots], return_counts=True)
         self._owner[slots] = -1
         for number, count in zip(left.tolist(), counts.tolist(), strict=True):
-            if number in self._alive:
-                self._alive[number] -= count
-        for number in [n for n, alive in self._alive.items() if not alive or n < before]:
-            del self._alive[number], self._batches[number]
+            if number < 0:
+                continue
+            self._alive[number] -= count
+            if not self._alive[number]:
+                self._drop(number)
 
-    def mark(self) -> int:
-        """Return a number that batches put from now on are not below."""
-        return self._next
+    def _drop(self, number: int) -> pa.RecordBatch:
+        with self._lock:
+            del self._alive[number]
+            batch = self._batches.pop(number)
+            self._rows -= batch.num_rows
+            self.nbytes -= int(batch.nbytes)
+        return batch
 
     def settle(self, ahead: int) -> None:
         """After a step was put: where rows of few slots keep many batches alive, copy them together.
@@ -113,13 +123,16 @@ class Held:
         no visit that began before can still be reading it.
         """
         self._fills += 1
-        self._retired = [(since, batches) for since, batches in self._retired if self._fills - since <= ahead + 1]
-        if sum(batch.num_rows for batch in self._batches.values()) <= 2 * self._slots:
+        while self._retired and self._fills - self._retired[0][0] > ahead + 1:
+            self.nbytes -= sum(int(batch.nbytes) for batch in self._retired.pop(0)[1])
+        if self._rows <= 2 * self._slots:
             return
         slots = np.flatnonzero(self._owner >= 0).astype(np.int32)
-        together = self.gather(slots)
-        self._retired.append((self._fills, list(self._batches.values())))
-        self._adopt(together, slots, np.arange(len(slots)), {self._next: together})
+        together, old = self.gather(slots), list(self._batches)
+        self._adopt(together, slots, np.arange(len(slots)))
+        batches = [self._drop(number) for number in old]
+        self.nbytes += sum(int(batch.nbytes) for batch in batches)
+        self._retired.append((self._fills, batches))
 
     def gather(self, visit: SlotArray) -> pa.RecordBatch:
         """Return the rows in these slots as one record batch, in visiting order."""
@@ -129,7 +142,19 @@ class Held:
         if rest:
             taken = self._take(visit, rest)
             columns |= {name: taken.column(name) for name in rest}
-        return pa.RecordBatch.from_pydict({name: columns[name] for name in self._kinds})
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._kinds], names=list(self._kinds))
+
+    def objects(self, visit: SlotArray) -> dict[str, Sequence[Any] | pa.Array]:
+        """Return the rows in these slots as one object a row, see `corgipile.tables.spans.objects`."""
+        made: dict[str, Sequence[Any] | pa.Array] = {}
+        for name, kind in self._kinds.items():
+            if name in self._spans and name not in self._nulls and is_bytes(kind):
+                text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+                made[name] = _kernel.gather_objects(*self._spans[name], visit, text)
+                continue
+            joined = _join(kind, self._spans[name], visit) if name in self._spans and name not in self._nulls else None
+            made[name] = objects(self._take(visit, [name]).column(0) if joined is None else joined)
+        return made
 
     def _take(self, visit: SlotArray, names: list[str]) -> pa.RecordBatch:
         if not len(visit):
@@ -145,23 +170,6 @@ class Held:
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_batches(parts).take(pa.array(back))
-
-
-def _place(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the offsets of a column's rows, in items, and the address they count from."""
-    buffers = column.buffers()
-    if is_list(column.type):
-        values = column.values
-        data, shift = values.buffers()[1], values.offset
-    else:
-        data, shift = buffers[2], 0
-    raw = (
-        np.frombuffer(buffers[1], np.int64 if is_wide(column.type) else np.int32)
-        if len(column)
-        else np.zeros(1, np.int64)
-    )
-    offsets = raw[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    return offsets, (data.address if data is not None else 0) + shift * item_bytes(column.type)
 
 
 def _join(kind: pa.DataType, span: Span, visit: SlotArray) -> pa.Array | None:

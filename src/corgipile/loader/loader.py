@@ -4,10 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from corgipile.errors import BadArgument, StateMismatch
-from corgipile.loader.batches import Format, Gatherer
+from corgipile.loader.apart import Apart
+from corgipile.loader.batches import Format, cutter
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.run import ENDED
-from corgipile.orders import Order, described, instead, seek
+from corgipile.loader.fitting import found_alone
+from corgipile.loader.groups import Gatherer, Group, Place
+from corgipile.loader.run import ENDED, Overfull
+from corgipile.orders import FullShuffle, Order, described, instead, seek
 from corgipile.sizes import MOST_EPOCH, Size, whole
 
 __all__ = ["Loader"]
@@ -71,11 +74,12 @@ class Loader:
         self.batch_size, self.drop_last = batch_size, drop_last
         self.feeder = Feeder(
             table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world, disjoint=drop_last,
-            worker=worker, workers=workers, batch=batch_size,
+            worker=worker, workers=workers, batch=batch_size, apart=True,
         )  # fmt: skip
         self._settings = settings
-        self._gatherer = Gatherer(self.feeder.store, min(batch_size, max(1, self.feeder.visits(0))), format)
-        self._position: list[tuple[int, int, int]] = []
+        self._size = min(batch_size, max(1, self.feeder.visits(0)))
+        self._cut, self._source = cutter(format), self._make_source()
+        self._position: list[Place] = []
         self._turn = object()
         self.set_epoch(0)
 
@@ -101,41 +105,40 @@ class Loader:
         if not self._restored:
             self.set_epoch(self.epoch)
         self._restored = False
-        total, gatherer, turn = len(self), self._gatherer, object()
+        total, turn = len(self), object()
         self._turn = turn
-        gatherer.next()
-        skip, first = self._offset, self._step
         self._position, self._delivered = [], 0
-        visits = self.feeder.epoch(self.epoch, first)
-        try:
-            for step, visit in enumerate(visits, first):
-                at = skip if step == first else 0
-                while at < len(visit) and self._batches < total:
-                    take = min(len(visit) - at, gatherer.capacity - gatherer.filled)
-                    self._position.append((step, at, take))
-                    gatherer.add(visit[at : at + take])
-                    at += take
-                    if gatherer.filled == gatherer.capacity:
-                        yield from self._drain(total, turn)
-            yield from self._drain(total, turn)
-        finally:
-            visits.close()  # type: ignore[attr-defined]  # a generator: ends its reading thread
+        while self._batches < total:
+            rows = (total - self._batches) * self.batch_size
+            try:
+                for group in self._source.groups(self.epoch, self._step, self._offset, rows):
+                    yield from self._drain(group, total, turn)
+                break
+            except Overfull:
+                if not found_alone(self.feeder.source, self.feeder.columns):
+                    raise
+                self.feeder.give_up_buffer()
+                self._source = self._make_source()
         self.set_epoch(self.epoch + 1)
 
-    def _drain(self, total: int, turn: object) -> Iterator[Any]:
-        """Cut what was gathered into batches; where the loader stands is known after each."""
-        gatherer = self._gatherer
-        for delivered, batch in gatherer.batches():
-            if self._batches == total:
-                break
+    def _make_source(self) -> Gatherer | Apart:
+        arrow = self._settings["format"] == "arrow"
+        return (Apart if self.feeder.apart else Gatherer)(self.feeder, self._size, arrow=arrow)
+
+    def _drain(self, group: Group, total: int, turn: object) -> Iterator[Any]:
+        """Cut a group into batches; where the loader stands is known after each."""
+        self._position, self._delivered = group.places, 0
+        for batch in self._cut(group.columns, group.rows, self._size):
             self._batches += 1
-            self._delivered = delivered
+            self._delivered = min(self._delivered + self._size, group.rows)
             yield batch
             if self._turn is not turn:
                 raise BadArgument(ENDED)
+            if self._batches == total:
+                break
         self._step, self._offset = self._stand()
         self._position, self._delivered = [], 0
-        gatherer.next()
+        group.columns.clear()  # arrays are used again
 
     def _stand(self) -> tuple[int, int]:
         """Return step and offset of the first row not delivered."""
@@ -186,6 +189,8 @@ class Loader:
         if not all(isinstance(value, int) and value >= 0 for value in position):
             raise StateMismatch(f"state has no valid position: got epoch, batches, step, offset = {position}")
         self.epoch, self._batches, self._step, self._offset = position
+        if isinstance(self.feeder.order, FullShuffle):  # states are older than the size of its steps
+            self.seek(self._batches)
         self._restored, self._position = True, []
 
     def seek(self, batches: int) -> None:
@@ -202,6 +207,7 @@ class Loader:
 
     def close(self) -> None:
         """Close files and threads; iterating again is then an error."""
+        self._source.close()
         self.feeder.close()
 
     def __enter__(self) -> Self:

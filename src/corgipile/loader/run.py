@@ -13,17 +13,37 @@ from typing import Any, Protocol
 import numpy as np
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.fill import SHORT_RUNS, Filler, PlacedFiller
 from corgipile.loader.store import SlotArray, Store
 from corgipile.orders import Blocks, Key, Order, Step
 from corgipile.orders.planned import Planned
+from corgipile.sizes import format_bytes
 
-__all__ = ["Run", "begin"]
+__all__ = ["Overfull", "Run", "begin"]
 
 ENDED = "this iteration has ended: another one of the same loader or dataset began, or it was closed"
 FORKED = "this iteration began before the process was forked; begin one in the child"
+LEAST_SLACK = 4 << 20  # bytes
 FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
+
+
+class Overfull(BudgetTooSmall):  # only reading tells: the order was fitted to some rows of the table
+    """The rows that have to wait together do not fit the budget."""
+
+    @classmethod
+    def of(cls, needed: int, limit: int) -> "Overfull":
+        """Make the error."""
+        return cls(
+            f"rows that have to wait together take {format_bytes(needed)}, memory={limit} was asked for: rows are "
+            "longer here than at the beginning, the middle and the end of the table; give "
+            f"memory={format_bytes(needed * 1.25).replace(' ', '')!r} or a smaller block and buffer"
+        )
+
+
+def slack(limit: int) -> int:
+    """Return the bytes by which rows of varying length may exceed the budget: an order is fitted to their mean."""
+    return max(limit // 8, LEAST_SLACK)
 
 
 class Run(Protocol):
@@ -94,10 +114,12 @@ class StepRun:
 
     def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, order: Order, far: int) -> None:
         self._steps, self._reader, self._store, self._order = steps, reader, store, order
-        self._marks: list[int] = []
+        self._under_way: deque[SlotArray] = deque()  # visits of the steps loaded, those known to be over left out
+        self._loaded = self._over = 0  # steps
         self._far = far
         ahead = order.ahead
         self._credits = threading.Semaphore(ahead + 1)
+        self._left = threading.Event()  # a visit is over since it was cleared, or all shall end
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopped, self._process = False, os.getpid()
         self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True) if ahead else None
@@ -145,14 +167,41 @@ class StepRun:
         return step.visit
 
     def _fill(self, step: Step, *, hurry: bool) -> None:
-        if not self._store.held:
-            self._reader.fill(step, hurry=hurry)
-            return
-        self._marks.append(self._store.held.mark())
-        done = len(self._marks) - 1 - self._order.ahead if self._order.drains else 0
-        self._store.held.release(step.into, self._marks[done] if done > 0 else 0)
+        held = self._store.held
+        if held:
+            self._let_go()
+            held.release(step.into)
+            self._make_room(step)
         self._reader.fill(step, hurry=hurry)
-        self._store.held.settle(self._order.ahead)
+        if held:
+            held.settle(self._order.ahead)
+            self._under_way.append(step.visit)
+            self._loaded += 1
+
+    def _let_go(self) -> None:
+        """Let go of rows whose visit is over, where there is no other to come."""
+        while self._under_way and self._loaded - len(self._under_way) < self._over:
+            visit = self._under_way.popleft()
+            if self._order.once:
+                self._store.held.release(visit)
+
+    def _make_room(self, step: Step) -> None:
+        """See to it that a step fits the budget, whatever its rows are like: if need be it is not read ahead.
+
+        Raises:
+            Overfull: It does not fit beside the rows that wait.
+        """
+        limit = self._store.limit
+        if limit is None:
+            return
+        coming, held = self._reader.size(step), self._store.held
+        while self._store.nbytes + coming > limit + slack(limit):
+            if self._over == self._loaded or self._stopped:
+                raise Overfull.of(self._store.nbytes + coming, limit)
+            self._left.wait()
+            self._left.clear()
+            self._let_go()
+            held.release(step.into)
 
     def visits(self) -> Iterator[SlotArray]:
         """Yield the slots each step visits."""
@@ -163,6 +212,8 @@ class StepRun:
                 if isinstance(item, BaseException):
                     raise item
                 yield item
+                self._over += 1
+                self._left.set()
                 self._credits.release()
         finally:
             self.stop()
@@ -172,6 +223,7 @@ class StepRun:
         if self._stopped:
             return
         self._stopped = True
+        self._left.set()
         self._credits.release()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()

@@ -10,6 +10,7 @@ from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue, RaggedRows
 from corgipile.loader.held import Held
 from corgipile.tables.base import fixed_field, type_code
+from corgipile.tables.spans import flat
 
 __all__ = ["Field", "Store"]
 
@@ -41,10 +42,13 @@ class Store:
         slots: Number of slots.
         fields: The fixed-width columns.
         held: Names and types of the other columns, kept in the record batches they were read in.
+        limit: Bytes that may be held, if there is a limit.
     """
 
-    def __init__(self, slots: int, fields: Sequence[Field], held: Mapping[str, pa.DataType]) -> None:
-        self.slots = slots
+    def __init__(
+        self, slots: int, fields: Sequence[Field], held: Mapping[str, pa.DataType], limit: int | None = None
+    ) -> None:
+        self.slots, self.limit = slots, limit
         self.fields = {field.name: field for field in fields}
         self.held = Held(slots, held)
         self._arrays = {field.name: _aligned(slots, field) for field in fields}
@@ -116,7 +120,7 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
         row = numbered[int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])]
         raise BadValue(f"row {row} of column {source!r} is null; fill or drop such rows first")
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
+        lengths = np.diff(flat(column.offsets))
         uneven = np.flatnonzero(lengths != field.items)
         if uneven.size:
             raise RaggedRows(
@@ -130,7 +134,7 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
         raise BadValue(f"column {source!r} holds a null within rows {numbered[0]} to {numbered[-1]}")
     if not (pa.types.is_boolean(column.type) or fixed_field(column.type) or pa.types.is_decimal(column.type)):
         raise BadSchema(f"column {source!r} has type {column.type}; numbers are needed")
-    return np.asarray(column.to_numpy(zero_copy_only=False)).reshape(rows, -1)
+    return flat(column).reshape(rows, -1)
 
 
 def fields_of(

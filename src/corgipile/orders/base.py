@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +142,7 @@ class Order(Protocol):
     """A strategy that decides what is read when and visited when; it knows row numbers only."""
 
     name: ClassVar[str]
-    drains: ClassVar[bool]  # each step visits all rows that wait
+    once: ClassVar[bool]  # a row loaded is visited once
 
     @property
     def ahead(self) -> int:
@@ -168,6 +168,14 @@ class Order(Protocol):
         """Make the steps of one pass from step ``start`` on; the first then loads the rows that wait at that point."""
 
 
+@runtime_checkable
+class Seekable(Protocol):
+    """What an order has besides where it knows its place without making steps."""
+
+    def seek(self, blocks: Blocks, key: Key, visits: int) -> tuple[int, int] | None:
+        """Say where a pass stands after some visits, see `seek`; None where steps must be made."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sized:
     """The sizes that block orders share.
@@ -178,7 +186,7 @@ class Sized:
         ahead: Steps loaded while an earlier one is visited; 1 is double buffering.
     """
 
-    drains: ClassVar[bool] = True
+    once: ClassVar[bool] = True
     block: Size | None = None
     buffer: Size | None = None
     ahead: int = 1
@@ -270,6 +278,9 @@ def seek(order: Order, blocks: Blocks, key: Key, visits: int) -> tuple[int, int]
         (1, 1)
     """
     step = 0
+    known = order.seek(blocks, key, visits) if isinstance(order, Seekable) else None
+    if known is not None:
+        return known
     if visits:
         for step, made in enumerate(order.steps(blocks, key)):
             if visits < len(made.visit):

@@ -14,6 +14,11 @@ from corgipile.sizes import to_rows
 FULL = 6
 PAGES = 16
 PAGE_BYTES = 4096
+STEP_ROWS = 1 << 16  # of a step that is worth its overhead, however narrow its rows are
+ROW_STEP, ROW_MADE = (
+    24,
+    96,
+)  # bytes of a row in a step that waits: its extent and two slots; and while it is made and read
 SOUGHT = 1 << 16  # units whose lengths are summed at a time
 
 
@@ -78,8 +83,14 @@ class FullShuffle(Sized):
 
     @property
     def visits_per_step(self) -> int:
-        """Return the rows visited by one step."""
-        return to_rows(self.buffer or 1, 1, 1.0, "buffer")
+        """Return the rows visited by one step: those of the buffer, or fewer where rows are narrower than their places.
+
+        Which row is visited when does not depend on it.
+        """
+        rows, waits = to_rows(self.buffer or 1, 1, 1.0, "buffer"), 1 + self.ahead
+        shared = rows * waits * self.row_bytes / (waits * (self.row_bytes + ROW_STEP) + ROW_MADE)
+        unit = self.block if isinstance(self.block, int) else 1
+        return min(rows, max(int(shared), STEP_ROWS, unit))
 
     def slots(self, blocks: Blocks) -> int:
         """Return the buffer size in rows."""
@@ -87,6 +98,10 @@ class FullShuffle(Sized):
 
     def _units(self, blocks: Blocks) -> Blocks:
         return Blocks(blocks.rows, even=1) if self.unit == "row" else blocks
+
+    def seek(self, blocks: Blocks, key: Key, visits: int) -> tuple[int, int] | None:
+        """Say where a pass stands after some visits: step, and visits of it done; None where lengths must be summed."""
+        return None if self.unit != "row" else divmod(visits, self.visits_per_step)
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
         """Make the steps of one pass from step ``start`` on; a rank's first and last unit may be parts of units."""
@@ -99,6 +114,9 @@ class FullShuffle(Sized):
         end = to + (rest > 0)
         for index, place in enumerate(range(at + start * each, end, each), start):
             found = kernel.permute(units.count, key.hash(FULL), place, min(end, place + each))
+            if self.unit == "row":
+                yield _step_of_rows(found, (index % (1 + self.ahead)) * self.visits_per_step)
+                continue
             runs = _rows_of_units(units, found)
             if place + each >= end and rest:
                 runs[-1, 1] = runs[-1, 0] + rest
@@ -110,6 +128,17 @@ class FullShuffle(Sized):
             slots = np.stack([base, base + lengths], axis=1)[ascending]
             visit = np.arange(base[0], base[0] + lengths.sum(), dtype=np.int32)
             yield Step(runs[ascending], rows_of(slots).astype(np.int32), visit)
+
+
+def _step_of_rows(rows: IntArray, base: int) -> Step:
+    """Read rows sorted by place into slots that follow each other in the order of visits."""
+    ascending = np.argsort(rows)
+    extents = np.empty((len(rows), 2), np.int64)
+    np.take(rows, ascending, out=extents[:, 0])
+    np.add(extents[:, 0], 1, out=extents[:, 1])
+    into = ascending.astype(np.int32)
+    into += np.int32(base)
+    return Step(extents, into, np.arange(base, base + len(rows), dtype=np.int32))
 
 
 def _rows_of_units(units: Blocks, numbers: IntArray) -> IntArray:

@@ -42,7 +42,6 @@ class Riffle(Planned):
 
     name: ClassVar[str] = "riffle"
     kind: ClassVar[int] = RIFFLE
-    drains: ClassVar[bool] = False
     balance: str | None = None
     group: int = 0
     whole: bool | None = None

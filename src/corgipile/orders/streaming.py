@@ -20,7 +20,6 @@ class Streaming(Sized):
 
     name: ClassVar[str]
     reservoir: ClassVar[bool]
-    drains: ClassVar[bool] = False
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Turn all sizes into rows: the window gets what the budget leaves beside the rows read ahead.
@@ -115,6 +114,7 @@ class Reservoir(Streaming):
     """
 
     name: ClassVar[str] = "reservoir"
+    once: ClassVar[bool] = False
     reservoir: ClassVar[bool] = True
 
     def visits(self, blocks: Blocks, key: Key) -> int:

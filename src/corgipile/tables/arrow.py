@@ -33,7 +33,6 @@ from corgipile.tables.pieces import (
     empty,
     merge_cuts,
     pick,
-    pick_rows,
     read_pieces,
     take_pieces,
     take_runs,
@@ -45,6 +44,7 @@ SUFFIXES = (".arrow", ".feather", ".ipc")
 MOST_COMPRESSION = 1 << 16
 FREE_ROWS = 1 << 20
 DENSE = 8  # rows passed over for each one wanted, below which runs are read
+WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
 BRIDGE = 1 << 15  # bytes read over, rather than seeking, between two rows that are taken
 
 
@@ -132,18 +132,35 @@ class ArrowFile:
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        wanted, back = np.unique(rows, return_inverse=True)
-        batch = self._scattered(wanted, names)
+        batch = self._scattered(rows, names)
         if batch is None:
             return take_pieces(self._starts, rows, lambda i, local: self._take(i, local, names))
-        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
+        return batch
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, of which only the offsets are read; None where their record batch is decoded."""
+        if self._scatter is None:
+            return None
+        with decoding(self._file.path):
+            return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._bodies)
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column, each into an object of its own."""
+        if self._scatter is None:
+            return list(self.take(rows, [column]).column(0).to_pylist())
+        return self._scatter.take_bytes(self.schema.field(column), *self._within(rows), self._bodies)
+
+    def _within(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the record batches of rows, and their numbers there."""
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        return batches, rows - self._starts[batches]
 
     def _scattered(self, rows: IntArray, names: list[str]) -> pa.RecordBatch | None:
-        """Take rows, ascending, by few calls; None where runs must be read, or are cheaper."""
-        if self._scatter is None or rows[-1] - rows[0] < DENSE * len(rows):
+        """Take rows by few calls; None where runs must be read, or are cheaper: narrow rows that lie densely."""
+        dense = self.nbytes < WIDE * len(self) and int(rows.max() - rows.min()) < DENSE * len(rows)
+        if self._scatter is None or dense:
             return None
-        batches = np.searchsorted(self._starts, rows, side="right") - 1
-        return self._scatter.take(pick(self.schema, names), batches, rows - self._starts[batches], self._bodies)
+        return self._scatter.take(pick(self.schema, names), *self._within(rows), self._bodies)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""

@@ -81,6 +81,28 @@ class Table(Protocol):
         """Say where these columns lie, or None where rows have no fixed place (compressed, text, nulls)."""
 
 
+class Single(Protocol):
+    """What a table has besides where each row is found without reading others: an optional part of the contract."""
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of each of these rows; None where rows of such columns are not found one by one."""
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Return rows of a binary column without nulls, for which `row_sizes` answered, in the order asked for."""
+
+
+def row_sizes(table: Table, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+    """Return the bytes of rows, see `Single`; None where the table does not tell.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> row_sizes(open(pa.table({"x": [b"12", b"123"]})), np.array([1, 0]), ["x"]).tolist()
+        [3, 2]
+    """
+    sizes = getattr(table, "row_sizes", None)
+    return None if sizes is None else sizes(rows, columns)
+
+
 def even_cuts(rows: int, step: int) -> IntArray:
     """Cut ``rows`` rows every ``step`` rows.
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.base import ColumnLayout, IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.base import ColumnLayout, IntArray, Layout, Single, Table, check_columns, check_run, row_sizes
 from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_units
 from corgipile.tables.files import digest
 from corgipile.tables.pages import run_cuts
@@ -84,6 +85,31 @@ class ConcatTable:
         if not len(rows):
             return empty(self.schema, names)
         return self._own(take_pieces(self._starts, rows, lambda i, local: self._tables[i].take(local, names)))
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows; None where one of the tables they are in does not tell."""
+        sizes = np.empty(len(rows), np.int64)
+        for table, places, local in self._shares(rows):
+            found = row_sizes(table, local, columns)
+            if found is None:
+                return None
+            sizes[places] = found
+        return sizes
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column, each into an object of its own."""
+        made = [b""] * len(rows)
+        for table, places, local in self._shares(rows):
+            for place, one in zip(places.tolist(), cast("Single", table).take_bytes(local, column), strict=True):
+                made[place] = one
+        return made
+
+    def _shares(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
+        """Yield each table that holds some of the rows, their places among them, and their numbers in it."""
+        owners = np.searchsorted(self._starts, rows, side="right") - 1
+        for owner in np.unique(owners).tolist():
+            places = np.flatnonzero(owners == owner)
+            yield self._tables[owner], places, rows[places] - self._starts[owner]
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Join the layouts of all tables; None if one has none."""

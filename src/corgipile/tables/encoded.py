@@ -5,14 +5,15 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple, Protocol, TypeGuard, cast
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
 from corgipile.sizes import format_bytes
-from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.base import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
 from corgipile.tables.pieces import Recent, check_rows, empty, pick
 from corgipile.tables.shared import shared
 from corgipile.tables.spill import Section, SpillFile, SpillWriter, check_room
@@ -263,6 +264,16 @@ class Plain:
         schema = pick(self.schema, names)
         arrays = [_typed(found[field.name], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, of which only the offsets are read; None where they must be read for it."""
+        found = [row_sizes(self._parts[self._of[name]], rows, [name]) for name in columns]
+        known = [sizes for sizes in found if sizes is not None]
+        return sum(known, np.zeros(len(rows), np.int64)) if len(known) == len(found) else None
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column, each into an object of its own."""
+        return cast("Single", self._parts[self._of[column]]).take_bytes(rows, column)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie."""

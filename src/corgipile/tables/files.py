@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import (
+    CorgiPileError,
     CorruptFile,
     MissingFile,
     ReadFailed,
@@ -93,22 +94,59 @@ class File:
         """Return the file as one of pyarrow's."""
         return pa.OSFile(self.path)
 
-    def gather(self, offsets: IntArray, lengths: IntArray) -> npt.NDArray[np.uint8]:
-        """Read many byte ranges, ascending, and lay them back to back; several at a time where the device is slow.
+    def gather(
+        self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8] | None = None, to: IntArray | None = None
+    ) -> npt.NDArray[np.uint8]:
+        """Read many byte ranges, several at a time where the device is slow.
+
+        Args:
+            offsets: Where they begin.
+            lengths: Their bytes.
+            out: Where they go; None for a new array.
+            to: Where in it each begins; None to lay them back to back.
 
         Raises:
             CorruptFile: The file ends before.
         """
         offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
         ends = np.cumsum(lengths)
-        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        failure = _kernel.read_ranges(self._descriptor, offsets, lengths, ends - lengths, data, THREADS)
+        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8) if out is None else out
+        to = ends - lengths if to is None else to
+        if (offsets[1:] < offsets[:-1]).any():  # neighbours are read together
+            order = np.argsort(offsets, kind="stable")
+            offsets, lengths, to = offsets[order], lengths[order], to[order]
+        failure = _kernel.read_ranges(self._descriptor, offsets, lengths, to, data, THREADS)
         if failure is not None:
-            code, at = failure
-            if code:
-                raise ReadFailed(code, f"{self.path}: {os.strerror(code)}")
-            raise self._short(int(offsets[at]), int(offsets[at] + lengths[at]))
+            raise self._failure(failure, offsets, lengths)
         return data
+
+    def gather_bytes(self, offsets: IntArray, lengths: IntArray) -> list[bytes]:
+        """Read many byte ranges, each into a bytes object; several at a time where the device is slow.
+
+        Raises:
+            CorruptFile: The file ends before.
+
+        Example:
+            >>> File(__file__).gather_bytes(np.array([3, 0]), np.array([5, 3]))
+            [b'Files', b'\"\"\"']
+        """
+        offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
+        if len(offsets) and int((offsets + lengths).max()) > self.base + self.size:  # before memory is taken
+            raise self._short(int(offsets.max()), int((offsets + lengths).max()))
+        order = np.argsort(offsets, kind="stable")
+        got = _kernel.read_bytes(self._descriptor, offsets[order], lengths[order], THREADS)
+        if isinstance(got, tuple):
+            raise self._failure(got, offsets[order], lengths[order])
+        made: list[bytes] = [b""] * len(got)
+        for place, one in zip(order.tolist(), got, strict=True):
+            made[place] = one
+        return made
+
+    def _failure(self, failure: tuple[int, int], offsets: IntArray, lengths: IntArray) -> CorgiPileError:
+        code, at = failure
+        if code:
+            return ReadFailed(code, f"{self.path}: {os.strerror(code)}")
+        return self._short(int(offsets[at]), int(offsets[at] + lengths[at]))
 
     def _short(self, start: int, stop: int) -> CorruptFile:
         size = os.fstat(self._descriptor).st_size

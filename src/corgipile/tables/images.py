@@ -5,7 +5,7 @@ import io
 import json
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tif
 CLASSES_KEY = b"corgipile.classes"
 THREADS = 16
 FILES_A_TASK = 4
+NAME_BYTES = 64  # of a path, about
 FIELDS = {"image": pa.binary(), "label": pa.int32(), "path": pa.string()}
 
 
@@ -106,6 +107,24 @@ class ImageFolder:
         batch = self._read(wanted, check_columns(self.schema, columns))
         return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
 
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, as the folder said when it was listed."""
+        fixed = sum({"label": 4, "path": NAME_BYTES}.get(name, 0) for name in columns)
+        return fixed + (self._sizes[rows] if "image" in columns else np.zeros(len(rows), np.int64))
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered images, several files at a time."""
+        check_columns(self.schema, [column])
+        data = [bytes(0)] * len(rows)
+        names, sizes = self._names.take(pa.array(rows)).to_pylist(), self._sizes[rows].tolist()
+
+        def run(first: int) -> None:
+            for i in range(first, min(first + FILES_A_TASK, len(names))):
+                data[i] = _file_bytes(os.path.join(self.path, names[i]), sizes[i])  # noqa: PTH118 - much faster
+
+        _in_turn(run, len(names))
+        return data
+
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None: each row is a file."""
         check_columns(self.schema, columns)
@@ -136,12 +155,7 @@ class ImageFolder:
             for name, part in zip(names[first : first + FILES_A_TASK], parts[first:], strict=False):
                 _read_file(os.path.join(self.path, name), part)  # noqa: PTH118 - much faster than Path
 
-        tasks = range(0, len(names), FILES_A_TASK)
-        if len(tasks) == 1:
-            run(0)
-        else:
-            with ThreadPoolExecutor(min(THREADS, len(tasks)), "corgipile-images") as pool:
-                list(pool.map(run, tasks))
+        _in_turn(run, len(names))
         return binary_array(data, ends)
 
 
@@ -204,6 +218,33 @@ def _images(root: str, inside: str) -> Iterator[tuple[str, int]]:
             with readable(entry.path):
                 size = entry.stat().st_size
             yield name, size
+
+
+def _in_turn(run: Callable[[int], None], count: int) -> None:
+    """Run tasks of a few files each, several at a time."""
+    tasks = range(0, count, FILES_A_TASK)
+    if len(tasks) == 1:
+        run(0)
+    elif tasks:
+        with ThreadPoolExecutor(min(THREADS, len(tasks)), "corgipile-images") as pool:
+            list(pool.map(run, tasks))
+
+
+def _file_bytes(path: str, expected: int) -> bytes:
+    """Read a file that must be of this size."""
+    with readable(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            data = os.read(descriptor, size) if size == expected else b""
+            while data and len(data) < size:  # one call reads at most 2 GiB
+                more = os.read(descriptor, size - len(data))
+                data, size = data + more, size if more else len(data)
+        finally:
+            os.close(descriptor)
+    if len(data) != expected:
+        raise CorruptFile(f"{path} has {size} bytes now; it had {expected} when the folder was listed")
+    return data
 
 
 def _read_file(path: str, into: npt.NDArray[np.uint8]) -> None:

@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, UnknownFormat
+from corgipile.errors import BadArgument, TableError, UnknownFormat
+from corgipile.outputs import refuse_url
 from corgipile.tables import svmlight
 from corgipile.tables.base import Table
 from corgipile.tables.concat import ConcatTable
@@ -133,6 +134,7 @@ def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
 def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
     """List the files and tables of a source, without those that lie beside a table."""
     if isinstance(source, str | os.PathLike):
+        refuse_url(source)
         return [found for found in files_of(source, format_name) if found.path not in beside]
     if isinstance(source, Sequence):
         parts = [part for inner in source for part in _parts(inner, format_name, beside)]
@@ -196,6 +198,21 @@ def _named_format(path: str, first: bytes) -> str | None:
     return name
 
 
+def _remedy(file: File) -> str:
+    """Say what to do with text that convert reads."""
+    from corgipile.convert.guess import csv_columns  # noqa: PLC0415 - which opens tables
+
+    head = file.read(0, min(svmlight.HEAD, file.size))
+    try:
+        csv_columns(file.path, head, "auto", whole=len(head) == file.size)
+    except TableError as reason:
+        return f"; {reason}" if "JSON" in str(reason) else ""
+    return f"; `corgipile convert {Path(file.path).name} OUT.arrow` reads CSV text"
+
+
 def _text_format(head: File) -> str:
-    svmlight.check_looks_like_text(head)
+    try:
+        svmlight.check_looks_like_text(head)
+    except UnknownFormat as error:
+        raise UnknownFormat(f"{error}{_remedy(head)}") from None
     return "svmlight"

@@ -49,6 +49,17 @@ class PlacedColumn:
         data = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
         return data.view(column.dtype).reshape(stop - start, *column.shape)
 
+    def take(self, rows: IntArray) -> npt.NDArray[Any]:
+        """Read scattered rows in the order asked for, each straight to its place."""
+        column, width = self._column, self._column.width
+        data = np.empty(len(rows) * width, np.uint8)
+        pieces = np.searchsorted(column.starts, rows, side="right") - 1
+        files, offsets = column.files[pieces], column.offsets[pieces] + (rows - column.starts[pieces]) * width
+        for file in np.unique(files).tolist():
+            at = np.flatnonzero(files == file)
+            self._files[file].gather(offsets[at], np.full(len(at), width), data, at * width)
+        return data.view(column.dtype).reshape(len(rows), *column.shape)
+
     def _requests(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], IntArray, IntArray]:
         """Return file, offset and length of each request for a run of rows."""
         column, width = self._column, self._column.width

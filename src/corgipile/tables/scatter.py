@@ -45,6 +45,29 @@ class Scatter:
                 arrays.append(self._column(field.type, found, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
+    def sizes(self, schema: pa.Schema, batches: IntArray, rows: IntArray, bodies: Bodies) -> IntArray | None:
+        """Return the bytes of rows; None where they are not found one by one."""
+        if not all(width(field.type) for field in schema):
+            return None
+        sizes = np.zeros(len(rows), np.int64)
+        for field in schema:
+            size = width(field.type)
+            if fixed_field(field.type) is None:
+                found = self._find(field.name, batches, bodies)
+                if (found[:, 0] == UNFIT).any():
+                    return None
+                low, high = self._ends(field.type, found, rows)
+                sizes += (high - low) * size
+            else:
+                sizes += size
+        return sizes
+
+    def take_bytes(self, field: pa.Field, batches: IntArray, rows: IntArray, bodies: Bodies) -> list[bytes]:
+        """Take rows of a binary column."""
+        found = self._find(field.name, batches, bodies)
+        low, high = self._ends(field.type, found, rows)
+        return self._file.gather_bytes(found[:, 1] + low, high - low)
+
     def _find(self, name: str, batches: IntArray, bodies: Bodies) -> IntArray:
         """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
         known = self._known.setdefault(name, np.full((self._batches, 3), UNKNOWN))
@@ -59,10 +82,8 @@ class Scatter:
             self._check(rows, rows + 1, found)
             data = self._file.gather(found[:, 1] + rows * size, np.full(len(rows), size))
             return _flat(kind, len(rows), data)
-        wide = np.dtype("<i8" if is_wide(kind) else "<i4")
-        pairs = self._file.gather(found[:, 0] + rows * wide.itemsize, np.full(len(rows), 2 * wide.itemsize))
-        low, high = pairs.view(wide).reshape(-1, 2).T.astype(np.int64)
-        self._check(low, high, found)
+        wide = _offset_type(kind)
+        low, high = self._ends(kind, found, rows)
         data = self._file.gather(found[:, 1] + low * size, (high - low) * size)
         ends = np.append(0, np.cumsum(high - low))
         if ends[-1] >= LIMIT and not is_wide(kind):
@@ -75,6 +96,19 @@ class Scatter:
         array.validate(full=True)
         return array
 
+    def _ends(self, kind: pa.DataType, found: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the first item of each row, and the item after its last; neighbours are asked for by one call."""
+        wide = _offset_type(kind)
+        first, count = found[:1, 0] + rows[:1] * wide.itemsize, len(rows)
+        if (np.diff(rows) == 1).all() and (found[:, 0] == found[:1, 0]).all():
+            ends = self._file.gather(first, np.array([(count + 1) * wide.itemsize])).view(wide).astype(np.int64)
+            low, high = ends[:-1], ends[1:]
+        else:
+            pairs = self._file.gather(found[:, 0] + rows * wide.itemsize, np.full(count, 2 * wide.itemsize))
+            low, high = pairs.view(wide).reshape(-1, 2).T.astype(np.int64)
+        self._check(low, high, found)
+        return low, high
+
     def _check(self, low: IntArray, high: IntArray, found: IntArray) -> None:
         wrong = (low < 0) | (high < low) | (high > found[:, 2])
         if wrong.any():
@@ -82,6 +116,10 @@ class Scatter:
             raise CorruptFile(
                 f"{self._file.path}: items {low[bad]} to {high[bad]} of a column of {found[bad, 2]} are needed"
             )
+
+
+def _offset_type(kind: pa.DataType) -> np.dtype[np.signedinteger]:
+    return np.dtype("<i8" if is_wide(kind) else "<i4")
 
 
 def width(kind: pa.DataType) -> int:

@@ -220,9 +220,19 @@ class Section(File):
             yield data
             offset, length = offset + len(data), length - len(data)
 
-    def gather(self, offsets: IntArray, lengths: IntArray) -> npt.NDArray[np.uint8]:
-        """Read many byte ranges, ascending, and lay them back to back."""
-        return super().gather(np.asarray(offsets) + self.base, lengths)
+    def gather(
+        self,
+        offsets: IntArray,
+        lengths: IntArray,
+        out: npt.NDArray[np.uint8] | None = None,
+        to: IntArray | None = None,
+    ) -> npt.NDArray[np.uint8]:
+        """Read many byte ranges and lay them back to back, or where they are asked for."""
+        return super().gather(np.asarray(offsets) + self.base, lengths, out, to)
+
+    def gather_bytes(self, offsets: IntArray, lengths: IntArray) -> list[bytes]:
+        """Read many byte ranges, each into an object of its own."""
+        return super().gather_bytes(np.asarray(offsets) + self.base, lengths)
 
     def opened(self) -> Any:
         """Return the part as a file of pyarrow's."""

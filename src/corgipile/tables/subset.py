@@ -1,13 +1,22 @@
 """Some rows of a table as a table of its own."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.tables.base import ColumnLayout, IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.base import (
+    ColumnLayout,
+    IntArray,
+    Layout,
+    Single,
+    Table,
+    check_columns,
+    check_run,
+    row_sizes,
+)
 from corgipile.tables.files import digest
 from corgipile.tables.pieces import check_rows, empty
 
@@ -91,6 +100,14 @@ class Subset:
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the order asked for."""
         return self.table.take(self.places(check_rows(rows, len(self))), columns)
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, if the table tells."""
+        return row_sizes(self.table, self.places(rows), columns)
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column, each into an object of its own."""
+        return cast("Single", self.table).take_bytes(self.places(rows), column)
 
     def places(self, rows: IntArray) -> IntArray:
         """Return the numbers that rows have in the table."""

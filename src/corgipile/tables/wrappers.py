@@ -4,12 +4,12 @@ import errno
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from corgipile.errors import ReadFailed
-from corgipile.tables.base import IntArray, Layout, Table, check_columns
+from corgipile.tables.base import IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.pages import run_cuts
 
 
@@ -64,6 +64,15 @@ class _Wrapper:
         """Read scattered rows."""
         self._before([(int(row), int(row) + 1) for row in rows])
         return self.table.take(rows, columns)
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, if the table tells; no row is read."""
+        return row_sizes(self.table, rows, columns)
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column."""
+        self._before([(int(row), int(row) + 1) for row in rows])
+        return cast("Single", self.table).take_bytes(rows, column)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None, so that no read passes by."""

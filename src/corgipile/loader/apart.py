@@ -1,0 +1,229 @@
+"""Wide rows: each is read when it is its turn, straight to where its batch has it.
+
+A row of many pages is read as fast alone as among its neighbours, so no buffer holds it: the order says which rows come
+next, and they are read some batches ahead.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument
+from corgipile.loader.feeder import Feeder
+from corgipile.loader.groups import Group, Place
+from corgipile.loader.run import ENDED, FORKED
+from corgipile.loader.store import Field, numbers
+from corgipile.tables.base import IntArray, Single, Table, row_sizes
+from corgipile.tables.placed import PlacedColumn
+from corgipile.tables.spans import objects
+
+__all__ = ["Apart"]
+
+GROUP_BYTES = 2 << 20  # read at a time
+AHEAD_BYTES = 16 << 20
+LOOK = 4096  # rows whose lengths are asked for at a time
+
+
+class Apart:
+    """Reads rows of a table one by one.
+
+    Args:
+        feeder: What says which rows come next.
+        batch_size: Rows of a batch.
+        arrow: Leave columns of varying length Arrow arrays; else they are a list with an object a row.
+    """
+
+    def __init__(self, feeder: Feeder, batch_size: int, *, arrow: bool) -> None:
+        self._feeder, self._table, self._columns, self._arrow = feeder, feeder.source, feeder.columns, arrow
+        columns = feeder.columns
+        self._batch_size, self._ahead = batch_size, min(feeder.limit or AHEAD_BYTES, AHEAD_BYTES)
+        self._fixed_bytes = sum(field.row_bytes for field in columns.fields)
+        self._placed = {field.name: _placed(self._table, field) for field in columns.fields}
+        self._held = list(columns.held)
+        self._run: _Run | None = None
+
+    def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
+        """Read so many rows of an epoch, from a place on."""
+        self.close()
+        plan = self._plan(epoch, step, skip, rows)
+        if not self._feeder.order.ahead:
+            yield from (self._group(*planned) for planned in plan)
+            return
+        self._run = run = _Run(self, plan, self._ahead)
+        try:
+            yield from run.groups()
+        finally:
+            run.stop()
+
+    def close(self) -> None:
+        """End reading ahead."""
+        if self._run is not None:
+            self._run.stop()
+
+    def _plan(self, epoch: int, step: int, skip: int, rows: int) -> Iterator["tuple[list[Place], IntArray, int]"]:
+        """Cut rows into groups of whole batches with bytes enough, the first a single batch: places, rows, bytes."""
+        waiting = _Waiting(self._batch_size)
+        most = 0
+        for place, some in self._visits(epoch, step, skip, rows):
+            waiting.add(place, some, self._sizes(some))
+            while (count := waiting.whole(most)) > 0:
+                yield waiting.take(count)
+                most = GROUP_BYTES
+        while count := min(waiting.count, waiting.whole(most, last=True) or waiting.count):
+            yield waiting.take(count)
+
+    def _visits(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[tuple[Place, IntArray]]:
+        """Yield rows in visiting order, a few at a time."""
+        for number, visited in enumerate(self._feeder.rows(epoch, step), step):
+            at, skip = min(skip, len(visited)), max(0, skip - len(visited))
+            for start in range(at, len(visited), LOOK):
+                some = visited[start : min(start + LOOK, start + rows)]
+                rows -= len(some)
+                yield (number, start, len(some)), some
+                if not rows:
+                    return
+
+    def _sizes(self, rows: IntArray) -> IntArray:
+        sizes = row_sizes(self._table, rows, self._held) if self._held else None
+        return np.full(len(rows), self._fixed_bytes) if sizes is None else sizes + self._fixed_bytes
+
+    def _group(self, places: list[Place], rows: IntArray, nbytes: int) -> Group:
+        self._feeder.bytes_apart += nbytes
+        return Group(places, len(rows), self._read(rows))
+
+    def _read(self, rows: IntArray) -> dict[str, Any]:
+        """Read rows, each column the shortest way."""
+        made: dict[str, Any] = {}
+        loose = []
+        for name in self._columns.sources:
+            placed, kind = self._placed.get(name), self._columns.held.get(name)
+            if placed is not None:
+                made[name] = placed.take(rows)
+            elif kind is not None and pa.types.is_binary(kind) and not self._arrow:
+                made[name] = cast("Single", self._table).take_bytes(rows, name)
+            else:
+                loose.append(name)
+        if loose:
+            batch = self._table.take(rows, loose)
+            made |= {name: self._loose(name, batch.column(name), rows) for name in loose}
+        return {name: made[name] for name in self._columns.sources}
+
+    def _loose(self, name: str, column: pa.Array, rows: IntArray) -> Sequence[Any] | npt.NDArray[Any] | pa.Array:
+        field = next((field for field in self._columns.fields if field.name == name), None)
+        if field is None:
+            return column if self._arrow else objects(column)
+        return numbers(column, field, 0, rows).reshape(len(rows), *field.shape).astype(field.dtype)
+
+
+def _placed(table: Table, field: Field) -> PlacedColumn | None:
+    layout = table.layout(list(field.sources))
+    return None if layout is None else PlacedColumn(layout, field.sources[0])
+
+
+class _Waiting:
+    """Rows that are not in a group yet."""
+
+    def __init__(self, batch_size: int) -> None:
+        self._size = batch_size
+        self._places: deque[Place] = deque()
+        self._rows, self._sizes = np.empty(0, np.int64), np.empty(0, np.int64)
+
+    @property
+    def count(self) -> int:
+        """Return how many rows wait."""
+        return len(self._rows)
+
+    def add(self, place: Place, rows: IntArray, sizes: IntArray) -> None:
+        """Add rows that are visited at a place."""
+        self._places.append(place)
+        self._rows, self._sizes = np.concatenate([self._rows, rows]), np.concatenate([self._sizes, sizes])
+
+    def whole(self, most: int, *, last: bool = False) -> int:
+        """Return the rows of the whole batches that make a group of so many bytes; 0 if more rows are to come first."""
+        ends = np.cumsum(self._sizes)[self._size - 1 :: self._size]
+        batches = int(np.searchsorted(ends, most, side="right"))
+        if batches == len(ends) and not last:
+            return 0
+        return max(1, batches) * self._size if len(ends) else 0
+
+    def take(self, count: int) -> tuple[list[Place], IntArray, int]:
+        """Take the first rows: places, rows, bytes."""
+        places, left = [], count
+        while left:
+            step, at, rows = self._places.popleft()
+            some = min(rows, left)
+            places.append((step, at, some))
+            left -= some
+            if some < rows:
+                self._places.appendleft((step, at + some, rows - some))
+        taken = places, self._rows[:count], int(self._sizes[:count].sum())
+        self._rows, self._sizes = self._rows[count:], self._sizes[count:]
+        return taken
+
+
+class _Run:
+    """Reads groups ahead in a thread, as many as some bytes hold, and at least one."""
+
+    def __init__(self, reader: Apart, plan: Iterator[tuple[list[Place], IntArray, int]], room: int) -> None:
+        self._reader, self._plan, self._room = reader, plan, room
+        self._changed = threading.Condition()
+        self._ready: deque[tuple[Any, int]] = deque()
+        self._bytes = 0  # of groups read, or being read, that the consumer has not got
+        self._stopped, self._process = False, os.getpid()
+        self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True)
+
+    def _read(self) -> None:
+        try:
+            for places, rows, nbytes in self._plan:
+                with self._changed:
+                    while not self._stopped and self._bytes and self._bytes + nbytes > self._room:
+                        self._changed.wait()
+                    if self._stopped:
+                        return
+                    self._bytes += nbytes
+                self._put(self._reader._group(places, rows, nbytes), nbytes)  # noqa: SLF001  # its own
+            self._put(None, 0)
+        except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
+            self._put(error, 0)
+
+    def _put(self, item: Any, nbytes: int) -> None:
+        with self._changed:
+            self._ready.append((item, nbytes))
+            self._changed.notify_all()
+
+    def groups(self) -> Iterator[Group]:
+        """Yield the groups in turn."""
+        self._thread.start()
+        while (group := self._next()) is not None:
+            yield group
+
+    def _next(self) -> Group | None:
+        if os.getpid() != self._process:
+            raise BadArgument(FORKED)
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._stopped)
+            if self._stopped:
+                raise BadArgument(ENDED)
+            item, nbytes = self._ready.popleft()
+            self._bytes -= nbytes
+            self._changed.notify_all()
+        if isinstance(item, BaseException):
+            raise item
+        return cast("Group | None", item)
+
+    def stop(self) -> None:
+        """End the thread."""
+        if os.getpid() != self._process:
+            return  # a fork, where it is not
+        with self._changed:
+            self._stopped = True
+            self._ready.clear()
+            self._changed.notify_all()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
