@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corgipile as cp
@@ -73,6 +73,7 @@ def test_the_memory_an_error_asks_for_is_enough(order):
 @given(
     rows=st.sampled_from([10, 5000]), group=st.sampled_from([7, 1000]), memory=st.integers(1, 100_000), data=st.data()
 )
+@settings(deadline=None)
 def test_a_budget_that_is_asked_for_is_enough_at_once(order, rows, group, memory, data, tmp_path_factory):
     """Also where the file's own blocks are wide, and where blocks grow with the budget."""
     path = tmp_path_factory.getbasetemp() / f"groups-{rows}-{group}.parquet"

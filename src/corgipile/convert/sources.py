@@ -15,7 +15,7 @@ from corgipile.convert.idx import idx_stream
 from corgipile.convert.records import record_stream
 from corgipile.convert.stream import Stream
 from corgipile.convert.text import csv_stream, decompressed
-from corgipile.errors import BadArgument, MissingFile
+from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.outputs import refuse_url
 from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
@@ -90,7 +90,7 @@ def _open_path(path: str, options: Options) -> Stream:
     with readable(path), Path(path).open("rb") as file:
         magic = file.read(8)
     if magic[:4] == b"\xff\xff\xff\xff":
-        return _arrow_stream(path)
+        return _arrow_stream(path, options)
     if magic[:4] == b"PAR1":
         return _parquet_stream(path)
     if magic[:6] in (b"ARROW1", b"\x93NUMPY"):
@@ -123,7 +123,11 @@ def _opened(path: str, options: Options) -> Stream:
     return found._replace(paths=paths, labelled=apart is None)
 
 
-def _arrow_stream(path: str) -> Stream:
+def _arrow_stream(path: str, options: Options) -> Stream:
+    try:
+        return _opened(path, options)
+    except UnknownFormat:  # it has dictionaries, so that its batches are read one after another
+        pass
     with decoding(path), pa.OSFile(path) as file:
         schema = plain(pa.ipc.open_stream(file).schema)
         check_names(schema, path)
@@ -136,22 +140,11 @@ def _ipc_batches(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def _parquet_stream(path: str) -> Stream:
-    # By pages rather than whole row groups, which can be larger than memory.
-    rows, schema = _parquet_facts(path)
-    return Stream(schema, _guarded(path, _parquet_batches(path)), rows, (path,))
-
-
-def _parquet_facts(path: str) -> tuple[int, pa.Schema]:
-    table = tables.open(path)
-    return len(table), plain(table.schema)
-
-
-def _parquet_batches(path: str) -> Iterator[pa.RecordBatch]:
-    from pyarrow import parquet  # noqa: PLC0415 - keeps the import of corgipile light
-
-    with parquet.ParquetFile(path, buffer_size=_READ, pre_buffer=False) as file:
-        width = max(1, file.metadata.row_group(0).total_byte_size // max(1, file.metadata.row_group(0).num_rows))
-        yield from file.iter_batches(batch_size=max(1, _READ // width), use_threads=False)
+    table = tables.ParquetTable(path)
+    batches = table.batches()
+    if batches is None:
+        return table_stream(table)._replace(paths=(path,))
+    return Stream(plain(table.schema), batches, len(table), (path,))
 
 
 def _guarded(path: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

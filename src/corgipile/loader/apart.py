@@ -40,7 +40,7 @@ class Apart:
     """
 
     def __init__(self, feeder: Feeder, batch_size: int, *, arrow: bool) -> None:
-        self._feeder, self._table, self._columns, self._arrow = feeder, feeder.table, feeder.columns, arrow
+        self._feeder, self._table, self._columns, self._arrow = feeder, feeder.source, feeder.columns, arrow
         columns = feeder.columns
         self._batch_size, self._ahead = batch_size, min(feeder.limit or AHEAD_BYTES, AHEAD_BYTES)
         self._fixed_bytes = sum(field.row_bytes for field in columns.fields)

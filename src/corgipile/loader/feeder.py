@@ -17,7 +17,8 @@ from corgipile.orders import Key, Order, visited_rows
 from corgipile.sizes import Size, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
-from corgipile.tables.base import IntArray
+from corgipile.tables.base import IntArray, Table
+from corgipile.tables.encoded import unpack_shared
 
 __all__ = ["MOST_PREFETCH", "Feeder", "checked_place"]
 
@@ -97,7 +98,7 @@ class Feeder:
         wanted = replace(chosen(order, table, label), ahead=prefetch)  # type: ignore[type-var]
         size = limit_of(wanted, memory, len(table) * found.row_bytes)
         self.limit = None if size is None else size // workers
-        self.order, blocks, *_ = fit(table, wanted, memory, found, workers)
+        self.order, blocks, *_, self._way = fit(table, wanted, memory, found, workers)
         self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
@@ -109,7 +110,18 @@ class Feeder:
         if not self.apart:
             limit = None if isinstance(table, MemoryTable) else self.limit  # its rows are in memory anyhow
             self.store = Store(self.slots, found.fields, found.held, limit)
-            self._filler = filler(table, self.store, found.sources, sequential=self.order.name == "no_shuffle")
+
+    @property
+    def source(self) -> Table:
+        """Return the table that is read: the same rows, unpacked if they must be, when it is first asked."""
+        return unpack_shared(self.table, self.columns.sources) if self._way.spilled else self.table
+
+    def _reader(self) -> Filler:
+        """Return what reads rows into slots."""
+        if self._filler is None:
+            sequential = self.order.name == "no_shuffle"
+            self._filler = filler(self.source, self.store, self.columns.sources, sequential=sequential)
+        return self._filler
 
     @property
     def buffer_bytes(self) -> int:
@@ -135,11 +147,11 @@ class Feeder:
         There is one buffer, so a new epoch ends one that is still under way.
         """
         self._check_open()
-        if self._filler is None:
+        if self.apart:
             raise BadArgument("this feeder has no buffer: its rows are read one by one")
         if self._run is not None:
             self._run.stop()
-        self._run = begin(self.order, self.blocks, self.key(epoch), start, self.store, self._filler, self.row_bytes)
+        self._run = begin(self.order, self.blocks, self.key(epoch), start, self.store, self._reader(), self.row_bytes)
         return self._run.visits()
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[IntArray]:

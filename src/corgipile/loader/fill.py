@@ -143,12 +143,13 @@ class PlacedFiller:
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots."""
-        extents, into = step.extents, step.into
-        if not len(extents):
+        if not len(step.extents):
             return
+        extents, into = step.extents, step.into
+        most = max(1, MOST_REQUESTS // len(self._layout.columns))
         short = len(into) < SHORT_RUNS * len(extents)
-        if short and step.sweep is None and len(extents) > MOST_REQUESTS:
-            self._fill_in_parts(extents, into, hurry=hurry)
+        if short and step.sweep is None and len(extents) > most:
+            self._fill_in_parts(extents, into, most, hurry=hurry)
             return
         reader = self.reader(short=short)
         if self.hold():
@@ -167,11 +168,11 @@ class PlacedFiller:
         if failure is not None:
             raise self.failure(*failure)
 
-    def _fill_in_parts(self, extents: IntArray, into: SlotArray, *, hurry: bool) -> None:
+    def _fill_in_parts(self, extents: IntArray, into: SlotArray, most: int, *, hurry: bool) -> None:
         """Read many short runs some at a time: what the kernel notes of each takes more than a narrow row."""
         at = 0
-        for first in range(0, len(extents), MOST_REQUESTS):
-            some = extents[first : first + MOST_REQUESTS]
+        for first in range(0, len(extents), most):
+            some = extents[first : first + most]
             rows = int((some[:, 1] - some[:, 0]).sum())
             self.fill(Step(some, into[at : at + rows], into[:0]), hurry=hurry)
             at += rows

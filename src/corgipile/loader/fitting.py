@@ -1,5 +1,6 @@
 """Fits an order to a table and a memory budget: sizes in rows, blocks, and what balanced blocks need to know."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
@@ -11,8 +12,9 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.store import Field, fields_of
+from corgipile.loader.ways import AS_CUT, Way, find_way, warn_few, wide_units
 from corgipile.orders import Blocks, FullShuffle, Order, Riffle
-from corgipile.sizes import Size, format_bytes, parse_bytes, part_of
+from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.base import Table, check_columns, even_cuts, row_sizes
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import row_bytes, sketch
@@ -49,6 +51,7 @@ class Fitted(NamedTuple):
     blocks: Blocks
     cut: int
     sources: list[str]
+    way: Way = AS_CUT
 
 
 def columns_of(
@@ -109,10 +112,21 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
     limit = limit_of(order, memory, len(table) * columns.row_bytes)
+    share = None if limit is None else limit / workers
+    if share is None and sized is not None:
+        share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
+    way = find_way(table, order, columns.sources, share)
 
     def attempt(limit: int | None) -> Fitted:
-        return _fit(table, order, None if limit is None else int(limit / workers / columns.row_bytes), columns)
+        budget = None if limit is None else int(max(0, limit / workers - way.beside) / columns.row_bytes)
+        return _fit(table, order, budget, columns, way)
 
+    if way.units is not None and not way.even:
+        with contextlib.suppress(BudgetTooSmall):
+            fitted = attempt(limit)
+            warn_few(table, way, fitted.order.slots(fitted.blocks) / max(1, fitted.blocks.widest))
+            return fitted
+        way = find_way(table, order, columns.sources, share, units_fit=False)
     try:
         return attempt(limit)
     except BudgetTooSmall as error:
@@ -123,15 +137,16 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
         raise BudgetTooSmall(
             f"memory={memory or limit!r} holds {int(limit / workers / columns.row_bytes)} rows of {table!r}{each}, "
             f"too few for {order.name}: give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
+            f"{wide_units(table, way)}"
         ) from error
 
 
-def _fit(table: Table, order: Order, budget: int | None, columns: Columns) -> Fitted:
+def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: Way) -> Fitted:
     """Fit to a budget in rows; where the table's natural blocks are wider than asked for, fit again."""
     whole = bool(columns.held)
     fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
     wanted = fitted.block_rows
-    blocks = cut(table, fitted, wanted, columns.sources)
+    blocks = cut(table, fitted, wanted, columns.sources, even=way.even)
     if blocks.widest > wanted:
         order = replace(order, block=blocks.widest)  # type: ignore[type-var]
         fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
@@ -140,13 +155,18 @@ def _fit(table: Table, order: Order, budget: int | None, columns: Columns) -> Fi
         raise BudgetTooSmall(
             f"memory holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs {resident}"
         )
-    return Fitted(fitted, blocks, wanted, columns.sources)
+    return Fitted(fitted, blocks, wanted, columns.sources, way)
 
 
-def cut(table: Table, order: Order, rows: int, columns: Sequence[str]) -> Blocks:
-    """Cut a table into the units of an order: blocks of about so many rows, single rows, or runs of pages."""
+def cut(table: Table, order: Order, rows: int, columns: Sequence[str], *, even: bool = False) -> Blocks:
+    """Cut a table into the units of an order: blocks of about so many rows, single rows, or runs of pages.
+
+    Blocks are ``even`` where encoded rows are read plain, and the table's own units do not matter.
+    """
     if isinstance(order, FullShuffle) and order.unit == "row":
         return Blocks(len(table), even=1)
+    if even:
+        return Blocks(len(table), even=max(1, rows))
     return Blocks.of(run_cuts(table, columns, order.run_bytes) if by_pages(order) else table.cuts(rows))
 
 

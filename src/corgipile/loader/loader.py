@@ -126,7 +126,7 @@ class Loader:
                     yield from self._drain(group, total, turn)
                 break
             except Overfull:
-                if not found_alone(self.feeder.table, self.feeder.columns):
+                if not found_alone(self.feeder.source, self.feeder.columns):
                     raise
                 self.feeder.give_up_buffer()
                 self._source = self._make_source()

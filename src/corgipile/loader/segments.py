@@ -9,6 +9,7 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument, BadSchema, MissingColumn, StateMismatch
 from corgipile.loader.fitting import Fitted, by_pages, cut, sketched
 from corgipile.orders import Blocks, Key, Order, described, restored, visited_rows
+from corgipile.orders.base import Seekable
 from corgipile.sizes import whole
 from corgipile.tables.base import Table, check_columns
 from corgipile.tables.subset import Subset
@@ -17,6 +18,7 @@ __all__ = ["Segment", "alike", "dealt", "next_worker", "remainder", "stands"]
 
 Rows = npt.NDArray[np.int64]
 MOST_ROWS, MOST_WORLD, MOST_SLOTS = 1 << 62, 1 << 16, 1 << 24
+FOLLOWED = 1 << 24  # visits: they are followed in a tenth of a second
 
 
 class Segment(NamedTuple):
@@ -30,6 +32,7 @@ class Segment(NamedTuple):
         drop_last: Whether rows that make no whole batch are left out.
         world: Number of ranks.
         batches: Batches done by each worker, the same on all ranks.
+        even: Whether blocks were cut evenly, though the table is encoded in units.
     """
 
     order: dict[str, Any]
@@ -39,12 +42,14 @@ class Segment(NamedTuple):
     drop_last: bool
     world: int
     batches: list[int]
+    even: bool = False
 
     @classmethod
     def begin(cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool) -> "Segment":
         """Make a segment of which nothing is done yet."""
         columns = fitted.sources if by_pages(fitted.order) else []
-        return cls(described(fitted.order), fitted.cut, columns, batch_size, drop_last, world, [0] * workers)
+        done = [0] * workers
+        return cls(described(fitted.order), fitted.cut, columns, batch_size, drop_last, world, done, fitted.way.even)
 
     @classmethod
     def read(cls, said: Any) -> "Segment":
@@ -58,7 +63,7 @@ class Segment(NamedTuple):
             >>> Segment.read(done._asdict()) == done
             True
         """
-        if not isinstance(said, Mapping) or set(said) != set(cls._fields):
+        if not isinstance(said, Mapping) or set(said) | cls._field_defaults.keys() != set(cls._fields):
             raise StateMismatch(f"a segment must have {', '.join(cls._fields)}, got {said!r}")
         try:
             segment = cls(**{**said, "columns": list(said["columns"]), "batches": list(said["batches"])})
@@ -96,7 +101,7 @@ class Segment(NamedTuple):
         try:
             order = restored(self.order)
             check_columns(table.schema, self.columns)
-            blocks = sketched(table, order, cut(table, order, self.cut, self.columns))
+            blocks = sketched(table, order, cut(table, order, self.cut, self.columns, even=self.even))
             whole(order.slots(blocks), "buffer", 0, max(MOST_SLOTS, 16 * len(table)))
         except (BadArgument, BadSchema, MissingColumn, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateMismatch(f"state has a segment of another table: {error}") from None
@@ -121,6 +126,8 @@ def _check_fields(segment: Segment) -> None:
         whole(batches, "batches", 0, MOST_ROWS)
     if not all(isinstance(name, str) for name in segment.columns) or not isinstance(segment.drop_last, bool):
         raise BadArgument(f"columns are names and drop_last is a bool, got {segment.columns!r}, {segment.drop_last!r}")
+    if not isinstance(segment.even, bool):
+        raise BadArgument(f"even is a bool, got {segment.even!r}")
     if not alike(segment.order, described(restored(segment.order))):
         raise BadArgument(f"no order is {segment.order!r}")
 
@@ -142,6 +149,8 @@ def alike(said: Any, mine: Any) -> bool:
 def stands(order: Order, blocks: Blocks, key: Key, visits: int, place: tuple[int, int]) -> bool:
     """Say whether a pass stands at this step and offset after some visits; follows it so far, without data.
 
+    Beyond `FOLLOWED` visits only the step itself is looked at: to go on at row 10^12 takes no longer than at row 10.
+
     Example:
         >>> from corgipile.orders import NoShuffle
         >>> order = NoShuffle(block=3).fit(7, 8e5, None)
@@ -149,6 +158,10 @@ def stands(order: Order, blocks: Blocks, key: Key, visits: int, place: tuple[int
         [True, False, False]
     """
     step, offset = place
+    if visits > FOLLOWED:
+        known = order.seek(blocks, key, visits) if isinstance(order, Seekable) else None
+        made = next(iter(order.steps(blocks, key, step)), None) if known is None else None
+        return place == known if known is not None else made is not None and offset <= len(made.visit)
     at = -1
     for at, made in enumerate(order.steps(blocks, key)) if visits or step else ():
         if at == step:

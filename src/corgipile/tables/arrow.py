@@ -19,7 +19,7 @@ from corgipile.tables.base import (
     fixed_field,
 )
 from corgipile.tables.bodies import Body, Place, places, sliceable
-from corgipile.tables.encoded import SMALL, Units, unpack
+from corgipile.tables.encoded import SMALL, Units, units_of, unpack
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.flatbuf import Batch
 from corgipile.tables.footer import Footer, read_footer, schema_end
@@ -81,6 +81,7 @@ class ArrowFile:
             self._names = list(stored.names)
         check_names(stored, self._file.path)
         self._unpacked: Recent[Table] = Recent(2)
+        self._sizes: Recent[IntArray] = Recent(64)
         self._unpacking = threading.Lock()
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
         packed = len(self._blocks) > 0 and self._heads[0].compressed
@@ -250,19 +251,20 @@ class ArrowFile:
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what compressed record batches take; None where they are not compressed."""
-        inflater = self._inflater(list(dict.fromkeys(columns)))
-        if inflater is None or not len(self._blocks):
+        names = tuple(dict.fromkeys(columns))
+        inflater = self._inflater(names)
+        if inflater is None:
             return None
-        sizes = inflater.bytes_of(range(len(self._blocks)))
-        return Units(int(np.diff(self._starts).max()), int(sizes.max()), int(sizes.sum()), len(sizes))
+        sizes = self._sizes.get(names, lambda: inflater.bytes_of(range(len(self._blocks))))
+        return units_of(np.diff(self._starts), sizes)
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write all rows, decompressed little by little, as a section of a spill file."""
-        self._inflating(columns).write(range(len(self._blocks)), out)
+        self.inflating(columns).write(range(len(self._blocks)), out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the section that `write_plain` wrote."""
-        return _InflatedFile(self, columns, range(len(self._blocks)), next(sections))
+        return _InflatedFile(self, columns, self.inflating(columns), range(len(self._blocks)), next(sections))
 
     def _inflater(self, names: Sequence[str]) -> Inflater | None:
         """Return what decompresses columns; None where they are not compressed, or cannot be read in parts then."""
@@ -270,7 +272,8 @@ class ArrowFile:
             return None
         return Inflater(self._file, self._blocks, self._heads, self._packed, names)
 
-    def _inflating(self, names: Sequence[str]) -> Inflater:
+    def inflating(self, names: Sequence[str]) -> Inflater:
+        """Return what decompresses columns that are compressed."""
         found = self._inflater(names)
         if found is None:
             raise BadArgument(f"{self!r} is not compressed")
@@ -333,14 +336,17 @@ class _InflatedFile(ArrowFile):
     Args:
         source: The file they are of.
         columns: The columns there are.
+        inflater: Wrote them.
         batches: The record batches there are.
         section: Where they lie.
     """
 
-    def __init__(self, source: ArrowFile, columns: Sequence[str], batches: range, section: Section) -> None:
+    def __init__(
+        self, source: ArrowFile, columns: Sequence[str], inflater: Inflater, batches: range, section: Section
+    ) -> None:
         self._name, self._identity = f"{source!r}, unpacked", source.fingerprint
         self._file, self.spill = section, None
-        found = source._inflating(columns).placed(batches)
+        found = inflater.placed(batches)
         self._blocks, self._heads = found.blocks, found
         self._names, self.schema = list(columns), pick(source.schema, columns)
         self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
@@ -363,7 +369,7 @@ class _OneBatch:
         self._file, self._batches = file, range(i, i + 1)
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        self._file._inflating(columns).write(self._batches, out)
+        self._file.inflating(columns).write(self._batches, out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        return _InflatedFile(self._file, columns, self._batches, next(sections))
+        return _InflatedFile(self._file, columns, self._file.inflating(columns), self._batches, next(sections))

@@ -1,6 +1,7 @@
 """Many files as one table."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -8,9 +9,11 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.base import ColumnLayout, IntArray, Layout, Single, Table, check_columns, check_run, row_sizes
+from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_units
 from corgipile.tables.files import digest
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.pieces import check_rows, empty, pick, read_pieces, take_pieces
+from corgipile.tables.spill import Section, SpillWriter
 
 DIMS_KEY = b"corgipile.dims"
 
@@ -120,6 +123,35 @@ class ConcatTable:
         joined = {name: self._column([layout.columns[name] for layout in found], firsts) for name in names}
         known = all(len(layout.identities) == len(layout.paths) for layout in found)
         return Layout(paths, joined, tuple(one for layout in found for one in layout.identities) if known else ())
+
+    @property
+    def place(self) -> str:
+        """Return what tells the encoded tables, as their files are now, from all others of this machine."""
+        return digest(*(str(table.place) for table in self._tables if hasattr(table, "place")))
+
+    @property
+    def spill(self) -> Path | None:
+        """Return the folder for spill files, None if one of the tables must have none."""
+        folders = [table.spill for table in self._tables if hasattr(table, "spill")]
+        return None if None in folders else next(iter(folders), None)
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Say what is decoded together; None where rows of these columns can be read one by one."""
+        return joined_units(table.units(columns) for table in self._encoded(columns))
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write the rows of all tables that are encoded as sections of a spill file."""
+        for table in self._encoded(columns):
+            table.write_plain(columns, out)
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the tables of the sections that `write_plain` wrote, and those that are plain already, as one."""
+        return ConcatTable(
+            [table.open_plain(columns, sections) if is_encoded(table, columns) else table for table in self._tables]
+        )
+
+    def _encoded(self, columns: Sequence[str]) -> list[Encoded]:
+        return [table for table in self._tables if is_encoded(table, columns)]
 
     def _column(self, parts: list[ColumnLayout], firsts: IntArray) -> ColumnLayout:
         begins = zip(parts, self._starts, strict=False)

@@ -1,18 +1,23 @@
-"""Tables whose rows are encoded in large units: what a unit takes, and how all rows are laid out plain in a spill file."""
+"""Tables whose rows are encoded in large units: what a unit takes, and how rows are laid out plain in a spill file."""
 
 import logging
+import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple, Protocol, TypeGuard, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
 from corgipile.sizes import format_bytes
-from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
-from corgipile.tables.pieces import check_rows, empty, pick
+from corgipile.tables.base import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
+from corgipile.tables.pieces import Recent, check_rows, empty, pick
 from corgipile.tables.shared import shared
 from corgipile.tables.spill import Section, SpillFile, SpillWriter, check_room
+from corgipile.tables.subset import Subset
 
 __all__ = [
     "SMALL",
@@ -22,6 +27,7 @@ __all__ = [
     "grouped",
     "is_encoded",
     "joined_units",
+    "units_of",
     "unpack",
     "unpack_shared",
     "write_plain",
@@ -40,16 +46,28 @@ class Units(NamedTuple):
         rows: Rows of the largest.
         nbytes: Bytes of the largest, decoded, in the columns asked for.
         total: Bytes of all rows, decoded.
-        count: How many there are.
+        pieces: How many there are.
+        each: Bytes of a row, on average.
     """
 
     rows: int
     nbytes: int
     total: int
-    count: int
+    pieces: int
+    each: float
 
 
-class Encoded(Table, Protocol):
+class Unpacking(Protocol):
+    """Encoded rows: of a table, or of a part of it."""
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write all rows, decoded little by little, as sections of a spill file."""
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the table of the sections that `write_plain` wrote."""
+
+
+class Encoded(Table, Unpacking, Protocol):
     """A table whose rows have no place of their own."""
 
     @property
@@ -63,12 +81,6 @@ class Encoded(Table, Protocol):
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what is decoded together; None where rows of these columns can be read one by one."""
 
-    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        """Write all rows, decoded little by little, as sections of a spill file."""
-
-    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        """Return the table of the sections that `write_plain` wrote."""
-
 
 def is_encoded(table: Table, columns: Sequence[str]) -> TypeGuard[Encoded]:
     """Say whether rows of these columns must be decoded in units."""
@@ -81,23 +93,51 @@ def joined_units(parts: Iterable[Units | None]) -> Units | None:
     found = [part for part in parts if part is not None]
     if not found:
         return None
+    total = sum(part.total for part in found)
     return Units(
         max(part.rows for part in found),
         max(part.nbytes for part in found),
-        sum(part.total for part in found),
-        sum(part.count for part in found),
+        total,
+        sum(part.pieces for part in found),
+        total / max(1.0, sum(part.total / part.each for part in found if part.each)),
     )
 
 
-def unpack(table: Encoded, columns: Sequence[str], folder: Path) -> Table:
+def units_of(rows: IntArray, sizes: npt.NDArray[Any]) -> Units | None:
+    """Return the units of which these are the rows and the bytes."""
+    if not rows.any():
+        return None
+    total = int(sizes.sum())
+    return Units(int(rows.max()), int(sizes.max()), total, len(rows), total / int(rows.sum()))
+
+
+def unpack(table: Unpacking, columns: Sequence[str], folder: Path) -> Table:
     """Return the same rows, laid out plain in a spill file that goes with the table returned."""
     return table.open_plain(columns, _written(table, columns, folder).sections())
 
 
-def unpack_shared(table: Encoded, columns: Sequence[str], folder: Path) -> Table:
-    """Do the same by a spill file shared with all processes that read these columns of the table."""
+def unpack_shared(table: Table, columns: Sequence[str]) -> Table:
+    """Do the same by a spill file shared with all processes that read these columns; it goes with the tables, too.
+
+    Raises:
+        WriteFailed: The disk is full, or cannot be written.
+    """
+    if isinstance(table, Subset):
+        return Subset(unpack_shared(table.table, columns), table.runs)
     columns = list(dict.fromkeys(columns))
-    key = f"{table.place} {table.fingerprint} {columns!r}"
+    if not is_encoded(table, columns) or (folder := table.spill) is None:
+        return table
+    with _keeping:
+        kept = _kept.setdefault(table, Recent(1))
+    key = f"{table.place} {columns!r}"
+    return kept.get(key, lambda: _shared(table, columns, folder, key))
+
+
+_keeping = threading.Lock()
+_kept: "weakref.WeakKeyDictionary[Table, Recent[Table]]" = weakref.WeakKeyDictionary()
+
+
+def _shared(table: Encoded, columns: list[str], folder: Path, key: str) -> Table:
     return table.open_plain(columns, shared(folder, key, lambda: _said(table, columns, folder)).sections())
 
 
@@ -113,13 +153,10 @@ def _said(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:
     return _written(table, columns, folder)
 
 
-def _written(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:
+def _written(table: Unpacking, columns: Sequence[str], folder: Path) -> SpillFile:
     with SpillWriter(folder) as out:
         table.write_plain(columns, out)
-        spill = out.finish()
-    # What decoders let go stays with the allocator, as if it were used, until it is asked to give it back.
-    pa.default_memory_pool().release_unused()
-    return spill
+        return out.finish()
 
 
 def grouped(costs: dict[str, int]) -> list[list[str]]:
@@ -152,6 +189,8 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
             columns = [_plain(column) for column in batch.columns]
             file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain_schema(schema)))
             done += batch.num_rows
+    # What decoders let go stays with the allocator, as if it were used, until it is asked to give it back.
+    pa.default_memory_pool().release_unused()
     if done != rows:
         raise CorruptFile(f"{done} rows were decoded; {rows} are stated")
 
@@ -173,7 +212,7 @@ class Plain:
     """Rows that lie in sections of a spill file, some columns in each.
 
     Args:
-        source: The table they are the rows of.
+        source: The table they are rows of.
         columns: The columns there are.
         parts: Tables of some of the columns each.
     """
@@ -181,9 +220,8 @@ class Plain:
     def __init__(self, source: Table, columns: Sequence[str], parts: Sequence[Table]) -> None:
         self.schema: pa.Schema = pick(source.schema, columns)
         self.fingerprint = source.fingerprint
-        self._parts = list(parts)
+        self._parts, self._rows = list(parts), len(parts[0])
         self._of = {name: part for part, table in enumerate(parts) for name in table.schema.names}
-        self._rows = len(source)
         self._name = f"{source!r}, unpacked"
 
     def __len__(self) -> int:
@@ -226,6 +264,16 @@ class Plain:
         schema = pick(self.schema, names)
         arrays = [_typed(found[field.name], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, of which only the offsets are read; None where they must be read for it."""
+        found = [row_sizes(self._parts[self._of[name]], rows, [name]) for name in columns]
+        known = [sizes for sizes in found if sizes is not None]
+        return sum(known, np.zeros(len(rows), np.int64)) if len(known) == len(found) else None
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column, each into an object of its own."""
+        return cast("Single", self._parts[self._of[column]]).take_bytes(rows, column)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie."""

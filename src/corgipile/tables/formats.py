@@ -33,17 +33,18 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile),
-    "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream),
+    "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile, frozenset({"spill"})),
+    "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
     "huggingface": Format(
         b"",
         (),
         huggingface.open_saved,
+        frozenset({"spill"}),
         folder=lambda path, files: huggingface.is_saved(path),  # noqa: ARG005 - as above
     ),
     "images": Format(b"", (), images.ImageFolder, frozenset({"paths"}), folder=images.holds_images),
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
-    "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable),
+    "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable, frozenset({"spill"})),
     "svmlight": Format(
         b"",
         svmlight.SUFFIXES,

@@ -9,6 +9,7 @@ from corgipile.tables.arrowstream import ArrowStream
 from corgipile.tables.base import Table
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.files import PathLike, readable
+from corgipile.tables.spill import Spill
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 
@@ -18,7 +19,7 @@ def is_saved(folder: Path) -> bool:
     return (folder / STATE).is_file() or (folder / SPLITS).is_file()
 
 
-def open_saved(path: PathLike) -> Table:
+def open_saved(path: PathLike, spill: Spill = None) -> Table:
     """Open a saved dataset; its features stay in the metadata of the schema.
 
     Raises:
@@ -49,7 +50,7 @@ def open_saved(path: PathLike) -> Table:
         raise CorruptFile(f"{folder / STATE} does not list _data_files with their filename") from None
     if not names:
         raise CorruptFile(f"{folder / STATE} lists no data files; one at least is needed")
-    tables = [ArrowStream(folder / name) for name in names]
+    tables = [ArrowStream(folder / name, spill) for name in names]
     return tables[0] if len(tables) == 1 else ConcatTable(tables)
 
 

@@ -1,7 +1,7 @@
 """Compressed record batches of Arrow files, decompressed buffer by buffer into a spill file: no batch is ever whole."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,10 @@ from corgipile.tables.bodies import Place, spans
 from corgipile.tables.files import File, Region, decoding
 from corgipile.tables.flatbuf import Batch
 from corgipile.tables.footer import BLOCK
-from corgipile.tables.heads import Heads
 from corgipile.tables.spill import SpillWriter
+
+if TYPE_CHECKING:
+    from corgipile.tables.heads import Heads
 
 __all__ = ["Inflated", "Inflater"]
 
@@ -24,13 +26,13 @@ MOST = 1 << 24  # times that a buffer may grow
 AS_IT_IS = -1
 
 
-class Inflated(NamedTuple):
+class Inflated:
     """Record batches as they lie in a section of a spill file; what `Heads` and the footer are for an Arrow file."""
 
-    blocks: npt.NDArray[np.void]
-    batches: list[Batch]
+    def __init__(self, blocks: npt.NDArray[np.void], batches: list[Batch]) -> None:
+        self.blocks, self.batches = blocks, batches
 
-    def __getitem__(self, batch: int) -> Batch:  # type: ignore[override]  # it stands for Heads
+    def __getitem__(self, batch: int) -> Batch:
         """Return the head of one batch."""
         return self.batches[batch]
 

@@ -18,6 +18,7 @@ from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.formats import FORMATS
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.partitions import Found, with_keys
+from corgipile.tables.spill import Spill, spill_folder
 from corgipile.tables.tfrecord import Decode, OnBad
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
@@ -35,6 +36,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     features: Features | None = None,
     on_bad: OnBad = "raise",
     paths: bool = False,
+    spill: Spill = None,
 ) -> Table:
     """Open a table.
 
@@ -54,6 +56,10 @@ def open(  # noqa: A001 - reads as corgipile.open
             ``"float"`` or Arrow types.
         on_bad: For TFRecord: ``"raise"``, or ``"skip"`` to leave out bad records; ``skipped`` of the table counts them.
         paths: For image folders: add a column ``path``.
+        spill: Folder for spill files, or ``"off"``. Rows of Parquet and of compressed Arrow files lie in large units
+            that must be decoded whole; where a memory budget does not hold enough of them, they are unpacked to a file
+            without a name that goes with its last reader. None: what the variable ``CORGIPILE_SPILL`` says, else the
+            folder for large temporary files.
 
     Raises:
         MissingFile: No file lies there.
@@ -80,6 +86,7 @@ def open(  # noqa: A001 - reads as corgipile.open
         "on_bad": on_bad,
         "paths": paths or None,
     }
+    spill_folder(spill)  # what is wrong with it is said for any format
     given = {name: value for name, value in common.items() if value not in ("auto", "raise", None)}
     options: list[dict[str, Any]] = [dict(given) for _ in parts]
     for name, files in beside.items():
@@ -87,6 +94,9 @@ def open(  # noqa: A001 - reads as corgipile.open
             raise BadArgument(f"{len(files)} {name} files given for {len(parts)} tables; one for each is needed")
         for chosen, path in zip(options, files, strict=False):
             chosen[name] = path
+    for chosen, part in zip(options, parts, strict=True):
+        if spill is not None and isinstance(part, Found):
+            chosen["spill"] = spill
     tables = [_open_part(part, format, chosen) for part, chosen in zip(parts, options, strict=True)]
     for kind in FORMATS.values():
         tables = kind.agree(tables)
@@ -155,9 +165,10 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> T
 
 def _open_file(path: str, format_name: str | None, options: dict[str, Any]) -> Table:
     name = format_name or find_format(path)
-    for option in options.keys() - FORMATS[name].options:
+    for option in options.keys() - FORMATS[name].options - {"spill"}:
         raise BadArgument(f"{option} does not apply to {path}, whose format is {name}")
-    return FORMATS[name].open(path, **options)
+    # Files of other formats are never unpacked, so whatever is said of spill files is true of them.
+    return FORMATS[name].open(path, **{key: value for key, value in options.items() if key in FORMATS[name].options})
 
 
 def of_frame(part: Any) -> Any:

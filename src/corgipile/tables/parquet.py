@@ -11,7 +11,7 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
-from corgipile.tables.encoded import SMALL, Plain, Units, grouped, unpack, write_plain
+from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.parquetpages import BUFFER, chunk_columns, page_bytes, row_bits
 from corgipile.tables.pieces import (
@@ -30,7 +30,8 @@ from corgipile.tables.spill import Section, Spill, SpillWriter, spill_folder
 MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS = 64
-BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 19  # decoded at a time
+MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
+BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
 
 
 class ParquetTable:
@@ -131,23 +132,26 @@ class ParquetTable:
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what row groups take, decoded; of columns of varying length by a sample and the metadata."""
-        counts, columns = np.diff(self._starts), list(dict.fromkeys(columns))
-        if not counts.size:
-            return None
-        sizes = np.zeros(len(counts))
-        for name in columns:
-            sizes += self._width(name) * counts
-        return Units(int(counts.max()), int(sizes.max()), int(sizes.sum()), len(counts))
+        counts = np.diff(self._starts)
+        return units_of(counts, counts * sum(map(self._width, dict.fromkeys(columns))))
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write all rows, decoded little by little, as sections of a spill file."""
-        self._write(columns, out, range(len(self._bytes)))
+        self.write_groups(columns, out, range(len(self._bytes)))
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the sections that `write_plain` wrote."""
         return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
 
-    def _write(self, columns: Sequence[str], out: SpillWriter, groups: range) -> None:
+    def batches(self) -> Iterator[pa.RecordBatch] | None:
+        """Decode all columns together, page by page; None where that takes much and a spill file may be used."""
+        groups, names = range(len(self._bytes)), list(self.schema.names)
+        if self.spill is not None and len(self._together(names)) > MOST_TOGETHER:
+            return None
+        return self._batches(names, groups)
+
+    def write_groups(self, columns: Sequence[str], out: SpillWriter, groups: range) -> None:
+        """Write the rows of some row groups as sections of a spill file."""
         rows = int(self._starts[groups.stop] - self._starts[groups.start])
         for names in self._together(columns):
             write_plain(out, pick(self.schema, names), self._batches(names, groups), rows)
@@ -182,8 +186,9 @@ class ParquetTable:
         group = int(counts.argmax())
         metadata = self._metadata.row_group(group)
         stored = sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / int(counts[group])
-        first = next(self._batches([name], range(group, group + 1), SAMPLE_ROWS))
-        return max(stored, float(first.nbytes) / max(first.num_rows, 1))
+        first = next(self._batches([name], range(group, group + 1), SAMPLE_ROWS), None)
+        sampled: float = first.nbytes / max(first.num_rows, 1) if first is not None else 0.0
+        return max(stored, sampled)
 
     def _batch_rows(self, names: Sequence[str]) -> int:
         width = sum(map(self._width, names))
@@ -204,24 +209,24 @@ class ParquetTable:
 
     def _is_large(self, i: int, names: list[str]) -> bool:
         rows = int(self._starts[i + 1] - self._starts[i])
-        return self.spill is not None and sum(map(self._width, names)) * rows > SMALL
+        return sum(map(self._width, names)) * rows > SMALL
 
     def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         if stop - start == self._starts[i + 1] - self._starts[i]:
             return self._decode(i, names)
-        if self._is_large(i, names):
-            return self._plain(i, names).read(start, stop, names)
+        if self.spill is not None and self._is_large(i, names):
+            return self._plain(i, names, self.spill).read(start, stop, names)
         return self._group(i, names).slice(start, stop - start)
 
     def _scattered(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        if self._is_large(i, names):
-            return self._plain(i, names).take(rows, names)
+        if self.spill is not None and self._is_large(i, names):
+            return self._plain(i, names, self.spill).take(rows, names)
         return pick_rows(self._group(i, names), rows)
 
-    def _plain(self, i: int, names: list[str]) -> Table:
+    def _plain(self, i: int, names: list[str], folder: Path) -> Table:
         """Return a row group unpacked; the last ones stay so a while."""
         with self._unpacking:
-            return self._unpacked.get((i, *names), lambda: unpack(_Group(self, i), names, self.spill))
+            return self._unpacked.get((i, *names), lambda: unpack(_Group(self, i), names, folder))
 
     def _group(self, i: int, names: list[str]) -> pa.RecordBatch:
         return self._decoded.get((i, *names), lambda: self._decode(i, names))
@@ -250,13 +255,9 @@ class _Group:
 
     def __init__(self, table: ParquetTable, i: int) -> None:
         self._table, self._groups = table, range(i, i + 1)
-        self.schema, self.fingerprint = table.schema, table.fingerprint
-
-    def __len__(self) -> int:
-        return int(np.diff(self._table._starts)[self._groups.start])
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        self._table._write(columns, out, self._groups)
+        self._table.write_groups(columns, out, self._groups)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._table._together(columns)])
+        return self._table.open_plain(columns, sections)

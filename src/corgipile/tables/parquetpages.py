@@ -64,7 +64,7 @@ def page_bytes(file: File, chunk: Any) -> int:
 
 
 def _page_sizes(head: bytes) -> tuple[int, int] | None:
-    """Return the bytes of a page before and after compression: fields 2 and 3 of its header, in Thrift's compact form."""
+    """Return the bytes of a page, decoded and stored: fields 2 and 3 of its header, in Thrift's compact form."""
     at, found = 0, []
     for _ in range(3):
         if at >= len(head) or head[at] != 0x15:  # the next field, a number of 32 bits

@@ -1,7 +1,7 @@
 """Partitions as Hive, Spark, pandas and Polars write them: folders named ``key=value`` are columns of their files."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -9,9 +9,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.encoded import Units, is_encoded
 from corgipile.tables.files import digest
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.pieces import check_rows, pick
+from corgipile.tables.spill import Section, SpillWriter
 
 __all__ = ["Found", "Partition", "is_key", "keys_of", "with_keys"]
 
@@ -135,6 +137,30 @@ class Partition:
         """Say where columns lie in the files; None if one of them lies in none."""
         names = check_columns(self.schema, columns)
         return self.table.layout(names) if len(self._stored(names)) == len(names) else None
+
+    @property
+    def place(self) -> str:
+        """Return what tells the files of the table from all others, where it is encoded."""
+        return str(self.table.place)  # type: ignore[attr-defined]
+
+    @property
+    def spill(self) -> Path | None:
+        """Return the folder for spill files of the table, where it is encoded."""
+        found: Path | None = self.table.spill  # type: ignore[attr-defined]
+        return found
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Return the units of the table, where it is encoded."""
+        stored = self._stored(columns)
+        return self.table.units(stored) if stored and is_encoded(self.table, stored) else None
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write the rows of the table as sections of a spill file."""
+        self.table.write_plain(self._stored(columns), out)  # type: ignore[attr-defined]
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the table of the sections that `write_plain` wrote, with the columns of one value."""
+        return Partition(self.table.open_plain(self._stored(columns), sections), self.values)  # type: ignore[attr-defined]
 
     def _stored(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name not in self.values]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from corgipile.tables.files import digest
-from corgipile.tables.spill import SpillFile
+from corgipile.tables.spill import SpillFile, check_room
 
-__all__ = ["shared"]
+__all__ = ["expect_room", "shared"]
 
 User = tuple[int, int, int, int]  # process, its descriptor, device and inode
 
@@ -41,17 +41,37 @@ def shared(folder: Path, key: str, make: Callable[[], SpillFile]) -> SpillFile:
         []
     """
     _sweep(folder)
-    register = folder / f"{_prefix()}{digest(key)}.lock"
+    register = _register(folder, key)
     with _locked(register) as handle:
         if handle is None:
             return make()
         users = _alive(_users(handle))
-        spill = next(filter(None, map(_adopt, users)), None) or make()
+        spill = next(filter(None, map(_adopt, users)), None)
+        if spill is None:
+            try:
+                spill = make()
+            except BaseException:
+                register.unlink(missing_ok=True)
+                raise
         status = os.fstat(spill.descriptor)
         user = (os.getpid(), spill.descriptor, status.st_dev, status.st_ino)
         _note(handle, [*users, user])
     weakref.finalize(spill, _leave, register, user)
     return spill
+
+
+def expect_room(folder: Path, key: str, needed: int) -> None:
+    """Find out whether a spill file can be written, unless it is there already or another process makes it.
+
+    Raises:
+        WriteFailed: The disk has not enough room, or nothing can be written there.
+    """
+    if not _register(folder, key).exists():
+        check_room(folder, needed)
+
+
+def _register(folder: Path, key: str) -> Path:
+    return folder / f"{_prefix()}{digest(key)}.lock"
 
 
 def _prefix() -> str:

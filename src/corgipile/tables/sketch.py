@@ -10,6 +10,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, is_wide, row_sizes, type_code
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.placed import PlacedColumn
 
 FloatArray = npt.NDArray[np.float64]
@@ -79,6 +80,8 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
             exact += place[0].itemsize * float(np.prod(place[1]))
     if not varying or not len(table):
         return exact
+    if is_encoded(table, varying) and (units := table.units(varying)) is not None:
+        return exact + units.each
     size = min(SAMPLE_ROWS, len(table))
     if row_sizes(table, np.array([0]), varying) is None:  # else no row that is long is read to learn that it is
         first = float(table.read(0, 1, varying).nbytes)

@@ -1,5 +1,6 @@
 """Spill files: rows of encoded tables laid out plain, beside the memory budget; no name leads to them on disk."""
 
+import contextlib
 import errno
 import io
 import os
@@ -12,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from corgipile.errors import BadArgument, WriteFailed
 from corgipile.sizes import format_bytes
-from corgipile.tables.files import File, IntArray, Region
+from corgipile.tables.descriptors import Given, identity_of
+from corgipile.tables.files import File, IntArray
 
-__all__ = ["OFF", "Section", "SpillFile", "SpillWriter", "check_room", "spill_folder"]
+__all__ = ["OFF", "Section", "Spill", "SpillFile", "SpillWriter", "check_room", "spill_folder"]
 
 Spill = str | os.PathLike[str] | bool | None
 VARIABLE, OFF = "CORGIPILE_SPILL", "off"
@@ -76,21 +77,14 @@ _ADVICE = (
 )
 
 
-class _writing:  # noqa: N801 - used like a function
-    """Turns errors of the operating system into ours."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, OSError) and not isinstance(error, WriteFailed):
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise WriteFailed(
-                error.errno, f"cannot write a spill file in {self._folder}: {reason}: {_ADVICE}"
-            ) from error
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Turn errors of the operating system into ours."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise WriteFailed(error.errno, f"cannot write a spill file in {folder}: {reason}: {_ADVICE}") from error
 
 
 def _nameless(folder: Path) -> int:
@@ -160,13 +154,11 @@ class SpillWriter(io.RawIOBase):
         self._places: list[tuple[int, int]] = []
         self._base = self._at = 0
 
-    def section(self) -> "_InSection":
+    @contextlib.contextmanager
+    def section(self) -> Iterator[None]:
         """Begin a section; it ends with the ``with`` block."""
         self._base = self._at = -(-self._at // ALIGN) * ALIGN
-        return _InSection(self)
-
-    def end(self) -> None:
-        """Note where the section that was begun lies."""
+        yield
         self._places.append((self._base, self._at - self._base))
 
     def writable(self) -> bool:
@@ -202,17 +194,6 @@ class SpillWriter(io.RawIOBase):
         return self._file
 
 
-class _InSection:
-    def __init__(self, writer: SpillWriter) -> None:
-        self._writer = writer
-
-    def __enter__(self) -> SpillWriter:
-        return self._writer
-
-    def __exit__(self, *failure: object) -> None:
-        self._writer.end()
-
-
 class Section(File):
     """Reads a part of a spill file as if it were a file.
 
@@ -224,7 +205,8 @@ class Section(File):
 
     def __init__(self, spill: SpillFile, base: int, size: int) -> None:
         self._spill, self.base, self.size = spill, base, size
-        self.path, self._descriptor, self.mtime_ns = spill.path, spill.descriptor, 0
+        self.path, self._descriptor, self.mtime_ns = spill.path, Given(spill.descriptor), 0
+        self.which = identity_of(os.fstat(spill.descriptor))
 
     def read(self, offset: int, length: int) -> bytes:
         """Read exactly ``length`` bytes."""
@@ -233,16 +215,22 @@ class Section(File):
 
     def _parts(self, offset: int, length: int) -> Iterator[bytes]:
         while length > 0:
-            data = os.pread(self._descriptor, length, self.base + offset)
+            data = os.pread(self._spill.descriptor, length, self.base + offset)
             if not data:
                 raise self._short(offset, offset + length)
             yield data
             offset, length = offset + len(data), length - len(data)
 
-    def gather(self, offsets: IntArray, lengths: IntArray) -> npt.NDArray[np.uint8]:
-        """Read many byte ranges, ascending, and lay them back to back."""
-        return super().gather(np.asarray(offsets) + self.base, lengths)
+    def gather(
+        self,
+        offsets: IntArray,
+        lengths: IntArray,
+        out: npt.NDArray[np.uint8] | None = None,
+        to: IntArray | None = None,
+    ) -> npt.NDArray[np.uint8]:
+        """Read many byte ranges and lay them back to back, or where they are asked for."""
+        return super().gather(np.asarray(offsets) + self.base, lengths, out, to)
 
-    def opened(self) -> Any:
-        """Return the part as a file of pyarrow's."""
-        return pa.PythonFile(Region(self, 0, self.size), mode="r")
+    def gather_bytes(self, offsets: IntArray, lengths: IntArray) -> list[bytes]:
+        """Read many byte ranges, each into an object of its own."""
+        return super().gather_bytes(np.asarray(offsets) + self.base, lengths)

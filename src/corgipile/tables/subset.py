@@ -116,6 +116,21 @@ class Subset:
         run = np.searchsorted(self._starts, rows, side="right") - 1
         return np.asarray(rows + (self.runs[:, 0] - self._starts[:-1])[run])
 
+    @property
+    def place(self) -> str:
+        """Return what tells the files of the table from all others, where it is encoded."""
+        return str(self.table.place)  # type: ignore[attr-defined]
+
+    @property
+    def spill(self) -> Any:
+        """Return the folder for spill files of the table, where it is encoded."""
+        return self.table.spill  # type: ignore[attr-defined]
+
+    def units(self, columns: Sequence[str]) -> Any:
+        """Return the units of the table, where it is encoded: all of them are unpacked, if any are."""
+        units = getattr(self.table, "units", None)
+        return None if units is None else units(columns)
+
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where these rows lie, if the table says where its rows do."""
         layout = self.table.layout(columns)

@@ -13,6 +13,7 @@ from corgipile.loader.parts import Part, checked, identity_of, segments_of
 from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
+from corgipile.tables.encoded import unpack_shared
 from corgipile.torch.passes import Passes, Turn
 from corgipile.torch.place import Places, dealt_by_accelerate
 from corgipile.torch.running import Kept, Running, Settings
@@ -92,7 +93,9 @@ class CorgiPileDataset(IterableDataset[Any]):
         self._settings = Settings(self.table, runs, memory, batch_size, columns, seed, drop_last, prefetch, transform)
         self._places, self._passes, self._kept = Places(rank, world), Passes(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed)
-        len(self)  # what is wrong with columns or memory is said here, not in a worker
+        fitted = self._settings.fitted(self.table, 1)  # what is wrong with columns or memory is said now
+        if fitted.way.spilled:
+            unpack_shared(self.table, fitted.sources)  # once, for the workers of all epochs
 
     def __repr__(self) -> str:
         order = getattr(self.order, "title", self.order.name)

@@ -49,11 +49,15 @@ class Settings:
             rank, world, worker, workers,
         )  # fmt: skip
 
+    def fitted(self, table: Table, workers: int) -> Fitted:
+        """Fit the order to a table, for one of so many workers."""
+        return fit(table, self.order, self.memory, columns_of(table, self.columns), workers)
+
     def part(self, epoch: int, segments: Sequence[Segment], world: int, workers: int) -> Part:
         """Go on with an epoch of which some segments are done."""
 
         def begin(table: Table) -> tuple[Segment, Fitted]:
-            fitted = fit(table, self.order, self.memory, columns_of(table, self.columns), workers)
+            fitted = self.fitted(table, workers)
             return Segment.begin(fitted, self.unit, world, workers, drop_last=self.drop_last), fitted
 
         return go_on(self.table, self.seed, epoch, segments, begin)

@@ -1,0 +1,93 @@
+"""How rows that are encoded in large units are read within a budget: by whole units, or plain from a spill file."""
+
+import warnings
+from typing import NamedTuple
+
+from corgipile.orders import FullShuffle, NoShuffle, Order
+from corgipile.orders.streaming import Streaming
+from corgipile.sizes import format_bytes
+from corgipile.tables.base import Table
+from corgipile.tables.encoded import SMALL, Encoded, Units, is_encoded
+from corgipile.tables.shared import expect_room
+
+__all__ = ["AS_CUT", "Way", "find_way", "warn_few", "wide_units"]
+
+ENOUGH = 64  # units in memory, which mix well
+DECODING = 8  # units in memory while they are decoded: four at a time, as they come and as they are joined
+
+
+class Way(NamedTuple):
+    """How a table is read.
+
+    Attributes:
+        even: Whether blocks may have any rows, whatever the units.
+        spilled: Whether all rows are unpacked to a spill file first; else, if ``even``, a unit at a time.
+        beside: Bytes that decoding takes beside the buffer.
+        units: The units, if there are any.
+    """
+
+    even: bool = False
+    spilled: bool = False
+    beside: float = 0.0
+    units: Units | None = None
+
+
+AS_CUT = Way()
+
+
+def find_way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True) -> Way:
+    """Choose how to read a table: it depends on the table, the order and the budget, not on the state of a disk.
+
+    Args:
+        table: The table.
+        order: The order.
+        columns: The columns that are read.
+        share: Bytes of the budget, of this worker; None if there is none.
+        units_fit: Whether whole units may fit; else it is known that they do not.
+
+    Raises:
+        WriteFailed: A spill file is needed, and there is no room for it.
+    """
+    if not is_encoded(table, columns):
+        return AS_CUT
+    units = table.units(columns)
+    assert units is not None  # noqa: S101 - is_encoded says so
+    beside = min(DECODING * units.nbytes, 2 * units.total)
+    singly = isinstance(order, FullShuffle) and order.unit == "row"
+    needed = units.total if singly else min(ENOUGH * units.nbytes, units.total)
+    if (units_fit and (share is None or share >= beside + needed)) or table.spill is None:
+        return Way(beside=beside, units=units)
+    ordered = isinstance(order, NoShuffle | Streaming)
+    spilled = not ordered or (units.pieces <= 2 and units.nbytes > SMALL)
+    if spilled or units.nbytes > SMALL:
+        _expect(table, units, columns, spilled=spilled)
+    return Way(even=True, spilled=spilled, units=units)
+
+
+def _expect(table: Encoded, units: Units, columns: list[str], *, spilled: bool) -> None:
+    assert table.spill is not None  # noqa: S101 - asked before
+    expect_room(table.spill, f"{table.place} {columns!r}", units.total if spilled else 2 * units.nbytes)
+
+
+def wide_units(table: Table, way: Way) -> str:
+    """Say what else helps where whole units do not fit, for an error."""
+    if way.units is None or way.even:
+        return ""
+    size = format_bytes(way.units.nbytes)
+    return (
+        f". {table!r} is encoded in units of {way.units.rows} rows ({size}), which are decoded whole where spill files "
+        "are off: open(..., spill=FOLDER) allows one, and `corgipile convert` makes a file that needs none"
+    )
+
+
+def warn_few(table: Table, way: Way, blocks: float) -> None:
+    """Warn where the buffer holds too few units to mix their rows."""
+    units = way.units
+    if units is None or units.nbytes <= SMALL or blocks >= min(ENOUGH, units.pieces):
+        return
+    warnings.warn(
+        f"{table!r} is encoded in units of {units.rows} rows, of which the memory holds {max(1, int(blocks))}: batches "
+        "mix few of them. Give more memory, or allow a spill file: open(..., spill=FOLDER); `corgipile convert` makes "
+        "a file whose rows can be read in small blocks",
+        stacklevel=4,
+    )

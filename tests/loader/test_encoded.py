@@ -1,0 +1,129 @@
+"""Loaders over encoded tables: within the budget, in the same orders, and states that know how blocks were cut."""
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import corgipile as cp
+from corgipile.errors import BudgetTooSmall, StateMismatch, WriteFailed
+from corgipile.tables import arrow, encoded, parquet
+from corgipile.tables.wrappers import Counting
+
+ORDERS = ["no_shuffle", "riffle", "corgipile", "block_only", "balanced", "full", "sliding_window", "reservoir"]
+ROWS = 40_000
+
+
+def order_of(name):
+    return cp.orders.Riffle(balance="label") if name == "balanced" else name
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    numbers = {f"x{i}": rng.standard_normal(ROWS) for i in range(4)}
+    return pa.table({**numbers, "id": np.arange(ROWS), "label": np.arange(ROWS) * 2 // ROWS})
+
+
+@pytest.fixture(scope="module")
+def files(rows, tmp_path_factory):
+    """Write tables of one unit, larger than the memory given below."""
+    folder = tmp_path_factory.mktemp("encoded")
+    pq.write_table(rows, folder / "parquet")
+    with pa.ipc.new_file(str(folder / "arrow"), rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
+        file.write_table(rows)
+    with pa.ipc.new_file(str(folder / "plain"), rows.schema) as file:
+        file.write_table(rows)
+    return folder
+
+
+def ids(loader):
+    return np.concatenate([batch["id"] for batch in loader])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_orders_are_those_of_a_plain_file(files, rows, kind, order):
+    """One unit, unpacked, is cut and read as a file whose rows have places of their own."""
+    found = cp.Loader(str(files / kind), 100, order_of(order), memory="300KB", seed=3)
+    plain = cp.Loader(str(files / "plain"), 100, order_of(order), memory="300KB", seed=3)
+    assert found.feeder._way.even
+    mine, theirs = ids(found), ids(plain)
+    assert np.array_equal(mine, theirs)
+    batch = next(iter(found))
+    assert np.array_equal(batch["x2"], rows["x2"].to_numpy()[batch["id"]])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_nothing_is_unpacked_before_the_first_batch_nor_for_small_units(files, kind, monkeypatch):
+    asked = []
+    shared = encoded.shared
+    monkeypatch.setattr(encoded, "shared", lambda *a: asked.append(1) or shared(*a))
+    with cp.Loader(str(files / kind), 100, "riffle", memory="300KB") as loader:
+        assert not asked
+        next(iter(loader))
+        assert asked == [1]
+        ids(loader)
+    assert not cp.Loader(str(files / kind), 100, "riffle", memory="64MB").feeder._way.even
+    assert asked == [1]
+
+
+def test_few_large_units_are_read_whole_only_where_memory_holds_many(rows, tmp_path):
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=500)  # 80 units of 24 KB
+    assert not cp.Loader(str(tmp_path / "a.parquet"), 100, "riffle", memory="3MB").feeder._way.even
+    assert cp.Loader(str(tmp_path / "a.parquet"), 100, "riffle", memory="500KB").feeder._way.even
+    counting = Counting(cp.open(tmp_path / "a.parquet"))
+    assert sorted(ids(cp.Loader(counting, 100, "riffle", memory="3MB")).tolist()) == list(range(ROWS))
+
+
+def test_whole_units_where_spilling_is_off(files, monkeypatch):
+    monkeypatch.setattr("corgipile.loader.ways.SMALL", 0)
+    with pytest.raises(BudgetTooSmall, match=r"give memory='.*units of 40000 rows \(1.83 MB\).*spill=FOLDER.*convert"):
+        cp.Loader(cp.open(files / "parquet", spill="off"), 100, "riffle", memory="300KB")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = cp.Loader(cp.open(files / "parquet", spill="off"), 100, "full", memory="8MB")
+        assert sorted(ids(loader).tolist()) == list(range(ROWS))
+
+
+def test_few_units_in_memory_warn(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr("corgipile.loader.ways.SMALL", 0)
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=500)
+    with pytest.warns(UserWarning, match=r"units of 500 rows, of which the memory holds \d+: batches mix few of them"):
+        cp.Loader(cp.open(tmp_path / "a.parquet", spill="off"), 100, "corgipile", memory="1MB")
+
+
+def test_no_room_is_said_at_once(files, monkeypatch):
+    def full(*_):
+        raise WriteFailed(28, "no room")
+
+    monkeypatch.setattr("corgipile.tables.shared.check_room", full)
+    with pytest.raises(WriteFailed, match="no room"):
+        cp.Loader(str(files / "parquet"), 100, "riffle", memory="300KB", columns=["x1", "id"])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+@pytest.mark.parametrize("order", ["riffle", "full", "no_shuffle"])
+def test_states_go_on_where_rows_are_unpacked(files, kind, order):
+    loader = cp.Loader(str(files / kind), 100, order, memory="300KB", seed=1)
+    running = iter(loader)
+    first = [next(running)["id"] for _ in range(150)]
+    again = cp.Loader(str(files / kind), 100, order, memory="300KB", seed=1)
+    again.load_state_dict(loader.state_dict())
+    rest = ids(again)
+    assert sorted([*np.concatenate(first).tolist(), *rest.tolist()]) == list(range(ROWS))
+    with pytest.raises(StateMismatch):
+        cp.Loader(str(files / kind), 100, order, memory="64MB", seed=1).load_state_dict(loader.state_dict())
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_reads_are_bounded_and_the_same(files, rows, kind, monkeypatch):
+    monkeypatch.setattr(parquet, "SMALL", 0)
+    monkeypatch.setattr(arrow, "SMALL", 0)
+    table = cp.open(files / kind)
+    monkeypatch.setattr(parquet.ParquetTable, "_decode", None)
+    monkeypatch.setattr(arrow.ArrowFile, "_decode", None)
+    assert table.read(7, 30_000, ["x1"]).column(0).equals(rows["x1"].combine_chunks().slice(7, 29_993))
+    assert table.take(np.array([9, 3]), ["id"]).column(0).to_pylist() == [9, 3]
