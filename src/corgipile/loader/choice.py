@@ -11,8 +11,6 @@ from corgipile.tables.concat import ConcatTable
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.partitions import Partition
-from corgipile.tables.subset import Subset
-from corgipile.tables.wrappers import Counting, Failing, Slow
 
 __all__ = ["LABEL", "cheap", "chosen"]
 
