@@ -10,9 +10,6 @@ from corgipile.tables.base import Table, fixed_field
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.parquet import ParquetTable
-from corgipile.tables.partitions import Partition
-from corgipile.tables.subset import Subset
-from corgipile.tables.wrappers import Counting, Failing, Slow
 
 __all__ = ["LABEL", "cheap", "chosen"]
 
@@ -69,8 +66,9 @@ def cheap(table: Table, column: str) -> bool:
 
 def _by_column(table: Table, column: str) -> bool:
     """Say whether a table can read one column without the others."""
-    if isinstance(table, Subset | Partition | Counting | Slow | Failing):
-        return _by_column(table.table, column)
+    inner = getattr(table, "table", None)  # of a wrapper, or a part of a table
+    if inner is not None and column in inner.schema.names:
+        return _by_column(inner, column)
     if isinstance(table, ConcatTable):
         return all(_by_column(part, column) for part in table.tables)
     return isinstance(table, MemoryTable | ParquetTable) or table.layout([column]) is not None
