@@ -37,44 +37,48 @@ static int64 bytes_for(const CorgiRun *run, const cp_room *room, int64 blocks)
     cp_room larger = *room;
     cp_spec spec;
     do {
-        larger.budget *= 2;
+        larger.budget += larger.budget / 4 + 1;
         spec = (cp_spec){.kind = run->options.order, .whole = run->source.sparse ? 1 : -1, .ahead = 1};
         cp_fit(&spec, &larger);
-    } while (spec.buffer < blocks && larger.budget < INT32_MAX / 2);
+    } while (larger.budget < INT32_MAX / 2 &&
+             (spec.buffer < blocks || cp_slots(&spec, run->survey.widest, run->survey.blocks) > larger.budget));
     return larger.budget * run->sizes.row_bytes;
 }
 
-/* Refuse a buffer that mixes nothing but the rows of one block. */
-static void check_mixing(const CorgiRun *run, const cp_room *room)
+/* Say which sizes would do. */
+static int hint_sizes(const CorgiRun *run, const cp_room *room)
 {
-    int64 blocks = run->survey.blocks, enough = Min((int64) FEWEST_BLOCKS, blocks);
-    if (run->options.order < CP_CORGIPILE || run->sizes.buffer_blocks > 1 || blocks < 2)
-        return;
-    ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-            errmsg("buffer_size => '" INT64_FORMAT "kB' holds one block of " INT64_FORMAT
-                   " pages at a time: rows of different blocks would not be mixed",
-                   run->options.buffer_bytes / 1024, run->source.block_pages),
-            errhint("Leave block_size out, or give block_size => '" INT64_FORMAT "kB', or buffer_size => '" INT64_FORMAT
-                    "kB'.",
-                    Max(run->options.buffer_bytes / DEFAULT_BLOCKS / 1024, BLCKSZ / 1024),
-                    bytes_for(run, room, enough) / 1024 + 1));
+    int64 enough = bytes_for(run, room, Min((int64) FEWEST_BLOCKS, run->survey.blocks)) / 1024 + 1;
+    int64 block = run->options.buffer_bytes / DEFAULT_BLOCKS / 1024;
+    if (run->source.block_pages == 1 || block * 1024 < BLCKSZ)
+        return errhint("Give buffer_size => '" INT64_FORMAT "kB'.", enough);
+    return errhint("Leave block_size out, or give block_size => '" INT64_FORMAT "kB', or buffer_size => '" INT64_FORMAT
+                   "kB'.",
+                   block, enough);
 }
 
-static void check_room(const CorgiRun *run, int64 budget)
+static void check_room(const CorgiRun *run, const cp_room *room)
 {
     const CorgiSizes *z = &run->sizes;
-    if (z->slots > budget)
+    int64 blocks = run->survey.blocks;
+    if (z->slots > room->budget)
         ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
                 errmsg("the buffer holds " INT64_FORMAT " rows, but order %s over blocks of " INT64_FORMAT
                        " rows needs at least " INT64_FORMAT,
-                       budget, run->options.order_name, run->survey.widest, z->slots),
-                errhint("Give buffer_size => '" INT64_FORMAT "kB' or a smaller block_size.",
-                        z->slots * z->row_bytes / 1000 + 1));
-    if (run->options.order >= CP_CORGIPILE && z->buffer_blocks < Min((int64) FEWEST_BLOCKS, run->survey.blocks))
-        ereport(NOTICE,
-                errmsg("the buffer holds only " INT64_FORMAT " of " INT64_FORMAT " blocks: rows are mixed poorly",
-                       z->buffer_blocks, run->survey.blocks),
-                errhint("Give a larger buffer_size or a smaller block_size."));
+                       room->budget, run->options.order_name, run->survey.widest, z->slots),
+                hint_sizes(run, room));
+    if (run->options.order < CP_CORGIPILE || z->buffer_blocks >= Min((int64) FEWEST_BLOCKS, blocks))
+        return;
+    if (z->buffer_blocks == 1)
+        ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                errmsg("the buffer holds one block of " INT64_FORMAT
+                       " pages at a time: rows of different blocks would not be mixed",
+                       run->source.block_pages),
+                hint_sizes(run, room));
+    ereport(NOTICE,
+            errmsg("the buffer holds only " INT64_FORMAT " of " INT64_FORMAT " blocks: rows are mixed poorly",
+                   z->buffer_blocks, blocks),
+            hint_sizes(run, room));
 }
 
 /* Turn buffer_size into blocks and slots, as corgipile does in Python. A step read ahead counts with one thread too, so
@@ -93,6 +97,5 @@ void corgi_fit_sizes(CorgiRun *run)
     z->group = spec.group;
     z->whole = spec.whole;
     z->slots = cp_slots(&spec, v->widest, v->blocks);
-    check_room(run, room.budget);
-    check_mixing(run, &room);
+    check_room(run, &room);
 }

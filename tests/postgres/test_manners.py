@@ -36,13 +36,14 @@ def tables(server):
 @pytest.mark.every_server
 def test_the_papers_sizes_say_what_would_do(server, fails):
     """Blocks of 10 MB in a buffer of 24 MB, here a fifth of each: each of the three hints does."""
-    call = CALL.format("'blocks', 'svm', 'x', 'label', epochs => 1{}")
-    said = fails(call.format(", block_size => '2MB', buffer_size => '5MB'"))
-    assert "holds one block of 256 pages at a time: rows of different blocks would not be mixed" in said
-    block, buffer = (said.split(f"{size} => '")[-1].split("'")[0] for size in ("block_size", "buffer_size"))
-    for sizes in (", buffer_size => '5MB'", f", block_size => '{block}', buffer_size => '5MB'",
-                  f", block_size => '2MB', buffer_size => '{buffer}'"):  # fmt: skip
-        assert "mixed poorly" not in server.said(call.format(sizes))[1]
+    call = CALL.format("'blocks', 'svm', 'x', 'label', \"order\" => '{}', epochs => 1{}")
+    for order, why in (("corgipile", "one block of 256 pages at a time"), ("balanced", "needs at least 2048")):
+        said = fails(call.format(order, ", block_size => '2MB', buffer_size => '5MB'"))
+        assert why in said
+        block, buffer = (said.split(f"{size} => '")[1].split("'")[0] for size in ("block_size", "buffer_size"))
+        for sizes in ("buffer_size => '5MB'", f"block_size => '{block}', buffer_size => '5MB'",
+                      f"block_size => '2MB', buffer_size => '{buffer}'"):  # fmt: skip
+            assert "mixed poorly" not in server.said(call.format(order, f", {sizes}"))[1]
 
 
 @pytest.mark.every_server
