@@ -8,12 +8,14 @@ from common import Bench, alone, check
 from real import READERS, Split
 
 import corgipile as cp
+from corgipile.compare import measure_order
 from corgipile.datasets import higgs_like
 from corgipile.linear import train
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle
 from corgipile.reshuffle import reshuffle
 from corgipile.writer import Writer
 
+BATCH = 256  # rows for which deff is measured
 BUFFER, BLOCKS = 2, 24  # percent of the table; blocks in it at least
 
 
@@ -113,6 +115,37 @@ def literal_riffle(rows: int, block: int, count: int, seed: int) -> np.ndarray:
     return places.ravel()[np.argsort(when.ravel(), kind="stable")]
 
 
+BUDGETS = (0.5, 1, 2, 4, 8)  # percent of the rows' bytes
+
+
+def memory_part(bench: Bench, name: str) -> None:
+    """Default sizes within five budgets, on a sorted table: more memory must not mix worse."""
+    split, task, seeds = READERS[name](bench.data), TASKS[name], bench.pick(5, 2)
+    table = cp.open(split.train)
+    labels = split.train.column("label").to_numpy()
+    settings = {"model": task.model, "epochs": 3, **task.settings}
+    for order in ("riffle", "auto"):
+        found: dict[float, list[float]] = {}
+        deffs, notes = [], []
+        for share in BUDGETS:
+            memory = int(table.nbytes * share / 100)
+            for seed in range(seeds):
+                model = train(table, order=order, seed=seed, memory=memory, **settings)
+                found.setdefault(share, []).append(score(model, split))
+            reports = [measure_order(table, order, labels, memory=memory, seed=seed, batch=BATCH) for seed in range(2)]
+            deffs.append(float(np.mean([report.deff for report in reports])))
+            mean, error = float(np.mean(found[share])), float(np.std(found[share]) / seeds**0.5)
+            notes.append(f"{share} %: deff {deffs[-1]:.2f}, {mean:.2f} ± {error:.2f}")
+        means = [float(np.mean(scores)) for scores in found.values()]
+        noise = 2 * max(float(np.std(scores)) for scores in found.values()) * (2 / seeds) ** 0.5
+        fall = max(max(means[:at]) - mean for at, mean in enumerate(means) if at)
+        text = f"{name} sorted, {order}, default sizes, memory 0.5 to 8 %"
+        target = f"<= {max(noise, 0.1):.2f}"
+        bench.report(f"{text}: accuracy falls by at most", fall, "points", target, "; ".join(notes))
+        rise = max(max(deff, 1) / max(min(deffs[:at]), 1) for at, deff in enumerate(deffs) if at)
+        bench.report(f"{text}: deff grows at most, where it is above 1", rise, "x", "<= 1.15")
+
+
 def riffle_table_part(bench: Bench) -> None:
     """Fashion-MNIST as in Riffle's description: softmax, B = 64, 24 blocks of 100 rows, 2 epochs, no intercept."""
     split, seeds = READERS["fashion_mnist"](bench.data), bench.pick(32, 12)
@@ -156,6 +189,8 @@ def main(bench: Bench) -> None:
     bench.part("higgs-like", higgs_part)
     for name in READERS:
         bench.part(name, lambda bench, name=name: real_part(bench, name))
+    for name in ("fashion_mnist", "skin", "protein"):
+        bench.part(f"memory-{name}", lambda bench, name=name: memory_part(bench, name))
     bench.part("riffle-table", riffle_table_part)
 
 

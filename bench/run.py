@@ -17,7 +17,15 @@ from pathlib import Path
 
 from common import HERE, Bench, as_dict, options, run_theme
 
-TORCH = ["torch_loader", "torch_accuracy", "torch_concurrent", "torch_pages", "torch_tfrecord", "torch_gpu"]
+TORCH = [
+    "torch_loader",
+    "torch_accuracy",
+    "torch_concurrent",
+    "torch_pages",
+    "torch_tfrecord",
+    "torch_wide",
+    "torch_gpu",
+]
 THEMES = ["quality", "memory", "budget", "sgd", "loader", "accuracy", *TORCH, "postgres"]
 
 

@@ -9,7 +9,7 @@
 #include "plan.h"
 
 enum { CP_STEP_ROWS = 8192, CP_STEP_BYTES = 2 << 20 }; /* of a step that is worth its overhead and still fits a cache */
-enum { CP_BALANCED_BLOCKS = 64 };
+enum { CP_BALANCED_BLOCKS = 64, CP_NEAR_BYTES = 4 << 20 }; /* near: of a buffer that stays in a core's reach */
 enum { CP_WHOLE_PILES = 192 }; /* with so many, a batch of 256 rows varies hardly more than with twice as many */
 
 static inline int64_t cp_step_rows(double row_bytes)
@@ -17,9 +17,10 @@ static inline int64_t cp_step_rows(double row_bytes)
     return cp_max64(1, cp_min64(CP_STEP_ROWS, (int64_t)(CP_STEP_BYTES / row_bytes)));
 }
 
-/* What there is to fit into. `wanted`: rows of the buffer asked for, or 0; `budget`: rows in memory, or -1 for any. */
+/* What there is to fit into. `wanted`: rows of the buffer asked for, or 0; `budget`: rows in memory, or -1 for any;
+ * `near`: rows of a buffer that costs little, so that balanced blocks fill it even if fewer would do. */
 typedef struct {
-    int64_t rows, blocks, widest, wanted, budget, step;
+    int64_t rows, blocks, widest, wanted, budget, step, near;
     int balanced;
 } cp_room;
 
@@ -27,7 +28,7 @@ static inline int64_t cp_fit_mixed(cp_spec *spec, const cp_room *r)
 {
     int64_t low = 1, high = spec->kind == CP_RIFFLE && spec->whole ? 2 * r->blocks : r->blocks;
     if (r->balanced)
-        high = cp_min64(high, CP_BALANCED_BLOCKS);
+        high = cp_min64(high, cp_max64(CP_BALANCED_BLOCKS, r->near / r->widest));
     while (low < high) {
         spec->buffer = low + (high - low + 1) / 2;
         if (r->budget < 0 || cp_slots(spec, r->widest, r->blocks) <= r->budget)

@@ -200,7 +200,8 @@ def test_bad_requests(tmp_path):
         (BadArgument, "'two-pass', 'corgi2', 'bmf'", {"method": "sort"}),
         (BudgetTooSmall, "rows of 16 bytes take 64", {"memory": "1KB"}),
         (BudgetTooSmall, "two blocks of 500 rows", {"memory": "64KB", "block": 500, "method": "corgi2"}),
-        (BadSize, "block", {"block": "0%"}),
+        (BadSize, "block", {"block": "0%", "method": "bmf"}),
+        (BadArgument, "two-pass moves single rows", {"block": 100}),
         (BadSize, "memory", {"memory": "much"}),
     ]
     for error, message, options in requests:

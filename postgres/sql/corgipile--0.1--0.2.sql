@@ -102,7 +102,7 @@ CREATE TRIGGER guard_model BEFORE INSERT OR UPDATE ON corgipile.models
     FOR EACH ROW EXECUTE FUNCTION corgipile.guard_model();
 CREATE TRIGGER note_roles AFTER INSERT OR UPDATE OR DELETE ON corgipile.models
     FOR EACH ROW EXECUTE FUNCTION corgipile.note_roles();
-CREATE EVENT TRIGGER corgipile_follow_roles ON ddl_command_start WHEN TAG IN ('DROP OWNED')
+CREATE EVENT TRIGGER corgipile_follow_roles ON ddl_command_start WHEN TAG IN ('DROP OWNED', 'DROP EXTENSION')
     EXECUTE FUNCTION corgipile.follow_roles();
 UPDATE corgipile.models SET owner = owner; -- the triggers see to it that the server knows the roles
 

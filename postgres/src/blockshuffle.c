@@ -147,7 +147,8 @@ static Node *create(CustomScan *scan)
 {
     BlockState *s = (BlockState *) newNode(sizeof(BlockState), T_CustomScanState);
     s->css.methods = &exec_methods;
+    corgi_show_name(scan);
     return (Node *) s;
 }
 
-const CustomScanMethods corgi_block_methods = {"BlockShuffle", create};
+const CustomScanMethods corgi_block_methods = {CORGI_PREFIX "BlockShuffle", create};

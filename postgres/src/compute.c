@@ -15,6 +15,7 @@
 #include "sgd_state.h"
 #include "steps.h"
 #include "storage/ipc.h"
+#include "utils/wait_event.h"
 
 enum { NAP_NANOSECONDS = 10 * 1000 * 1000 }; /* how late a cancel request may be seen */
 
@@ -159,7 +160,9 @@ static void wait_until(Compute *c, bool (*brought)(const Compute *))
         until.tv_nsec += NAP_NANOSECONDS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
+        pgstat_report_wait_start(corgi_wait_event());
         pthread_cond_timedwait(&c->changed, &c->lock, &until);
+        pgstat_report_wait_end();
         pthread_mutex_unlock(&c->lock);
         CHECK_FOR_INTERRUPTS();
         pthread_mutex_lock(&c->lock);

@@ -70,6 +70,7 @@ typedef struct {
     CorgiPlace *place;      /* [blocks]; blocks without rows to learn from are left out */
     double *classes, *sketch;
     int64 class_count;
+    double chance;          /* loss of the best constant; 0: unknown */
 } CorgiSurvey;
 
 typedef struct {
@@ -163,6 +164,21 @@ typedef struct {
     const char *score;
 } CorgiHistory;
 
+/* hints.c */
+extern const char *corgi_cast_to_list(Oid type);
+extern int corgi_hint_cast(Oid type, const char *column);
+
+typedef struct {
+    double *most;           /* [width] largest size of each feature in a sample */
+    char *row;
+    int64 width, seen;
+    int block;              /* rows to look at in the block under way */
+} CorgiScales;
+extern double corgi_chance(int loss, const int64 *counts, int64 classes);
+extern void corgi_note_scales(CorgiScales *s, const CorgiSource *source, TupleTableSlot *row, int64 width);
+extern void corgi_tell_scales(const CorgiScales *s, const CorgiSource *source);
+extern void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last);
+
 /* options.c */
 enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
@@ -218,6 +234,9 @@ typedef struct {
 extern CorgiFields corgi_make_fields(const CorgiSource *s);
 extern bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
                             int count, int64 width, CorgiBuffer *b, const int32 *into);
+
+/* heap.c */
+extern bool corgi_heap_as_known(TableScanDesc scan);
 
 /* scan.c */
 enum { CORGI_MOST_ROWS = MaxHeapTuplesPerPage }; /* that a scan hands over at a time */
@@ -292,6 +311,7 @@ extern void corgi_progress_begin(CorgiRun *run);
 extern void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs);
 extern void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far);
 extern void corgi_progress_end(CorgiRun *run);
+extern uint32 corgi_wait_event(void);
 
 /* model.c */
 extern CorgiModel *corgi_load_model(const char *name, bool past);
@@ -356,6 +376,8 @@ extern void corgi_tuple_stop(CustomScanState *node);
 extern const CustomScanMethods corgi_sgd_methods;
 
 /* planner.c */
+#define CORGI_PREFIX "corgipile." /* of the names by which the server knows our operators, beside those of others */
+extern void corgi_show_name(CustomScan *scan);
 extern void corgi_install_planner(void);
 extern TupleTableSlot *corgi_never_executed(CustomScanState *node);
 

@@ -135,6 +135,18 @@ TupleTableSlot *corgi_never_executed(CustomScanState *node)
     return NULL;
 }
 
+/* Have EXPLAIN call an operator by its name alone. */
+void corgi_show_name(CustomScan *scan)
+{
+    static const CustomScanMethods *const known[] = {&corgi_sgd_methods, &corgi_tuple_methods, &corgi_block_methods};
+    static CustomScanMethods shown[lengthof(known)];
+    for (int i = 0; i < lengthof(known); i++)
+        if (scan->methods == known[i]) {
+            shown[i] = (CustomScanMethods){known[i]->CustomName + strlen(CORGI_PREFIX), known[i]->CreateCustomScanState};
+            scan->methods = &shown[i];
+        }
+}
+
 static void register_scan(const CustomScanMethods *methods)
 {
     if (GetCustomScanMethods(methods->CustomName, true) == NULL)

@@ -37,6 +37,7 @@ typedef struct {
     uint64 loads;
     Size name_bytes;
     bool list, pair;        /* the features are one array, two arrays of a sparse row, else one argument each */
+    bool literal;           /* a list without a type, such as '{1, 2}' */
     int count;              /* of arguments with features */
     Oid types[FLEXIBLE_ARRAY_MEMBER]; /* of a number in each */
 } Site;
@@ -48,6 +49,24 @@ static Sight look(void)
                    .command = s->curcid, .sub = GetCurrentSubTransactionId(), .user = GetUserId()};
 }
 
+/* Refuse a type of features; where it has a cast to an array of numbers, as pgvector's types have, say so. */
+static void refuse_type(Oid type, bool alone)
+{
+    const char *cast = corgi_cast_to_list(type);
+    ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+            errmsg("features are %s; numbers, or one array of numbers, are needed", format_type_be(type)),
+            cast ? errhint("Write x::%s for x.", cast) : alone && type == TEXTOID ? errhint("Write x::float8[] for x.") : 0);
+}
+
+/* A literal without a type, alone, is read as double precision[]. */
+static Oid literal_type(Oid type, bool alone, Site *s)
+{
+    if (type != UNKNOWNOID || !alone)
+        return type;
+    s->literal = true;
+    return FLOAT8ARRAYOID;
+}
+
 /* Find out what the arguments of a call are. */
 static Site *make_site(FunctionCallInfo fcinfo)
 {
@@ -55,13 +74,13 @@ static Site *make_site(FunctionCallInfo fcinfo)
     Site *s = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, offsetof(Site, types) + sizeof(Oid) * (Size) count);
     s->count = count;
     for (int i = 0; i < count; i++) {
-        Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1), item = get_element_type(getBaseType(type));
+        Oid type = literal_type(get_fn_expr_argtype(fcinfo->flinfo, i + 1), count == 1, s);
+        Oid item = get_element_type(getBaseType(type));
         bool list = OidIsValid(item) && count <= 2;
         s->types[i] = getBaseType(list ? item : type);
         lists += list;
         if (!corgi_is_number(s->types[i]))
-            REFUSE(ERRCODE_DATATYPE_MISMATCH, "features are %s; numbers, or one array of numbers, are needed",
-                   format_type_be(type));
+            refuse_type(type, count == 1);
     }
     s->list = lists == 1 && count == 1;
     s->pair = lists == 2;
@@ -76,13 +95,21 @@ static Site *make_site(FunctionCallInfo fcinfo)
     return s;
 }
 
+/* Read a list that came without a type. */
+static Datum read_literal(Datum text)
+{
+    Oid input, parameter;
+    getTypeInputInfo(FLOAT8ARRAYOID, &input, &parameter);
+    return OidInputFunctionCall(input, DatumGetCString(text), parameter, -1);
+}
+
 /* Take the features out of the arguments of a call; returns how many there are. */
 static int64 read_row(FunctionCallInfo fcinfo, const Site *s, const CorgiModel *m, char *to)
 {
     const char *why = NULL;
     int64 found = s->count;
     if (s->list)
-        found = corgi_read_array(PG_GETARG_DATUM(1), s->types[0], m->bytes, m->width, to, &why);
+        found = corgi_read_array(s->literal ? read_literal(PG_GETARG_DATUM(1)) : PG_GETARG_DATUM(1), s->types[0], m->bytes, m->width, to, &why);
     else if (found == m->width)
         for (int i = 0; i < s->count; i++)
             corgi_read_number(s->types[i], PG_GETARG_DATUM(i + 1), m->bytes, to + i * m->bytes);

@@ -18,6 +18,7 @@
 #include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 #define COMMAND ((ProgressCommandType) 0x636F7267)
 #define COLUMNS 10
@@ -73,6 +74,19 @@ void corgi_progress_end(CorgiRun *run)
     if (shown(run))
         pgstat_progress_end_command();
     run->published = false;
+}
+
+/* What a backend waits for while the thread that learns is behind: named from 17 on. */
+uint32 corgi_wait_event(void)
+{
+#if PG_VERSION_NUM >= 170000
+    static uint32 event = 0;
+    if (event == 0)
+        event = WaitEventExtensionNew("CorgipileLearning");
+    return event;
+#else
+    return PG_WAIT_EXTENSION;
+#endif
 }
 
 static void put(Tuplestorestate *rows, TupleDesc columns, const PgBackendStatus *b)

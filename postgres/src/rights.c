@@ -107,7 +107,7 @@ void corgi_check_right(CorgiRight right, Oid user, const CorgiHolders *h, const 
 {
     if (!corgi_may(right, user, h))
         ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for model \"%s\"", name),
-                errhint("Its owner grants it: SELECT corgipile.grant_model(%s, %s, '%s').", quote_literal_cstr(name),
+                right == CORGI_OWN ? errhint("Only members of its owner may do this.") : errhint("Its owner grants it: SELECT corgipile.grant_model(%s, %s, '%s').", quote_literal_cstr(name),
                         quote_literal_cstr(GetUserNameFromId(user, false)), rights[right]));
 }
 

@@ -154,33 +154,39 @@ static void check_update(Relation rel, const Owned *old, const Owned *new)
                 errmsg("must be a member of role \"%s\" to give it model \"%s\"", name_of(new->holders.owner), new->name));
 }
 
-/* Return the type in our schema that belongs to a role, or none. */
-static Oid find_type_of(Oid role)
-{
-    ScanKeyData keys[3];
-    Oid found = InvalidOid;
-    Relation types = table_open(TypeRelationId, AccessShareLock);
-    SysScanDesc scan;
-    HeapTuple tuple;
-    ScanKeyInit(&keys[0], Anum_pg_type_typnamespace, BTEqualStrategyNumber, F_OIDEQ,
-                ObjectIdGetDatum(get_rel_namespace(corgi_models_table())));
-    ScanKeyInit(&keys[1], Anum_pg_type_typowner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
-    ScanKeyInit(&keys[2], Anum_pg_type_typtype, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum(TYPTYPE_DOMAIN));
-    scan = systable_beginscan(types, InvalidOid, false, NULL, lengthof(keys), keys);
-    while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-        if (strncmp(NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname), PREFIX, strlen(PREFIX)) == 0)
-            found = ((Form_pg_type) GETSTRUCT(tuple))->oid;
-    systable_endscan(scan);
-    table_close(types, AccessShareLock);
-    return found;
-}
-
 /* Have a type dropped with the extension, without being part of it: that could not be given away. */
 static void tie(Oid type)
 {
     ObjectAddress part = {TypeRelationId, type, 0}, whole = {RelationRelationId, corgi_models_table(), 0};
     deleteDependencyRecordsForSpecific(TypeRelationId, type, DEPENDENCY_AUTO, RelationRelationId, whole.objectId);
     recordDependencyOn(&part, &whole, DEPENDENCY_AUTO);
+}
+
+/* Return the type in our schema that belongs to a role, or none. For no role, tie the types of all: a dump does not. */
+static Oid find_type_of(Oid role)
+{
+    ScanKeyData keys[3];
+    int wanted = OidIsValid(role) ? 3 : 2;
+    Oid found = InvalidOid;
+    Relation types = table_open(TypeRelationId, AccessShareLock);
+    SysScanDesc scan;
+    HeapTuple tuple;
+    ScanKeyInit(&keys[0], Anum_pg_type_typnamespace, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(get_rel_namespace(corgi_models_table())));
+    ScanKeyInit(&keys[1], Anum_pg_type_typtype, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum(TYPTYPE_DOMAIN));
+    ScanKeyInit(&keys[2], Anum_pg_type_typowner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
+    scan = systable_beginscan(types, InvalidOid, false, NULL, wanted, keys);
+    while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
+        Form_pg_type type = (Form_pg_type) GETSTRUCT(tuple);
+        if (strncmp(NameStr(type->typname), PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        found = type->oid;
+        if (!OidIsValid(role))
+            tie(found);
+    }
+    systable_endscan(scan);
+    table_close(types, AccessShareLock);
+    return found;
 }
 
 static void execute(const char *statement)
@@ -329,6 +335,18 @@ Datum corgipile_note_roles(PG_FUNCTION_ARGS)
     return PointerGetDatum(NULL);
 }
 
+/* Whether a statement drops our extension. */
+static bool drops_extension(const Node *command)
+{
+    ListCell *cell;
+    if (!IsA(command, DropStmt) || ((const DropStmt *) command)->removeType != OBJECT_EXTENSION)
+        return false;
+    foreach (cell, ((const DropStmt *) command)->objects)
+        if (strcmp(strVal(lfirst(cell)), "corgipile") == 0)
+            return true;
+    return false;
+}
+
 static void change(const char *query, Oid role)
 {
     Oid types[] = {TEXTOID};
@@ -351,7 +369,7 @@ static const char *const take_back =
     "operator(pg_catalog.||) may_read operator(pg_catalog.||) may_replace) r WHERE r::pg_catalog.text "
     "operator(pg_catalog.=) $1)";
 
-/* Before DROP OWNED: where the caller may do that, the models go, and the rights on others. Where not, the command itself
+/* Before DROP EXTENSION: all that is made for models goes too. Before DROP OWNED: where the caller may do that, the models go, and the rights on others. Where not, the command itself
  * will say so. */
 Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
 {
@@ -360,6 +378,8 @@ Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
     if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
         ereport(ERROR, errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
                 errmsg("this is an event trigger's function"));
+    if (drops_extension(data->parsetree))
+        find_type_of(InvalidOid);
     if (!IsA(data->parsetree, DropOwnedStmt))
         PG_RETURN_NULL();
     foreach (cell, roleSpecsToIds(((DropOwnedStmt *) data->parsetree)->roles)) {

@@ -44,7 +44,7 @@ CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot)
                                           SO_TYPE_TIDRANGESCAN | SO_ALLOW_PAGEMODE | SO_ALLOW_STRAT);
     s->row = MakeSingleTupleTableSlot(RelationGetDescr(rel), table_slot_callbacks(rel));
     s->source = source;
-    if (rel->rd_tableam == GetHeapamTableAmRoutine() && (s->scan->rs_flags & SO_ALLOW_PAGEMODE)) {
+    if (rel->rd_tableam == GetHeapamTableAmRoutine() && (s->scan->rs_flags & SO_ALLOW_PAGEMODE) && corgi_heap_as_known(s->scan)) {
         s->heap = (HeapScanDesc) s->scan;
         s->fields = corgi_make_fields(source);
         shrink_ring(s->heap);

@@ -176,6 +176,7 @@ static void advance(SgdState *s)
     s->finished = corgi_add_epoch(h, o, &epoch);
     if (s->finished) {
         corgi_progress_end(&s->run);
+        corgi_tell_chance(&s->run, &epoch);
         if (o->name != NULL)
             corgi_store_model(&s->run, s->machine, h, s->past);
     }
@@ -322,7 +323,8 @@ static Node *create(CustomScan *scan)
 {
     SgdState *s = (SgdState *) newNode(sizeof(SgdState), T_CustomScanState);
     s->css.methods = &exec_methods;
+    corgi_show_name(scan);
     return (Node *) s;
 }
 
-const CustomScanMethods corgi_sgd_methods = {"SGD", create};
+const CustomScanMethods corgi_sgd_methods = {CORGI_PREFIX "SGD", create};

@@ -31,6 +31,35 @@ int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o)
     return Min(Max(wanted / Max(bytes / Max(s->pages, 1), 1), 1), Max(s->pages, 1));
 }
 
+/* Return the bytes of a buffer that holds so many blocks. */
+static int64 bytes_for(const CorgiRun *run, const cp_room *room, int64 blocks)
+{
+    cp_room larger = *room;
+    cp_spec spec;
+    do {
+        larger.budget *= 2;
+        spec = (cp_spec){.kind = run->options.order, .whole = run->source.sparse ? 1 : -1, .ahead = 1};
+        cp_fit(&spec, &larger);
+    } while (spec.buffer < blocks && larger.budget < INT32_MAX / 2);
+    return larger.budget * run->sizes.row_bytes;
+}
+
+/* Refuse a buffer that mixes nothing but the rows of one block. */
+static void check_mixing(const CorgiRun *run, const cp_room *room)
+{
+    int64 blocks = run->survey.blocks, enough = Min((int64) FEWEST_BLOCKS, blocks);
+    if (run->options.order < CP_CORGIPILE || run->sizes.buffer_blocks > 1 || blocks < 2)
+        return;
+    ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+            errmsg("buffer_size => '" INT64_FORMAT "kB' holds one block of " INT64_FORMAT
+                   " pages at a time: rows of different blocks would not be mixed",
+                   run->options.buffer_bytes / 1024, run->source.block_pages),
+            errhint("Leave block_size out, or give block_size => '" INT64_FORMAT "kB', or buffer_size => '" INT64_FORMAT
+                    "kB'.",
+                    Max(run->options.buffer_bytes / DEFAULT_BLOCKS / 1024, BLCKSZ / 1024),
+                    bytes_for(run, room, enough) / 1024 + 1));
+}
+
 static void check_room(const CorgiRun *run, int64 budget)
 {
     const CorgiSizes *z = &run->sizes;
@@ -65,4 +94,5 @@ void corgi_fit_sizes(CorgiRun *run)
     z->whole = spec.whole;
     z->slots = cp_slots(&spec, v->widest, v->blocks);
     check_room(run, room.budget);
+    check_mixing(run, &room);
 }

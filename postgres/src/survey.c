@@ -10,16 +10,18 @@
 #include "sketch.h"
 #include "utils/memutils.h"
 
-enum { MOST_CLASSES = 1 << 16 };
+enum { MOST_CLASSES = 1 << 16, SCALES_OF_BLOCK = 4 }; /* rows whose features are looked at */
 
 /* What is found out about labels: the classes of all rows, and the sketch of the rows to learn from. */
 typedef struct {
     double *values;         /* ascending */
     int64 n, room, at;      /* at: where the last label was found */
     int64 limit;            /* of values */
+    int64 *counts;          /* of rows with each of them */
     bool wanted, sketching;
     cp_sketch *sketch;
     const char *kind;
+    CorgiScales *scales;    /* NULL: features are sparse */
 } Tally;
 
 static void *take(int64 count, size_t bytes)
@@ -43,6 +45,8 @@ static Tally make_tally(const CorgiRun *run, int64 blocks)
     Tally t = {.kind = o->kind, .wanted = o->loss != CP_SQUARED && o->classes == NULL, .sketching = o->balance,
                .limit = o->loss == CP_SOFTMAX ? MOST_CLASSES : 2, .room = 16};
     t.values = take(t.room, sizeof *t.values);
+    t.counts = take(t.room, sizeof *t.counts);
+    t.scales = run->source.sparse ? NULL : palloc0(sizeof *t.scales);
     t.sketch = o->balance ? make_sketch(run->source.label.type, run->survey.cuts, blocks) : NULL;
     return t;
 }
@@ -51,8 +55,10 @@ static Tally make_tally(const CorgiRun *run, int64 blocks)
 static void note_value(Tally *t, double y)
 {
     int64 low = 0, high = t->n;
-    if (t->at < t->n && t->values[t->at] == y)
+    if (t->at < t->n && t->values[t->at] == y) {
+        t->counts[t->at]++;
         return;
+    }
     while (low < high) {
         int64 middle = low + (high - low) / 2;
         if (t->values[middle] < y)
@@ -61,8 +67,10 @@ static void note_value(Tally *t, double y)
             high = middle;
     }
     t->at = low;
-    if (low < t->n && t->values[low] == y)
+    if (low < t->n && t->values[low] == y) {
+        t->counts[low]++;
         return;
+    }
     if (t->n == t->limit)
         ereport(
             ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -73,9 +81,12 @@ static void note_value(Tally *t, double y)
     if (t->n == t->room) {
         t->room *= 2;
         t->values = repalloc(t->values, sizeof *t->values * (Size) t->room);
+        t->counts = repalloc(t->counts, sizeof *t->counts * (Size) t->room);
     }
     memmove(t->values + low + 1, t->values + low, sizeof *t->values * (Size) (t->n - low));
+    memmove(t->counts + low + 1, t->counts + low, sizeof *t->counts * (Size) (t->n - low));
     t->values[low] = y;
+    t->counts[low] = 1;
     t->n++;
 }
 
@@ -95,6 +106,8 @@ static int64 survey_row(CorgiSurvey *v, const CorgiSource *source, TupleTableSlo
         bytes = corgi_survey_pair(source, row, &v->width) * !held;
     else if (v->width == 0)
         v->width = corgi_row_width(source, row);
+    if (t->scales != NULL && !held)
+        corgi_note_scales(t->scales, source, row, v->width);
     if (t->wanted || t->sketching)
         add_label(t, corgi_read_label(&source->label, row), held);
     return bytes;
@@ -110,6 +123,8 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
     MemoryContext outside = MemoryContextSwitchTo(leftovers);
     CorgiScan *scan;
     int count;
+    if (t->scales != NULL)
+        t->scales->block = SCALES_OF_BLOCK;
     corgi_block_seek(blocks, place);
     while ((scan = corgi_block_next(blocks, &count)) != NULL)
         for (int i = 0; i < count; i++) {
@@ -138,8 +153,10 @@ static void settle_classes(CorgiRun *run, Tally *t)
         return;
     v->classes = run->options.classes;
     v->class_count = run->options.class_count;
-    if (t->wanted)
+    if (t->wanted) {
         v->classes = corgi_check_classes(t->values, t->n, "the labels have", t->kind, &v->class_count);
+        v->chance = corgi_chance(run->options.loss, t->counts, t->n);
+    }
 }
 
 static void check_rows(const CorgiRun *run)
@@ -184,6 +201,8 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     MemoryContextDelete(leftovers);
     check_rows(run);
     v->width = Max(v->width, 1);
+    if (t.scales != NULL)
+        corgi_tell_scales(t.scales, source);
     settle_classes(run, &t);
     check_weights(run);
     if (t.sketching) {

@@ -194,7 +194,8 @@ static Node *create(CustomScan *scan)
 {
     TupleState *s = (TupleState *) newNode(sizeof(TupleState), T_CustomScanState);
     s->css.methods = &exec_methods;
+    corgi_show_name(scan);
     return (Node *) s;
 }
 
-const CustomScanMethods corgi_tuple_methods = {"TupleShuffle", create};
+const CustomScanMethods corgi_tuple_methods = {CORGI_PREFIX "TupleShuffle", create};

@@ -1,8 +1,10 @@
 """Trains one model by every order of the field on one table, and measures each."""
 
+import logging
 import math
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +17,7 @@ import numpy.typing as npt
 
 from corgipile import orders, scratch, tables
 from corgipile.about import column
-from corgipile.errors import BadArgument, CorgiPileError
+from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
 from corgipile.quality import Report, measure
@@ -61,6 +63,7 @@ class Result:
         prefix: Measured prefix discrepancy.
         setup_seconds: Seconds spent once, before the first epoch, to write the table in another order.
         failure: Why there is no result, empty if there is.
+        warning: What is wrong with the result, empty if nothing is: training drifted away.
     """
 
     order: str
@@ -77,6 +80,7 @@ class Result:
     prefix: float = math.nan
     setup_seconds: float = 0.0
     failure: str = ""
+    warning: str = ""
 
     @property
     def score(self) -> float:
@@ -139,7 +143,7 @@ def compare(
         l2: Strength of L2 regularisation.
         batch_size: Rows of one update.
         order: Orders, or their names.
-        block: Size of a block for all orders; each chooses its own by default.
+        block: Size of a block for all orders that are named; each chooses its own by default.
         seed: Seed of all orders.
         seeds: Run each order with so many seeds, from ``seed`` on, and give means and the spread.
         batch: Rows of a batch for which deff is measured.
@@ -176,12 +180,30 @@ def compare(
     plans = [replace(plan, seed=seed + at) for at in range(whole(seeds, "seeds", 1))]
     labels = column(opened, label)
     results = []
-    for one in chosen:
-        result = _result(opened, one, labels, plans, folder)
-        results.append(result)
-        if callback is not None:
-            callback(result)
+    with _said_once():
+        for one in chosen:
+            result = _result(opened, one, labels, plans, folder)
+            results.append(result)
+            if callback is not None:
+                callback(result)
     return results
+
+
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """Let the log say once what training says of the table for every order."""
+    said: set[str] = set()
+
+    def fresh(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        return text not in said and not said.add(text)  # type: ignore[func-returns-value]
+
+    log = logging.getLogger("corgipile")
+    log.addFilter(fresh)
+    try:
+        yield
+    finally:
+        log.removeFilter(fresh)
 
 
 def measure_order(
@@ -224,6 +246,8 @@ def measure_order(
 
 def _sized(order: Order | str, label: str, block: Size | None) -> Order:
     if not isinstance(order, str):
+        if block is not None:
+            raise BadArgument(f"block is {block!r}, but {order!r} has its own; name orders, or leave block out")
         return order
     made: Any = orders.named(order)
     if getattr(made, "balance", None) is not None:
@@ -279,17 +303,19 @@ def _mean(runs: Sequence[Result]) -> Result:
 def _run(table: Table, order: Order, labels: npt.NDArray[Any], plan: _Plan) -> Result:
     from corgipile.linear import train  # noqa: PLC0415 - keeps the import of corgipile light
 
-    model = train(
-        table,
-        features=plan.features,
-        label=plan.label,
-        order=order,
-        memory=plan.memory,
-        seed=plan.seed,
-        test=plan.test,
-        on_rows=plan.on_rows,
-        **plan.settings,
-    )
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", DivergenceWarning)
+        model = train(
+            table,
+            features=plan.features,
+            label=plan.label,
+            order=order,
+            memory=plan.memory,
+            seed=plan.seed,
+            test=plan.test,
+            on_rows=plan.on_rows,
+            **plan.settings,
+        )
     quality = measure_order(
         table,
         order,
@@ -313,6 +339,7 @@ def _run(table: Table, order: Order, labels: npt.NDArray[Any], plan: _Plan) -> R
         buffer_bytes=int(model.params["buffer_bytes"]),
         deff=quality.deff,
         prefix=quality.prefix,
+        warning="; ".join(str(one.message) for one in told if issubclass(one.category, DivergenceWarning)),
     )
 
 

@@ -4,6 +4,8 @@ import importlib
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.special import expit
 
@@ -53,6 +55,64 @@ def test_train_prints_one_json_document(higgs, capsys):
     assert document["shape"] == [1, 6]
     assert [record["epoch"] for record in document["history"]] == [0, 1, 2]
     assert document["history"][-1]["loss"] < 1
+
+
+def messy(folder):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 2))
+    rows = {"id": np.arange(500), "x": x[:, 0], "y": 1e5 * x[:, 1], "name": ["n"] * 500, "label": (x[:, 0] > 0) * 1}
+    pq.write_table(pa.table(rows), folder / "messy.parquet")
+    return str(folder / "messy.parquet")
+
+
+def test_train_says_what_it_learns_from(tmp_path, capsys):
+    assert cli.main(["train", messy(tmp_path), "--save", str(tmp_path / "m.safetensors")]) == 0
+    told = capsys.readouterr().err
+    assert "corgipile: features: 'id', 'x', 'y' (3); label: label" in told
+    assert "columns left out: 'name' (string)" in told
+    assert "'id' looks like a row number" in told
+    assert "they are standardised" in told
+    assert load(tmp_path / "m.safetensors").left_out == {"name": "string"}
+    assert cli.main(["train", messy(tmp_path), "--features", "x,y", "--no-standardize", "--json"]) == 0
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert told.err == ""
+    assert document["features"] == ["x", "y"]
+    assert (document["label"], document["left_out"], document["diverged"]) == ("label", {}, False)
+    assert any("standardize=True would help" in note for note in document["notes"])
+    assert document["params"]["learning_rate"] < 0.01
+
+
+@pytest.mark.parametrize("words", [["--learning-rate", "1000"], ["--no-standardize", "--learning-rate", "0.01"]])
+def test_divergence_is_told_and_exit_code_1(tmp_path, words, capsys):
+    path = str(tmp_path / "m.safetensors")
+    assert cli.main(["train", messy(tmp_path), *words, "--save", path]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("corgipile: training diverged: the loss is")
+    assert "try learning_rate=" in last
+    assert len(load(path).history) == 5
+    assert cli.main(["train", messy(tmp_path), *words, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["diverged"] is True
+
+
+def test_predict_finds_columns_by_name(tmp_path, capsys):
+    source, path = messy(tmp_path), str(tmp_path / "m.safetensors")
+    assert cli.main(["train", source, "--epochs", "1", "--features", "x,y", "--save", path]) == 0
+    pq.write_table(pq.read_table(source).select(["y", "label", "x"]), tmp_path / "turned.parquet")
+    pq.write_table(pq.read_table(source).select(["y"]), tmp_path / "less.parquet")
+    for name in ("messy", "turned"):
+        assert cli.main(["predict", path, str(tmp_path / f"{name}.parquet"), "--out", f"{tmp_path}/{name}.npy"]) == 0
+    assert (np.load(tmp_path / "messy.npy") == np.load(tmp_path / "turned.npy")).all()
+    capsys.readouterr()
+    assert cli.main(["predict", path, str(tmp_path / "less.parquet")]) == 2
+    assert "no column 'x'" in capsys.readouterr().err
+
+
+def test_compare_tells_divergence_and_says_things_once(tmp_path, capsys, caplog):
+    words = ["--order", "full,riffle", "--learning-rate", "1000", "--epochs", "1"]
+    assert cli.main(["compare", messy(tmp_path), *words]) == 0
+    assert capsys.readouterr().out.count("training diverged") == 2
+    assert caplog.text.count("columns left out") == 1
 
 
 def test_a_model_goes_on(higgs, model, tmp_path, capsys):
@@ -152,6 +212,7 @@ def test_compare_prints_one_json_document(higgs, capsys):
         (["train", "{}", "--label", "target"], "no column 'target'"),
         (["train", "{}", "--memory", "1B"], "memory"),
         (["train", "{}", "--balance", "label", "--order", "full"], "balance is for order riffle"),
+        (["train", "{}", "--block", "100", "--order", "full"], "order full visits single rows"),
         (["train", "{}", "--block", "huge"], "block 'huge' is no size"),
         (["train", "{}", "--model", "linear", "--learning-rate", "9"], "training diverged in epoch 0"),
         (["predict", "/nowhere.safetensors", "{}"], "nowhere"),

@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import json
 import struct
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corgipile.errors import BadModelFile, MissingFile
+from corgipile.errors import BadArgument, BadModelFile, MissingFile, ReadFailed
 from corgipile.linear import Model, load, train
 from corgipile.linear.saving import write_tensors
 
@@ -138,3 +139,60 @@ def test_holes_and_overlaps_are_refused(tmp_path, offsets):
 def test_a_model_made_by_hand_can_be_saved(tmp_path):
     Model("linear", np.ones((1, 2)), np.zeros(1), np.zeros(0)).save(tmp_path / "m")
     assert load(tmp_path / "m").predict(np.array([[1.0, 2.0]])).tolist() == [3.0]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        [], "text", 5, None, {}, {"__metadata__": {}}, {"__metadata__": []},
+        {"__metadata__": {"corgipile.model": "[]"}}, {"__metadata__": {"corgipile.model": '"x"'}},
+        {"__metadata__": {"corgipile.model": 5}},
+        {"__metadata__": {"corgipile.model": "{}"}, "coef": []},
+        {"__metadata__": {"corgipile.model": "{}"}, "coef": {"dtype": "F32", "shape": [1, 1], "data_offsets": []}},
+        {"__metadata__": {"corgipile.model": "{}"}, "coef": {"dtype": [], "shape": [1], "data_offsets": [0, 4]}},
+    ],
+)  # fmt: skip
+def test_headers_of_others_are_refused(tmp_path, header):
+    text = json.dumps(header).encode()
+    (tmp_path / "m").write_bytes(struct.pack("<Q", len(text)) + text)
+    with pytest.raises(BadModelFile, match="is not a model saved by corgipile"):
+        load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"params": {"features": "x"}}, {"params": {"features": [1, 2]}}, {"params": {"label": 3}},
+        {"params": {"features": ["a"], "lists": False}}, {"params": {"lists": "no"}}, {"params": {"left_out": []}},
+        {"history": [1]}, {"history": [{}]}, {"history": [{"loss": "low"}]}, {"kind": ["softmax"]}, {"kind": None},
+        {"classes": [[0], [1], [2]]}, {"classes": {"a": 1}}, {"classes": ["a", "b", "c"]}, {"kind": "linear"},
+    ],
+)  # fmt: skip
+def test_notes_that_do_not_fit_are_refused(tmp_path, change):
+    meta = {"format": 1, "kind": "softmax", "classes": [0, 1, 2], "class_type": "int64", "params": {}, "history": []}
+    write_tensors(tmp_path / "m", {"coef": np.zeros((3, 2)), "intercept": np.zeros(3)}, meta | change)
+    with pytest.raises(BadModelFile):
+        load(tmp_path / "m")
+
+
+def test_what_is_no_file_of_a_model(tmp_path):
+    with pytest.raises(ReadFailed, match="cannot read the model") as caught:
+        load(tmp_path)
+    assert caught.value.errno == errno.EISDIR
+    for wrong in (None, 5, b"m"):
+        with pytest.raises(BadArgument, match="loaded from a path"):
+            load(wrong)
+    with (tmp_path / "big").open("wb") as file:
+        file.write(struct.pack("<Q", 100) + b"{" * 100)
+        file.truncate(1 << 40)
+    with pytest.raises(BadModelFile):
+        load(tmp_path / "big")
+
+
+def test_models_saved_before_features_had_names_still_load(tmp_path):
+    params = {"features": ["features"], "label": "label", "epochs": 5}
+    meta = {"format": 1, "kind": "svm", "classes": [0, 1], "class_type": "int64", "params": params, "history": []}
+    write_tensors(tmp_path / "m", {"coef": np.ones((1, 2)), "intercept": np.zeros(1)}, meta)
+    model = load(tmp_path / "m")
+    assert (model.features, model.names, model.left_out, model.learnt) == (("features",), (), {}, None)
+    assert model.predict(np.array([[1.0, 2.0]])).tolist() == [1]

@@ -104,7 +104,7 @@ def test_files_and_memory_give_the_same_model(make, tmp_path):
     table = make.dense(x, y)
     with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=1000)
-    settings = {"epochs": 2, "memory": "64KB", "order": "riffle"}
+    settings = {"epochs": 2, "memory": "64KB", "order": Riffle(block=32)}
     from_file, from_memory = train(tmp_path / "t.arrow", **settings), train(table, **settings)
     assert from_file.history[-1]["rows"] == from_memory.history[-1]["rows"] == 5000
     assert from_file.history[0]["bytes_read"] == 5000 * (24 + 8)

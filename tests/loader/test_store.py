@@ -7,6 +7,7 @@ import pytest
 import corgipile as cp
 from corgipile.errors import BadSchema, BadValue, RaggedRows
 from corgipile.loader.feeder import Feeder
+from corgipile.loader.store import Field, numbers
 from corgipile.orders import CorgiPile, FullShuffle, Reservoir, Riffle, SlidingWindow
 
 ROWS = 6000
@@ -49,3 +50,15 @@ def test_bad_rows_are_named(order):
         read(pa.array([[1, 2], [3, 4], [5, 6, 7]]), widths={"x": 2})
     with pytest.raises(BadSchema, match="'x' has type string; numbers are needed"):
         read(pa.array([["a"]]), widths={"x": 1}, casts={"x": np.float32})
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 3)])
+def test_a_null_in_a_list_is_told_with_its_row(kind):
+    lists = [[1.0, 2.0, 3.0]] * 700
+    lists[681] = [1.0, None, 3.0]
+    column = pa.array(lists, kind)
+    field = Field("x", ("x",), np.dtype(np.float32), (3,))
+    with pytest.raises(BadValue, match="row 681 of column 'x' holds a null"):
+        numbers(column, field, 0, range(700))
+    with pytest.raises(BadValue, match="row 1681 of column 'x' holds a null"):
+        numbers(column.slice(600), field, 0, range(1600, 1700))

@@ -67,7 +67,7 @@ def in_python(server, model, kind, label=None):
         names = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
         order = names[params["order"]](**sizes)
     settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "intercept", "seed")
-    chosen = {name: params[name] for name in settings} | {"tolerance": params.get("tolerance")}
+    chosen = {name: params[name] for name in settings} | {"tolerance": params.get("tolerance"), "standardize": False}
     chosen["test"] = arrow(held, features, kind, label) if held else None
     features = features if len(features) == 2 else "x"
     return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)

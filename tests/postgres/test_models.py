@@ -51,13 +51,19 @@ def test_every_form_of_features_predicts_the_same(server, model, features):
     assert server.text(query.format(features)) == server.text(query.format("x"))
 
 
+def test_a_literal_is_a_row(server, model):
+    assert server.value("SELECT corgipile.decision('form', '{3, 1}') = corgipile.decision('form', 3, 1)")
+
+
 def test_predicting_refuses_what_is_no_row(server, model, fails):
     for features, said in (
         ("1", 'the row has 1 features; model "form" was trained with 2'),
         ("1, 2, 3", "the row has 3 features"),
         ("1, 'a'::text", "features are text; numbers, or one array of numbers, are needed"),
         ("1, ARRAY[2]", "features are an array and a number"),
-        ("'{1, 2}'", "features are unknown"),
+        ("'{1, 2, 3}'", "the row has 3 features"),
+        ("'[1, 2]'", "malformed array literal"),
+        ("'{1, 2}'::text", "Write x::float8[] for x"),
         ("1, 'NaN'::float8", "NaN, infinite or too large"),
     ):
         assert said in fails(f"SELECT corgipile.predict('form', {features})")
@@ -236,7 +242,7 @@ def test_evaluating_refuses(server, model, fails):
 
 def test_a_dump_holds_the_models(server, model):
     script = subprocess.run(
-        [server.bin / "pg_dump", "-h", server.data, "-U", "postgres", "postgres"],
+        [server.bin / "pg_dump", "-h", server.where().host, "-U", "postgres", "postgres"],
         capture_output=True, text=True, check=True, cwd="/",
     ).stdout  # fmt: skip
     server.sql("CREATE DATABASE restored TEMPLATE template0")

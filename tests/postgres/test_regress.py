@@ -8,7 +8,7 @@ SCRIPTS = Path(__file__).parents[2] / "postgres" / "test"
 
 def test_scripts_print_what_is_expected(server, pg_regress, tmp_path):
     names = sorted(path.stem for path in (SCRIPTS / "sql").glob("*.sql"))
-    place = [f"--bindir={server.bin}", f"--host={server.data}", "--user=postgres", "--dbname=regression"]
+    place = [f"--bindir={server.bin}", f"--host={server.where().host}", "--user=postgres", "--dbname=regression"]
     folders = [f"--inputdir={SCRIPTS}", f"--outputdir={tmp_path}"]
     done = subprocess.run(
         [pg_regress, *place, *folders, "--load-extension=corgipile", *names],

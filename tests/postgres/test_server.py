@@ -27,13 +27,19 @@ def another(server, name):
             other.stop("immediate")
 
 
+def test_the_socket_is_in_a_folder_of_its_own(server):
+    assert server.where().host == str(server.sockets)
+    assert server.sockets.stat().st_mode & 0o777 == 0o700
+    assert not list(server.data.glob(".s.PGSQL*"))
+
+
 @pytest.mark.every_server
 def test_a_path_too_long_for_a_socket_and_with_odd_letters(server):
     with another(server, "it's, " + 10 * "so to say, " + "a name") as other:
         other.start()
         assert other.value("SELECT 1") == 1
         socket = Path(other.where().host)
-        assert socket != other.data
+        assert socket not in (other.data, other.sockets)
         assert other.stop()
         assert not socket.exists()
         assert not other.stop()

@@ -125,8 +125,8 @@ def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
         if result.setup_seconds:
             once = result.setup_seconds / max(result.seconds, 1e-9)
             note(f"{result.order}: {result.setup_seconds:.2f} s more ({once:.1f} epochs) to write the table once")
-        if result.failure:
-            note(f"{result.order}: {result.failure}", indent="  ")
+        if result.failure or result.warning:
+            note(f"{result.order}: {result.failure or result.warning}", indent="  ")
     rows = "held-out rows" if held_out else "the rows trained on"
     note(f"{score}, loss: of the model after the last epoch, on {rows}.")
     note("deff: how much labels vary from batch to batch, 1 as after a full shuffle; less is better.")

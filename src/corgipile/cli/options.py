@@ -87,5 +87,7 @@ def order_of(name: str, block: str | None, buffer: str | None, balance: str | No
         if not isinstance(order, orders.Riffle):
             raise BadArgument(f"balance is for order riffle, not {name}")
         order = replace(order, balance=balance)
+    if block is not None and isinstance(order, orders.FullShuffle):
+        raise BadArgument(f"block is {block}, but order {name} visits single rows; leave it out")
     sizes = {"block": block, "buffer": buffer}
     return replace(order, **{what: number_or_text(size) for what, size in sizes.items() if size is not None})

@@ -52,7 +52,7 @@ def command(
     decay: Decay = 0.95,
     l2: L2 = 0.0,
     batch_size: BatchSize = 1,
-    order: Annotated[str, typer.Option(help="Which rows next: balanced, riffle, corgipile, full ...")] = "riffle",
+    order: Annotated[str, typer.Option(help="Which rows next: auto, balanced, riffle, full ...")] = "auto",
     block: Block = None,
     buffer: Buffer = None,
     balance: Balance = None,

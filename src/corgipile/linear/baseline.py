@@ -8,7 +8,7 @@ import numpy.typing as npt
 __all__ = ["Baseline"]
 
 ADRIFT = 1.1  # times the loss of a model that never learnt: noise of a large step stays below
-IDLE = 1.05
+IDLE, SLIGHT = 1.05, 1e-3
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -76,4 +76,4 @@ class Baseline:
 
     def idle(self, loss: float) -> bool:
         """Say whether a loss is above that of a model that says the same of every row."""
-        return loss > IDLE * self.constant()
+        return loss > max(IDLE * self.constant(), SLIGHT * self.untrained())

@@ -125,7 +125,6 @@ def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: 
         raise BadLabel(f"label column {label!r} has only the value {found.tolist()}; two classes at least are needed")
     if model == "logistic" and found.size > 2:
         shown = ", ".join(map(str, found[:3].tolist()))
-        raise BadLabel(
-            f'label column {label!r} has the values {shown}...; {model} takes two, "softmax" and "svm" take more'
-        )
+        more = '"softmax" and "svm" take more, "linear" predicts numbers'
+        raise BadLabel(f"label column {label!r} has the values {shown}...; {model} takes two, {more}")
     return found

@@ -217,6 +217,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     Raises:
         MissingFile: No file lies there.
         BadModelFile: It is no such file, or it is damaged.
+        ReadFailed: It cannot be read.
 
     Example:
         >>> import numpy as np, tempfile

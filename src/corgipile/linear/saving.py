@@ -6,12 +6,12 @@ import math
 import os
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadModelFile, MissingFile
+from corgipile.errors import BadArgument, BadModelFile, MissingFile, ReadFailed
 from corgipile.outputs import Kind, refuse_url, replacing
 
 __all__ = ["MODEL", "read_tensors", "write_tensors"]
@@ -59,25 +59,33 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
     Raises:
         MissingFile: No file lies there.
         BadModelFile: It is no model that corgipile saved, or it is damaged.
+        ReadFailed: It cannot be read.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise BadArgument(f"a model is loaded from a path, got {path!r}")
     refuse_url(path)
     try:
-        data = Path(path).expanduser().read_bytes()
+        with Path(path).expanduser().open("rb") as file:
+            return _parse(file)
     except FileNotFoundError:
         raise MissingFile(f"no model file at {os.fspath(path)}") from None
-    try:
-        return _parse(data)
-    except (ValueError, KeyError, TypeError, struct.error, RecursionError) as error:
+    except OSError as error:
+        raise ReadFailed(error.errno, f"cannot read the model {os.fspath(path)}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error, RecursionError) as error:
         raise BadModelFile(f"{os.fspath(path)} is not a model saved by corgipile: {error}") from None
 
 
-def _parse(data: bytes) -> tuple[Arrays, dict[str, Any]]:
-    (size,) = struct.unpack("<Q", data[:8])
-    if size > min(len(data) - 8, MOST_HEADER):
+def _parse(file: BinaryIO) -> tuple[Arrays, dict[str, Any]]:
+    """Parse a model; of a file that is none, however large, little is read."""
+    (size,) = struct.unpack("<Q", file.read(8))
+    if size > min(os.fstat(file.fileno()).st_size - 8, MOST_HEADER):
         raise ValueError(f"its header of {size} bytes is longer than the file")
-    header = json.loads(data[8 : 8 + size])
+    header = json.loads(file.read(size))
     meta = json.loads(header.pop("__metadata__")[KEY], parse_constant=_refuse)
-    body, at, tensors = memoryview(data)[8 + size :], 0, {}
+    claimed = sum(entry["data_offsets"][1] - entry["data_offsets"][0] for entry in header.values())
+    if claimed != os.fstat(file.fileno()).st_size - 8 - size:
+        raise ValueError(f"its tensors take {claimed} bytes, which is not what follows its header")
+    body, at, tensors = memoryview(file.read()), 0, {}
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         dtype, shape, (start, stop) = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
         if not all(isinstance(side, int) and side >= 0 for side in shape) or len(shape) > 2:

@@ -2,33 +2,29 @@
 
 import logging
 import os
-import time
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadValue, Diverged, DivergenceWarning
+from corgipile.errors import BadArgument, BadValue
 from corgipile.hints import did_you_mean
 from corgipile.linear import passes
-from corgipile.linear.baseline import Baseline
 from corgipile.linear.beside import NaNs
 from corgipile.linear.columns import listed
+from corgipile.linear.course import Course, Record, Task
 from corgipile.linear.inputs import Inputs, find_inputs
 from corgipile.linear.labels import check_classes, check_label, find_classes
 from corgipile.linear.look import look
 from corgipile.linear.machine import LOSSES, Machine, OnBad
 from corgipile.linear.model import Model
 from corgipile.linear.saving import MODEL
-from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
-from corgipile.loader.feeder import Feeder
-from corgipile.orders import Order, Riffle
+from corgipile.orders import Order
 from corgipile.outputs import check_target
 from corgipile.sizes import MOST_EPOCH, Size, whole, yes_or_no
 from corgipile.tables import open as open_table
@@ -36,9 +32,8 @@ from corgipile.tables.base import Table
 
 __all__ = ["train"]
 
-LEARNING_RATE, LEAST_RATE = 0.01, 1e-12
+LEARNING_RATE = 0.01
 MOST_BATCH, MOST_SHOWN = 1 << 31, 10
-Record = dict[str, Any]
 log = logging.getLogger("corgipile")
 
 
@@ -53,7 +48,7 @@ def train(
     decay: float = 0.95,
     l2: float = 0.0,
     batch_size: int = 1,
-    order: Order | str = "riffle",
+    order: Order | str = "auto",
     memory: Size | None = "64MB",
     seed: int = 0,
     test: Any = None,
@@ -82,7 +77,8 @@ def train(
         decay: What it is multiplied by after each epoch.
         l2: Strength of the L2 penalty; the intercept is left alone.
         batch_size: Rows of an update, whose gradient is their mean.
-        order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label.
+        order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label, and so is
+            ``"auto"`` where the label can be read without the rows; else it is plain Riffle.
         memory: Budget for rows in memory, read-ahead included.
         seed: Seed of the order.
         test: Another table to measure the model on after each epoch.
@@ -128,15 +124,14 @@ def train(
     rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
     schedule = Schedule(LEARNING_RATE if rate is None else rate, decay, l2, tolerance)
     opened = open_table(table)
-    order = Riffle(balance=label) if order == "balanced" else order
+    if not len(opened):
+        raise BadValue(f"{opened!r} has no rows to learn from")
     if save is not None:
         check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
     inputs = find_inputs(opened, _wanted(features, warm_start), label, warm_start.width if warm_start else None)
     given = warm_start.classes if classes is None and warm_start else classes
     found = _classes(opened, label, model, given, skip=on_bad == "skip")
-    if not len(opened):
-        raise BadValue(f"{opened!r} has no rows to learn from")
-    task = _Task(opened, inputs, label, model, found, batch_size, intercept, on_bad)
+    task = Task(opened, inputs, label, model, found, batch_size, intercept, on_bad)
     if warm_start is not None:
         _check_past(warm_start, task)
     task = _scaled(task, standardize, warm_start)
@@ -163,7 +158,7 @@ def train(
         feeder = stack.enter_context(task.inputs.feeder(task.table(), label, order, memory, seed))
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes}
         measure = _measurer(stack, test, task)
-        course = _Course(task, feeder, schedule, warm_start, adaptive=rate is None, on_rows=on_rows)
+        course = Course(task, feeder, schedule, warm_start, adaptive=rate is None, on_rows=on_rows)
 
         def now() -> Model:
             params["learning_rate"] = course.schedule.learning_rate
@@ -222,45 +217,7 @@ def _classes(table: Table, label: str, model: str, given: Any, *, skip: bool) ->
     return check_classes(given, model, label)
 
 
-@dataclass
-class _Task:
-    """What is learnt, from what."""
-
-    source: Table
-    inputs: Inputs
-    label: str
-    kind: str
-    classes: npt.NDArray[Any]
-    batch_size: int
-    intercept: bool
-    on_bad: OnBad
-    scaling: Scaling | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def table(self) -> NaNs:
-        """Return the table as the learner reads it."""
-        return NaNs(self.source, self.inputs, self.label, skip=self.on_bad == "skip")
-
-    def machine(self, schedule: Schedule) -> Machine:
-        """Return a machine that has learnt nothing yet."""
-        return Machine(
-            self.kind,
-            self.inputs,
-            self.classes,
-            batch_size=self.batch_size,
-            l2=schedule.l2,
-            intercept=self.intercept,
-            on_bad=self.on_bad,
-            scaling=self.scaling,
-        )
-
-    def note(self, text: str) -> None:
-        """Tell the user something, in the log and in the model."""
-        self.notes.append(text)
-        log.warning(text)
-
-
-def _scaled(task: _Task, standardize: bool | None, past: Model | None) -> _Task:
+def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     """Say what is learnt from, and standardise it where that is asked for, or better."""
     inputs, seen = task.inputs, look(task.table(), task.inputs)
     log.info("features: %s (%d); label: %s", listed(inputs.columns), inputs.width, task.label)
@@ -293,7 +250,7 @@ def _exact(inputs: Inputs, table: Table) -> Inputs:
     return replace(inputs, dtype=np.dtype(np.float64)) if wide else inputs
 
 
-def _check_past(past: Model, task: _Task) -> None:
+def _check_past(past: Model, task: Task) -> None:
     """Raise BadArgument unless an earlier model is of the same kind, features and classes."""
     inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
     if past.kind != task.kind or past.width != inputs.width:
@@ -309,107 +266,7 @@ def _check_past(past: Model, task: _Task) -> None:
         raise BadArgument("warm_start has an intercept; intercept=False goes on from a model without one")
 
 
-class _Course:
-    """One training: its machine, epoch by epoch."""
-
-    def __init__(
-        self,
-        task: _Task,
-        feeder: Feeder,
-        schedule: Schedule,
-        past: Model | None,
-        *,
-        adaptive: bool,
-        on_rows: Callable[[int], object] | None,
-    ) -> None:
-        self.task, self.schedule = task, schedule
-        self._feeder, self._on_rows = feeder, on_rows
-        self._adaptive = adaptive and (past is None or not past.history)
-        self._baseline: Baseline | None = None
-        self._past = past
-        self._begin()
-
-    def _begin(self) -> None:
-        """Make a machine that has learnt what an earlier model had."""
-        task, past = self.task, self._past
-        self.machine = task.machine(self.schedule)
-        if past is None:
-            return
-        coef, bias = past.coef, past.intercept
-        if task.scaling is not None:
-            same = past.learnt is not None and past.learnt.scaling is task.scaling
-            coef, bias = past.learnt[1:] if same and past.learnt else task.scaling.unfold(coef, bias)
-        self.machine.assign(coef, bias)
-
-    def epoch(self, epoch: int) -> Record:
-        """Run an epoch; the first one again, at a tenth of the learning rate, where a rate nobody chose diverges."""
-        while True:
-            try:
-                record = self._epoch(epoch)
-            except Diverged:
-                if not self._adaptive or self.schedule.learning_rate < LEAST_RATE:
-                    raise
-            else:
-                drifts = self._baseline is not None and self._baseline.adrift(record["loss"])
-                if not self._adaptive or not drifts or self.schedule.learning_rate < LEAST_RATE:
-                    self._adaptive = False
-                    return record
-            rate = self.schedule.learning_rate
-            self.schedule, self._baseline = replace(self.schedule, learning_rate=rate / 10), None
-            self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / 10:g}")
-            self._begin()
-
-    def _epoch(self, epoch: int) -> Record:
-        start, read = time.perf_counter(), self._feeder.bytes_read
-        counted = None
-        if self._baseline is None:
-            self._baseline = Baseline(self.task.kind, self.task.classes)
-            counted = self._baseline.add
-        rate = self.schedule.rate(epoch)
-        try:
-            figures = passes.learn(self.machine, self._feeder, self.task.label, rate, epoch, self._on_rows, counted)
-        except Diverged as error:
-            standardized = self.task.scaling is not None
-            raise self.schedule.diverged(epoch, str(error), standardized=standardized) from None
-        return {
-            "epoch": epoch,
-            **figures.record(self.machine.kind),
-            "rows": figures.rows,
-            "seconds": time.perf_counter() - start,
-            "bytes_read": self._feeder.bytes_read - read,
-            **({"skipped": self.machine.skipped} if self.machine.skipped else {}),
-        }
-
-    def model(self, params: Record, history: list[Record]) -> Model:
-        """Return what was learnt so far, for features as they are."""
-        coef, bias = self.machine.weights()
-        learnt = None
-        if self.task.scaling is not None:
-            learnt = Learnt(self.task.scaling, coef, bias)
-            coef, bias = self.task.scaling.fold(coef, bias)
-        return Model(self.task.kind, coef, bias, self.task.classes, params, history, learnt)
-
-    def judge(self, history: list[Record]) -> None:
-        """Tell the user where the last epoch was worse than no model."""
-        base = self._baseline
-        if base is None:
-            return
-        loss, cure = history[-1]["loss"], self.schedule.cure(standardized=self.task.scaling is not None)
-        if base.adrift(loss):
-            text = (
-                f"training diverged: the loss is {loss:.4g} after the last epoch, "
-                f"that of a model that always says the same {base.constant():.4g}; {cure}"
-            )
-            self.task.notes.append(text)
-            warnings.warn(text, DivergenceWarning, stacklevel=3)
-        elif base.idle(loss):
-            self.task.note(
-                f"the loss is {loss:.4g} after the last epoch, that of a model that always says the same "
-                f"{base.constant():.4g}: nothing was learnt yet; more epochs or another learning_rate may help"
-            )
-
-
-def _measurer(stack: ExitStack, test: Any, task: _Task) -> Callable[[Model], Record]:
+def _measurer(stack: ExitStack, test: Any, task: Task) -> Callable[[Model], Record]:
     """Return what measures a model on the test table, if there is one."""
     if test is None:
         return lambda _: {}

@@ -26,7 +26,7 @@ from corgipile.tables.spans import objects
 __all__ = ["Apart"]
 
 GROUP_BYTES = 2 << 20  # read at a time
-AHEAD_BYTES = 16 << 20
+AHEAD_BYTES = 8 << 20
 LOOK = 4096  # rows whose lengths are asked for at a time
 
 

@@ -8,11 +8,12 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
+from corgipile.loader.choice import chosen
 from corgipile.loader.fill import Filler, filler
 from corgipile.loader.fitting import columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.run import Run, begin
 from corgipile.loader.store import SlotArray, Store
-from corgipile.orders import Key, Order, named, visited_rows
+from corgipile.orders import Key, Order, visited_rows
 from corgipile.sizes import Size, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
@@ -44,6 +45,7 @@ class Feeder:
         workers: Workers that share the rank's rows and divide its memory, and the order's buffer.
         batch: Rows that workers are dealt at a time.
         apart: Make no buffer where rows are so wide that each is better read when it is its turn: `rows` says which.
+        label: The column that orders balance by unless they name one; None: "label".
 
     Attributes:
         columns: What is read.
@@ -66,7 +68,7 @@ class Feeder:
     def __init__(
         self,
         table: Any,
-        order: Order | str = "riffle",
+        order: Order | str = "auto",
         memory: Size | None = None,
         columns: Sequence[str] | None = None,
         *,
@@ -82,6 +84,7 @@ class Feeder:
         workers: int = 1,
         batch: int = 1,
         apart: bool = False,
+        label: str | None = None,
     ) -> None:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         rank, world = checked_place(rank, world)
@@ -91,10 +94,9 @@ class Feeder:
         self._closed = False
         self._key = Key(self.seed, 0, rank, world, disjoint, worker, workers, batch)
         self.row_bytes = found.row_bytes
-        wanted = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
-        self.limit = (
-            None if (size := limit_of(wanted, memory, len(table) * found.row_bytes)) is None else size // workers
-        )
+        wanted = replace(chosen(order, table, label), ahead=prefetch)  # type: ignore[type-var]
+        size = limit_of(wanted, memory, len(table) * found.row_bytes)
+        self.limit = None if size is None else size // workers
         self.order, blocks, *_ = fit(table, wanted, memory, found, workers)
         self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))

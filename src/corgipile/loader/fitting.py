@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeGuard
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ __all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut
 
 DEFAULT_MEMORY = 64 << 20
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
+
+
+_known: "WeakKeyDictionary[Table, dict[tuple[str, ...], float]]" = WeakKeyDictionary()
 
 
 class Columns(NamedTuple):
@@ -64,8 +68,19 @@ def columns_of(
     fields, held = fields_of(table.schema, names, casts or {}, pack, widths or {})
     fixed = {source for field in fields for source in field.sources}
     loose = [source for source in sources if source not in fixed]
-    size = sum(field.row_bytes for field in fields) + (row_bytes(table, loose) if loose else 0.0)
+    size = sum(field.row_bytes for field in fields) + (_sampled(table, loose) if loose else 0.0)
     return Columns(sources, fields, held, size or 1.0)
+
+
+def _sampled(table: Table, columns: Sequence[str]) -> float:
+    """Return the bytes of a mean row; rows are read to find out, so once for a table, and before workers are forked."""
+    try:
+        known = _known.setdefault(table, {})
+    except TypeError:  # a table of others that cannot be a key
+        known = {}
+    if tuple(columns) not in known:
+        known[tuple(columns)] = row_bytes(table, columns)
+    return known[tuple(columns)]
 
 
 def found_alone(table: Table, columns: Columns) -> bool:

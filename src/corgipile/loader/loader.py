@@ -24,7 +24,8 @@ class Loader:
     Args:
         table: From `corgipile.open`, or what it takes, or any object that satisfies the Table protocol.
         batch_size: Rows of a batch.
-        order: An order of `corgipile.orders`, or its name.
+        order: An order of `corgipile.orders`, or its name; ``"auto"`` is Riffle, balanced by the column "label" if that
+            is one of numbers that can be read without the rows (``loader.order`` tells).
         memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: what ``order.buffer``
             needs, or 64 MB.
         seed: Seed of all epochs.
@@ -57,7 +58,7 @@ class Loader:
         self,
         table: Any,
         batch_size: int = 256,
-        order: Order | str = "riffle",
+        order: Order | str = "auto",
         memory: Size | None = None,
         seed: int = 0,
         columns: Sequence[str] | None = None,
@@ -87,6 +88,15 @@ class Loader:
         """Return the number of batches of the epoch; the same on every rank."""
         rows = self.feeder.visits(self.epoch)
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
+
+    def __repr__(self) -> str:
+        order, rows = self.order, self.batch_size
+        return f"Loader({self.feeder.table!r}, batch_size={rows}, order={getattr(order, 'title', order.name)})"
+
+    @property
+    def order(self) -> Order:
+        """Return the order that runs, its sizes in rows."""
+        return self.feeder.order
 
     @property
     def repeated(self) -> int:

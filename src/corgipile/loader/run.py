@@ -116,6 +116,7 @@ class StepRun:
         self._steps, self._reader, self._store, self._order = steps, reader, store, order
         self._under_way: deque[SlotArray] = deque()  # visits of the steps loaded, those known to be over left out
         self._loaded = self._over = 0  # steps
+        self._brought = 0  # bytes of varying length that came with the step loaded last
         self._far = far
         ahead = order.ahead
         self._credits = threading.Semaphore(ahead + 1)
@@ -172,8 +173,11 @@ class StepRun:
             self._let_go()
             held.release(step.into)
             self._make_room(step)
+        before = held.nbytes
         self._reader.fill(step, hurry=hurry)
         if held:
+            self._brought = held.nbytes - before
+            self._check_room()
             held.settle(self._order.ahead)
             self._under_way.append(step.visit)
             self._loaded += 1
@@ -194,14 +198,22 @@ class StepRun:
         limit = self._store.limit
         if limit is None:
             return
-        coming, held = self._reader.size(step), self._store.held
+        held, coming = self._store.held, self._reader.size(step) or self._brought
         while self._store.nbytes + coming > limit + slack(limit):
             if self._over == self._loaded or self._stopped:
+                if not self._reader.size(step):
+                    return  # an estimate is no reason to give up
                 raise Overfull.of(self._store.nbytes + coming, limit)
             self._left.wait()
             self._left.clear()
             self._let_go()
             held.release(step.into)
+
+    def _check_room(self) -> None:
+        """Where lengths show only when rows are there: raise Overfull if they take more than the budget."""
+        limit = self._store.limit
+        if limit is not None and self._store.nbytes > limit + slack(limit):
+            raise Overfull.of(self._store.nbytes, limit)
 
     def visits(self) -> Iterator[SlotArray]:
         """Yield the slots each step visits."""

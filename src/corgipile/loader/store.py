@@ -131,7 +131,8 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
     while pa.types.is_fixed_size_list(column.type):
         column = column.flatten()
     if column.null_count:
-        raise BadValue(f"column {source!r} holds a null within rows {numbered[0]} to {numbered[-1]}")
+        place = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]) * rows // len(column)
+        raise BadValue(f"row {numbered[place]} of column {source!r} holds a null; fill or drop such rows first")
     if not (pa.types.is_boolean(column.type) or fixed_field(column.type) or pa.types.is_decimal(column.type)):
         raise BadSchema(f"column {source!r} has type {column.type}; numbers are needed")
     return flat(column).reshape(rows, -1)

@@ -16,10 +16,11 @@ from corgipile.orders.blockonly import BlockOnly
 from corgipile.orders.corgi import CorgiPile
 from corgipile.orders.full import FullShuffle
 from corgipile.orders.noshuffle import NoShuffle
-from corgipile.orders.riffle import Riffle
+from corgipile.orders.riffle import Auto, Riffle
 from corgipile.orders.streaming import Reservoir, SlidingWindow
 
 __all__ = [
+    "Auto",
     "BlockOnly",
     "Blocks",
     "CorgiPile",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 NAMES: dict[str, Callable[[], Order]] = {
+    "auto": Auto,
     "no_shuffle": NoShuffle,
     "block_only": BlockOnly,
     "corgipile": CorgiPile,

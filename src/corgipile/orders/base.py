@@ -15,8 +15,11 @@ from corgipile.sizes import Size, format_bytes, to_rows
 IntArray = npt.NDArray[np.int64]
 SlotArray = npt.NDArray[np.int32]
 
-DEFAULT_BLOCK_BYTES = 256 << 10
-DEFAULT_BLOCKS = 64
+RUN_BYTES = 256 << 10  # of blocks that are read one after the other, as they lie
+BLOCK_BYTES = 64 << 10  # read at random at nine tenths of the rate of any larger run, several at a time
+MOST_BLOCKS = 12_800  # of a smaller table, so that 0.5 % of it holds...
+LEAST_ROWS = 8  # of such a block, where 16 fit: fewer are read row by row
+FEWEST_BLOCKS = 64  # ...that many, enough to mix
 
 
 class Key(NamedTuple):
@@ -181,12 +184,15 @@ class Sized:
     """The sizes that block orders share.
 
     Attributes:
-        block: Rows (int), bytes (``"256KB"``) or share (``"1%"``) of a block; None: 256 KB or less, so that 64 fit.
+        block: Rows (int), bytes (``"64KB"``) or share (``"1%"``) of a block; None: 64 KB, less of a table below 800 MB,
+            so that 64 blocks are 0.5 % of it, and less where the memory does not hold 64: memory buys more blocks,
+            never larger ones. Orders that read rows as they lie take 256 KB.
         buffer: Rows that wait to be visited, in the same units; None: as the memory budget allows.
         ahead: Steps loaded while an earlier one is visited; 1 is double buffering.
     """
 
     once: ClassVar[bool] = True
+    apart: ClassVar[bool] = True  # blocks that are read one after the other lie apart
     block: Size | None = None
     buffer: Size | None = None
     ahead: int = 1
@@ -220,8 +226,12 @@ class Sized:
         if self.block is not None:
             return min(to_rows(self.block, rows, row_bytes, "block"), max(rows, 1))
         room = to_rows(self.buffer, rows, row_bytes, "buffer") if self.buffer is not None else budget
-        block = max(1, int(DEFAULT_BLOCK_BYTES / row_bytes))
-        return max(1, min(block, rows, block if room is None else room // DEFAULT_BLOCKS))
+        room = rows if room is None else room
+        if not self.apart:
+            return max(1, min(int(RUN_BYTES / row_bytes), rows, room // FEWEST_BLOCKS))
+        least = min(LEAST_ROWS, room // 16)
+        block = min(max(least, rows // MOST_BLOCKS), max(least, room // FEWEST_BLOCKS))
+        return max(1, min(int(BLOCK_BYTES / row_bytes), block, rows))
 
 
 def step_rows(row_bytes: float) -> int:

@@ -18,4 +18,5 @@ class NoShuffle(Planned):
     """
 
     name: ClassVar[str] = "no_shuffle"
+    apart: ClassVar[bool] = False
     kind: ClassVar[int] = NO_SHUFFLE

@@ -1,6 +1,6 @@
-"""Riffle: deal rows from staggered piles, blocks in random or balanced order; the default."""
+"""Riffle: deal rows from staggered piles, blocks in random or balanced order."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 import numpy as np
@@ -24,7 +24,8 @@ class Riffle(Planned):
     blocks evenly: batches then vary less than those of a full shuffle. The method is corgipile's own.
 
     With whole blocks nothing is copied after the read, but R piles need R blocks of memory. Balanced blocks need few
-    piles, so they stay whole by default, and 64 of them are enough; others do where memory holds 192 or more.
+    piles, so they stay whole by default, and 64 of them, or 4 MB if that is more, are enough; others do where memory
+    holds 192 or more.
 
     Attributes:
         balance: ``"label"`` or another column by whose values blocks are balanced; None: random block order.
@@ -64,6 +65,11 @@ class Riffle(Planned):
         """Return this order with sizes in rows, and how blocks are loaded and kept."""
         return with_sizes(self, block=block, buffer=buffer, group=group, whole=whole)
 
+    @property
+    def title(self) -> str:
+        """Return the order's name, and the column by which it balances."""
+        return self.name if self.balance is None else f"balanced by {self.balance!r}"
+
     def block_order(self, blocks: Blocks, key: Key) -> IntArray | None:
         """Return the balanced order of blocks where their sketch is known."""
         if self.balance is None or blocks.sketch is None:
@@ -71,3 +77,22 @@ class Riffle(Planned):
         order = np.empty(blocks.count, np.int64)
         _kernel.balance(np.ascontiguousarray(blocks.sketch, np.float64), key.hash(BALANCE), order)
         return order
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto(Riffle):
+    """Riffle, balanced by the label where a table has one that is cheap to read: the default everywhere.
+
+    Which column that is, if any, is told by the table (`corgipile.loader.choice`); of itself it is plain Riffle.
+
+    Example:
+        >>> Auto(block=10).settled("label")
+        Riffle(block=10, buffer=None, ahead=1, balance='label', group=0, whole=None)
+    """
+
+    name: ClassVar[str] = "auto"
+
+    def settled(self, label: str | None) -> Riffle:
+        """Return this order with all its sizes, balanced by its own column or this one, if any."""
+        sizes = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Riffle(**{**sizes, "balance": self.balance or label})

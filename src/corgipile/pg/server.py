@@ -34,13 +34,14 @@ class Server:
     """A PostgreSQL server in a folder of its own.
 
     Servers refuse to be run by root: then an unprivileged user does, the owner of ``data`` or else ``postgres`` or
-    ``nobody``. Whoever may enter ``data`` (its owner, and root) connects through the socket in it without a password.
+    ``nobody``. Whoever may enter ``socket`` (its owner, and root) connects through it without a password.
 
     ::
 
         home/server     the server's files, copied, and the extension; made again when either is another
         home/bin        link to the server's programs
         home/data       tables
+        home/socket     the socket, which only the server's user and root may reach
         home/password   of postgres, for connections to a port
         home/log        what the server says
 
@@ -55,6 +56,7 @@ class Server:
     def __init__(self, home: str | Path) -> None:
         self.home = Path(home).expanduser().absolute()
         self.data, self.bin = self.home / "data", self.home / "bin"
+        self.sockets = self.home / "socket"
 
     @property
     def version(self) -> int | None:
@@ -202,13 +204,13 @@ class Server:
         return path
 
     def _socket_folder(self) -> Path:
-        """Return the data folder, or where its name is too long for a socket a new one that only its owner enters."""
-        if len(os.fsencode(self.data)) < _LONGEST - len("/.s.PGSQL.12345.lock"):
-            return self.data
+        """Return a folder that only the server's user enters, elsewhere where its name is too long for a socket."""
+        if len(os.fsencode(self.sockets)) < _LONGEST - len("/.s.PGSQL.12345.lock"):
+            return self._own(self.sockets, folder=True)
         return self._own(Path(tempfile.mkdtemp(prefix="corgipile-pg-")), folder=True)
 
     def _forget(self, sockets: Path) -> None:
-        if sockets != self.data:
+        if sockets not in {self.sockets, self.data}:
             shutil.rmtree(sockets, ignore_errors=True)
 
     def _user(self) -> pwd.struct_passwd | None:

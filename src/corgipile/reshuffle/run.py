@@ -89,7 +89,8 @@ def reshuffle(
         method: "two-pass", "corgi2" or "bmf".
         memory: Bytes that may be held at any time.
         seed: The same seed gives the same file.
-        block: Size of a block: 1/64 of the memory but at most 256 KB for "corgi2", 1/8 of it for "bmf".
+        block: Size of a block, of which "two-pass" has none: 1/64 of the memory but at most 256 KB for "corgi2", 1/8 of
+            it for "bmf".
         record_batch: Size of a record batch, in rows or bytes; by default 4 MB, or 1 MB where it must be read whole,
             less if memory is small, and one block for "bmf".
         compression: None, "lz4" or "zstd".
@@ -114,7 +115,10 @@ def reshuffle(
         (False, True)
     """
     if method not in METHODS:
-        raise BadArgument(f"method is {method!r}; one of {', '.join(map(repr, METHODS))} is right{did_you_mean(method, METHODS)}")
+        near = did_you_mean(method, METHODS)
+        raise BadArgument(f"method is {method!r}; one of {', '.join(map(repr, METHODS))} is right{near}")
+    if block is not None and method == "two-pass":
+        raise BadArgument(f"block is {block!r}, but two-pass moves single rows; leave it out")
     opened = tables.open(table)
     budget = parse_bytes(memory, whole=opened.nbytes)
     inputs = (table, opened)

@@ -270,7 +270,9 @@ class ArrowFile:
         batch = self._heads[i]
         if batch.compressed or self._places is None or not all(sliceable(self._places[name].kind) for name in names):
             plain = self._plain(i, names) if stop - start < batch.rows else None
-            return self._decode(i, names).slice(start, stop - start) if plain is None else plain.read(start, stop, names)
+            return (
+                self._decode(i, names).slice(start, stop - start) if plain is None else plain.read(start, stop, names)
+            )
         body = self._body(i, batch)
         arrays = [body.column(self._places[name], start, stop) for name in names]
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))

@@ -96,8 +96,13 @@ def row_sizes(table: Table, rows: IntArray, columns: Sequence[str]) -> IntArray 
     """Return the bytes of rows, see `Single`; None where the table does not tell.
 
     Example:
+        >>> import tempfile
         >>> from corgipile.tables import open
-        >>> row_sizes(open(pa.table({"x": [b"12", b"123"]})), np.array([1, 0]), ["x"]).tolist()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = pa.table({"x": [b"12", b"123"]})
+        ...     with pa.ipc.new_file(f"{folder}/a.arrow", rows.schema) as writer:
+        ...         writer.write_table(rows)
+        ...     row_sizes(open(f"{folder}/a.arrow"), np.array([1, 0]), ["x"]).tolist()
         [3, 2]
     """
     sizes = getattr(table, "row_sizes", None)

@@ -34,7 +34,7 @@ class ConcatTable:
             raise BadArgument("no tables given to join; at least one is needed")
         for table in tables[1:]:
             _check_equal(tables[0], table)
-        self._tables = list(tables)
+        self.tables = self._tables = list(tables)
         self._starts = np.cumsum([0, *map(len, tables)], dtype=np.int64)
         self.schema: pa.Schema = _joined_schema([table.schema for table in tables])
 

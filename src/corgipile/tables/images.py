@@ -19,12 +19,12 @@ from corgipile.tables.base import LIMIT, IntArray, Layout, check_columns, check_
 from corgipile.tables.files import PathLike, describe, digest, readable
 from corgipile.tables.pieces import check_rows, empty, pick, pick_rows
 from corgipile.tables.recordfile import binary_array
+from corgipile.tables.spans import places
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 CLASSES_KEY = b"corgipile.classes"
 THREADS = 16
 FILES_A_TASK = 4
-NAME_BYTES = 64  # of a path, about
 FIELDS = {"image": pa.binary(), "label": pa.int32(), "path": pa.string()}
 
 
@@ -109,8 +109,11 @@ class ImageFolder:
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows, as the folder said when it was listed."""
-        fixed = sum({"label": 4, "path": NAME_BYTES}.get(name, 0) for name in columns)
-        return fixed + (self._sizes[rows] if "image" in columns else np.zeros(len(rows), np.int64))
+        sizes = np.zeros(len(rows), np.int64)
+        told = {"label": np.full(len(self), 4), "path": np.diff(places(self._names)[0]), "image": self._sizes}
+        for name in check_columns(self.schema, columns):
+            sizes += told[name][rows]
+        return sizes
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered images, several files at a time."""

@@ -51,7 +51,12 @@ class Inflater:
     """
 
     def __init__(
-        self, file: File, blocks: npt.NDArray[np.void], heads: "Heads | Inflated", places: Mapping[str, Place], names: Sequence[str]
+        self,
+        file: File,
+        blocks: npt.NDArray[np.void],
+        heads: "Heads | Inflated",
+        places: Mapping[str, Place],
+        names: Sequence[str],
     ) -> None:
         self._file, self._blocks, self._heads = file, blocks, heads
         spanned = [(places[name], spans(places[name].kind) or (0, 0)) for name in names]
@@ -120,7 +125,9 @@ class Inflater:
         """Copy a buffer, decompressed."""
         with decoding(self._file.path):
             if codec is not None:
-                plain = length < PREFIX or self._file.read(at, PREFIX) == AS_IT_IS.to_bytes(PREFIX, "little", signed=True)
+                plain = length < PREFIX or self._file.read(at, PREFIX) == AS_IT_IS.to_bytes(
+                    PREFIX, "little", signed=True
+                )
                 at, length, codec = at + PREFIX, max(0, length - PREFIX), None if plain else codec
             region = Region(self._file, at, length)
             source = pa.PythonFile(region, mode="r")

@@ -3,15 +3,14 @@
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.arrow import ArrowFile
+from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, unpack, write_plain
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.parquetpages import BUFFER, chunk_columns, page_bytes, row_bits
@@ -158,7 +157,8 @@ class ParquetTable:
         chunks = {name: [group.column(i) for i in self._chunks[name]] for name in columns}
         return grouped(
             {
-                name: sum(page_bytes(self._file, chunk) for chunk in found) + int(self._batch_rows([name]) * self._width(name))
+                name: sum(page_bytes(self._file, chunk) for chunk in found)
+                + int(self._batch_rows([name]) * self._width(name))
                 for name, found in chunks.items()
             }
         )

@@ -101,7 +101,7 @@ class Scatter:
         """Return the first item of each row, and the item after its last; neighbours are asked for by one call."""
         wide = _offset_type(kind)
         first, count = found[:1, 0] + rows[:1] * wide.itemsize, len(rows)
-        if (np.diff(rows) == 1).all() and (found[:, 0] == found[:1, 0]).all():
+        if count and (np.diff(rows) == 1).all() and (found[:, 0] == found[:1, 0]).all():
             ends = self._file.gather(first, np.array([(count + 1) * wide.itemsize])).view(wide).astype(np.int64)
             low, high = ends[:-1], ends[1:]
         else:

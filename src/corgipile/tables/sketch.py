@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, type_code
+from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, is_wide, row_sizes, type_code
 from corgipile.tables.placed import PlacedColumn
 
 FloatArray = npt.NDArray[np.float64]
@@ -79,11 +79,22 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
             exact += place[0].itemsize * float(np.prod(place[1]))
     if not varying or not len(table):
         return exact
-    first = float(table.read(0, 1, varying).nbytes)
-    size = min(SAMPLE_ROWS, len(table), int(SAMPLE_BYTES / max(1.0, first)) + 1)
+    size = min(SAMPLE_ROWS, len(table))
+    if row_sizes(table, np.array([0]), varying) is None:  # else no row that is long is read to learn that it is
+        first = float(table.read(0, 1, varying).nbytes)
+        size = min(size, int(SAMPLE_BYTES / max(1.0, first)) + 1)
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
-    sampled = sum(table.read(start, start + size, varying).nbytes for start in starts)
+    sampled = sum(_run_bytes(table, start, start + size, varying) for start in starts)
     return exact + float(sampled) / (size * len(starts))
+
+
+def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:
+    """Return the bytes of a run in memory; of many, only lengths are read where the table tells them."""
+    sizes = row_sizes(table, np.arange(start, stop), columns)
+    if sizes is None or sizes.sum() < RUN_BYTES // 2:
+        return int(table.read(start, stop, columns).nbytes)
+    offsets = sum(8 if is_wide(table.schema.field(name).type) else 4 for name in columns)
+    return int(sizes.sum()) + (stop - start) * offsets
 
 
 def _steady(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], float]:

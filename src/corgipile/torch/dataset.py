@@ -7,9 +7,10 @@ from typing import Any
 from torch.utils.data import IterableDataset, get_worker_info
 
 from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader.choice import chosen
 from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.parts import Part, checked, identity_of, segments_of
-from corgipile.orders import Order, named
+from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 from corgipile.torch.passes import Passes, Turn
@@ -41,7 +42,8 @@ class CorgiPileDataset(IterableDataset[Any]):
     Args:
         path: What `corgipile.open` takes: a path, a glob, a list, a table.
         block_index_path: Index file of a format that has one.
-        order: An order of `corgipile.orders`, or its name.
+        order: An order of `corgipile.orders`, or its name; ``"auto"`` is Riffle, balanced by the column "label" if that
+            is one of numbers that can be read without the rows (``dataset.order`` tells).
         memory: Rows in memory at most, in all workers of a rank together; an order's own ``buffer`` is shared
             likewise.
         batch_size: Rows of a batch; None to yield rows.
@@ -71,7 +73,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         path: Any,
         block_index_path: Any = None,
         *,
-        order: Order | str = "riffle",
+        order: Order | str = "auto",
         memory: Size | None = "64MB",
         batch_size: int | None = None,
         transform: Callable[[dict[str, Any]], Any] | None = None,
@@ -84,13 +86,22 @@ class CorgiPileDataset(IterableDataset[Any]):
     ) -> None:
         batch_size = None if batch_size is None else whole(batch_size, "batch_size", 1)
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
-        chosen: Order = replace(named(order), ahead=prefetch)  # type: ignore[type-var]
         options = {} if block_index_path is None else {"index": block_index_path}
         self.table = open_table(path, **options)
-        self._settings = Settings(self.table, chosen, memory, batch_size, columns, seed, drop_last, prefetch, transform)
+        runs: Order = replace(chosen(order, self.table), ahead=prefetch)  # type: ignore[type-var]
+        self._settings = Settings(self.table, runs, memory, batch_size, columns, seed, drop_last, prefetch, transform)
         self._places, self._passes, self._kept = Places(rank, world), Passes(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed)
         len(self)  # what is wrong with columns or memory is said here, not in a worker
+
+    def __repr__(self) -> str:
+        order = getattr(self.order, "title", self.order.name)
+        return f"CorgiPileDataset({self.table!r}, batch_size={self._settings.batch_size}, order={order})"
+
+    @property
+    def order(self) -> Order:
+        """Return the order that runs, its sizes as they were given."""
+        return self._settings.order
 
     @property
     def epoch(self) -> int:

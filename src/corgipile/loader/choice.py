@@ -1,0 +1,76 @@
+"""The order that serves where none was asked for: one rule for all who read tables."""
+
+import logging
+from dataclasses import replace
+
+import pyarrow as pa
+
+from corgipile.orders import Auto, Order, Riffle, named
+from corgipile.tables.base import Table, fixed_field
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.memory import MemoryTable
+from corgipile.tables.parquet import ParquetTable
+from corgipile.tables.partitions import Partition
+from corgipile.tables.subset import Subset
+from corgipile.tables.wrappers import Counting, Failing, Slow
+
+__all__ = ["LABEL", "cheap", "chosen"]
+
+LABEL = "label"
+SMALL = 64 << 20  # bytes of labels that are read whatever their share
+SHARE = 16  # else a row is so many times as large as its label, at least
+log = logging.getLogger("corgipile")
+
+
+def chosen(order: Order | str, table: Table, label: str | None = None) -> Order:
+    """Return the order to run over a table.
+
+    ``"auto"`` becomes Riffle balanced by the label, if the table has one that is `cheap` to read, else plain Riffle;
+    ``"balanced"`` is balanced by the label. Any other order is taken as it is.
+
+    Args:
+        order: An order or its name.
+        table: What it runs over.
+        label: The label column; None: the one named "label".
+
+    Example:
+        >>> rows = MemoryTable(pa.table({"x": [0.5], "label": [1]}))
+        >>> chosen("auto", rows).title, chosen("auto", rows, "y").title
+        ("balanced by 'label'", 'riffle')
+    """
+    column = LABEL if label is None else label
+    found = named(order)
+    if order == "balanced":
+        return replace(found, balance=column)  # type: ignore[type-var]
+    if not isinstance(found, Auto):
+        return found
+    settled: Riffle = found.settled(column if cheap(table, column) else None)
+    why = "" if settled.balance else f": no column {column!r} that is a number and cheap to read"
+    log.info("order of %r: %s%s", table, settled.title, why)
+    return settled
+
+
+def cheap(table: Table, column: str) -> bool:
+    """Say whether a column holds numbers that can be read without the rows around them, and are little of the table.
+
+    Example:
+        >>> cheap(MemoryTable(pa.table({"label": ["a"]})), "label")
+        False
+    """
+    if column not in table.schema.names or not len(table):
+        return False
+    kind = table.schema.field(column).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        return False
+    fixed = fixed_field(kind)
+    size = len(table) * (fixed[0].itemsize if fixed else 1)
+    return (size <= SMALL or size * SHARE <= table.nbytes) and _by_column(table, column)
+
+
+def _by_column(table: Table, column: str) -> bool:
+    """Say whether a table can read one column without the others."""
+    if isinstance(table, Subset | Partition | Counting | Slow | Failing):
+        return _by_column(table.table, column)
+    if isinstance(table, ConcatTable):
+        return all(_by_column(part, column) for part in table.tables)
+    return isinstance(table, MemoryTable | ParquetTable) or table.layout([column]) is not None

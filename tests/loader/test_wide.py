@@ -1,0 +1,232 @@
+"""Wide rows are read when it is their turn; rows of very uneven length stay within the budget; nothing else changes."""
+
+import json
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import corgipile as cp
+from corgipile.errors import BudgetTooSmall, CorruptFile
+from corgipile.loader import feeder
+from corgipile.loader.apart import GROUP_BYTES
+from corgipile.orders import FullShuffle, Reservoir
+from corgipile.tables.wrappers import Counting
+
+ORDERS = ["no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full", "sliding_window", "reservoir"]
+ROWS, WIDTH = 90, 40_000
+
+
+def blob(row, length):
+    return row.to_bytes(4, "little") + bytes([row % 251]) * (length - 4)
+
+
+def written(path, lengths, batch=7, **options):
+    columns = {
+        "image": pa.array([blob(row, length) for row, length in enumerate(lengths)], pa.binary()),
+        "label": pa.array(np.arange(len(lengths)) % 3),
+        "text": pa.array([f"row {row}" for row in range(len(lengths))]),
+        "list": pa.array([[row] * (row % 4) for row in range(len(lengths))], pa.list_(pa.int32())),
+        "row": pa.array(np.arange(len(lengths))),
+    }
+    table = pa.table(columns)
+    with pa.ipc.new_file(str(path), table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=batch)
+    return cp.open(path)
+
+
+@pytest.fixture(scope="module")
+def blobs(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("wide") / "blobs.arrow", [WIDTH + row for row in range(ROWS)])
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory):
+    """Rows of a fixed width, in two files."""
+    paths = [tmp_path_factory.mktemp("wide") / f"{i}.arrow" for i in range(2)]
+    for i, path in enumerate(paths):
+        rows = np.arange(i * 50, i * 50 + 50)
+        x = np.repeat(rows.astype(np.float32), 9000)
+        table = pa.table({"x": pa.FixedSizeListArray.from_arrays(pa.array(x), 9000), "label": rows % 3, "row": rows})
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table, max_chunksize=6)
+    return cp.open(paths)
+
+
+def plain(batches):
+    return [{name: [np.asarray(row).tolist() for row in values] for name, values in batch.items()} for batch in batches]
+
+
+def check(batch):
+    columns = [batch[name] for name in ("row", "image", "label", "text", "list")]
+    for row, image, label, text, numbers in zip(*columns, strict=True):
+        assert image == blob(int(row), WIDTH + int(row))
+        assert (label, text, list(numbers)) == (row % 3, f"row {row}", [row] * (row % 4))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, monkeypatch):
+    def loader():
+        return cp.Loader(blobs, 8, order, "1MB", seed=3, prefetch=prefetch)
+
+    with loader() as apart:
+        assert apart.feeder.apart
+        found = list(apart)
+        for batch in found:
+            check(batch)
+    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    with loader() as held:
+        assert not held.feeder.apart
+        assert plain(held) == plain(found)
+    if order != "reservoir":
+        assert sorted(int(row) for batch in found for row in batch["row"]) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_rows_of_a_fixed_width_too(fixed, order, monkeypatch):
+    with cp.Loader(fixed, 8, order, "2MB", seed=3) as apart:
+        assert apart.feeder.apart
+        found = list(apart)
+    for batch in found:
+        assert batch["x"].shape[1:] == (9000,)
+        assert batch["x"].flags.writeable
+        assert (batch["x"] == batch["row"][:, None]).all()
+    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    with cp.Loader(fixed, 8, order, "2MB", seed=3) as held:
+        assert [batch["row"].tolist() for batch in held] == [batch["row"].tolist() for batch in found]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_stop_anywhere_and_go_on(blobs, order):
+    def fresh():
+        return cp.Loader(blobs, 16, order, "1MB", seed=5)
+
+    states, batches = [], []
+    whole = fresh()
+    for batch in whole:
+        batches.append(batch["row"].tolist())
+        states.append(whole.state_dict())
+    for done, state in enumerate(states[:-1], 1):
+        again = fresh()
+        again.load_state_dict(json.loads(json.dumps(state)))
+        assert [batch["row"].tolist() for batch in again] == batches[done:]
+
+
+@pytest.mark.parametrize("form", ["numpy", "torch", "arrow"])
+def test_formats(blobs, form):
+    if form == "torch":
+        pytest.importorskip("torch")
+    batch = next(iter(cp.Loader(blobs, 8, format=form, memory="1MB")))
+    rows = batch["row"].tolist() if form != "arrow" else batch["row"].to_pylist()
+    images = batch["image"].to_pylist() if form == "arrow" else list(batch["image"])
+    assert images == [blob(row, WIDTH + row) for row in rows]
+
+
+def test_ranks_and_workers_share_the_rows(blobs):
+    seen = []
+    for rank in range(2):
+        for worker in range(2):
+            with cp.Loader(blobs, 4, memory="4MB", rank=rank, world=2, worker=worker, workers=2) as loader:
+                seen += [int(row) for batch in loader for row in batch["row"]]
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_the_first_batch_waits_for_no_other(blobs):
+    counting = Counting(blobs)
+    with cp.Loader(counting, 4, memory="1MB", prefetch=0, columns=["image", "label"]) as loader:
+        before = counting.rows  # what was read to learn how long rows are
+        next(iter(loader))
+        assert counting.rows - before == 2 * 4  # images, and labels
+
+
+@pytest.mark.parametrize("order", ["riffle", "corgipile", "full", "sliding_window"])
+def test_held_rows_are_gathered_by_their_bytes(tmp_path, order, monkeypatch):
+    """Also where rows are held: 8,192 of them together took gigabytes."""
+    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    table = written(tmp_path / "t.arrow", [20_000] * 400, batch=50)
+    with cp.Loader(table, 4, order, "2MB") as loader:
+        sizes = [len(group.columns["image"]) for group in loader._source.groups(0, 0, 0, 400)]
+    assert sizes[0] == 4
+    assert max(sizes) <= GROUP_BYTES // 20_000 + 4
+
+
+def uneven(path, **options):
+    """Short rows at the beginning, the middle and the end; long ones between, which nobody could foresee."""
+    lengths = np.full(600, 1000)
+    lengths[150:170] = lengths[430:450] = 600_000
+    return written(path, lengths, batch=50, **options), lengths
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_rows_longer_than_the_sample_stay_within_the_budget(tmp_path, order, prefetch):
+    table, lengths = uneven(tmp_path / "t.arrow")
+    seen = []
+    with cp.Loader(table, 4, order, "1MB", seed=2, prefetch=prefetch) as loader:
+        for batch in loader:
+            for row, image in zip(batch["row"], batch["image"], strict=True):
+                assert image == blob(int(row), lengths[row])
+            seen += batch["row"].tolist()
+            if not loader.feeder.apart:
+                assert loader.feeder.store.nbytes <= (1 << 20) + (4 << 20)
+        assert loader.feeder.apart
+        if order != "reservoir":
+            assert sorted(seen) == list(range(600))
+        seen_again = [row for batch in loader for row in batch["row"].tolist()]
+    assert sorted(seen_again) == sorted(seen) or order == "reservoir"
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("corgipile")]
+
+
+def test_it_is_an_error_where_rows_are_not_found_one_by_one(tmp_path):
+    table, _ = uneven(tmp_path / "t.arrow", compression="zstd")
+    with (
+        cp.Loader(table, 4, cp.orders.CorgiPile(block=50), "1MB") as loader,
+        pytest.raises(BudgetTooSmall, match="rows are longer"),
+    ):
+        list(loader)
+    with cp.Loader(table, 4, cp.orders.CorgiPile(block=50), "64MB") as loader:
+        assert sum(len(batch["row"]) for batch in loader) == 600
+
+
+@pytest.mark.parametrize("order", ["riffle", "full", "no_shuffle"])
+def test_damaged_offsets_are_an_error(tmp_path, order):
+    """Of a row that no sample meets."""
+    path, rows = tmp_path / "t.arrow", 400
+    written(path, [WIDTH] * rows, batch=rows)
+    data = bytearray(path.read_bytes())
+    at = data.index((np.arange(rows + 1, dtype=np.int32) * WIDTH).tobytes())
+    data[at + 4 * 100 : at + 4 * 101] = (2**30).to_bytes(4, "little")
+    path.write_bytes(data)
+    with (
+        cp.Loader(cp.open(path), 4, order, memory="4MB", columns=["image"]) as loader,
+        pytest.raises(CorruptFile, match="items"),
+    ):
+        list(loader)
+
+
+def test_a_full_shuffle_of_narrow_rows_takes_small_steps():
+    order = FullShuffle().fit(40_000_000, 4.0, (64 << 20) // 4)
+    assert order.slots(cp.orders.Blocks(40_000_000, even=1)) * 4 < 16 << 20
+    assert FullShuffle().fit(10_000, 4096.0, 2000).visits_per_step == 1000
+
+
+def test_states_of_larger_steps_still_load():
+    """Before, a step of this shuffle had all rows of the buffer."""
+    table = cp.open(pa.table({"row": np.arange(200_000, dtype=np.int32)}))
+    order = FullShuffle(buffer=150_000)
+    with cp.Loader(table, 1000, order, seed=4) as whole:
+        rows = [batch["row"].tolist() for batch in whole]
+    with cp.Loader(table, 1000, order, seed=4) as loader:
+        assert loader.feeder.order.visits_per_step < 150_000
+        loader.load_state_dict({**loader.state_dict(), "batches": 160, "step": 1, "offset": 10_000})
+        assert [batch["row"].tolist() for batch in loader] == rows[160:]
+
+
+def test_reservoirs_keep_rows_they_visit_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    table = written(tmp_path / "t.arrow", [1000] * 400, batch=20)
+    with cp.Loader(table, 10, Reservoir(block=20, buffer=60)) as loader:
+        for batch in loader:
+            assert list(batch["image"]) == [blob(int(row), 1000) for row in batch["row"]]
