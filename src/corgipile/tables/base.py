@@ -176,7 +176,9 @@ def check_columns(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]
         return list(schema.names)
     for name in columns:
         if name not in schema.names:
-            raise MissingColumn(f"no column {name!r}; the table has {listed(schema.names)}{did_you_mean(name, schema.names)}")
+            raise MissingColumn(
+                f"no column {name!r}; the table has {listed(schema.names)}{did_you_mean(name, schema.names)}"
+            )
     return list(columns)
 
 
