@@ -43,7 +43,10 @@ def _listening():
 def begun(words, folder, pattern=".o.arrow*"):
     """Start a command in a process of its own and wait until it writes."""
     process = subprocess.Popen(
-        [*COMMAND, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=_listening
+        [*COMMAND, *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=_listening,  # noqa: PLW1509 - no threads here
     )
     while not list(folder.glob(pattern)):
         assert process.poll() is None
