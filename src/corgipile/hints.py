@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 __all__ = ["did_you_mean", "listed"]
 
-_MOST = 20
+_MOST = 8
 
 
 def did_you_mean(word: object, names: Iterable[str]) -> str:

@@ -236,7 +236,7 @@ def test_an_svm_tells_each_class_from_the_rest(make, form, batch):
     x, y = make.rows(3000, classes=3, dtype=np.float64)
     x = np.abs(x) * np.eye(6)[y] * 3 + x / 4
     table = getattr(make, form)(x, y)
-    settings = {"model": "svm", "epochs": 3, "batch_size": batch, "learning_rate": 0.02}
+    settings = {"model": "svm", "epochs": 3, "batch_size": batch, "learning_rate": 0.02, "order": "riffle"}
     model = train(table, test=table, **settings)
     assert model.coef.shape == (3, 6)
     assert model.history[-1]["test_accuracy"] == (model.predict(x) == y).mean() > 0.75

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
+from corgipile.hints import did_you_mean, listed
 
-__all__ = ["Chosen", "choose", "is_number", "item_of", "listed", "require"]
+__all__ = ["Chosen", "choose", "is_number", "item_of", "require"]
 
 PACKED = "features"
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas writes of an index beside the columns
-SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,5 @@ def require(schema: pa.Schema, names: Sequence[str], whose: str = "the table") -
     missing = [name for name in names if name not in schema.names]
     if missing:
         noun = "column" if len(missing) == 1 else "columns"
-        raise MissingColumn(f"no {noun} {listed(missing)} in {whose}; it has {listed(schema.names)}")
-
-
-def listed(names: Iterable[str]) -> str:
-    """Write names for people, not all of very many.
-
-    Example:
-        >>> listed(["a", "b"]), listed(map(str, range(100)))
-        ("'a', 'b'", "'0', '1', '2', '3', '4', '5', '6' and 93 more")
-    """
-    shown = [repr(name) for name in names]
-    if len(shown) <= SHOWN:
-        return ", ".join(shown)
-    return f"{', '.join(shown[: SHOWN - 1])} and {len(shown) - SHOWN + 1} more"
+        near = did_you_mean(missing[0], schema.names)
+        raise MissingColumn(f"no {noun} {listed(missing)} in {whose}; it has {listed(schema.names)}{near}")

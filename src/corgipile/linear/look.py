@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.linear.columns import listed
+from corgipile.hints import listed
 from corgipile.linear.inputs import Inputs
 from corgipile.loader.store import Field, numbers
 from corgipile.tables.base import Table

@@ -12,10 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
-from corgipile.hints import did_you_mean
+from corgipile.hints import did_you_mean, listed
 from corgipile.linear import passes
 from corgipile.linear.beside import NaNs
-from corgipile.linear.columns import listed
 from corgipile.linear.course import Course, Record, Task
 from corgipile.linear.inputs import Inputs, find_inputs
 from corgipile.linear.labels import check_classes, check_label, find_classes
