@@ -181,11 +181,8 @@ def test_rows_longer_than_the_sample_stay_within_the_budget(tmp_path, order, pre
 
 def test_it_is_an_error_where_rows_are_not_found_one_by_one(tmp_path):
     table, _ = uneven(tmp_path / "t.arrow", compression="zstd")
-    with (
-        cp.Loader(table, 4, cp.orders.CorgiPile(block=50), "1MB") as loader,
-        pytest.raises(BudgetTooSmall, match="rows are longer"),
-    ):
-        list(loader)
+    with pytest.raises(BudgetTooSmall, match="too few for corgipile: give memory="):
+        cp.Loader(table, 4, cp.orders.CorgiPile(block=50), "1MB")
     with cp.Loader(table, 4, cp.orders.CorgiPile(block=50), "64MB") as loader:
         assert sum(len(batch["row"]) for batch in loader) == 600
 

@@ -115,10 +115,10 @@ def test_a_pass_over_more_files_than_may_be_open_is_the_same(tmp_path, monkeypat
         np.save(tmp_path / f"x{i:02}.npy", n)
         np.save(tmp_path / f"y{i:02}.npy", -n)
     table = cp.open(f"{tmp_path}/x*.npy", label=sorted(tmp_path.glob("y*.npy")))
-    expected = list(cp.Loader(table, 16, order, memory="2KB", seed=3))
+    expected = list(cp.Loader(table, 16, order, memory="4KB", seed=3))
     few(monkeypatch, 8)
     before = open_here()
-    loader = cp.Loader(table, 16, order, memory="2KB", seed=3)
+    loader = cp.Loader(table, 16, order, memory="4KB", seed=3)
     for mine, theirs in zip(loader, expected, strict=True):
         assert open_here() <= before + 8
         assert (mine["features"] == theirs["features"]).all()

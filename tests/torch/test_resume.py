@@ -267,7 +267,7 @@ def test_states_of_others_are_refused(path):
         with pytest.raises(StateMismatch, match=f"state is of another {what}"):
             dataset.load_state_dict(state)
     for broken in ({**state, "epoch": -1}, {**state, "segments": [{}]}, {**state, "segments": 3}):
-        with pytest.raises(StateMismatch, match="no valid position"):
+        with pytest.raises(StateMismatch, match=r"no valid position|a segment must have|list of segments"):
             make(path).load_state_dict(broken)
     with pytest.raises(StateMismatch, match="another version"):
         make(path).load_state_dict({})

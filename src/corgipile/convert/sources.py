@@ -2,6 +2,7 @@
 
 import glob
 import itertools
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from corgipile.convert.text import csv_stream, decompressed
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.outputs import refuse_url
 from corgipile.tables import Table
+from corgipile.tables.arrowstream import Unended
 from corgipile.tables.base import even_cuts
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.files import File, decoding, readable
@@ -29,6 +31,7 @@ from corgipile.tables.svmtext import stream_batches
 from corgipile.writer import conform, plain
 
 _READ = 1 << 20
+log = logging.getLogger("corgipile")
 _HEAD = 1 << 12
 _BASE_KEY = b"corgipile.base"
 
@@ -128,6 +131,8 @@ def _arrow_stream(path: str, options: Options) -> Stream:
         return _opened(path, options)
     except UnknownFormat:  # it has dictionaries, so that its batches are read one after another
         pass
+    except Unended as error:
+        log.warning("%s", error)
     with decoding(path), pa.OSFile(path) as file:
         schema = plain(pa.ipc.open_stream(file).schema)
         check_names(schema, path)

@@ -11,7 +11,7 @@ from corgipile.loader.fitting import found_alone
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.run import ENDED, Overfull
 from corgipile.loader.segments import alike, stands
-from corgipile.orders import Order, described, instead, seek
+from corgipile.orders import FullShuffle, Order, described, instead, seek
 from corgipile.sizes import MOST_EPOCH, Size, whole
 
 __all__ = ["Loader"]
@@ -209,6 +209,8 @@ class Loader:
         except BadArgument as error:
             raise StateMismatch(f"state has no valid position: {error}") from None
         visited = min(batches * self.batch_size, rows)
+        if isinstance(self.feeder.order, FullShuffle):  # states are older than the size of its steps
+            return epoch, batches, *seek(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited)
         if not stands(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited, (step, offset)):
             raise StateMismatch(f"state has step {step}, offset {offset}: {batches} batches end elsewhere")
         return epoch, batches, step, offset

@@ -17,6 +17,10 @@ SUFFIXES = (".arrows",)
 GUESS = 1 << 10  # bytes of metadata
 
 
+class Unended(CorruptFile):
+    """The stream ends without its mark."""
+
+
 class ArrowStream(ArrowFile):
     """Reads an Arrow IPC stream in place, plain or with compressed record batches.
 
@@ -65,7 +69,7 @@ def walk(file: File) -> Footer:
         try:
             message = _message(file, at)
         except CorruptFile as error:
-            raise CorruptFile(f"{file.path}, message at byte {at}: {error}") from None
+            raise type(error)(f"{file.path}, message at byte {at}: {error}") from None
         if message is None:
             break
         if message.kind == DICTIONARY:
@@ -109,7 +113,7 @@ def _message(file: File, at: int) -> _Message | None:
     left = file.size - at
     head = file.read(at, min(GUESS, left))
     if not left:
-        raise CorruptFile(
+        raise Unended(
             "the stream ends without its mark: it is truncated, or still being written; `corgipile convert` takes "
             "what there is"
         )
