@@ -31,7 +31,9 @@ class Loader:
             needs, or 64 MB.
         seed: Seed of all epochs.
         columns: Columns to read; None for all.
-        format: ``"numpy"`` (dictionary of arrays), ``"torch"`` (of tensors) or ``"arrow"`` (record batch).
+        format: ``"numpy"`` (dictionary of arrays), ``"torch"`` (of tensors) or ``"arrow"`` (record batch). Numbers
+            keep the type they are stored in, labels too: what takes only int64, such as PyTorch's cross-entropy, is
+            given ``batch["label"].long()``; the labels of image folders are int64.
         prefetch: Steps read ahead in the background; 0 reads when asked.
         drop_last: Drop the last batch if it is short; with several ranks nothing is then repeated.
         rank: This process of ``world``.
