@@ -40,7 +40,8 @@ class Loader:
         drop_last: Drop the last batch if it is short; with several ranks nothing is then repeated.
         rank: This process of ``world``.
         world: Number of processes that share each epoch. All take the same number of batches; where rows do not divide,
-            fewer than ``world`` rows are visited twice (`repeated`), unless ``drop_last``.
+            fewer than ``world`` rows are visited twice (`repeated`), unless ``drop_last``; of fewer rows than ranks
+            each is visited ``world / rows`` times, rounded down or up, so that every rank has one.
         worker: This worker of the ``workers`` that share what falls to the rank, batch by batch in turn.
         workers: Number of workers of the rank; each has its part of the memory.
         widths: Row lengths of list columns that are read as arrays of (rows, length), by name; ``{}`` for none. None:
