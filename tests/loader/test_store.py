@@ -81,3 +81,27 @@ def test_absurd_sizes_are_refused_before_any_memory_is_taken():
     for order in ("riffle", Riffle(block=1, buffer=100)):
         with pytest.raises(BudgetTooSmall):
             cp.Loader(table, 4, order)
+
+
+VIEWS = {
+    "string_view": pa.array(["a" * 20] * 10, pa.string_view()),
+    "binary_view": pa.array([b"a" * 20] * 10, pa.binary_view()),
+    "run_end_encoded": pa.RunEndEncodedArray.from_arrays(pa.array([4, 10], pa.int32()), pa.array([1.0, 2.0])),
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+@pytest.mark.parametrize("form", ["numpy", "arrow"])
+def test_types_of_which_no_rows_are_picked_are_refused_at_once(kind, form):
+    column = VIEWS[kind]
+    table = pa.table({"x": column, "deep": pa.StructArray.from_arrays([column], ["y"]), "row": range(10)})
+    for name in ("x", "deep"):
+        with pytest.raises(BadSchema, match=rf"column '{name}' is .*{kind}.*leave it out, by columns="):
+            cp.Loader(table, 4, columns=[name, "row"], format=form)
+    assert sum(len(batch["row"]) for batch in cp.Loader(table, 4, columns=["row"])) == 10
+
+
+def test_unions_are_objects():
+    union = pa.UnionArray.from_sparse(pa.array([0, 1] * 2, pa.int8()), [pa.array([1, 2, 3, 4]), pa.array(list("abcd"))])
+    batch = next(iter(cp.Loader(pa.table({"x": union, "row": range(4)}), 4, order="no_shuffle")))
+    assert batch["x"].tolist() == [1, "b", 3, "d"]

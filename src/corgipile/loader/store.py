@@ -162,6 +162,7 @@ def fields_of(
         if fixed is None and name in widths:
             fixed = (np.dtype(kind.value_type.to_pandas_dtype()), (widths[name],))
         if fixed is None:
+            _check_movable(name, kind)
             held[name] = kind
             continue
         if 0 in fixed[1]:
@@ -170,3 +171,16 @@ def fields_of(
         shape = fixed[1] if name not in pack else (len(sources), *fixed[1])
         fields.append(Field(name, sources, dtype, shape))
     return fields, held
+
+
+def _check_movable(name: str, kind: pa.DataType) -> None:
+    """Raise BadSchema for types of which Arrow cannot pick rows, also deep inside others."""
+    inside, types = [kind], pa.types
+    while inside:
+        one = inside.pop()
+        if types.is_string_view(one) or types.is_binary_view(one) or types.is_run_end_encoded(one):
+            raise BadSchema(
+                f"column {name!r} is {kind}, of which rows cannot be picked; store it as plain values, or leave it "
+                "out, by columns=[...]"
+            )
+        inside += [one.field(i).type for i in range(one.num_fields)]
