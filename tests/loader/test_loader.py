@@ -147,6 +147,17 @@ def test_ranks_take_equal_numbers_of_batches(order, batch, world, drop_last, row
         assert len(visited) - rows == loaders[0].repeated < world
 
 
+@given(rows=st.integers(1, 300), world=st.integers(1, 40), order=st.sampled_from(["riffle", "full", "no_shuffle"]))
+@settings(max_examples=30, deadline=None)
+def test_no_row_is_visited_more_often_than_equal_shares_demand(rows, world, order):
+    table = cp.open(pa.table({"row": np.arange(rows)}))
+    seen = [[b["row"] for b in cp.Loader(table, 4, order, rank=rank, world=world)] for rank in range(world)]
+    assert {sum(map(len, batches)) for batches in seen} == {-(-rows // world)}
+    times = np.bincount(np.concatenate([row for batches in seen for row in batches]), minlength=rows)
+    assert times.min() == max(1, world // rows)
+    assert times.max() == (-(-world // rows) if world > rows else 1 + bool(rows % world))
+
+
 def rewound(loader):
     loader.set_epoch(0)
     return loader

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import corgipile as cp
-from corgipile.errors import BadSchema, BadValue, RaggedRows
+from corgipile.errors import BadSchema, BadValue, BudgetTooSmall, RaggedRows
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.store import Field, numbers
 from corgipile.orders import CorgiPile, FullShuffle, Reservoir, Riffle, SlidingWindow
@@ -62,3 +62,46 @@ def test_a_null_in_a_list_is_told_with_its_row(kind):
         numbers(column, field, 0, range(700))
     with pytest.raises(BadValue, match="row 1681 of column 'x' holds a null"):
         numbers(column.slice(600), field, 0, range(1600, 1700))
+
+
+@pytest.mark.parametrize("form", ["numpy", "arrow"])
+def test_rows_without_any_number_are_refused(form, tmp_path):
+    table = pa.table({"row": range(10), "x": pa.array([[]] * 10, pa.list_(pa.float32(), 0))})
+    with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as file:
+        file.write_table(table)
+    for given in (table, tmp_path / "a.arrow"):
+        with pytest.raises(BadSchema, match=r"column 'x' is fixed_size_list.*\[0\]: its rows are empty; leave it out"):
+            cp.Loader(given, 4, format=form)
+        assert sum(len(batch["row"]) for batch in cp.Loader(given, 4, columns=["row"])) == 10
+
+
+def test_absurd_sizes_are_refused_before_any_memory_is_taken():
+    kind = pa.list_(pa.list_(pa.float32(), 2**31 - 1), 2**31 - 1)
+    table = pa.table({"x": pa.array([], kind)})
+    for order in ("riffle", Riffle(block=1, buffer=100)):
+        with pytest.raises(BudgetTooSmall):
+            cp.Loader(table, 4, order)
+
+
+VIEWS = {
+    "string_view": pa.array(["a" * 20] * 10, pa.string_view()),
+    "binary_view": pa.array([b"a" * 20] * 10, pa.binary_view()),
+    "run_end_encoded": pa.RunEndEncodedArray.from_arrays(pa.array([4, 10], pa.int32()), pa.array([1.0, 2.0])),
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+@pytest.mark.parametrize("form", ["numpy", "arrow"])
+def test_types_of_which_no_rows_are_picked_are_refused_at_once(kind, form):
+    column = VIEWS[kind]
+    table = pa.table({"x": column, "deep": pa.StructArray.from_arrays([column], ["y"]), "row": range(10)})
+    for name in ("x", "deep"):
+        with pytest.raises(BadSchema, match=rf"column '{name}' is .*{kind}.*leave it out, by columns="):
+            cp.Loader(table, 4, columns=[name, "row"], format=form)
+    assert sum(len(batch["row"]) for batch in cp.Loader(table, 4, columns=["row"])) == 10
+
+
+def test_unions_are_objects():
+    union = pa.UnionArray.from_sparse(pa.array([0, 1] * 2, pa.int8()), [pa.array([1, 2, 3, 4]), pa.array(list("abcd"))])
+    batch = next(iter(cp.Loader(pa.table({"x": union, "row": range(4)}), 4, order="no_shuffle")))
+    assert batch["x"].tolist() == [1, "b", 3, "d"]

@@ -29,7 +29,7 @@ def expected_of(files):
     return pa.table(
         {
             "image": pa.array([files[name] for name in names], pa.binary()),
-            "label": pa.array([classes.index(name.split("/")[0]) for name in names], pa.int32()),
+            "label": pa.array([classes.index(name.split("/")[0]) for name in names], pa.int64()),
             "path": names,
         }
     )
@@ -79,6 +79,20 @@ def test_labels_are_told_without_reading(tmp_path):
     assert table.read(3, 7, ["label"]).to_pydict() == {"label": [0, 0, 1, 1]}
     with pytest.raises(MissingFile, match=r"no file at .*cat/0003.jpg"):
         table.read(3, 7)
+
+
+def test_labels_reach_torch_as_losses_take_them(tmp_path):
+    torch, data = pytest.importorskip("torch"), pytest.importorskip("corgipile.torch")
+    table = open_table(write(tmp_path, numbered(10)))
+    loaders = Loader(table, 10, format="torch"), data.CorgiPileDataset(table, batch_size=10)
+    for batch in (next(iter(loader)) for loader in loaders):
+        assert batch["label"].dtype == torch.int64
+        assert torch.nn.functional.cross_entropy(torch.zeros(10, 2), batch["label"]) > 0
+
+
+def test_states_saved_when_labels_were_narrower_still_serve(tmp_path):
+    write(tmp_path / "pictures", {"cat/1.png": b"abc", "dog/1.png": b"abc"})
+    assert ImageFolder(tmp_path / "pictures").fingerprint == "59084c678898366043c74fdc890330fa"
 
 
 def test_files_of_tables_come_first(tmp_path):

@@ -138,6 +138,15 @@ def test_few_rows_on_many_ranks(rows, world, drop_last):
     assert len(set(visited)) == len(visited) if drop_last else set(visited) == set(range(rows))
 
 
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_each_worker_of_a_reservoir_ends_with_at_most_one_short_batch(path, workers):
+    batches = rows_of(loader(make(path, order=Reservoir(block=20, buffer=150)), workers))
+    short = [number for number, batch in enumerate(batches) if len(batch) < 64]
+    assert len(short) <= workers
+    assert all(number >= len(batches) - 2 * workers for number in short)
+    assert set(everything(batches)) == set(range(1000))
+
+
 def test_an_empty_table_and_more_workers_than_batches():
     assert list(loader(CorgiPileDataset(pa.table({"x": pa.array([], pa.float32())}), batch_size=4), 1)) == []
     assert everything(rows_of(loader(make(pa.table({"row": [0, 1, 2]})), 2))) == [0, 1, 2]

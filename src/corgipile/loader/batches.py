@@ -55,6 +55,8 @@ def _numpy(columns: dict[str, Any], rows: int, size: int) -> Iterator[Any]:
 
 def _array(column: Any) -> Any:
     """Return a column as an array, of objects where they are no numbers."""
+    if isinstance(column, pa.Array) and pa.types.is_union(column.type):
+        column = column.to_pylist()  # Arrow makes no array of it
     if isinstance(column, pa.Array):
         return column.to_numpy(zero_copy_only=False)
     if isinstance(column, list):

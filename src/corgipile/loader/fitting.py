@@ -15,7 +15,7 @@ from corgipile.loader.store import Field, fields_of
 from corgipile.loader.ways import AS_CUT, Way, find_way, warn_few, wide_units
 from corgipile.orders import Blocks, FullShuffle, Order, Riffle
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
-from corgipile.tables.base import Table, check_columns, even_cuts, row_sizes
+from corgipile.tables.base import Table, check_columns, even_cuts, is_list, row_sizes
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import row_bytes, sketch
 
@@ -90,8 +90,9 @@ def found_alone(table: Table, columns: Columns) -> bool:
     """Say whether each row of a table is found without reading others."""
     if not len(table):
         return False
-    if columns.held:
-        return row_sizes(table, np.array([0, len(table) - 1]), list(columns.held)) is not None
+    lists = [name for name in columns.sources if name not in columns.held and is_list(table.schema.field(name).type)]
+    if columns.held or lists:
+        return row_sizes(table, np.array([0, len(table) - 1]), [*columns.held, *lists]) is not None
     return table.layout(columns.sources) is not None
 
 

@@ -1,9 +1,9 @@
 """The loader: batches of a table in any order, at the speed of a sequential read, resumable anywhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from corgipile.errors import BadArgument, StateMismatch
+from corgipile.errors import BadArgument, RaggedRows, StateMismatch
 from corgipile.loader.apart import Apart
 from corgipile.loader.batches import Format, cutter
 from corgipile.loader.feeder import Feeder
@@ -11,8 +11,10 @@ from corgipile.loader.fitting import found_alone
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.run import ENDED, Overfull
 from corgipile.loader.segments import alike, stands
+from corgipile.loader.widths import widths_of
 from corgipile.orders import FullShuffle, Order, described, instead, seek
 from corgipile.sizes import MOST_EPOCH, Size, whole
+from corgipile.tables import open as open_table
 
 __all__ = ["Loader"]
 
@@ -31,14 +33,20 @@ class Loader:
             needs, or 64 MB.
         seed: Seed of all epochs.
         columns: Columns to read; None for all.
-        format: ``"numpy"`` (dictionary of arrays), ``"torch"`` (of tensors) or ``"arrow"`` (record batch).
+        format: ``"numpy"`` (dictionary of arrays), ``"torch"`` (of tensors) or ``"arrow"`` (record batch). Numbers
+            keep the type they are stored in, labels too: what takes only int64, such as PyTorch's cross-entropy, is
+            given ``batch["label"].long()``; the labels of image folders are int64.
         prefetch: Steps read ahead in the background; 0 reads when asked.
         drop_last: Drop the last batch if it is short; with several ranks nothing is then repeated.
         rank: This process of ``world``.
         world: Number of processes that share each epoch. All take the same number of batches; where rows do not divide,
-            fewer than ``world`` rows are visited twice (`repeated`), unless ``drop_last``.
+            fewer than ``world`` rows are visited twice (`repeated`), unless ``drop_last``; of fewer rows than ranks
+            each is visited ``world / rows`` times, rounded down or up, so that every rank has one.
         worker: This worker of the ``workers`` that share what falls to the rank, batch by batch in turn.
         workers: Number of workers of the rank; each has its part of the memory.
+        widths: Row lengths of list columns that are read as arrays of (rows, length), by name; ``{}`` for none. None:
+            of columns of number lists whose rows are of one length at the beginning, the middle and the end of the
+            table, which are then an error where they are not; for ``"arrow"``, none.
 
     Attributes:
         epoch: The epoch the next iteration runs, set by `set_epoch`; it advances by itself after a whole pass.
@@ -46,6 +54,7 @@ class Loader:
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works.
         MissingColumn: The table has no such column.
+        RaggedRows: While iterating: a row of a list column is longer or shorter than the rows looked at first.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
@@ -70,13 +79,16 @@ class Loader:
         world: int = 1,
         worker: int = 0,
         workers: int = 1,
+        widths: Mapping[str, int] | None = None,
     ) -> None:
         batch_size = whole(batch_size, "batch_size", 1)
         settings = {name: value for name, value in locals().items() if name not in ("self", "table")}
         self.batch_size, self.drop_last = batch_size, drop_last
+        table = open_table(table)
+        widths = widths_of(table, columns, {} if widths is None and format == "arrow" else widths)
         self.feeder = Feeder(
-            table, order, memory, columns, seed=seed, prefetch=prefetch, rank=rank, world=world, disjoint=drop_last,
-            worker=worker, workers=workers, batch=batch_size, apart=True,
+            table, order, memory, columns, widths=widths, seed=seed, prefetch=prefetch, rank=rank, world=world,
+            disjoint=drop_last, worker=worker, workers=workers, batch=batch_size, apart=True,
         )  # fmt: skip
         self._settings = settings
         self._size = min(batch_size, max(1, self.feeder.visits(0)))
@@ -125,6 +137,8 @@ class Loader:
                 for group in self._source.groups(self.epoch, self._step, self._offset, rows):
                     yield from self._drain(group, total, turn)
                 break
+            except RaggedRows as error:
+                raise RaggedRows(f"{error}; to read lists of any length give widths={{}}") from None
             except Overfull:
                 if not found_alone(self.feeder.source, self.feeder.columns):
                     raise

@@ -1,14 +1,16 @@
 """The buffer: rows in slots. Fixed-width columns lie in arrays, other columns in the Arrow batches they came in."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.errors import BadSchema, BadValue, RaggedRows
+from corgipile.errors import BadSchema, BadValue, BudgetTooSmall, RaggedRows
 from corgipile.loader.held import Held
+from corgipile.sizes import format_bytes
 from corgipile.tables.base import fixed_field, type_code
 from corgipile.tables.spans import flat
 
@@ -27,7 +29,7 @@ class Field:
     @property
     def items(self) -> int:
         """Return the numbers in a row."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def row_bytes(self) -> int:
@@ -51,7 +53,11 @@ class Store:
         self.slots, self.limit = slots, limit
         self.fields = {field.name: field for field in fields}
         self.held = Held(slots, held)
-        self._arrays = {field.name: _aligned(slots, field) for field in fields}
+        try:
+            self._arrays = {field.name: _aligned(slots, field) for field in fields}
+        except (MemoryError, ValueError):  # NumPy's, of what no address reaches
+            size = format_bytes(sum(slots * field.row_bytes for field in fields))
+            raise BudgetTooSmall(f"the machine has no memory for a buffer of {slots} rows, {size}") from None
 
     @property
     def nbytes(self) -> int:
@@ -156,9 +162,25 @@ def fields_of(
         if fixed is None and name in widths:
             fixed = (np.dtype(kind.value_type.to_pandas_dtype()), (widths[name],))
         if fixed is None:
+            _check_movable(name, kind)
             held[name] = kind
             continue
+        if 0 in fixed[1]:
+            raise BadSchema(f"column {name!r} is {kind}: its rows are empty; leave it out, by columns=[...]")
         dtype: np.dtype[np.generic] = np.dtype(casts.get(name, fixed[0]))
         shape = fixed[1] if name not in pack else (len(sources), *fixed[1])
         fields.append(Field(name, sources, dtype, shape))
     return fields, held
+
+
+def _check_movable(name: str, kind: pa.DataType) -> None:
+    """Raise BadSchema for types of which Arrow cannot pick rows, also deep inside others."""
+    inside, types = [kind], pa.types
+    while inside:
+        one = inside.pop()
+        if types.is_string_view(one) or types.is_binary_view(one) or types.is_run_end_encoded(one):
+            raise BadSchema(
+                f"column {name!r} is {kind}, of which rows cannot be picked; store it as plain values, or leave it "
+                "out, by columns=[...]"
+            )
+        inside += [one.field(i).type for i in range(one.num_fields)]

@@ -53,7 +53,8 @@ class Key(NamedTuple):
         """Return the positions of this rank, or of its worker: first and after the last.
 
         Every rank gets ``ceil(rows / world)`` positions; where that does not divide, neighbours overlap by one, so
-        fewer than ``world`` rows are repeated; or, if ``disjoint``, ``floor(rows / world)``, and as few are left out.
+        fewer than ``world`` rows are repeated, each once (of fewer rows than ranks, each goes to ``world / rows``
+        ranks, rounded down or up); or, if ``disjoint``, ``floor(rows / world)``, and as few are left out.
         Workers taking turns batch by batch give whole batches up to the rank's last.
 
         Example:

@@ -11,6 +11,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.base import ColumnLayout, IntArray, Layout, Single, Table, check_columns, check_run, row_sizes
 from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_units
 from corgipile.tables.files import digest
+from corgipile.tables.lists import list_width
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.pieces import check_rows, empty, pick, read_pieces, take_pieces
 from corgipile.tables.spill import Section, SpillWriter
@@ -85,6 +86,12 @@ class ConcatTable:
         if not len(rows):
             return empty(self.schema, names)
         return self._own(take_pieces(self._starts, rows, lambda i, local: self._tables[i].take(local, names)))
+
+    def list_width(self, name: str) -> int | None:
+        """Return the length of a list column's rows, if the first, the middle and the last table tell the same."""
+        tables = [table for table in self._tables if len(table)]
+        found = {list_width(table, name) for table in {*tables[:1], *tables[len(tables) // 2 :][:1], *tables[-1:]}}
+        return found.pop() if len(found) == 1 else None
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows; None where one of the tables they are in does not tell."""

@@ -25,14 +25,14 @@ IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tif
 CLASSES_KEY = b"corgipile.classes"
 THREADS = 16
 FILES_A_TASK = 4
-FIELDS = {"image": pa.binary(), "label": pa.int32(), "path": pa.string()}
+FIELDS = {"image": pa.binary(), "label": pa.int64(), "path": pa.string()}  # int64: what losses of PyTorch take
 
 
 class ImageFolder:
     """Reads a folder that has a folder of images for each class.
 
     Columns are ``image`` (the file's bytes, in batches too: `decode_image` makes pixels of them) and ``label`` (the
-    number of the class, in the order of names); the names of the classes are in the metadata of the schema,
+    number of the class, in the order of names, int64); the names of the classes are in the metadata of the schema,
     ``corgipile.classes``, as JSON. Rows are ordered by class, then by path. Folders inside a class belong to it. Hidden
     files and files that are not named like an image are no rows; a class without any image is an error, since it is
     most likely a mistake. That a file is no image shows only when it is decoded.
@@ -68,7 +68,7 @@ class ImageFolder:
                 raise MissingFile(f"{Path(self.path) / name} has no image: no file ends in {', '.join(IMAGES)}")
         self._names = pa.array([name for images in found for name, _ in images], pa.string())
         self._sizes = np.array([size for images in found for _, size in images], np.int64)
-        self._labels = np.repeat(np.arange(len(found), dtype=np.int32), list(map(len, found)))
+        self._labels = np.repeat(np.arange(len(found)), list(map(len, found)))
         shown = [(name, kind) for name, kind in FIELDS.items() if paths or name != "path"]
         self.schema: pa.Schema = pa.schema(shown, metadata={CLASSES_KEY: json.dumps(self.classes).encode()})
 
@@ -89,7 +89,9 @@ class ImageFolder:
         hashed = hashlib.blake2b(self._sizes.tobytes(), digest_size=16)
         for name in self._names.to_pylist():
             hashed.update(name.encode() + b"\0")
-        return digest(Path(self.path).name, describe(self.schema), *self.classes, hashed.hexdigest())
+        place = self.schema.get_field_index("label")
+        schema = self.schema.set(place, pa.field("label", pa.int32()))  # as it was: states saved then still serve
+        return digest(Path(self.path).name, describe(schema), *self.classes, hashed.hexdigest())
 
     def cuts(self, rows: int) -> IntArray:
         """Cut every ``rows`` rows."""
@@ -110,7 +112,7 @@ class ImageFolder:
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows, as the folder said when it was listed."""
         sizes = np.zeros(len(rows), np.int64)
-        told = {"label": np.full(len(self), 4), "path": np.diff(places(self._names)[0]), "image": self._sizes}
+        told = {"label": np.full(len(self), 8), "path": np.diff(places(self._names)[0]), "image": self._sizes}
         for name in check_columns(self.schema, columns):
             sizes += told[name][rows]
         return sizes

@@ -14,6 +14,7 @@ from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.lists import even_length
 from corgipile.tables.parquetpages import BUFFER, chunk_columns, page_bytes, row_bits
 from corgipile.tables.pieces import (
     Recent,
@@ -135,6 +136,16 @@ class ParquetTable:
         """Say what row groups take, decoded; of columns of varying length by a sample and the metadata."""
         counts = np.diff(self._starts)
         return units_of(counts, counts * sum(map(self._width, dict.fromkeys(columns))))
+
+    def list_width(self, name: str) -> int | None:
+        """Return the length of a list column's rows if the first agree, and the numbers in all row groups."""
+        groups = [i for i, rows in enumerate(np.diff(self._starts)) if rows]
+        first = next(self._batches([name], range(groups[0], groups[0] + 1), SAMPLE_ROWS), None) if groups else None
+        width = None if first is None else even_length(first.column(0))
+        [chunk] = self._chunks[name]
+        counts = [self._metadata.row_group(i).column(chunk).num_values for i in groups]
+        even = width is not None and (np.array(counts) == np.diff(self._starts)[groups] * width).all()
+        return width if even else None
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write all rows, decoded little by little, as sections of a spill file."""

@@ -1,11 +1,13 @@
 """PyTorch: a dataset that reads tables in any order; samplers and parallel fetching for datasets that stay theirs."""
 
-from importlib.util import find_spec
+from importlib import import_module
 
 from corgipile.errors import MissingExtra
 
-if find_spec("torch") is None:
-    raise MissingExtra("corgipile.torch needs PyTorch: pip install 'corgipile[torch]'")
+try:
+    import_module("torch")  # it may be there and yet not load
+except ImportError as error:
+    raise MissingExtra(f"corgipile.torch needs PyTorch: pip install 'corgipile[torch]' ({error})") from error
 
 from corgipile.torch.concurrent import Concurrent
 from corgipile.torch.dataset import CorgiPileDataset

@@ -10,6 +10,7 @@ from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.choice import chosen
 from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.parts import Part, checked, identity_of, segments_of
+from corgipile.loader.widths import widths_of
 from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
@@ -32,7 +33,10 @@ class CorgiPileDataset(IterableDataset[Any]):
 
     Ranks and workers share each epoch by the seed alone. Every rank yields the same number of batches, of which only
     the last can be short; where rows do not divide, fewer than ``world`` are visited twice, or left out with
-    ``drop_last``. Rank and world are found when an iteration begins: those given, else of ``torch.distributed``, else
+    ``drop_last``; of fewer rows than ranks, each by ``world / rows`` ranks, rounded down or up. (A reservoir visits
+    some rows twice, how many depends on a worker's share: each worker may end with a short batch.)
+
+    Rank and world are found when an iteration begins: those given, else of ``torch.distributed``, else
     of RANK and WORLD_SIZE; Lightning leaves it at that. Accelerate, and the Trainer of Hugging Face, would share it a
     second time, which is refused: make a ``DataLoaderShard`` instead of calling ``prepare``, or give
     ``rank=0, world=1`` and let them share it. The lines for each are in docs/frameworks.md.
@@ -56,6 +60,8 @@ class CorgiPileDataset(IterableDataset[Any]):
         rank: This process of ``world``, if it is not to be found out.
         world: Number of processes that share each epoch.
         prefetch: Steps read ahead by threads.
+        widths: Row lengths of list columns that become tensors of (rows, length), see `corgipile.Loader`; ``{}`` for
+            none: each row is then a tensor of its own.
 
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works.
@@ -84,13 +90,17 @@ class CorgiPileDataset(IterableDataset[Any]):
         rank: int | None = None,
         world: int | None = None,
         prefetch: int = 1,
+        widths: Mapping[str, int] | None = None,
     ) -> None:
         batch_size = None if batch_size is None else whole(batch_size, "batch_size", 1)
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         options = {} if block_index_path is None else {"index": block_index_path}
         self.table = open_table(path, **options)
         runs: Order = replace(chosen(order, self.table), ahead=prefetch)  # type: ignore[type-var]
-        self._settings = Settings(self.table, runs, memory, batch_size, columns, seed, drop_last, prefetch, transform)
+        widths = widths_of(self.table, columns, widths)
+        self._settings = Settings(
+            self.table, runs, memory, batch_size, columns, seed, drop_last, prefetch, transform, widths
+        )
         self._places, self._passes, self._kept = Places(rank, world), Passes(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed)
         fitted = self._settings.fitted(self.table, 1)  # what is wrong with columns or memory is said now

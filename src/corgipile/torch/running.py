@@ -36,6 +36,7 @@ class Settings:
     drop_last: bool
     prefetch: int
     transform: Callable[[dict[str, Any]], Any] | None
+    widths: Mapping[str, int]
 
     @property
     def unit(self) -> int:
@@ -46,12 +47,12 @@ class Settings:
         """Make the loader of one worker."""
         return Loader(
             table, self.unit, self.order, self.memory, self.seed, self.columns, "torch", self.prefetch, self.drop_last,
-            rank, world, worker, workers,
+            rank, world, worker, workers, self.widths,
         )  # fmt: skip
 
     def fitted(self, table: Table, workers: int) -> Fitted:
         """Fit the order to a table, for one of so many workers."""
-        return fit(table, self.order, self.memory, columns_of(table, self.columns), workers)
+        return fit(table, self.order, self.memory, columns_of(table, self.columns, widths=self.widths), workers)
 
     def part(self, epoch: int, segments: Sequence[Segment], world: int, workers: int) -> Part:
         """Go on with an epoch of which some segments are done."""
