@@ -38,4 +38,5 @@ def frugal() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
+                pa.system_memory_pool().release_unused()  # of the C library's heap, whoever freed it
                 pa.set_memory_pool(_usual)

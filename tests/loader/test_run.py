@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 from corgipile.errors import BadArgument, CorruptFile, ReadFailed
 from corgipile.loader import run
 from corgipile.loader.feeder import Feeder
+from corgipile.loader.fill import TAKEN_BYTES
 from corgipile.loader.run import KernelRun, StepRun
-from corgipile.orders import BlockOnly, CorgiPile, NoShuffle, Riffle
+from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Riffle
+from corgipile.tables import MemoryTable
 
 TASKS = Path("/proc/self/task")
 KINDS = [NoShuffle(), BlockOnly(), CorgiPile(), Riffle(), Riffle(whole=True), Riffle(balance="label")]
@@ -270,3 +272,21 @@ def test_a_pass_ends_with_the_interpreter(paths):
     )
     done = subprocess.run([sys.executable, "-c", script, paths[3001]], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_scattered_rows_are_asked_for_a_few_at_a_time():
+    asked = []
+
+    class Noting(MemoryTable):
+        def take(self, rows, columns=None):
+            batch = super().take(rows, columns)
+            asked.append(batch.nbytes)
+            assert (np.diff(rows) > 0).all()  # neighbours are read together
+            return batch
+
+    rows = 12_000
+    table = Noting(pa.table({"data": [b"%06d" % row * 200 for row in range(rows)], "row": range(rows)}))
+    with Feeder(table, FullShuffle(), memory="12MB") as feeder:
+        found = flat(feeder.store.dense("row")[visit].tolist() for visit in feeder.epoch(0))
+        assert sorted(found) == list(range(rows))
+        assert max(asked) <= 1.1 * TAKEN_BYTES < feeder.slots * feeder.row_bytes / 3

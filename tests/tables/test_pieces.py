@@ -32,6 +32,16 @@ def test_runs_cover_rows_and_bridge_small_gaps_only(rows, gap):
     assert np.isin(stops - 1, wanted).all()
 
 
+@given(rows=st.lists(st.integers(0, 200), min_size=1, unique=True), most=st.integers(1, 50))
+def test_runs_are_no_longer_than_asked_for_and_cover_each_row_once(rows, most):
+    wanted = np.array(sorted(rows))
+    firsts, stops = runs_of(wanted, 200, most)
+    assert (stops - firsts <= most).all()
+    assert (firsts[1:] >= stops[:-1]).all()
+    covered = np.concatenate([np.arange(a, b) for a, b in zip(firsts, stops, strict=True)])
+    assert np.isin(wanted, covered).all()
+
+
 def test_recent_forgets_the_oldest():
     made = []
     recent = Recent(2)

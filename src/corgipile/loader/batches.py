@@ -91,7 +91,7 @@ def _tensors(torch: Any, column: Any, rows: int, size: int) -> Iterable[Any]:
     if isinstance(column, pa.Array):
         column = list(_array(column)) if item_bytes(column.type) and is_list(column.type) else column.to_pylist()
     if isinstance(column, list):
-        return _slices([_tensor(torch, row) for row in column], rows, size)
+        return ([_tensor(torch, row) for row in part] for part in _slices(column, rows, size))
     return torch.unsafe_split(torch.from_numpy(column), size)  # type: ignore[no-any-return]  # no view to keep track of
 
 

@@ -24,6 +24,7 @@ BLOCK_THREADS = 4
 ROW_THREADS = 32
 MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
+TAKEN_BYTES = 2 << 20  # of scattered rows that a table is asked for at a time
 
 
 class Filler(Protocol):
@@ -246,6 +247,7 @@ class TableFiller:
     def __init__(self, table: Table, store: Store, sources: Sequence[str]) -> None:
         self._table, self._store, self._sources = table, store, list(sources)
         self._pool: ThreadPoolExecutor | None = None
+        self._taken = SHORT_RUNS  # rows, until their size is known
         self.bytes_read = 0
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
@@ -254,10 +256,7 @@ class TableFiller:
         if not len(extents):
             return
         if len(extents) > 1 and len(into) < SHORT_RUNS * len(extents):
-            rows = rows_of(extents)
-            batch = self._table.take(rows, self._sources)
-            self.bytes_read += batch.nbytes
-            self._store.put(batch, into, rows)
+            self._take(rows_of(extents), into)
             return
         runs = [(int(start), int(stop)) for start, stop in extents]
         at = 0
@@ -265,6 +264,17 @@ class TableFiller:
             self.bytes_read += batch.nbytes
             self._store.put(batch, into[at : at + stop - start], range(start, stop))
             at += stop - start
+
+    def _take(self, rows: IntArray, into: SlotArray) -> None:
+        """Read scattered rows, neighbours together: tables need a multiple of what they are asked for meanwhile."""
+        order, at = np.argsort(rows), 0
+        while at < len(order):
+            some = order[at : at + self._taken]
+            batch = self._table.take(rows[some], self._sources)
+            self.bytes_read += batch.nbytes
+            self._store.put(batch, into[some], rows[some])
+            at += len(some)
+            self._taken = max(1, TAKEN_BYTES * len(some) // max(1, batch.nbytes))
 
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""

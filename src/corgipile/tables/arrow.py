@@ -45,7 +45,7 @@ MOST_COMPRESSION = 1 << 16
 FREE_ROWS = 1 << 20
 DENSE = 8  # rows passed over for each one wanted, below which runs are read
 WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
-BRIDGE = 1 << 15  # bytes read over, rather than seeking, between two rows that are taken
+BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read over, rather than seeking, between two rows that are taken; and at a time
 
 
 class ArrowFile:
@@ -304,7 +304,8 @@ class ArrowFile:
         if plain is not None:
             return plain.take(rows, names)
         width = int(self._blocks[i]["body"]) // max(self._heads[i].rows, 1)
-        return take_runs(rows, BRIDGE // max(width, 1), lambda start, stop: self._read(i, start, stop, names))
+        gap, most = (size // max(width, 1) for size in (BRIDGE, RUN))
+        return take_runs(rows, gap, lambda start, stop: self._read(i, start, stop, names), max(1, most))
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
         return self._decoded.get((i, *names), lambda: self._decode_now(i, names))

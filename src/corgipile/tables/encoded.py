@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
+from corgipile.heap import frugal
 from corgipile.sizes import format_bytes
 from corgipile.tables.base import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
 from corgipile.tables.pieces import Recent, check_rows, empty, pick
@@ -184,13 +185,11 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
         CorruptFile: They have not as many rows as they should.
     """
     done = 0
-    with out.section(), pa.ipc.new_file(out, plain_schema(schema)) as file:
+    with frugal(), out.section(), pa.ipc.new_file(out, plain_schema(schema)) as file:
         for batch in batches:
             columns = [_plain(column) for column in batch.columns]
             file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain_schema(schema)))
             done += batch.num_rows
-    # What decoders let go stays with the allocator, as if it were used, until it is asked to give it back.
-    pa.default_memory_pool().release_unused()
     if done != rows:
         raise CorruptFile(f"{done} rows were decoded; {rows} are stated")
 

@@ -17,7 +17,7 @@ from corgipile.tables.pieces import check_rows, empty, pick, take_runs
 
 MAGIC = b"\x93NUMPY"
 SUFFIXES = (".npy",)
-BRIDGE = 1 << 15
+BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read in vain to save a request, and read at a time
 
 
 class NumpyTable:
@@ -85,8 +85,8 @@ class NumpyTable:
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        gap = BRIDGE // max(sum(self._arrays[name].width for name in names), 1)
-        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names))
+        gap, most = (size // max(sum(self._arrays[name].width for name in names), 1) for size in (BRIDGE, RUN))
+        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names), max(1, most))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where the rows lie; None for booleans and foreign byte order."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.heap import frugal
 from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
@@ -31,7 +32,7 @@ from corgipile.tables.spill import Section, Spill, SpillWriter, spill_folder
 
 MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
-SAMPLE_ROWS = 64
+SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
 MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
 BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
 
@@ -198,7 +199,9 @@ class ParquetTable:
         group = int(counts.argmax())
         metadata = self._metadata.row_group(group)
         stored = sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / int(counts[group])
-        first = next(self._batches([name], range(group, group + 1), SAMPLE_ROWS), None)
+        rows = max(1, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(stored, 1.0))))
+        with frugal():
+            first = next(self._batches([name], range(group, group + 1), rows), None)
         sampled: float = first.nbytes / max(first.num_rows, 1) if first is not None else 0.0
         return max(stored, sampled)
 

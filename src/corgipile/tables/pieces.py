@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.base import IntArray
+from corgipile.tables.base import LIMIT, IntArray
 from corgipile.tables.files import decoding
 
 ReadPiece = Callable[[int, int, int], pa.RecordBatch]
@@ -71,8 +71,8 @@ def merge_cuts(starts: IntArray, rows: int) -> IntArray:
     return np.array(cuts, np.int64)
 
 
-def runs_of(rows: IntArray, gap: int) -> tuple[IntArray, IntArray]:
-    """Cover sorted distinct rows by runs, bridging holes of up to ``gap`` rows.
+def runs_of(rows: IntArray, gap: int, most: int = LIMIT) -> tuple[IntArray, IntArray]:
+    """Cover sorted distinct rows by runs of at most ``most`` rows, bridging holes of up to ``gap`` rows.
 
     Returns:
         First row, and row after the last, of each run.
@@ -81,14 +81,16 @@ def runs_of(rows: IntArray, gap: int) -> tuple[IntArray, IntArray]:
         >>> runs_of(np.array([1, 2, 5, 9]), 2)
         (array([1, 9]), array([ 6, 10]))
     """
-    breaks = np.flatnonzero(np.diff(rows) > gap + 1)
+    breaks = np.flatnonzero((np.diff(rows) > gap + 1) | (np.diff(rows // most) != 0))
     return rows[np.append(0, breaks + 1)], rows[np.append(breaks, len(rows) - 1)] + 1
 
 
-def take_runs(rows: IntArray, gap: int, read: Callable[[int, int], pa.RecordBatch]) -> pa.RecordBatch:
-    """Take scattered rows by reading the runs they lie in."""
+def take_runs(
+    rows: IntArray, gap: int, read: Callable[[int, int], pa.RecordBatch], most: int = LIMIT
+) -> pa.RecordBatch:
+    """Take scattered rows by reading the runs they lie in, up to ``most`` rows at a time."""
     wanted, back = np.unique(rows, return_inverse=True)
-    firsts, stops = runs_of(wanted, gap)
+    firsts, stops = runs_of(wanted, gap, most)
     batches = []
     edges = np.searchsorted(wanted, stops)
     low = 0

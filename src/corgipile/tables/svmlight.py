@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 SUFFIXES = (".svm", ".libsvm", ".svmlight")
-BRIDGE = 1 << 15
+BRIDGE, RUN = 1 << 15, 1 << 18  # bytes of text read in vain to save a request, and parsed at a time
 HEAD = 1 << 16
 INDEX_ROWS = 1 << 20  # looked through at a time
 
@@ -113,8 +113,8 @@ class SvmlightTable:
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        gap = BRIDGE * len(self) // max(self._file.size, 1)
-        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names))
+        gap, most = (size * len(self) // max(self._file.size, 1) for size in (BRIDGE, RUN))
+        return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names), max(1, most))
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None: rows are text."""
