@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from inside import train_inside
 
@@ -38,7 +39,8 @@ def main() -> int:
             share = parse_bytes(memory, whole=table.stat().st_size) / table.stat().st_size
             print(f"\nEvery order with {memory} of memory, {share:.1%} of the table, on one line each:\n", flush=True)
             results = compare(table, test=test, memory=memory, epochs=settings.epochs, callback=news)
-            print("\r" + " " * 40 + "\r", end="")
+            if sys.stdout.isatty():
+                print("\r" + " " * 40 + "\r", end="")
             show(results, f"logistic, {settings.rows:,} rows, {settings.epochs} epochs, memory {memory}", held_out=True)
             print(conclusion(results, memory))
         print()
@@ -59,11 +61,12 @@ def conclusion(results: Sequence[Result], memory: str) -> str:
     if not (stored and once and best):
         return f"Conclusion: {memory} is too little for one of the orders compared here; see above."
     points = 100 * (best.score - once.score)
-    return (
-        f"Conclusion: in stored order the model is right {stored.score:.1%} of the time. Written once in random order\n"
+    return fill(
+        f"Conclusion: in stored order the model is right {stored.score:.1%} of the time. Written once in random order "
         f"({once.setup_seconds:.1f} s, and a second copy) the table gives {once.score:.1%}. Balanced Riffle gives "
-        f"{best.score:.1%} ({points:+.2f} points)\nfrom the table as it is, with {memory} of it in memory, "
-        f"at {best.seconds / stored.seconds:.1f} x the time of reading in stored order."
+        f"{best.score:.1%} ({points:+.2f} points) from the table as it is, with {memory} of it in memory, "
+        f"at {best.seconds / stored.seconds:.1f} x the time of reading in stored order.",
+        width=80,
     )
 
 
