@@ -1,7 +1,7 @@
 """Every order of the field on one label-sorted table larger than memory, and in PostgreSQL: what `make demo` shows.
 
-Makes a seeded, higgs-like table of 2 million x 28 float32, sorted by label, and a held-out set in a temporary
-folder, and trains logistic regression on it by each order: with 16 MB of memory, and with 1 MB. Every fourth row then
+Makes a seeded, higgs-like table of 1 million x 28 float32, sorted by label, and a held-out set in a temporary
+folder, and trains logistic regression on it by each order: with 16 MB of memory, and with 1 MB. Every second row then
 goes into a PostgreSQL server from PyPI, and the server trains.
 """
 
@@ -24,7 +24,7 @@ from corgipile.sizes import parse_bytes
 def main() -> int:
     """Run the demonstration."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--memory", nargs="+", default=["16MB", "1MB"])
     settings = parser.parse_args()

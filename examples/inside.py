@@ -15,7 +15,7 @@ from corgipile.errors import CorgiPileError
 
 # The server runs on this machine only: compiled for its CPU alone, the extension is there in a third of the time.
 FLAGS = "-march=native -DCP_NO_CLONES"
-STRIDE = 4
+STRIDE = 2
 BUFFER, SHARED = "4MB", "16MB"  # for rows that wait, and the server's pages: both far below the table
 CALL = (
     "corgipile.train('higgs', 'logistic', 'features', 'label', epochs => {epochs}, "
