@@ -1,7 +1,7 @@
 """Every order of the field on one label-sorted table larger than memory, and in PostgreSQL: what `make demo` shows.
 
-Makes a seeded, higgs-like table of 2 million x 28 float32, sorted by label, and a held-out set in a temporary
-folder, and trains logistic regression on it by each order: with 16 MB of memory, and with 1 MB. Every fourth row then
+Makes a seeded, higgs-like table of 1 million x 28 float32, sorted by label, and a held-out set in a temporary
+folder, and trains logistic regression on it by each order: with 16 MB of memory, and with 1 MB. Every second row then
 goes into a PostgreSQL server from PyPI, and the server trains.
 """
 
@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from inside import train_inside
 
@@ -23,7 +24,7 @@ from corgipile.sizes import parse_bytes
 def main() -> int:
     """Run the demonstration."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--memory", nargs="+", default=["16MB", "1MB"])
     settings = parser.parse_args()
@@ -38,7 +39,8 @@ def main() -> int:
             share = parse_bytes(memory, whole=table.stat().st_size) / table.stat().st_size
             print(f"\nEvery order with {memory} of memory, {share:.1%} of the table, on one line each:\n", flush=True)
             results = compare(table, test=test, memory=memory, epochs=settings.epochs, callback=news)
-            print("\r" + " " * 40 + "\r", end="")
+            if sys.stdout.isatty():
+                print("\r" + " " * 40 + "\r", end="")
             show(results, f"logistic, {settings.rows:,} rows, {settings.epochs} epochs, memory {memory}", held_out=True)
             print(conclusion(results, memory))
         print()
@@ -59,11 +61,12 @@ def conclusion(results: Sequence[Result], memory: str) -> str:
     if not (stored and once and best):
         return f"Conclusion: {memory} is too little for one of the orders compared here; see above."
     points = 100 * (best.score - once.score)
-    return (
-        f"Conclusion: in stored order the model is right {stored.score:.1%} of the time. Written once in random order\n"
+    return fill(
+        f"Conclusion: in stored order the model is right {stored.score:.1%} of the time. Written once in random order "
         f"({once.setup_seconds:.1f} s, and a second copy) the table gives {once.score:.1%}. Balanced Riffle gives "
-        f"{best.score:.1%} ({points:+.2f} points)\nfrom the table as it is, with {memory} of it in memory, "
-        f"at {best.seconds / stored.seconds:.1f} x the time of reading in stored order."
+        f"{best.score:.1%} ({points:+.2f} points) from the table as it is, with {memory} of it in memory, "
+        f"at {best.seconds / stored.seconds:.1f} x the time of reading in stored order.",
+        width=80,
     )
 
 

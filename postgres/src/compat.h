@@ -32,6 +32,9 @@
 #define CORGI_MAY_BECOME(user, role) is_member_of_role(user, role)
 #endif
 
+/* Whether errors may speak of a part of a type, as of a column of a table. */
+#define CORGI_TYPES_HAVE_PARTS (PG_VERSION_NUM >= 170000)
+
 /* A backend by its place in the list of them. */
 #if PG_VERSION_NUM >= 160000
 #define CORGI_BACKEND(place) pgstat_get_local_beentry_by_index(place)

@@ -30,6 +30,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #define PREFIX "models_of_"
@@ -302,15 +303,42 @@ static int roles_of(const CorgiHolders *h, Oid **roles)
     return (int) qunique(*roles, (size_t) count, sizeof **roles, by_oid);
 }
 
+/* Of sorted lists of roles: drop from `before` what is not in `after` but has rights on a model of another name. */
+static int without_shared(Relation rel, const char *name, Oid *before, int count, const Oid *after, int count_after)
+{
+    SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, SnapshotSelf, 0, NULL);
+    for (HeapTuple row; count > 0 && HeapTupleIsValid(row = systable_getnext(scan));) {
+        Owned other = owned_at(rel, row);
+        Oid *held = NULL;
+        int kept = 0, count_held = strcmp(other.name, name) == 0 ? 0 : roles_of(&other.holders, &held);
+        for (int i = 0; i < count; i++)
+            if (count_held == 0 || !bsearch(&before[i], held, (size_t) count_held, sizeof *held, by_oid) ||
+                bsearch(&before[i], after, (size_t) count_after, sizeof *after, by_oid))
+                before[kept++] = before[i];
+        count = kept;
+    }
+    systable_endscan(scan);
+    return count;
+}
+
 /* Tell the server that the roles of `new` are needed and those of `old` no longer. The models of a table stand for
- * parts of its row type. */
+ * parts of its row type; where types have none, for the whole of it: a role is needed as long as one model names it,
+ * and those who change that wait for each other. */
 static void depend(Relation rel, const char *name, const Owned *old, const Owned *new)
 {
     Oid *before = palloc(sizeof(Oid)), *after = palloc(sizeof(Oid));
     int count_before = old ? roles_of(&old->holders, &before) : 0;
     int count_after = new ? roles_of(&new->holders, &after) : 0;
-    updateAclDependencies(TypeRelationId, rel->rd_rel->reltype, corgi_name_number(name), InvalidOid, count_before,
-                          before, count_after, after);
+    int32 part = CORGI_TYPES_HAVE_PARTS ? corgi_name_number(name) : 0;
+    bool same = count_before == count_after && memcmp(before, after, sizeof *after * (Size) count_after) == 0;
+    if (!CORGI_TYPES_HAVE_PARTS && !same) {
+        LOCKTAG tag;
+        SET_LOCKTAG_OBJECT(tag, MyDatabaseId, corgi_models_table(), InvalidOid, 2);
+        (void) LockAcquire(&tag, ExclusiveLock, false, false);
+        count_before = without_shared(rel, name, before, count_before, after, count_after);
+    }
+    updateAclDependencies(TypeRelationId, rel->rd_rel->reltype, part, InvalidOid, count_before, before, count_after,
+                          after);
 }
 
 /* After a row came in, changed, or went. */
@@ -326,8 +354,8 @@ Datum corgipile_note_roles(PG_FUNCTION_ARGS)
         depend(rel, first.name, NULL, &first);
     else if (!update)
         depend(rel, first.name, &first, NULL);
-    else if (strcmp(first.name, new.name) == 0)
-        depend(rel, first.name, &first, &new);
+    else if (!CORGI_TYPES_HAVE_PARTS || strcmp(first.name, new.name) == 0)
+        depend(rel, new.name, &first, &new);
     else {
         depend(rel, first.name, &first, NULL);
         depend(rel, new.name, NULL, &new);

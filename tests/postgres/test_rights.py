@@ -196,6 +196,26 @@ def test_models_stay_with_a_role(server, train, fails):
     assert server.value("SELECT count(*) FROM corgipile.history WHERE model = 'kept'") == 0
 
 
+@pytest.mark.every_server
+def test_a_role_is_needed_while_one_model_names_it(server, train, fails):
+    """Of two models that it may use; one is renamed, one taken away, then the other dropped, or both at once."""
+    for last in (
+        "DELETE FROM corgipile.models WHERE name = 'other'",
+        "DELETE FROM corgipile.models WHERE name IN ('one', 'other')",
+    ):
+        server.sql("CREATE ROLE twice")
+        for name in ("one", "two"):
+            train("seen", name=name)
+            server.text(f"SELECT corgipile.grant_model('{name}', 'twice', 'use')")
+        server.sql("UPDATE corgipile.models SET name = 'other' WHERE name = 'two'")
+        if "'one'" not in last:
+            server.text("SELECT corgipile.revoke_model('one', 'twice', 'use')")
+        assert "corgipile.models" in fails("DROP ROLE twice")
+        server.text(last)
+        server.sql("DROP ROLE twice")
+    server.sql("DELETE FROM corgipile.models WHERE name = 'one'")
+
+
 def test_a_model_is_given_only_to_a_role_the_giver_may_become(server, model, fails):
     give = "UPDATE corgipile.models SET owner = '{}' WHERE name = 'm'"
     assert 'must be a member of role "m_user"' in fails(give.format("m_user"), "m_owner")
