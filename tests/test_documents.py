@@ -61,10 +61,10 @@ class Net(nn.Module):
         scores = self.layer(x)
         return {"loss": nn.functional.cross_entropy(scores, labels), "logits": scores}
 
-accelerator = Accelerator(cpu=True)
+arguments = TrainingArguments("out", max_steps=3, use_cpu=True, report_to=[], disable_tqdm=True)
+accelerator = Accelerator(cpu=True)  # after the arguments, which forget what accelerators there were
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
-arguments = TrainingArguments("out", max_steps=3, use_cpu=True, report_to=[], disable_tqdm=True)
 """
 AFTER_FRAMEWORKS = """
 assert sum(len(batch["label"]) for batch in Rows().train_dataloader()) == 2000
