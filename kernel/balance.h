@@ -22,10 +22,22 @@ static inline int cp_by_value(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-static inline int cp_by_place(const void *a, const void *b)
+/* Lay the ranked blocks out by place without sorting: by the same theorem a rank's place is followed by that `on` ranks
+ * further, or `back` ranks before, or both, where `on` is the first rank past rank 0's place and `back` the last. */
+static inline void cp_lay_out(const cp_ranked *ranked, int64_t count, uint64_t first, int64_t *order)
 {
-    const cp_ranked *x = a, *y = b;
-    return x->place < y->place ? -1 : x->place > y->place;
+    int64_t on = 0, back = 0, rank = 0;
+    for (int64_t i = 1; i < count; i++) {
+        uint64_t place = (uint64_t)i * CP_GOLDEN;
+        on = on && (uint64_t)on * CP_GOLDEN < place ? on : i;
+        back = (uint64_t)back * CP_GOLDEN > place ? back : i;
+        rank = (uint64_t)rank * CP_GOLDEN + first < place + first ? rank : i;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        CP_CHECK(rank >= 0 && rank < count);
+        order[i] = ranked[rank].block;
+        rank += rank < count - on ? on : rank >= back ? -back : on - back;
+    }
 }
 
 /* Write the block at each position into order[count]. Returns -1 without memory. */
@@ -40,11 +52,7 @@ static inline int cp_balance(const double *values, int64_t count, uint64_t key, 
         ranked[i] = (cp_ranked){values[i], cp_random(ties, (uint64_t)i), i};
     }
     qsort(ranked, (size_t)count, sizeof *ranked, cp_by_value);
-    for (int64_t i = 0; i < count; i++)
-        ranked[i].place = (uint64_t)i * CP_GOLDEN + first;
-    qsort(ranked, (size_t)count, sizeof *ranked, cp_by_place);
-    for (int64_t i = 0; i < count; i++)
-        order[i] = ranked[i].block;
+    cp_lay_out(ranked, count, first, order);
     free(ranked);
     return 0;
 }

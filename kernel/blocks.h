@@ -52,6 +52,7 @@ typedef struct {
     /* Riffle */
     int64_t piles, ring, chunks, chunk_rows, chunks_per_block;
     cp_clock *clocks;          /* [ring] of each waiting block */
+    int64_t *due;              /* [ring] no row of the block is visited before this time: most wait in most steps */
     int32_t *table;            /* [ring][chunks_per_block] chunk numbers */
     int32_t *perms;            /* [ring][widest] the row dealt p-th, of whole blocks */
     int32_t *remaining;        /* [chunks] rows not yet visited */

@@ -23,6 +23,7 @@ static inline int64_t cp_step_count(const cp_plan *plan)
 static inline void cp_plan_free(cp_plan *plan)
 {
     free(plan->clocks);
+    free(plan->due);
     free(plan->table);
     free(plan->perms);
     free(plan->remaining);
@@ -79,8 +80,10 @@ static inline int cp_plan_begin(cp_plan *plan)
         int64_t start, stop;
         cp_run_at(plan, k, &start, &stop);
         plan->reads += stop - start;
-        if (s->kind == CP_RIFFLE)
+        if (s->kind == CP_RIFFLE) {
             plan->clocks[k % plan->ring] = cp_clock_make(plan, k, (int32_t)(stop - start));
+            plan->due[k % plan->ring] = 0;
+        }
     }
     plan->visits = plan->reads;
     return s->kind == CP_RIFFLE && cp_riffle_shares(plan) < 0 ? -1 : 1;

@@ -14,6 +14,8 @@
 
 #include "blocks.h"
 
+enum { CP_LOOK = 64, CP_SOON_SHARES = 12 }; /* blocks looked at together; shares between a fetch and its use */
+
 /* Half the piles: the blocks loaded before the first row is visited. */
 static inline int64_t cp_half(const cp_spec *s, int64_t blocks)
 {
@@ -65,14 +67,15 @@ static inline int cp_riffle_alloc(cp_plan *plan)
     for (plan->free_mask = 1; plan->free_mask < plan->chunks; plan->free_mask *= 2)
         ;
     plan->clocks = malloc(sizeof(cp_clock) * (size_t)plan->ring);
+    plan->due = malloc(sizeof(int64_t) * (size_t)plan->ring);
     plan->table = malloc(sizeof(int32_t) * (size_t)(plan->ring * plan->chunks_per_block));
     plan->perms = malloc(sizeof(int32_t) * (size_t)(s->whole ? plan->ring * plan->widest : 1));
     plan->remaining = calloc((size_t)cp_max64(plan->chunks, 1), sizeof(int32_t));
     plan->free_queue = malloc(sizeof(int32_t) * (size_t)plan->free_mask--);
     plan->freed_at = calloc((size_t)s->ahead + 1, sizeof(int64_t));
     plan->shares = malloc(sizeof(cp_share) * 3 * (size_t)cp_max64(plan->ring, 1));
-    if (!plan->clocks || !plan->table || !plan->perms || !plan->remaining || !plan->free_queue || !plan->freed_at ||
-        !plan->shares)
+    if (!plan->clocks || !plan->due || !plan->table || !plan->perms || !plan->remaining || !plan->free_queue ||
+        !plan->freed_at || !plan->shares)
         return -1;
     for (int64_t i = 0; i < plan->chunks; i++)
         plan->free_queue[i] = (int32_t)i;
@@ -165,21 +168,55 @@ static inline void cp_riffle_loads(cp_plan *plan)
         plan->load_from = cp_min64(plan->load_to, cp_max64(0, (from >> 32) - plan->piles / 2));
 }
 
-/* Collect which dealt rows of which waiting blocks are visited by the next step. Returns -1 without memory. */
+/* The time of the next visit to a block of which all rows before `to` were visited: no later than it, and exact where
+ * rows lie further apart than windows, for a block of few rows would else be looked at many times a row. */
+static inline int64_t cp_due(const cp_plan *plan, cp_clock *c, int64_t to)
+{
+    int64_t end = plan->count << 32, due = INT64_MAX, t;
+    int32_t p = cp_before(c, cp_min64(to, end));
+    if (p < c->rows)
+        due = c->slope >> 32 < plan->spec.group ? c->base + c->slope * p : cp_time(c, p);
+    if (c->base < 0 && (p = cp_before(c, 1 - to)) > 0)
+        due = cp_min64(due, -cp_time(c, p - 1));
+    if (c->base + (plan->piles << 32) > end && (p = cp_before(c, 2 * end - to + 1)) > 0 &&
+        (t = cp_time(c, p - 1)) >= end)
+        due = cp_min64(due, 2 * end - t);
+    return due;
+}
+
+/* Collect which dealt rows of one waiting block are visited from <= time < to. */
+static inline void cp_block_shares(cp_plan *plan, int64_t ring, int64_t from, int64_t to)
+{
+    int64_t end = plan->count << 32;
+    cp_clock *c = &plan->clocks[ring];
+    int32_t first = cp_before(c, cp_max64(from, 0));
+    cp_share_add(plan, ring, first, cp_before(c, cp_min64(to, end)), 0);
+    if (c->base < 0 && from <= -c->base)
+        cp_share_add(plan, ring, cp_before(c, 1 - to), cp_before(c, cp_min64(1 - from, 0)), -1);
+    if (c->base + (plan->piles << 32) > end)
+        cp_share_add(plan, ring, cp_before(c, cp_max64(2 * end - to + 1, end)), cp_before(c, 2 * end - from + 1), 1);
+    plan->due[ring] = cp_due(plan, c, to);
+}
+
+/* The same of all waiting blocks for the next step: first find those that are due, so that what is known of them is
+ * fetched at once. Returns -1 without memory. */
 static inline int cp_riffle_shares(cp_plan *plan)
 {
-    int64_t from, to, end = plan->count << 32;
+    int64_t from, to, found[CP_LOOK];
     cp_window(plan, plan->step, &from, &to);
     int64_t k = cp_max64(0, (from >> 32) - plan->piles / 2), ring = k % plan->ring;
     plan->share_count = plan->visits = 0;
-    for (; k < plan->load_to; k++, ring = ring + 1 < plan->ring ? ring + 1 : 0) {
-        cp_clock *c = &plan->clocks[ring];
-        int32_t first = cp_before(c, cp_max64(from, 0));
-        cp_share_add(plan, ring, first, cp_before(c, cp_min64(to, end)), 0);
-        if (c->base < 0 && from <= -c->base)
-            cp_share_add(plan, ring, cp_before(c, 1 - to), cp_before(c, cp_min64(1 - from, 0)), -1);
-        if (c->base + (plan->piles << 32) > end)
-            cp_share_add(plan, ring, cp_before(c, cp_max64(2 * end - to + 1, end)), cp_before(c, 2 * end - from + 1), 1);
+    while (k < plan->load_to) {
+        int64_t stop = cp_min64(plan->load_to, k + CP_LOOK);
+        int count = 0;
+        for (; k < stop; k++, ring = ring + 1 < plan->ring ? ring + 1 : 0) {
+            found[count] = ring;
+            count += plan->due[ring] < to;
+        }
+        for (int i = 0; i < count; i++)
+            __builtin_prefetch(&plan->clocks[found[i]]);
+        for (int i = 0; i < count; i++)
+            cp_block_shares(plan, found[i], from, to);
     }
     return cp_grow(plan, plan->visits + 1);
 }
@@ -272,6 +309,15 @@ static inline int cp_riffle_place(cp_plan *plan, int64_t k, int64_t from, int32_
     return cp_place_whole(plan, ring, waiting, into);
 }
 
+/* Fetch what will be needed to write a share: of blocks of few rows, most of the work is waiting for it. */
+static inline __attribute__((always_inline)) void cp_share_fetch(const cp_plan *plan, const cp_share *share)
+{
+    __builtin_prefetch(&plan->clocks[share->ring]);
+    __builtin_prefetch(plan->table + share->ring * plan->chunks_per_block);
+    if (plan->spec.whole)
+        __builtin_prefetch(plan->perms + share->ring * plan->widest + share->from);
+}
+
 /* Write the slots of one share with the bucket of time each falls into; scale is buckets per unit of time. */
 static inline void cp_share_write(const cp_plan *plan, const cp_share *share, int64_t from, uint64_t scale,
                                   uint64_t *dealt)
@@ -322,7 +368,9 @@ static inline void cp_riffle_visit(cp_plan *plan, int64_t from, int64_t to, int3
     uint64_t scale = (uint64_t)(((unsigned __int128)visits << 64) / (unsigned __int128)(to - from + 1));
     uint32_t *counts = plan->counts;
     memset(counts, 0, sizeof *counts * (size_t)(visits + 1));
-    for (const cp_share *share = plan->shares; share < plan->shares + plan->share_count; share++) {
+    for (const cp_share *share = plan->shares, *stop = share + plan->share_count; share < stop; share++) {
+        if (stop - share > CP_SOON_SHARES)
+            cp_share_fetch(plan, share + CP_SOON_SHARES);
         cp_share_write(plan, share, from, scale, plan->dealt + at);
         at += share->to - share->from;
     }
