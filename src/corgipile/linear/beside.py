@@ -1,8 +1,9 @@
 """Tables as learners read them: labels given beside the rows, and nulls read as NaN."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, Self
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -50,6 +51,31 @@ class _Beside:
         """Return the runs of pages of the table."""
         return run_cuts(self.table, columns, run_bytes)
 
+    @property
+    def place(self) -> str:
+        """Return what tells the files of the table from all others, where it is encoded."""
+        return str(self.table.place)  # type: ignore[attr-defined]
+
+    @property
+    def spill(self) -> Any:
+        """Return the folder for spill files of the table, where it is encoded."""
+        return getattr(self.table, "spill", None)
+
+    def units(self, columns: Sequence[str]) -> Any:
+        """Return the units of the table, where it is encoded."""
+        units, stored = getattr(self.table, "units", None), self._stored(columns)
+        return units(stored) if units is not None and stored else None
+
+    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self:
+        """Return the same over the table as it is once its units are unpacked."""
+        same = copy(self)
+        same.table = unpack(self.table, self._stored(columns))
+        return same
+
+    def _stored(self, columns: Sequence[str]) -> list[str]:
+        """Return those of the columns that lie in the table."""
+        return list(columns)
+
 
 class Labelled(_Beside):
     """Puts labels from memory beside the rows of a table, in place of a column of their name if there is one.
@@ -94,9 +120,12 @@ class Labelled(_Beside):
         """Return where columns lie, None where the labels are among them."""
         return None if self._name in check_columns(self.schema, columns) else self.table.layout(columns)
 
+    def _stored(self, columns: Sequence[str]) -> list[str]:
+        return [name for name in columns if name != self._name]
+
     def _join(self, columns: Sequence[str] | None, read: Any, at: Any) -> pa.RecordBatch:
         names = check_columns(self.schema, columns)
-        stored = [name for name in names if name != self._name]
+        stored = self._stored(names)
         batch: Any = read(stored) if stored else None
         labels = self._labels[at] if isinstance(at, slice) else self._labels.take(pa.array(at))
         arrays = [labels if name == self._name else batch.column(name) for name in names]

@@ -18,7 +18,6 @@ from corgipile.tables.base import IntArray, Layout, Single, Table, check_columns
 from corgipile.tables.pieces import Recent, check_rows, empty, pick
 from corgipile.tables.shared import shared
 from corgipile.tables.spill import Section, SpillFile, SpillWriter, check_room
-from corgipile.tables.subset import Subset
 
 __all__ = [
     "SMALL",
@@ -123,8 +122,9 @@ def unpack_shared(table: Table, columns: Sequence[str]) -> Table:
     Raises:
         WriteFailed: The disk is full, or cannot be written.
     """
-    if isinstance(table, Subset):
-        return Subset(unpack_shared(table.table, columns), table.runs)
+    inside = getattr(table, "unpacked", None)
+    if inside is not None:  # it wraps another, whose rows these are
+        return cast("Table", inside(columns, unpack_shared))
     columns = list(dict.fromkeys(columns))
     if not is_encoded(table, columns) or (folder := table.spill) is None:
         return table

@@ -1,6 +1,6 @@
 """Some rows of a table as a table of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -130,6 +130,10 @@ class Subset:
         """Return the units of the table, where it is encoded: all of them are unpacked, if any are."""
         units = getattr(self.table, "units", None)
         return None if units is None else units(columns)
+
+    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> "Subset":
+        """Return the same rows of the table as it is once its units are unpacked."""
+        return Subset(unpack(self.table, columns), self.runs)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where these rows lie, if the table says where its rows do."""
