@@ -238,9 +238,9 @@ def test_a_thread_learns(server):
         for _ in range(200 if tasks.exists() else 0):
             most = max(most, len(list(tasks.iterdir())))
             time.sleep(0.002)
-        assert most in (2, 0)
         server.sql(f"SELECT pg_terminate_backend({tasks.parent.name})")
         psql.stdin.close()
+    assert most in (0, 2, 3)  # one learns, and one asks a device for pages where that helps
 
 
 @pytest.mark.every_server
