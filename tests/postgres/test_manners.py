@@ -50,7 +50,7 @@ def test_the_papers_sizes_say_what_would_do(server, fails):
 def test_scales_far_apart_are_told(server):
     features = "ARRAY['age', 'income'], 'label'"
     said = server.said(CALL.format(f"'people', 'logistic', {features}, holdout => 0.1"))[1]
-    assert re.search('features differ in scale: "income" reaches [89].*e.04, "age" [67].*; one learning rate', said)
+    assert re.search('features differ in scale: "income" reaches [0-9.]+e.04, "age" [0-9.]+; one learning rate', said)
     assert "the model is no better than chance" in said
     said = server.said(CALL.format(f"'scaled', 'logistic', {features}, holdout => 0.1"))[1]
     assert "scale" not in said

@@ -322,7 +322,7 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
     Example:
         >>> import numpy as np
         >>> x = np.array([[-1.0], [0.0], [1.0]] * 40)
-        >>> CorgiRegressor(learning_rate=0.1).fit(x, 2 * x[:, 0]).predict(x[:3]).round(1).tolist()
+        >>> (CorgiRegressor(learning_rate=0.1).fit(x, 2 * x[:, 0]).predict(x[:3]).round(1) + 0.0).tolist()
         [-2.0, 0.0, 2.0]
     """
 

@@ -133,7 +133,7 @@ class Descriptor:
     Example:
         >>> descriptor = Descriptor(__file__)
         >>> with descriptor.open() as fd:
-        ...     os.pread(fd, 11, 0)
+        ...     os.pread(fd, 13, 0)
         b'\"\"\"Open files'
     """
 
