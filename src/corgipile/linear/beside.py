@@ -1,9 +1,8 @@
 """Tables as learners read them: labels given beside the rows, and nulls read as NaN."""
 
 import math
-from collections.abc import Callable, Sequence
-from copy import copy
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,70 +13,12 @@ from corgipile.linear.columns import is_number, item_of
 from corgipile.linear.inputs import Inputs
 from corgipile.tables.base import IntArray, Layout, Table, check_columns
 from corgipile.tables.files import digest
-from corgipile.tables.pages import run_cuts
+from corgipile.tables.wrapping import Wrapping
 
 __all__ = ["Labelled", "NaNs"]
 
 
-class _Beside:
-    """Delegates to a table; its rows are changed on the way."""
-
-    schema: pa.Schema
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __repr__(self) -> str:
-        return repr(self.table)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the stored bytes."""
-        return self.table.nbytes
-
-    @property
-    def fingerprint(self) -> str:
-        """Return the identity of the table."""
-        return self.table.fingerprint
-
-    def cuts(self, rows: int) -> IntArray:
-        """Return the cuts of the table."""
-        return self.table.cuts(rows)
-
-    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
-        """Return the runs of pages of the table."""
-        return run_cuts(self.table, columns, run_bytes)
-
-    @property
-    def place(self) -> str:
-        """Return what tells the files of the table from all others, where it is encoded."""
-        return str(self.table.place)  # type: ignore[attr-defined]
-
-    @property
-    def spill(self) -> Any:
-        """Return the folder for spill files of the table, where it is encoded."""
-        return getattr(self.table, "spill", None)
-
-    def units(self, columns: Sequence[str]) -> Any:
-        """Return the units of the table, where it is encoded."""
-        units, stored = getattr(self.table, "units", None), self._stored(columns)
-        return units(stored) if units is not None and stored else None
-
-    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self:
-        """Return the same over the table as it is once its units are unpacked."""
-        same = copy(self)
-        same.table = unpack(self.table, self._stored(columns))
-        return same
-
-    def _stored(self, columns: Sequence[str]) -> list[str]:
-        """Return those of the columns that lie in the table."""
-        return list(columns)
-
-
-class Labelled(_Beside):
+class Labelled(Wrapping):
     """Puts labels from memory beside the rows of a table, in place of a column of their name if there is one.
 
     Args:
@@ -132,7 +73,7 @@ class Labelled(_Beside):
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([self.schema.field(name) for name in names]))
 
 
-class NaNs(_Beside):
+class NaNs(Wrapping):
     """Reads nulls in features as NaN, so that the learner meets them row by row as it meets NaN.
 
     Args:

@@ -9,11 +9,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
-from corgipile.tables.encoded import Units, is_encoded
 from corgipile.tables.files import digest
-from corgipile.tables.pages import run_cuts
 from corgipile.tables.pieces import check_rows, pick
 from corgipile.tables.spill import Section, SpillWriter
+from corgipile.tables.wrapping import Wrapping
 
 __all__ = ["Found", "Partition", "is_key", "keys_of", "with_keys"]
 
@@ -70,7 +69,7 @@ def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(value if value is None or pa.types.is_string(kind) else int(value), kind)
 
 
-class Partition:
+class Partition(Wrapping):
     """A table with columns that have one value in all its rows.
 
     Args:
@@ -85,7 +84,7 @@ class Partition:
     """
 
     def __init__(self, table: Table, values: Mapping[str, pa.Scalar]) -> None:
-        self.table = table
+        super().__init__(table)
         self.values = {name: value for name, value in values.items() if name not in table.schema.names}
         self.schema: pa.Schema = table.schema
         for name, value in self.values.items():
@@ -94,30 +93,11 @@ class Partition:
     def __reduce__(self) -> tuple[type["Partition"], tuple[Table, dict[str, pa.Scalar]]]:
         return Partition, (self.table, self.values)
 
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __repr__(self) -> str:
-        return repr(self.table)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the stored bytes of the table."""
-        return self.table.nbytes
-
     @property
     def fingerprint(self) -> str:
         """Return the identity: that of the table, and the values."""
         said = [f"{name!r}:{value.type}:{value.as_py()!r}" for name, value in self.values.items()]
         return digest(self.table.fingerprint, *said)
-
-    def cuts(self, rows: int) -> IntArray:
-        """Return the cuts of the table."""
-        return self.table.cuts(rows)
-
-    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
-        """Return the runs of pages of the table."""
-        return run_cuts(self.table, self._stored(columns), run_bytes)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows."""
@@ -137,22 +117,6 @@ class Partition:
         """Say where columns lie in the files; None if one of them lies in none."""
         names = check_columns(self.schema, columns)
         return self.table.layout(names) if len(self._stored(names)) == len(names) else None
-
-    @property
-    def place(self) -> str:
-        """Return what tells the files of the table from all others, where it is encoded."""
-        return str(self.table.place)  # type: ignore[attr-defined]
-
-    @property
-    def spill(self) -> Path | None:
-        """Return the folder for spill files of the table, where it is encoded."""
-        found: Path | None = self.table.spill  # type: ignore[attr-defined]
-        return found
-
-    def units(self, columns: Sequence[str]) -> Units | None:
-        """Return the units of the table, where it is encoded."""
-        stored = self._stored(columns)
-        return self.table.units(stored) if stored and is_encoded(self.table, stored) else None
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write the rows of the table as sections of a spill file."""

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from corgipile.errors import ReadFailed
 from corgipile.tables.base import IntArray, Layout, Single, Table, check_columns, row_sizes
-from corgipile.tables.pages import run_cuts
+from corgipile.tables.wrapping import Wrapping
 
 
-class _Wrapper:
+class _Wrapper(Wrapping):
     """Delegates to a table; it gives no layout, so that every read goes through it."""
 
     def __init__(self, table: Table) -> None:
-        self.table = table
+        super().__init__(table)
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -26,9 +26,6 @@ class _Wrapper:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.Lock())
 
-    def __len__(self) -> int:
-        return len(self.table)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.table!r})"
 
@@ -36,24 +33,6 @@ class _Wrapper:
     def schema(self) -> pa.Schema:
         """Return the schema of the table."""
         return self.table.schema
-
-    @property
-    def nbytes(self) -> int:
-        """Return the stored bytes of the table."""
-        return self.table.nbytes
-
-    @property
-    def fingerprint(self) -> str:
-        """Return the identity of the table: a wrapper changes no row."""
-        return self.table.fingerprint
-
-    def cuts(self, rows: int) -> IntArray:
-        """Return the cuts of the table."""
-        return self.table.cuts(rows)
-
-    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
-        """Return the runs of pages of the table."""
-        return run_cuts(self.table, columns, run_bytes)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows."""
@@ -78,6 +57,9 @@ class _Wrapper:
         """Return None, so that no read passes by."""
         check_columns(self.schema, columns)
         return None
+
+    def units(self, columns: Sequence[str]) -> None:
+        """Return None: units that were unpacked would be read past this."""
 
     def _before(self, runs: list[tuple[int, int]]) -> None:
         """Act before a read of these runs."""
@@ -105,6 +87,9 @@ class Counting(_Wrapper):
         self.rows = 0
         self.runs: list[tuple[int, int]] = []
 
+    def units(self, columns: Sequence[str]) -> None:
+        """Return None: units that were unpacked would be read past this."""
+
     def _before(self, runs: list[tuple[int, int]]) -> None:
         with self._lock:
             self.calls += 1
@@ -129,6 +114,9 @@ class Slow(_Wrapper):
         super().__init__(table)
         self.seconds_per_read = seconds_per_read
 
+    def units(self, columns: Sequence[str]) -> None:
+        """Return None: units that were unpacked would be read past this."""
+
     def _before(self, runs: list[tuple[int, int]]) -> None:
         time.sleep(self.seconds_per_read)
 
@@ -152,6 +140,9 @@ class Failing(_Wrapper):
         super().__init__(table)
         self.after = after
         self.calls = 0
+
+    def units(self, columns: Sequence[str]) -> None:
+        """Return None: units that were unpacked would be read past this."""
 
     def _before(self, runs: list[tuple[int, int]]) -> None:
         with self._lock:

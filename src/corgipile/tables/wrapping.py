@@ -1,0 +1,74 @@
+"""What a table over another table passes on."""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, Self
+
+import pyarrow as pa
+
+from corgipile.tables.base import IntArray, Table
+from corgipile.tables.pages import run_cuts
+
+__all__ = ["Wrapping"]
+
+
+class Wrapping:
+    """Passes on all that a table says of itself but for its rows, which those who derive from this change.
+
+    Args:
+        table: The table.
+    """
+
+    schema: pa.Schema
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of the table."""
+        return self.table.nbytes
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity of the table."""
+        return self.table.fingerprint
+
+    def cuts(self, rows: int) -> IntArray:
+        """Return the cuts of the table."""
+        return self.table.cuts(rows)
+
+    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
+        """Return the runs of pages of the table."""
+        return run_cuts(self.table, self._stored(columns), run_bytes)
+
+    @property
+    def place(self) -> str:
+        """Return what tells the files of the table from all others, where it is encoded."""
+        return str(self.table.place)  # type: ignore[attr-defined]
+
+    @property
+    def spill(self) -> Any:
+        """Return the folder for spill files of the table, where it is encoded."""
+        return getattr(self.table, "spill", None)
+
+    def units(self, columns: Sequence[str]) -> Any:
+        """Return the units of the table, where it is encoded."""
+        units, stored = getattr(self.table, "units", None), self._stored(columns)
+        return units(stored) if units is not None and stored else None
+
+    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self:
+        """Return the same over the table as it is once its units are unpacked."""
+        same = copy(self)
+        same.table = unpack(self.table, self._stored(columns))
+        return same
+
+    def _stored(self, columns: Sequence[str]) -> list[str]:
+        """Return those of the columns that the table stores."""
+        return list(columns)
