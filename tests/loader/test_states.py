@@ -103,6 +103,18 @@ def test_one_batch_more_or_less_is_refused():
             loader().load_state_dict({**state, "batches": batches})
 
 
+def test_a_state_of_a_far_row_is_believed_until_the_epoch_ends(monkeypatch):
+    monkeypatch.setattr("corgipile.loader.segments.FOLLOWED", 10)
+    state, rest = begun(loader(), 3)
+    again = loader()
+    again.load_state_dict(state)
+    assert [batch["x"].tolist() for batch in again] == rest
+    for wrong in ({"step": state["step"] + 9}, {"step": 101}, {"offset": 101}):
+        again.load_state_dict({**state, **wrong})
+        with pytest.raises(StateMismatch, match="of 15 batches came"):
+            list(again)
+
+
 def sampled(made):
     return [list(batch) for batch in made]
 

@@ -136,7 +136,8 @@ class Loader:
             try:
                 for group in self._source.groups(self.epoch, self._step, self._offset, rows):
                     yield from self._drain(group, total, turn)
-                break
+                if self._batches < total:
+                    raise StateMismatch(f"{self._batches} of {total} batches came: the state said too few")
             except RaggedRows as error:
                 raise RaggedRows(f"{error}; to read lists of any length give widths={{}}") from None
             except Overfull:
