@@ -153,6 +153,18 @@ def test_nulls_are_skipped_as_nan_is(make, order, stored, kind, tmp_path):
         train(rows, model=kind, order="no_shuffle")
 
 
+def test_whole_numbers_beside_nulls_may_be_of_any_size():
+    """As far apart as they are in a column without nulls, whose numbers are rounded without a word."""
+    ids = np.random.default_rng(0).integers(1 << 53, 1 << 62, 400)
+    columns = {"id": pa.array(ids, mask=np.arange(400) == 7), "x": np.arange(400) % 5.0}
+    rows = pa.table({**columns, "label": np.arange(400) % 2})
+    assert train(rows, epochs=1, on_bad="skip").history[0]["skipped"] == 1
+    with pytest.raises(BadValue, match="row 7 of"):
+        train(rows, epochs=1)
+    numbers = rows.drop_columns("label").rename_columns(["label", "x"])
+    assert train(numbers, model="linear", epochs=1, learning_rate=1e-3, on_bad="skip").history[0]["skipped"] == 1
+
+
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 2), pa.list_(pa.int64())])
 def test_nulls_in_lists_are_named_and_skipped(kind):
     lists = [[at % 3, at % 5] for at in range(300)]

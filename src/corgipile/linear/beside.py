@@ -119,7 +119,7 @@ class NaNs(Wrapping):
 
     def _fill(self, name: str, array: pa.Array) -> pa.Array:
         if name == self._label:
-            array = array.cast(pa.float64())
+            array = array.cast(pa.float64(), safe=False)
         if name not in self._features and name != self._filled_too:
             return array
         if item_of(array.type) is None:
@@ -140,7 +140,7 @@ def _numbers(array: pa.Array, missing: float = math.nan) -> pa.Array:
         return pc.fill_null(array, pa.scalar(missing, array.type))
     kind = pa.float32() if pa.types.is_float16(array.type) else array.type
     kind = kind if pa.types.is_floating(kind) else pa.float64()
-    return pc.fill_null(array.cast(kind), pa.scalar(missing, kind))
+    return pc.fill_null(array.cast(kind, safe=False), pa.scalar(missing, kind))
 
 
 def _lists(array: pa.Array, missing: float, width: int) -> pa.Array:
