@@ -71,6 +71,25 @@ def test_a_rate_that_nobody_chose_is_lowered(make, kind, caplog):
         train(table, model=kind, standardize=False, learning_rate=0.01)
 
 
+@pytest.mark.parametrize("kind", ["logistic", "linear"])
+def test_rows_of_an_epoch_begun_again_are_taken_back(make, kind):
+    x, y = make.rows(9000, classes=0 if kind == "linear" else 2)
+    told, records = [], []
+    table = make.dense(1e4 * x, y)
+    settings = {"model": kind, "standardize": False, "epochs": 2, "order": "riffle", "memory": "30KB"}
+    model = train(table, **settings, on_rows=told.append, callback=records.append)
+    assert min(told) < 0
+    assert sum(told) == 18_000
+    assert [record["rows"] for record in records] == [9000, 9000]
+    assert records == model.history
+    again = train(table, **settings)
+    assert (again.coef == model.coef).all()
+    assert again.notes == model.notes
+    assert again.notes[-1].startswith("learning rate")
+    chosen = train(table, **settings, learning_rate=model.params["learning_rate"])
+    assert (chosen.coef == model.coef).all()
+
+
 def test_targets_far_from_zero_are_no_divergence(make):
     x, y = make.rows(classes=0)
     model = train(make.dense(x, y + 1000), model="linear", epochs=10)
