@@ -13,14 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
-from corgipile.hints import did_you_mean, listed
+from corgipile.hints import listed
 from corgipile.linear import passes
 from corgipile.linear.beside import NaNs
 from corgipile.linear.course import Course, Record, Task
 from corgipile.linear.inputs import Inputs, find_inputs
 from corgipile.linear.labels import check_classes, check_label, find_classes
 from corgipile.linear.look import look
-from corgipile.linear.machine import LOSSES, Machine, OnBad
+from corgipile.linear.machine import Machine, OnBad, check_kind
 from corgipile.linear.model import Model
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
@@ -30,7 +30,7 @@ from corgipile.sizes import MOST_EPOCH, Size, whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
 
-__all__ = ["train"]
+__all__ = ["check_calls", "train"]
 
 LEARNING_RATE = 0.01
 MOST_BATCH, MOST_SHOWN = 1 << 31, 10
@@ -120,7 +120,7 @@ def train(
         (1.0, [0, 0, 1, 1])
     """
     _check_words(model, label, save, warm_start, classes)
-    _check_calls(callback=callback, on_rows=on_rows)
+    check_calls(callback=callback, on_rows=on_rows)
     epochs, batch_size = whole(epochs, "epochs", 0, MOST_EPOCH), whole(batch_size, "batch_size", 1, MOST_BATCH)
     rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
     schedule = Schedule(LEARNING_RATE if rate is None else rate, decay, l2, tolerance)
@@ -171,8 +171,7 @@ def _facts(task: Task) -> Record:
 
 
 def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: Any) -> None:
-    if not isinstance(model, str) or model not in LOSSES:
-        raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}{did_you_mean(model, LOSSES)}")
+    check_kind(model)
     if not isinstance(label, str):
         raise BadArgument(f"label must be the name of a column, got {label!r}")
     if not isinstance(save, str | os.PathLike | None):
@@ -183,7 +182,8 @@ def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: An
         raise BadArgument(f"a linear model has no classes, got classes={classes!r}")
 
 
-def _check_calls(**calls: Any) -> None:
+def check_calls(**calls: Any) -> None:
+    """Raise BadArgument for what is to be called and cannot be."""
     for name, call in calls.items():
         if call is not None and not callable(call):
             raise BadArgument(f"{name} must be a function, got {call!r}")
