@@ -333,3 +333,9 @@ def test_idx_labels_are_a_path(tmp_path, out):
     (tmp_path / "x").write_bytes(idx(3, 4, values=range(12)))
     with pytest.raises(BadArgument, match="label is 3, but IDX images have no columns; the path of their labels"):
         convert(tmp_path / "x", out, label=3)
+
+
+def test_columns_are_a_list_and_pack_yes_or_no(out):
+    for wrong in ({"columns": "x"}, {"pack": "x"}):
+        with pytest.raises(BadArgument, match="got 'x'"):
+            convert(TABLE, out, **wrong)

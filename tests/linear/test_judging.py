@@ -71,6 +71,14 @@ def test_a_rate_that_nobody_chose_is_lowered(make, kind, caplog):
         train(table, model=kind, standardize=False, learning_rate=0.01)
 
 
+@pytest.mark.parametrize("size", [1e300, 1.7e308])
+def test_numbers_to_predict_that_are_too_large_are_divergence(make, size):
+    x, _ = make.rows(40, dtype=np.float64)
+    for labels in (np.full(40, size), size * (-1) ** np.arange(40)):
+        with pytest.raises(Diverged):
+            train(make.dense(x, labels), model="linear")
+
+
 @pytest.mark.parametrize("kind", ["logistic", "linear"])
 def test_rows_of_an_epoch_begun_again_are_taken_back(make, kind):
     x, y = make.rows(9000, classes=0 if kind == "linear" else 2)

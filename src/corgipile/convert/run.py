@@ -69,6 +69,9 @@ def convert(
         >>> pa.ipc.open_file(path).read_all().to_pylist()[1]
         {'features': [2.0, 4.0], 'label': 1}
     """
+    if isinstance(columns, str):
+        raise BadArgument(f"columns must be a list of names, got {columns!r}")
+    pack = yes_or_no(pack, "pack")
     inputs: tuple[Any, ...] = (source, label if isinstance(label, str) and Path(label).is_file() else [])
     check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
     found = stream(source, Options(label, _choice(header, "header"), pack, _choice(zero_based, "zero_based")))

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,7 +49,8 @@ class Labelled(Wrapping):
     @property
     def fingerprint(self) -> str:
         """Return an identity of rows and labels."""
-        return digest(self.table.fingerprint, self._name, str(self._labels.sum().as_py()))
+        labels = np.ascontiguousarray(self._labels.to_numpy(zero_copy_only=False))
+        return digest(self.table.fingerprint, self._name, str(labels.dtype), blake2b(labels, digest_size=16).hexdigest())
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows with their labels."""
