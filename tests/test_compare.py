@@ -1,5 +1,6 @@
 """Comparison of orders on one table."""
 
+import importlib
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from corgipile import tables
 from corgipile.about import column
-from corgipile.compare import ORDERS, compare, measure_order
+from corgipile.compare import ORDERS, Result, compare, measure_order
 from corgipile.datasets import clustered, higgs_like
 from corgipile.errors import BadArgument, MissingColumn
 from corgipile.orders import CorgiPile
@@ -144,3 +145,27 @@ def test_seeds_give_a_mean_and_a_spread():
         assert result.seeds == 3
         assert result.score == pytest.approx(np.mean(alone))
         assert result.spread == pytest.approx(np.std(alone, ddof=1))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("learning_rate", -1), ("learning_rate", None), ("decay", 2), ("l2", -1), ("batch_size", 0), ("epochs", 0),
+        ("epochs", "2"), ("seed", "a"), ("seeds", None), ("batch", "a"), ("batch", 0), ("model", "tree"),
+        ("callback", 3), ("on_rows", 3),
+    ],
+)  # fmt: skip
+def test_what_no_order_could_be_trained_with_is_an_error(setting, value):
+    told = []
+    with pytest.raises(BadArgument, match=setting):
+        compare(clustered(100, classes=2), **{"order": ["full"], "epochs": 1, "callback": told.append, setting: value})
+    assert not told
+
+
+def test_the_warning_of_any_seed_is_told(monkeypatch):
+    """The first seed's training goes well, the others' drifts away."""
+    told = iter(["", "drifts", "drifts"])
+    module = importlib.import_module("corgipile.compare")  # of which the package's own name is the function
+    monkeypatch.setattr(module, "_run", lambda *_: Result("full", scores=(0.5,), warning=next(told)))
+    (found,) = compare(clustered(100, classes=2), order=["full"], seeds=3)
+    assert found.warning == "drifts"

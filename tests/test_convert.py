@@ -306,3 +306,36 @@ def test_mutated_sources_give_rows_or_our_errors(tmp_path_factory, data, changes
         tables.open(folder / "out.arrow")
     except CorgiPileError:
         assert [entry.name for entry in folder.iterdir()] == ["source"]
+
+
+def test_what_is_said_of_text_is_refused_of_other_sources(tmp_path):
+    """A header or a base that no file is read by would be ignored without a word."""
+    out, rows = tmp_path / "out.arrow", pa.table({"x": [1.0, 2.0], "label": [0, 1]})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("x,label\n1.5,0\n")
+    (tmp_path / "a.svm").write_text("1 1:0.5\n0 2:1\n")
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "a.svm").write_text("1 1:0.5\n0 2:1\n")
+    for source in (rows, tmp_path / "a.parquet", tmp_path / "a.svm", [rows, tmp_path / "a.parquet"]):
+        for header in (True, False):
+            with pytest.raises(BadArgument, match=f"header is {header}, but it is for CSV text"):
+                convert(source, out, header=header)
+    for source in (rows, tmp_path / "a.parquet", tmp_path / "a.csv", tmp_path / "part"):
+        with pytest.raises(BadArgument, match="zero_based is False, but it is for files of SVMlight text"):
+            convert(source, out, zero_based=False)
+    assert convert([tmp_path / "a.csv", tmp_path / "a.parquet"], out, header=True) == 3
+    for name in ("header", "zero_based"):
+        with pytest.raises(BadArgument, match=f"{name} must be True or False, got 'yes'"):
+            convert(tmp_path / "a.csv", out, **{name: "yes"})
+
+
+def test_idx_labels_are_a_path(tmp_path, out):
+    (tmp_path / "x").write_bytes(idx(3, 4, values=range(12)))
+    with pytest.raises(BadArgument, match="label is 3, but IDX images have no columns; the path of their labels"):
+        convert(tmp_path / "x", out, label=3)
+
+
+def test_columns_are_a_list_and_pack_yes_or_no(out):
+    for wrong in ({"columns": "x"}, {"pack": "x"}):
+        with pytest.raises(BadArgument, match="got 'x'"):
+            convert(TABLE, out, **wrong)

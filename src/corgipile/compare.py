@@ -162,21 +162,15 @@ def compare(
         (True, True, True)
     """
     opened = tables.open(table)
-    settings = {
-        "model": model,
-        "epochs": epochs,
-        "learning_rate": learning_rate,
-        "decay": decay,
-        "l2": l2,
-        "batch_size": batch_size,
-    }
+    settings = {"model": model, "learning_rate": learning_rate, "decay": decay, "l2": l2}
+    settings |= {"epochs": whole(epochs, "epochs", 1), "batch_size": whole(batch_size, "batch_size", 1)}
+    _check(settings, callback=callback, on_rows=on_rows)
     held_out = opened if test is None else tables.open(test)
+    seed, batch = whole(seed, "seed"), whole(batch, "batch", 1)
     plan = _Plan(label, features, memory, seed, batch, held_out, settings, on_rows)
     chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, block) for one in _names(order)]
     if not chosen:
         raise BadArgument("no orders are given; at least one is needed to compare")
-    if whole(epochs, "epochs", 0) < 1:
-        raise BadArgument("epochs is 0; at least 1 is needed to compare")
     plans = [replace(plan, seed=seed + at) for at in range(whole(seeds, "seeds", 1))]
     labels = column(opened, label)
     results = []
@@ -187,6 +181,17 @@ def compare(
             if callback is not None:
                 callback(result)
     return results
+
+
+def _check(settings: dict[str, Any], **calls: Any) -> None:
+    """Raise BadArgument for settings that no order could be trained with."""
+    from corgipile.linear.machine import check_kind  # noqa: PLC0415 - as in _run
+    from corgipile.linear.schedule import Schedule  # noqa: PLC0415
+    from corgipile.linear.train import check_calls  # noqa: PLC0415
+
+    check_kind(settings["model"])
+    check_calls(**calls)
+    Schedule(settings["learning_rate"], settings["decay"], settings["l2"], None)
 
 
 @contextmanager
@@ -297,7 +302,8 @@ def _mean(runs: Sequence[Result]) -> Result:
     means: dict[str, Any] = {name: fmean(getattr(run, name) for run in runs) for name in names}
     scores = tuple(fmean(past) for past in zip(*(run.scores for run in runs), strict=True))
     spread = stdev(run.score for run in runs)
-    return replace(runs[0], scores=scores, spread=spread, seeds=len(runs), **means)
+    warning = "; ".join(dict.fromkeys(run.warning for run in runs if run.warning))
+    return replace(runs[0], scores=scores, spread=spread, seeds=len(runs), warning=warning, **means)
 
 
 def _run(table: Table, order: Order, labels: npt.NDArray[Any], plan: _Plan) -> Result:

@@ -295,6 +295,8 @@ def test_rows_that_cannot_be_learnt_from_are_skipped_on_request(tmp_path, capsys
     assert "row 7" in capsys.readouterr().err
     assert cli.main(["train", pair, "--epochs", "1", "--on-bad", "skip"]) == 0
     assert "1 row skipped" in capsys.readouterr().err
+    assert cli.main(["train", pair, "--test", pair, "--epochs", "1", "--on-bad", "skip"]) == 0
+    assert "1 row of the test table skipped" in capsys.readouterr().err
 
 
 def test_orders_from_words():

@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, BadValue, MissingColumn
 from corgipile.linear import load, train
+from corgipile.linear.beside import Labelled
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
@@ -128,3 +130,10 @@ def test_row_numbers_are_told(caplog):
     assert any("'id' looks like a row number" in note for note in notes)
     ages = train(ROWS.append_column("age", pa.array(RNG.integers(0, 9, 400))), epochs=1)
     assert not any("row number" in note for note in ages.notes)
+
+
+def test_labels_in_another_order_are_another_table():
+    rows, y = tables.open(ROWS), np.arange(400) % 2
+    prints = [Labelled(rows, "label", labels).fingerprint for labels in (y, 1 - y, y.astype(float), y.copy())]
+    assert len(set(prints)) == 3
+    assert prints[0] == prints[3]

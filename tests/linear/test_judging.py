@@ -71,6 +71,33 @@ def test_a_rate_that_nobody_chose_is_lowered(make, kind, caplog):
         train(table, model=kind, standardize=False, learning_rate=0.01)
 
 
+@pytest.mark.parametrize("size", [1e300, 1.7e308])
+def test_numbers_to_predict_that_are_too_large_are_divergence(make, size):
+    x, _ = make.rows(40, dtype=np.float64)
+    for labels in (np.full(40, size), size * (-1) ** np.arange(40)):
+        with pytest.raises(Diverged):
+            train(make.dense(x, labels), model="linear")
+
+
+@pytest.mark.parametrize("kind", ["logistic", "linear"])
+def test_rows_of_an_epoch_begun_again_are_taken_back(make, kind):
+    x, y = make.rows(9000, classes=0 if kind == "linear" else 2)
+    told, records = [], []
+    table = make.dense(1e4 * x, y)
+    settings = {"model": kind, "standardize": False, "epochs": 2, "order": "riffle", "memory": "30KB"}
+    model = train(table, **settings, on_rows=told.append, callback=records.append)
+    assert min(told) < 0
+    assert sum(told) == 18_000
+    assert [record["rows"] for record in records] == [9000, 9000]
+    assert records == model.history
+    again = train(table, **settings)
+    assert (again.coef == model.coef).all()
+    assert again.notes == model.notes
+    assert again.notes[-1].startswith("learning rate")
+    chosen = train(table, **settings, learning_rate=model.params["learning_rate"])
+    assert (chosen.coef == model.coef).all()
+
+
 def test_targets_far_from_zero_are_no_divergence(make):
     x, y = make.rows(classes=0)
     model = train(make.dense(x, y + 1000), model="linear", epochs=10)
@@ -151,6 +178,18 @@ def test_nulls_are_skipped_as_nan_is(make, order, stored, kind, tmp_path):
     assert model.history[-1]["rows"] == 595
     with pytest.raises(BadValue, match=r"row 5 of (label )?column 'label'|row \d+ of .* has a feature that is null"):
         train(rows, model=kind, order="no_shuffle")
+
+
+def test_whole_numbers_beside_nulls_may_be_of_any_size():
+    """As far apart as they are in a column without nulls, whose numbers are rounded without a word."""
+    ids = np.random.default_rng(0).integers(1 << 53, 1 << 62, 400)
+    columns = {"id": pa.array(ids, mask=np.arange(400) == 7), "x": np.arange(400) % 5.0}
+    rows = pa.table({**columns, "label": np.arange(400) % 2})
+    assert train(rows, epochs=1, on_bad="skip").history[0]["skipped"] == 1
+    with pytest.raises(BadValue, match="row 7 of"):
+        train(rows, epochs=1)
+    numbers = rows.drop_columns("label").rename_columns(["label", "x"])
+    assert train(numbers, model="linear", epochs=1, learning_rate=1e-3, on_bad="skip").history[0]["skipped"] == 1
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 2), pa.list_(pa.int64())])

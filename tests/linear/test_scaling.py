@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corgipile.errors import BadArgument, BadModelFile
+from corgipile.errors import BadArgument, BadModelFile, BadValue
 from corgipile.linear import load, train
 from corgipile.linear.saving import read_tensors, write_tensors
 from corgipile.linear.scaling import Moments, Scaling
@@ -76,6 +76,34 @@ def test_it_happens_where_it_is_needed_and_says_so(awkward, make, caplog):
         assert train(make.dense(*fine), epochs=1).notes == []
     counts = np.random.default_rng(0).poisson(0.1, (500, 4)) * [1, 1, 1, 5000.0]
     assert train(columns(counts, y[::4]), epochs=1).params["standardize"] is False
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [0.1, 1e-40, 7e15])
+def test_constant_features_have_no_say(dtype, value):
+    """Sums of many equal numbers are rounded: what differs from their mean by that is no spread."""
+    x = np.random.default_rng(0).normal(size=(40_000, 2)) * [1, 1e4]
+    y = (x[:, 0] > 0).astype(int)
+    rows = columns(np.column_stack([x, np.full(len(x), value)]).astype(dtype), y)
+    model = train(rows, epochs=1, standardize=True, test=rows)
+    assert model.learnt.scaling.scale[2] == 1
+    assert model.learnt.coef[0, 2] == 0
+    assert model.measure(rows)["accuracy"] > 0.95
+
+
+def test_features_too_small_for_the_type_are_constant(tmp_path):
+    x = np.random.default_rng(0).normal(size=(500, 2))
+    rows = columns((x * [1, 1e-40]).astype(np.float32), (x[:, 0] > 0).astype(int))
+    model = train(rows, epochs=1, standardize=True, save=tmp_path / "m")
+    assert (load(tmp_path / "m").coef == model.coef).all()
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_features_too_large_for_a_spread_are_named(make, form):
+    x = np.random.default_rng(0).normal(size=(500, 2)) * [1, 1e200]
+    table = getattr(make, form)(x, (x[:, 0] > 0).astype(int))
+    with pytest.raises(BadValue, match="feature 1 has numbers so large that their spread is beyond"):
+        train(table, standardize=True)
 
 
 def test_whole_numbers_keep_their_differences():

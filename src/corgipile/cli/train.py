@@ -36,6 +36,10 @@ from corgipile.cli.options import (
 )
 
 RUNNING = ("loss", "accuracy", "r2")
+SKIPPED = {
+    "skipped": "skipped in the last epoch: they cannot be learnt from",
+    "test_skipped": "of the test table skipped: the model cannot be measured on them",
+}
 
 
 @guarded
@@ -107,16 +111,29 @@ def command(
             on_rows=watch.rows,
         )
     if json:
-        shape = [len(trained.coef), trained.width]
-        columns = {"features": trained.features, "label": trained.label, "left_out": trained.left_out}
-        facts = {"params": trained.params, "notes": trained.notes, "history": trained.history, "path": save}
-        show_json({"model": model, "shape": shape, **columns, "diverged": bool(diverged), **facts})
+        show_json(_document(trained, save, diverged=bool(diverged)))
     elif not quiet:
         _show(trained.history, save)
     for text in diverged:
         typer.echo(f"corgipile: {printable(text)}", err=True)
     if diverged:
         raise typer.Exit(1)
+
+
+def _document(model: Any, path: str | None, *, diverged: bool) -> dict[str, Any]:
+    """Return what there is to say of a model."""
+    return {
+        "model": model.kind,
+        "shape": model.coef.shape,
+        "features": model.features,
+        "label": model.label,
+        "left_out": model.left_out,
+        "diverged": diverged,
+        "params": model.params,
+        "notes": model.notes,
+        "history": model.history,
+        "path": path,
+    }
 
 
 class _Lines(logging.Handler):
@@ -183,9 +200,9 @@ def _show(history: list[dict[str, Any]], save: str | None) -> None:
     show_table("", ("epoch", *names, "seconds", "rows/s"), lines, spare=("seconds", "test loss"))
     if history:
         note("running: of each row as it came, before the model learnt from it; --test measures the model itself")
-    skipped = history[-1].get("skipped", 0) if history else 0
-    if skipped:
-        rows = f"{skipped:,} row{'s' * (skipped != 1)}"
-        typer.echo(f"corgipile: {rows} skipped in the last epoch: they cannot be learnt from", err=True)
+    for name, why in SKIPPED.items():
+        skipped = history[-1].get(name, 0) if history else 0
+        if skipped:
+            typer.echo(f"corgipile: {skipped:,} row{'s' * (skipped != 1)} {why}", err=True)
     if save is not None:
         typer.echo(printable(f"model written to {save}"))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corgipile.convert.stream import Stream
 from corgipile.convert.text import decompressed
-from corgipile.errors import CorruptFile, MissingFile
+from corgipile.errors import BadArgument, CorruptFile, MissingFile
 
 _BYTES = 1 << 20
 _LARGEST = 1 << 26
@@ -44,6 +44,8 @@ def _shape(path: str) -> list[int]:
 
 
 def _label_path(path: str, label: str | int | None) -> str | None:
+    if isinstance(label, int):
+        raise BadArgument(f"label is {label}, but IDX images have no columns; the path of their labels is wanted")
     if isinstance(label, str):
         if not Path(label).exists():
             raise MissingFile(f"no file at {label}; the labels of IDX images lie in a file of their own")

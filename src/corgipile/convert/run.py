@@ -6,12 +6,16 @@ from typing import Any, Literal
 
 from corgipile.convert.pack import shape
 from corgipile.convert.sources import Options, stream
+from corgipile.convert.stream import Stream
+from corgipile.errors import BadArgument
 from corgipile.heap import frugal
 from corgipile.outputs import check_target
+from corgipile.sizes import yes_or_no
 from corgipile.tables.files import PathLike
 from corgipile.writer import TABLE, Writer
 
 Progress = Callable[[int, int | None], None]
+_FOR = {"header": "CSV text", "zero_based": "files of SVMlight text"}
 
 
 def convert(
@@ -44,7 +48,8 @@ def convert(
         columns: Columns of the source to keep, the label aside; all by default.
         pack: Put all numeric scalar columns but the label into one float32 list column ``features``.
         header: Whether the first line of CSV text names columns; "auto": unless all its fields are numbers.
-        zero_based: For SVMlight text: whether indices begin at 0; "auto": if an index 0 occurs.
+        zero_based: For SVMlight text: whether indices begin at 0; "auto": if an index 0 occurs. It and ``header`` are
+            refused where no file is read by them.
         progress: Called with rows written and rows in all (None if unknown).
         overwrite: Replace a file of any kind; never one of the source.
 
@@ -64,9 +69,13 @@ def convert(
         >>> pa.ipc.open_file(path).read_all().to_pylist()[1]
         {'features': [2.0, 4.0], 'label': 1}
     """
+    if isinstance(columns, str):
+        raise BadArgument(f"columns must be a list of names, got {columns!r}")
+    pack = yes_or_no(pack, "pack")
     inputs: tuple[Any, ...] = (source, label if isinstance(label, str) and Path(label).is_file() else [])
     check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
-    found = stream(source, Options(label, header, pack, zero_based))
+    found = stream(source, Options(label, _choice(header, "header"), pack, _choice(zero_based, "zero_based")))
+    _check_heeded(found, header=header, zero_based=zero_based)
     inputs += found.paths
     shaped = shape(found, label=label, columns=columns, pack=pack)
     with frugal(), Writer(out, shaped.schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer:
@@ -77,3 +86,14 @@ def convert(
             if progress is not None:
                 progress(done, shaped.rows)
     return writer.rows
+
+
+def _choice(value: bool | Literal["auto"], what: str) -> bool | Literal["auto"]:
+    return "auto" if isinstance(value, str) and value == "auto" else yes_or_no(value, what)
+
+
+def _check_heeded(found: Stream, **said: bool | Literal["auto"]) -> None:
+    """Raise BadArgument if the caller said what no source was read by."""
+    for name, value in said.items():
+        if value != "auto" and name not in found.heeded:
+            raise BadArgument(f"{name} is {value}, but it is for {_FOR[name]}, which the source is not; leave it out")

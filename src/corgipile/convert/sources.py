@@ -114,7 +114,7 @@ def _open_bytes(path: str, options: Options) -> Stream:
         return csv_stream(path, options.label, options.header, pack=options.pack)
     if kind == "svmlight":
         schema, batches = stream_batches(path, zero_based=options.zero_based)
-        return Stream(schema, batches, paths=(path,))
+        return Stream(schema, batches, paths=(path,), heeded=frozenset({"zero_based"}))
     return _opened(path, options)
 
 
@@ -171,6 +171,7 @@ def _chain(streams: Sequence[Stream]) -> Stream:
         None if None in counts else sum(count for count in counts if count is not None),
         tuple(path for one in streams for path in one.paths),
         first.labelled,
+        frozenset().union(*(one.heeded for one in streams)),
     )
 
 

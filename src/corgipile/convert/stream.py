@@ -15,6 +15,7 @@ class Stream(NamedTuple):
         rows: Rows in all, None if unknown before the end.
         paths: Files read.
         labelled: Whether the label is still to be found among the columns.
+        heeded: Which of ``header`` and ``zero_based`` the source was read by.
     """
 
     schema: pa.Schema
@@ -22,3 +23,4 @@ class Stream(NamedTuple):
     rows: int | None = None
     paths: tuple[str, ...] = ()
     labelled: bool = True
+    heeded: frozenset[str] = frozenset()

@@ -65,7 +65,7 @@ def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"
             if (text or pa.types.is_integer(field.type)) and field.name != target:
                 schema = schema.set(at, field.with_type(pa.float64()))
         settings["convert_options"] = csv.ConvertOptions(column_types=schema)
-    return Stream(schema, _csv_batches(path, settings), paths=(path,))
+    return Stream(schema, _csv_batches(path, settings), paths=(path,), heeded=frozenset({"header"}))
 
 
 def _csv_batches(path: str, settings: dict[str, Any]) -> Iterator[pa.RecordBatch]:

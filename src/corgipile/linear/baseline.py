@@ -46,10 +46,12 @@ class Baseline:
         labels = labels[np.isfinite(labels)]
         if not len(labels):
             return
-        shift, before = float(labels.mean()) - self._mean, self._rows
-        self._rows += len(labels)
-        with np.errstate(over="ignore"):
-            self._squares += float(((labels - labels.mean()) ** 2).sum()) + shift**2 * before * len(labels) / self._rows
+        before, self._rows = self._rows, self._rows + len(labels)
+        with np.errstate(over="ignore", invalid="ignore"):  # of labels so large the loss is infinite too
+            mean = float(labels.mean())
+            shift = mean - self._mean
+            squares = float(((labels - mean) ** 2).sum())
+        self._squares += squares + shift * shift * before * len(labels) / self._rows
         self._mean += shift * len(labels) / self._rows
 
     def constant(self) -> float:
@@ -65,7 +67,7 @@ class Baseline:
     def untrained(self) -> float:
         """Return the mean loss of a model whose weights are all 0."""
         if self.kind == "linear":
-            return self.constant() + self._mean**2 / 2
+            return self.constant() + self._mean * self._mean / 2
         if self.kind == "svm":
             return 1.0 if len(self._classes) == 2 else float(len(self._classes))
         return float(np.log(len(self._classes)))

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,7 +49,8 @@ class Labelled(Wrapping):
     @property
     def fingerprint(self) -> str:
         """Return an identity of rows and labels."""
-        return digest(self.table.fingerprint, self._name, str(self._labels.sum().as_py()))
+        labels = np.ascontiguousarray(self._labels.to_numpy(zero_copy_only=False))
+        return digest(self.table.fingerprint, self._name, str(labels.dtype), blake2b(labels, digest_size=16).hexdigest())
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows with their labels."""
@@ -119,7 +122,7 @@ class NaNs(Wrapping):
 
     def _fill(self, name: str, array: pa.Array) -> pa.Array:
         if name == self._label:
-            array = array.cast(pa.float64())
+            array = array.cast(pa.float64(), safe=False)
         if name not in self._features and name != self._filled_too:
             return array
         if item_of(array.type) is None:
@@ -140,7 +143,7 @@ def _numbers(array: pa.Array, missing: float = math.nan) -> pa.Array:
         return pc.fill_null(array, pa.scalar(missing, array.type))
     kind = pa.float32() if pa.types.is_float16(array.type) else array.type
     kind = kind if pa.types.is_floating(kind) else pa.float64()
-    return pc.fill_null(array.cast(kind), pa.scalar(missing, kind))
+    return pc.fill_null(array.cast(kind, safe=False), pa.scalar(missing, kind))
 
 
 def _lists(array: pa.Array, missing: float, width: int) -> pa.Array:

@@ -67,7 +67,17 @@ class Task:
 
 
 class Course:
-    """One training: its machine, epoch by epoch."""
+    """One training: its machine, epoch by epoch.
+
+    Args:
+        task: What is learnt.
+        feeder: The rows.
+        schedule: The learning rates.
+        past: The model to go on from.
+        params: What the model is to say of how it was trained.
+        adaptive: Whether nobody chose the learning rate, so that it is lowered where the first epoch diverges.
+        on_rows: Told of rows learnt; by a negative number of those that are to be learnt again.
+    """
 
     def __init__(
         self,
@@ -75,16 +85,39 @@ class Course:
         feeder: Feeder,
         schedule: Schedule,
         past: Model | None,
+        params: Record,
         *,
         adaptive: bool,
         on_rows: Callable[[int], object] | None,
     ) -> None:
         self.task, self.schedule = task, schedule
-        self._feeder, self._on_rows = feeder, on_rows
-        self._adaptive = adaptive and (past is None or not past.history)
+        self.history = [dict(record) for record in past.history] if past else []
+        self._feeder, self._past, self._params = feeder, past, params
+        self._adaptive = adaptive and not self.history
+        self._on_rows, self._told = on_rows, 0
         self._baseline: Baseline | None = None
-        self._past = past
         self._begin()
+
+    def run(
+        self,
+        epochs: int,
+        measure: Callable[[Model], Record],
+        callback: Callable[[Record], object],
+        save: Callable[[Model], object],
+    ) -> Model:
+        """Run so many epochs more, or as many as bring something, and return the model."""
+        for epoch in range(len(self.history), len(self.history) + epochs):
+            record = self._first(epoch) if self._adaptive else self._epoch(epoch)
+            record |= measure(self.model())
+            self.history.append(record)
+            callback(record)
+            stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch)
+            save(self.model())
+            if stop:
+                break
+        self._judge()
+        save(self.model())
+        return self.model()
 
     def _begin(self) -> None:
         """Make a machine that has learnt what an earlier model had."""
@@ -98,23 +131,31 @@ class Course:
             coef, bias = past.learnt[1:] if same and past.learnt else task.scaling.unfold(coef, bias)
         self.machine.assign(coef, bias)
 
-    def epoch(self, epoch: int) -> Record:
-        """Run an epoch; the first one again, at a tenth of the learning rate, where a rate nobody chose diverges."""
+    def _first(self, epoch: int) -> Record:
+        """Run the first epoch; again, at a tenth of the learning rate, where it diverges."""
         while True:
+            last = self.schedule.learning_rate < LEAST_RATE
             try:
                 record = self._epoch(epoch)
-            except Diverged:
-                if not self._adaptive or self.schedule.learning_rate < LEAST_RATE:
-                    raise
-            else:
-                drifts = self._baseline is not None and self._baseline.adrift(record["loss"])
-                if not self._adaptive or not drifts or self.schedule.learning_rate < LEAST_RATE:
+                if last or self._baseline is None or not self._baseline.adrift(record["loss"]):
                     self._adaptive = False
                     return record
-            rate = self.schedule.learning_rate
-            self.schedule, self._baseline = replace(self.schedule, learning_rate=rate / 10), None
-            self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / 10:g}")
-            self._begin()
+            except Diverged:
+                if last:
+                    raise
+            self._again()
+
+    def _again(self) -> None:
+        rate = self.schedule.learning_rate
+        self.schedule, self._baseline = replace(self.schedule, learning_rate=rate / 10), None
+        self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / 10:g}")
+        self._tell(-self._told)
+        self._begin()
+
+    def _tell(self, rows: int) -> None:
+        self._told += rows
+        if self._on_rows is not None:
+            self._on_rows(rows)
 
     def _epoch(self, epoch: int) -> Record:
         start, read = time.perf_counter(), self._feeder.bytes_read
@@ -124,7 +165,7 @@ class Course:
             counted = self._baseline.add
         rate = self.schedule.rate(epoch)
         try:
-            figures = passes.learn(self.machine, self._feeder, self.task.label, rate, epoch, self._on_rows, counted)
+            figures = passes.learn(self.machine, self._feeder, self.task.label, rate, epoch, self._tell, counted)
         except Diverged as error:
             standardized = self.task.scaling is not None
             raise self.schedule.diverged(epoch, str(error), standardized=standardized) from None
@@ -137,28 +178,29 @@ class Course:
             **({"skipped": self.machine.skipped} if self.machine.skipped else {}),
         }
 
-    def model(self, params: Record, history: list[Record]) -> Model:
+    def model(self) -> Model:
         """Return what was learnt so far, for features as they are."""
         coef, bias = self.machine.weights()
         learnt = None
         if self.task.scaling is not None:
             learnt = Learnt(self.task.scaling, coef, bias)
             coef, bias = self.task.scaling.fold(coef, bias)
-        return Model(self.task.kind, coef, bias, self.task.classes, params, history, learnt)
+        params = {**self._params, "learning_rate": self.schedule.learning_rate}
+        return Model(self.task.kind, coef, bias, self.task.classes, params, self.history, learnt)
 
-    def judge(self, history: list[Record]) -> None:
+    def _judge(self) -> None:
         """Tell the user where the last epoch was worse than no model."""
         base = self._baseline
         if base is None:
             return
-        loss, cure = history[-1]["loss"], self.schedule.cure(standardized=self.task.scaling is not None)
+        loss, cure = self.history[-1]["loss"], self.schedule.cure(standardized=self.task.scaling is not None)
         if base.adrift(loss):
             text = (
                 f"training diverged: the loss is {loss:.4g} after the last epoch, "
                 f"that of a model that always says the same {base.constant():.4g}; {cure}"
             )
             self.task.notes.append(text)
-            warnings.warn(text, DivergenceWarning, stacklevel=3)
+            warnings.warn(text, DivergenceWarning, stacklevel=4)
         elif base.idle(loss):
             self.task.note(
                 f"the loss is {loss:.4g} after the last epoch, that of a model that always says the same "

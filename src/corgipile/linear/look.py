@@ -87,7 +87,10 @@ def look(table: Table, inputs: Inputs) -> Look:
     good = rows[np.isfinite(rows).all(axis=1)]
     if not len(good):
         return Look()
-    size = np.sqrt((good**2).mean(axis=0))
+    with np.errstate(over="ignore"):  # what is so large is far apart
+        squares = good**2
+        size = np.sqrt(squares.mean(axis=0))
+        length = float(squares.sum(axis=1).mean())
     varied = np.flatnonzero((good.max(axis=0) > good.min(axis=0)) & (size > 0))
     names: tuple[str, ...] = () if inputs.lists else inputs.columns
     apart, extremes = 1.0, names[:0]
@@ -96,7 +99,7 @@ def look(table: Table, inputs: Inputs) -> Look:
         apart = float(size[top] / size[least])
         extremes = (names[top], names[least]) if names else ()
     numbered = tuple(name for at, name in enumerate(names) if _ascends(rows[:, at]))
-    return Look(float((good**2).sum(axis=1).mean()), inputs.width, apart, float((good == 0).mean()), extremes, numbered)
+    return Look(length, inputs.width, apart, float((good == 0).mean()), extremes, numbered)
 
 
 def _sample(table: Table, inputs: Inputs) -> FloatArray:

@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
+from corgipile.hints import did_you_mean
 from corgipile.linear.inputs import Inputs
 from corgipile.linear.scaling import Scaling
 from corgipile.loader.store import Store
 from corgipile.tables.base import type_code
 
-__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "Sparse", "outputs_of"]
+__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "Sparse", "check_kind", "outputs_of"]
 
 LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
 HINGES = 4  # an svm of several classes: one hinge each, its class against the rest
@@ -25,6 +26,12 @@ SCALED_ROWS = 4096  # standardised at a time: their copies stay in the second-le
 OnBad = Literal["raise", "skip"]
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
+
+
+def check_kind(model: Any) -> None:
+    """Raise BadArgument for what is no kind of model."""
+    if not isinstance(model, str) or model not in LOSSES:
+        raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}{did_you_mean(model, LOSSES)}")
 
 
 def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:

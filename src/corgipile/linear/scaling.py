@@ -6,11 +6,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from corgipile.errors import BadValue
+
 __all__ = ["Learnt", "Moments", "Scaling"]
 
 FloatArray = npt.NDArray[Any]
 SlotArray = npt.NDArray[np.int32]
 NOISE = 8  # roundings: a column whose values differ by less of their size is constant
+
+
+def _least(dtype: np.dtype[Any]) -> float:
+    """Return the spread below which a column is constant: dividing by it would leave what the type can hold."""
+    numbers = np.finfo(dtype)
+    return float(numbers.tiny / numbers.eps)
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,8 @@ class Moments:
 
     def __init__(self, width: int) -> None:
         self.rows = 0
-        self.mean = np.zeros(width)
+        self._origin = np.zeros(width)  # a row: rows differ little from it, and a constant feature not at all
+        self._mean = np.zeros(width)  # of the differences
         self._squares = np.zeros(width)
 
     def add(self, rows: FloatArray) -> None:
@@ -76,11 +85,15 @@ class Moments:
         rows = rows[np.isfinite(rows).all(axis=1)]
         if not len(rows):
             return
-        mean, before = rows.mean(axis=0), self.rows
-        self.rows += len(rows)
-        shift = mean - self.mean
-        self._squares += ((rows - mean) ** 2).sum(axis=0) + shift**2 * (before * len(rows) / self.rows)
-        self.mean += shift * (len(rows) / self.rows)
+        if not self.rows:
+            self._origin = rows[0].copy()
+        before, self.rows = self.rows, self.rows + len(rows)
+        with np.errstate(over="ignore", invalid="ignore"):  # a spread that is not finite is the caller's to see
+            rows -= self._origin
+            mean = rows.mean(axis=0)
+            shift = mean - self._mean
+            self._squares += ((rows - mean) ** 2).sum(axis=0) + shift**2 * (before * len(rows) / self.rows)
+            self._mean += shift * (len(rows) / self.rows)
 
     def add_sparse(self, indices: npt.NDArray[np.int32], values: FloatArray, rows: int) -> None:
         """Add the entries of sparse rows; what is not there is 0."""
@@ -91,9 +104,15 @@ class Moments:
         if not self.rows:
             return
         sums = np.bincount(indices, real, width)
-        raw = self._squares + before * self.mean**2 + np.bincount(indices, real**2, width)
-        self.mean = (self.mean * before + sums) / self.rows
-        self._squares = np.maximum(raw - self.rows * self.mean**2, 0)
+        with np.errstate(over="ignore", invalid="ignore"):  # as above
+            raw = self._squares + before * self._mean**2 + np.bincount(indices, real**2, width)
+            self._mean = (self._mean * before + sums) / self.rows
+            self._squares = np.maximum(raw - self.rows * self._mean**2, 0)
+
+    @property
+    def mean(self) -> npt.NDArray[np.float64]:
+        """Return the means."""
+        return self._origin + self._mean
 
     @property
     def spread(self) -> npt.NDArray[np.float64]:
@@ -103,13 +122,18 @@ class Moments:
     def scaling(self, dtype: np.dtype[Any], *, centred: bool) -> Scaling:
         """Return the scaling that leaves mean 0 (where centred) and spread 1; constant features are left unscaled.
 
+        Raises:
+            BadValue: The spread of a feature is beyond what float64 can hold.
+
         Example:
             >>> moments = Moments(2)
             >>> moments.add(np.array([[1.0, 5.0], [3.0, 5.0]]))
             >>> moments.scaling(np.dtype(np.float32), centred=True)
             Scaling(center=array([2., 5.]), scale=array([1., 1.]))
         """
-        spread = self.spread
-        constant = spread <= NOISE * np.finfo(dtype).eps * np.abs(self.mean)
-        center = self.mean if centred else np.zeros_like(self.mean)
-        return Scaling(center.copy(), np.where(constant, 1.0, spread))
+        spread, mean = self.spread, self.mean
+        wide = np.flatnonzero(~np.isfinite(spread))
+        if wide.size:
+            raise BadValue(f"feature {wide[0]} has numbers so large that their spread is beyond what float64 holds")
+        constant = spread <= np.maximum(NOISE * np.finfo(dtype).eps * np.abs(mean), _least(dtype))
+        return Scaling(mean if centred else np.zeros_like(mean), np.where(constant, 1.0, spread))

@@ -4,7 +4,8 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
-from corgipile.hints import did_you_mean, listed
+from corgipile.hints import listed
 from corgipile.linear import passes
 from corgipile.linear.beside import NaNs
 from corgipile.linear.course import Course, Record, Task
 from corgipile.linear.inputs import Inputs, find_inputs
 from corgipile.linear.labels import check_classes, check_label, find_classes
 from corgipile.linear.look import look
-from corgipile.linear.machine import LOSSES, Machine, OnBad
+from corgipile.linear.machine import Machine, OnBad, check_kind
 from corgipile.linear.model import Model
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
@@ -29,7 +30,7 @@ from corgipile.sizes import MOST_EPOCH, Size, whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
 
-__all__ = ["train"]
+__all__ = ["check_calls", "train"]
 
 LEARNING_RATE = 0.01
 MOST_BATCH, MOST_SHOWN = 1 << 31, 10
@@ -72,7 +73,8 @@ def train(
         label: The label column: two values for logistic, any number of classes for softmax, and for svm, which then
             tells each class from the rest.
         epochs: Passes over the table.
-        learning_rate: Step size of the first epoch; None: 0.01, and a tenth of it, or less, where that diverges.
+        learning_rate: Step size of the first epoch. None: 0.01; where the first epoch diverges it is begun again at a
+            tenth, which the log and ``notes`` of the model say. With ``warm_start`` None is what that model had.
         decay: What it is multiplied by after each epoch.
         l2: Strength of the L2 penalty; the intercept is left alone.
         batch_size: Rows of an update, whose gradient is their mean.
@@ -96,7 +98,8 @@ def train(
             infinite, a label of no class, sparse indices out of order); the history says how many (``skipped``, and
             ``test_skipped`` of the test table, where rows whose score overflows are left out in any case).
         callback: Called after each epoch with its record.
-        on_rows: Called after each step with the number of rows learnt.
+        on_rows: Called after each step with the number of rows learnt; a negative number takes back those of an epoch
+            that is begun again.
 
     Returns:
         The model; its ``history`` has one record an epoch.
@@ -117,9 +120,8 @@ def train(
         (1.0, [0, 0, 1, 1])
     """
     _check_words(model, label, save, warm_start, classes)
-    _check_calls(callback=callback, on_rows=on_rows)
+    check_calls(callback=callback, on_rows=on_rows)
     epochs, batch_size = whole(epochs, "epochs", 0, MOST_EPOCH), whole(batch_size, "batch_size", 1, MOST_BATCH)
-    intercept = yes_or_no(intercept, "intercept")
     rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
     schedule = Schedule(LEARNING_RATE if rate is None else rate, decay, l2, tolerance)
     opened = open_table(table)
@@ -127,62 +129,49 @@ def train(
         raise BadValue(f"{opened!r} has no rows to learn from")
     if save is not None:
         check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
-    inputs = find_inputs(opened, _wanted(features, warm_start), label, warm_start.width if warm_start else None)
-    given = warm_start.classes if classes is None and warm_start else classes
-    found = _classes(opened, label, model, given, skip=on_bad == "skip")
-    task = Task(opened, inputs, label, model, found, batch_size, intercept, on_bad)
-    if warm_start is not None:
-        _check_past(warm_start, task)
-    task = _scaled(task, standardize, warm_start)
-    history = [dict(record) for record in warm_start.history] if warm_start else []
-    params = {
-        "features": list(inputs.columns),
-        "lists": inputs.lists,
-        "label": label,
-        "left_out": inputs.left_out,
-        "notes": task.notes,
-        "epochs": epochs,
-        "learning_rate": schedule.learning_rate,
-        "decay": decay,
-        "l2": l2,
-        "batch_size": batch_size,
-        "memory": memory,
-        "seed": seed,
-        "intercept": intercept,
-        "standardize": task.scaling is not None,
-        "tolerance": tolerance,
-    }
-
+    how: dict[str, Any] = {"batch_size": batch_size, "intercept": yes_or_no(intercept, "intercept"), "on_bad": on_bad}
+    task = _scaled(_task(opened, features, label, model, classes, warm_start, how), standardize, warm_start)
+    params = {**_facts(task), "epochs": epochs, **asdict(schedule), "memory": memory, "seed": seed}
     with ExitStack() as stack:
         feeder = stack.enter_context(task.inputs.feeder(task.table(), label, order, memory, seed))
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes}
-        measure = _measurer(stack, test, task)
-        course = Course(task, feeder, schedule, warm_start, adaptive=rate is None, on_rows=on_rows)
+        course = Course(task, feeder, schedule, warm_start, params, adaptive=rate is None, on_rows=on_rows)
+        keep = _idle if save is None else partial(Model.save, path=save, overwrite=overwrite)
+        return course.run(epochs, _measurer(stack, test, task), callback or _idle, keep)
 
-        def now() -> Model:
-            params["learning_rate"] = course.schedule.learning_rate
-            return course.model(dict(params), history)
 
-        for epoch in range(len(history), len(history) + epochs):
-            record = course.epoch(epoch)
-            record |= measure(now())
-            history.append(record)
-            if callback is not None:
-                callback(record)
-            stop = course.schedule.enough([float(past["loss"]) for past in history], epoch)
-            if save is not None:
-                now().save(save, overwrite=overwrite)
-            if stop:
-                break
-        course.judge(history)
-    if save is not None:
-        now().save(save, overwrite=overwrite)
-    return now()
+def _idle(_: object) -> None:
+    """Do nothing, where a caller wants nothing done."""
+
+
+def _task(
+    table: Table, features: Any, label: str, model: str, classes: Any, past: Model | None, how: dict[str, Any]
+) -> Task:
+    """Find out what is learnt from what."""
+    inputs = find_inputs(table, _wanted(features, past), label, past.width if past else None)
+    given = past.classes if classes is None and past else classes
+    task = Task(table, inputs, label, model, _classes(table, label, model, given, skip=how["on_bad"] == "skip"), **how)
+    if past is not None:
+        _check_past(past, task)
+    return task
+
+
+def _facts(task: Task) -> Record:
+    """Return what a model says of its task."""
+    return {
+        "features": list(task.inputs.columns),
+        "lists": task.inputs.lists,
+        "label": task.label,
+        "left_out": task.inputs.left_out,
+        "notes": task.notes,
+        "batch_size": task.batch_size,
+        "intercept": task.intercept,
+        "standardize": task.scaling is not None,
+    }
 
 
 def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: Any) -> None:
-    if not isinstance(model, str) or model not in LOSSES:
-        raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}{did_you_mean(model, LOSSES)}")
+    check_kind(model)
     if not isinstance(label, str):
         raise BadArgument(f"label must be the name of a column, got {label!r}")
     if not isinstance(save, str | os.PathLike | None):
@@ -193,7 +182,8 @@ def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: An
         raise BadArgument(f"a linear model has no classes, got classes={classes!r}")
 
 
-def _check_calls(**calls: Any) -> None:
+def check_calls(**calls: Any) -> None:
+    """Raise BadArgument for what is to be called and cannot be."""
     for name, call in calls.items():
         if call is not None and not callable(call):
             raise BadArgument(f"{name} must be a function, got {call!r}")

@@ -18,7 +18,7 @@ from corgipile.hints import did_you_mean
 from corgipile.outputs import check_target, writing
 from corgipile.reshuffle.external import External, write_in_order
 from corgipile.reshuffle.plans import BLOCK_COLUMN, Shuffle, Split
-from corgipile.sizes import Size, format_bytes, parse_bytes, to_rows
+from corgipile.sizes import Size, format_bytes, parse_bytes, to_rows, whole
 from corgipile.tables import Table
 from corgipile.tables.base import even_cuts
 from corgipile.tables.files import PathLike
@@ -114,18 +114,12 @@ def reshuffle(
         >>> labels == list(range(100)), sorted(labels) == list(range(100))
         (False, True)
     """
-    if method not in METHODS:
-        near = did_you_mean(method, METHODS)
-        raise BadArgument(f"method is {method!r}; one of {', '.join(map(repr, METHODS))} is right{near}")
-    if block is not None and method == "two-pass":
-        raise BadArgument(f"block is {block!r}, but two-pass moves single rows; leave it out")
-    opened = tables.open(table)
-    budget = parse_bytes(memory, whole=opened.nbytes)
+    _check_method(method, block)
+    seed, opened = whole(seed, "seed"), tables.open(table)
     inputs = (table, opened)
     goal = check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
     width = max(1, math.ceil(max(row_bytes(opened), opened.nbytes / max(1, len(opened)))))
-    if budget < (least := max(1 << 16, _LEAST_ROWS * width)):
-        raise BudgetTooSmall(f"memory is {format_bytes(budget)}; rows of {width} bytes take {format_bytes(least)}")
+    budget = _budget(memory, opened, width)
     rows, default = len(opened), {"bmf": budget // 8}.get(method, min(budget // 64, 1 << 18))
     length = to_rows(f"{default}B" if block is None else block, rows, width, "block")
     schema = plain(opened.schema)
@@ -141,6 +135,22 @@ def reshuffle(
         job = Job(opened, budget, width, length, seed, folder, report.writing(writer), report.dealt)
         METHODS[method](job)
     return writer.rows
+
+
+def _check_method(method: str, block: Size | None) -> None:
+    if method not in METHODS:
+        near = did_you_mean(method, METHODS)
+        raise BadArgument(f"method is {method!r}; one of {', '.join(map(repr, METHODS))} is right{near}")
+    if block is not None and method == "two-pass":
+        raise BadArgument(f"block is {block!r}, but two-pass moves single rows; leave it out")
+
+
+def _budget(memory: Size, table: Table, width: int) -> int:
+    """Return the memory in bytes, enough for some rows of that width."""
+    budget = parse_bytes(memory, whole=table.nbytes)
+    if budget < (least := max(1 << 16, _LEAST_ROWS * width)):
+        raise BudgetTooSmall(f"memory is {format_bytes(budget)}; rows of {width} bytes take {format_bytes(least)}")
+    return budget
 
 
 def _two_pass(job: Job) -> None:
@@ -177,10 +187,10 @@ def _corgi2(job: Job) -> None:
     kernel.shuffle(blocks, key)
     for start in range(0, len(blocks), buffer):
         runs = [(int(cuts[k]), int(cuts[k + 1])) for k in blocks[start : start + buffer]]
-        whole = join([conform(job.table.read(*run), schema) for run in runs])
-        order = np.arange(whole.num_rows, dtype=np.int64)
+        joined = join([conform(job.table.read(*run), schema) for run in runs])
+        order = np.arange(joined.num_rows, dtype=np.int64)
         kernel.shuffle(order, kernel.derive(key, start))
-        write_in_order(whole, order, max(1, job.memory // (16 * job.width)), job.write)
+        write_in_order(joined, order, max(1, job.memory // (16 * job.width)), job.write)
 
 
 METHODS: dict[str, Callable[[Job], None]] = {"two-pass": _two_pass, "corgi2": _corgi2, "bmf": _bmf}
