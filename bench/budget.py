@@ -27,10 +27,11 @@ def resident(pid: int | str = "self") -> tuple[int, int]:
     return found["VmRSS"], found["VmHWM"]
 
 
-def own(pid: int | str = "self") -> int:
-    """Return the bytes of a process that are no files': a forked process brings in its libraries' pages anew."""
+def own(pid: int | str = "self") -> tuple[int, int]:
+    """Return the bytes of a process that are no files', its own and shared: a fork brings in libraries' pages anew."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon", "RssShmem")))
+    found = {name: int(line.split()[1]) << 10 for line in lines if (name := line.split(":")[0]).startswith("Rss")}
+    return found["RssAnon"], found["RssShmem"]
 
 
 def begin() -> int:
@@ -52,18 +53,24 @@ class Started:
     """Notes in a folder what each DataLoader worker has in memory when it begins."""
 
     def __init__(self, folder: str) -> None:
-        self._folder, self._most, self._over = folder, 0, threading.Event()
+        self._folder, self.growth, self._over = folder, 0, threading.Event()
 
     def __call__(self, worker: int) -> None:
         """Note this worker."""
-        Path(self._folder, str(os.getpid())).write_text(str(own()))
+        Path(self._folder, str(os.getpid())).write_text(str(sum(own())))
 
     def watch(self) -> None:
         """Look all the time how far workers have grown together: their peaks need not be at the same time."""
         while not self._over.wait(0.002):
-            with contextlib.suppress(OSError, ValueError):  # a worker is just beginning or ending
-                grown = [own(path.name) - int(path.read_text()) for path in Path(self._folder).iterdir()]
-                self._most = max(self._most, sum(grown))
+            with contextlib.suppress(OSError, ValueError, KeyError):  # a worker is just beginning or ending
+                self.growth = max(self.growth, self._grown())
+
+    def _grown(self) -> int:
+        """Return the bytes by which all workers have grown; what they share with this process is in its own peak."""
+        before = {path.name: int(path.read_text()) for path in Path(self._folder).iterdir()}
+        now = [own(pid) for pid in before]
+        shared = min(sum(shared for _, shared in now), own()[1])
+        return sum(map(sum, now)) - sum(before.values()) - shared
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self.watch, daemon=True)
@@ -73,11 +80,6 @@ class Started:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-
-    @property
-    def growth(self) -> int:
-        """Return the bytes by which all workers together had grown at most."""
-        return self._most
 
 
 def host_loader(table: Any, case: Case) -> Iterator[int]:
@@ -145,9 +147,9 @@ def with_workers(path: Any, options: dict[str, Any], case: Case) -> tuple[int, i
     import corgipile as cp
     from corgipile.torch import CorgiPileDataset
 
-    dataset = CorgiPileDataset(cp.open(path, **options), order=case.order, memory=case.memory, batch_size=case.batch)
+    table, before = cp.open(path, **options), begin()
+    dataset = CorgiPileDataset(table, order=case.order, memory=case.memory, batch_size=case.batch)
     with tempfile.TemporaryDirectory() as folder, Started(folder) as started:
-        before = begin()
         loader = DataLoader(dataset, batch_size=None, num_workers=WORKERS, worker_init_fn=started, prefetch_factor=1)
         rows = sum(len(given["label"]) for given in loader)
     return rows, started.growth + resident()[1] - before

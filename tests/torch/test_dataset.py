@@ -127,6 +127,23 @@ def test_transforms_run_in_the_worker(path):
 
 @pytest.mark.parametrize(("rows", "world"), [(1, 1), (1, 3), (2, 5), (7, 3)])
 @pytest.mark.parametrize("drop_last", [False, True])
+def change(batch):
+    batch["x"][0] = torch.full((7,), -1.0)
+    return batch
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("transform", [None, change])
+def test_lists_of_tensors_go_through_workers_as_the_transform_left_them(workers, transform):
+    rows = [[float(i)] * (i % 5) for i in range(40)]
+    dataset = CorgiPileDataset(pa.table({"x": rows}), order="no_shuffle", batch_size=20, transform=transform)
+    got = [row.tolist() for batch in loader(dataset, workers) for row in batch["x"]]
+    if transform is not None:
+        rows[0] = rows[20] = [-1.0] * 7
+    assert got == rows
+    assert all(type(batch["x"]) is list for batch in loader(dataset, workers))
+
+
 def test_few_rows_on_many_ranks(rows, world, drop_last):
     table = pa.table({"row": np.arange(rows)})
     seen = [

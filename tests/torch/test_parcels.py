@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from corgipile.torch import CorgiPileDataset, parcels
-from corgipile.torch.parcels import KEPT, SMALL, Sender, _opened
+from corgipile.torch.parcels import KEPT, SMALL, Sender, Together, _opened
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -34,6 +34,32 @@ def test_what_arrives_is_what_was_sent(dtype, shape):
 def test_views_that_are_not_in_one_piece():
     tensor = torch.arange(100_000).reshape(100, 1000).t()
     assert torch.equal(sent(Sender(), tensor), tensor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int64])
+def test_rows_of_varying_length_arrive_as_they_were_sent_in_one_tensor(dtype):
+    rows = [torch.ones(length, dtype=dtype) for length in (3, 0, 5000, 1)]
+    make, parts = Together(rows).__reduce__()
+    assert [len(parts[0]), parts[1]] == [5004, [3, 0, 5000, 1]]
+    assert [(row.dtype, row.tolist()) for row in make(*parts)] == [(dtype, row.tolist()) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        ["a", b"b", None],
+        [torch.ones(2), 3],
+        [torch.ones(2), torch.ones(2, dtype=torch.int32)],
+        [torch.ones(2, 2), torch.ones(1, 2)],
+        [torch.arange(6)[::2], torch.arange(3)],
+        [torch.nn.Parameter(torch.ones(2))],
+    ],
+)
+def test_other_lists_are_sent_as_they_are(rows):
+    make, parts = Together(rows).__reduce__()
+    assert make is list
+    assert all(got is row for got, row in zip(make(*parts), rows, strict=True))
 
 
 def test_memory_is_used_again_when_nobody_looks():

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.outputs import Kind, replacing
+from corgipile.tables.spans import array_of
 from corgipile.writer import PREDICTION, PREDICTIONS, Writer
 
 Part = npt.NDArray[Any]
@@ -59,7 +60,7 @@ def _npy(like: Part, rows: int, replaced: AbstractContextManager[Path]) -> Itera
 @contextmanager
 def _arrow(like: Part, writer_of: Callable[[pa.Schema], Writer]) -> Iterator[Write]:
     def batch(part: Part) -> pa.RecordBatch:
-        values = pa.array(part.reshape(-1))
+        values = array_of(part)
         column = values if part.ndim == 1 else pa.FixedSizeListArray.from_arrays(values, part.shape[1])
         return pa.record_batch([column], names=[PREDICTION])
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from corgipile.convert.stream import Stream
 from corgipile.convert.text import decompressed
 from corgipile.errors import BadArgument, CorruptFile, MissingFile
+from corgipile.tables.spans import array_of
 
 _BYTES = 1 << 20
 _LARGEST = 1 << 26
@@ -66,9 +67,9 @@ def _batches(schema: pa.Schema, paths: tuple[str, ...], rows: int, width: int) -
         for start in range(0, rows, step):
             many = min(step, rows - start)
             pixels = np.frombuffer(_exactly(file.read(many * width), many * width, paths[0]), np.uint8)
-            columns = [pa.FixedSizeListArray.from_arrays(pa.array(pixels), type=schema.field(0).type)]
+            columns = [pa.FixedSizeListArray.from_arrays(array_of(pixels), type=schema.field(0).type)]
             if len(paths) == 2:
-                columns.append(pa.array(labels[start : start + many]))
+                columns.append(array_of(labels[start : start + many]))
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -9,6 +9,7 @@ from corgipile.convert.stream import Stream
 from corgipile.errors import BadSchema, BadValue, MissingColumn
 from corgipile.hints import did_you_mean, listed
 from corgipile.tables.base import check_columns
+from corgipile.tables.spans import array_of, flat
 
 LABEL = "label"
 FEATURES = "features"
@@ -78,8 +79,8 @@ def _pack(batches: Iterable[pa.RecordBatch], schema: pa.Schema, scalars: Sequenc
             if column.null_count:
                 row = done + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
                 raise BadValue(f"column {name!r}, row {row} is missing; features must be numbers")
-            matrix[:, at] = column.to_numpy(zero_copy_only=False)
-        features = pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), type=schema.field(FEATURES).type)
+            matrix[:, at] = flat(column)
+        features = pa.FixedSizeListArray.from_arrays(array_of(matrix), type=schema.field(FEATURES).type)
         rest = [batch.column(name) for name in schema.names[1:]]
         yield pa.RecordBatch.from_arrays([features, *rest], schema=schema)
         done += batch.num_rows

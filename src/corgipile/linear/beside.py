@@ -15,6 +15,7 @@ from corgipile.linear.columns import is_number, item_of
 from corgipile.linear.inputs import Inputs
 from corgipile.tables.base import IntArray, Layout, Table, check_columns
 from corgipile.tables.files import digest
+from corgipile.tables.spans import array_of
 from corgipile.tables.wrapping import Wrapping
 
 __all__ = ["Labelled", "NaNs"]
@@ -71,7 +72,7 @@ class Labelled(Wrapping):
         names = check_columns(self.schema, columns)
         stored = self._stored(names)
         batch: Any = read(stored) if stored else None
-        labels = self._labels[at] if isinstance(at, slice) else self._labels.take(pa.array(at))
+        labels = self._labels[at] if isinstance(at, slice) else self._labels.take(array_of(at))
         arrays = [labels if name == self._name else batch.column(name) for name in names]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([self.schema.field(name) for name in names]))
 

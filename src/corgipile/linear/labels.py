@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.linear.columns import is_number, require
 from corgipile.tables.base import Table
+from corgipile.tables.spans import flat
 
 __all__ = ["check_classes", "check_label", "find_classes"]
 
@@ -85,7 +86,7 @@ def _bad_values(column: pa.Array) -> pa.Array:
 
 
 def _check_values(column: pa.Array, bad: pa.Array, label: str, start: int) -> None:
-    where = np.flatnonzero(bad.to_numpy(zero_copy_only=False))
+    where = np.flatnonzero(flat(bad))
     if where.size:
         row = int(where[0])
         raise BadValue(

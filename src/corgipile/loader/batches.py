@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
 from corgipile.tables.base import is_list, item_bytes
+from corgipile.tables.spans import array_of
 
 __all__ = ["Cut", "Format", "cutter"]
 
@@ -70,20 +71,11 @@ def _arrow(columns: dict[str, Any], rows: int, size: int) -> Iterator[pa.RecordB
     for name, column in columns.items():
         made[name] = column
         if not isinstance(column, pa.Array):
-            made[name] = _copied(column)
+            made[name] = array_of(column.copy())
             for width in reversed(column.shape[1:]):
                 made[name] = pa.FixedSizeListArray.from_arrays(made[name], width)
     whole = pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
     return (whole.slice(start, min(size, rows - start)) for start in range(0, rows, size))
-
-
-def _copied(column: Any) -> pa.Array:
-    """Return numbers as a flat Arrow array of their own; see `corgipile.tables.spans.flat` for the reason."""
-    if column.dtype == np.bool_:
-        return pa.array(column.reshape(-1))
-    return pa.Array.from_buffers(
-        pa.from_numpy_dtype(column.dtype), column.size, [None, pa.py_buffer(column.reshape(-1).copy())], 0
-    )
 
 
 def _tensors(torch: Any, column: Any, rows: int, size: int) -> Iterable[Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue
 from corgipile.tables.base import is_bytes, is_list, is_wide, item_bytes
-from corgipile.tables.spans import objects, places
+from corgipile.tables.spans import array_of, objects, places
 
 __all__ = ["Held"]
 
@@ -174,10 +174,10 @@ class Held:
         owners, rows = owners[order], rows[order]
         starts = np.flatnonzero(np.diff(owners, prepend=-2))
         runs = zip(starts, np.append(starts[1:], len(rows)), strict=True)
-        parts = [batches[int(owners[start])].take(pa.array(rows[start:stop])) for start, stop in runs]
+        parts = [batches[int(owners[start])].take(array_of(rows[start:stop])) for start, stop in runs]
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return pa.concat_batches(parts).take(pa.array(back))
+        return pa.concat_batches(parts).take(array_of(back))
 
 
 def _join(kind: pa.DataType, span: Span, visit: SlotArray) -> pa.Array | None:

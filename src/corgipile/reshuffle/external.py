@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from corgipile.reshuffle.piles import Piles
 from corgipile.reshuffle.plans import Plan
+from corgipile.tables.base import IntArray
 from corgipile.tables.pieces import join
+from corgipile.tables.spans import array_of
 
 _INDEX = 32  # bytes a row for its pile, its place, and the sorting of both
 _SLICE = 1 << 12  # bytes dealt to one pile at a time, below which the overhead of files wins
@@ -94,8 +96,8 @@ def chunks(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         yield join(waiting)
 
 
-def write_in_order(whole: pa.RecordBatch, order: object, step: int, write: Callable[[pa.RecordBatch], None]) -> None:
+def write_in_order(whole: pa.RecordBatch, order: IntArray, step: int, write: Callable[[pa.RecordBatch], None]) -> None:
     """Write rows in an order, ``step`` rows at a time, so that no second copy of all of them is made."""
-    places = pa.array(order)
+    places = array_of(order)
     for start in range(0, whole.num_rows, step):
         write(whole.take(places.slice(start, step)))

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile.tables.spans import array_of
+
 
 class Piles:
     """Deal rows to piles, one Arrow stream file each; the files go when the ``with`` block ends.
@@ -32,7 +34,7 @@ class Piles:
         """Append each row to its pile, keeping the order of rows within a pile."""
         # Small integers sort by radix.
         order = np.argsort(piles.astype(np.uint16), kind="stable")
-        dealt = batch.take(pa.array(order))
+        dealt = batch.take(array_of(order))
         counts = np.bincount(piles, minlength=len(self.rows))
         starts = np.cumsum(counts) - counts
         for pile in np.flatnonzero(counts).tolist():

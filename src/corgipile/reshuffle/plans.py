@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import kernel
+from corgipile.tables.spans import flat
 
 Ints = npt.NDArray[np.int64]
 
@@ -91,5 +92,5 @@ class Split:
 
 
 def _blocks(batch: pa.RecordBatch) -> Ints:
-    blocks: Ints = batch.column(BLOCK_COLUMN).to_numpy()
+    blocks: Ints = flat(batch.column(BLOCK_COLUMN))
     return blocks

@@ -24,6 +24,7 @@ from corgipile.tables.base import even_cuts
 from corgipile.tables.files import PathLike
 from corgipile.tables.pieces import join
 from corgipile.tables.sketch import row_bytes
+from corgipile.tables.spans import array_of
 from corgipile.writer import TABLE, Writer, batch_bytes, conform, plain
 
 _LEAST_ROWS = 32
@@ -167,7 +168,7 @@ def _bmf(job: Job) -> None:
         for batch in _rows(job):
             places = kernel.permute(rows, key, start, start + batch.num_rows)
             start += batch.num_rows
-            yield batch.append_column(BLOCK_COLUMN, pa.array(places // job.block))
+            yield batch.append_column(BLOCK_COLUMN, array_of(places // job.block))
 
     external = job.external()
     external.write = lambda batch: job.write(batch.drop_columns([BLOCK_COLUMN]))

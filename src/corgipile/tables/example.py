@@ -11,6 +11,7 @@ from corgipile.errors import BadArgument, BadSchema, BadValue, CorruptFile, Ragg
 from corgipile.tables.base import LIMIT, IntArray
 from corgipile.tables.pieces import pick
 from corgipile.tables.recordfile import Records, binary_array
+from corgipile.tables.spans import array_of
 
 Features = Sequence[str] | Mapping[str, "str | pa.DataType | None"]
 
@@ -202,7 +203,7 @@ def _column(records: Records, found: Found, at: int, kind: pa.DataType) -> pa.Ar
     values = np.empty(size if number == WORDS["byte"] else total, DTYPES[number])
     ends = np.zeros(total + 1 if number == WORDS["byte"] else 1, np.int64)
     _kernel.examples_fill(records.data, found.spans[at], number, values, ends[1:])
-    flat = pa.array(values)
+    flat = array_of(values)
     if number == WORDS["byte"]:
         flat = binary_array(values, ends)
     if pa.types.is_fixed_size_list(kind):

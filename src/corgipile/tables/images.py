@@ -19,7 +19,7 @@ from corgipile.tables.base import LIMIT, IntArray, Layout, check_columns, check_
 from corgipile.tables.files import PathLike, describe, digest, readable
 from corgipile.tables.pieces import check_rows, empty, pick, pick_rows
 from corgipile.tables.recordfile import binary_array
-from corgipile.tables.spans import places
+from corgipile.tables.spans import array_of, places
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 CLASSES_KEY = b"corgipile.classes"
@@ -121,7 +121,7 @@ class ImageFolder:
         """Read scattered images, several files at a time."""
         check_columns(self.schema, [column])
         data = [bytes(0)] * len(rows)
-        names, sizes = self._names.take(pa.array(rows)).to_pylist(), self._sizes[rows].tolist()
+        names, sizes = self._names.take(array_of(rows)).to_pylist(), self._sizes[rows].tolist()
 
         def run(first: int) -> None:
             for i in range(first, min(first + FILES_A_TASK, len(names))):
@@ -142,8 +142,8 @@ class ImageFolder:
 
     def _column(self, name: str, rows: IntArray) -> pa.Array:
         if name == "label":
-            return pa.array(self._labels[rows])
-        paths = self._names.take(pa.array(rows))
+            return array_of(self._labels[rows])
+        paths = self._names.take(array_of(rows))
         return paths if name == "path" else self._files(paths.to_pylist(), self._sizes[rows])
 
     def _files(self, names: list[str], sizes: IntArray) -> pa.Array:

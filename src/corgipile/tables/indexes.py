@@ -15,6 +15,7 @@ from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.base import Table, even_cuts
 from corgipile.tables.files import File, decoding
 from corgipile.tables.memory import MemoryTable
+from corgipile.tables.spans import flat
 
 INDEX_SUFFIX = ".corgipile-index.arrow"
 VERSION = "2"
@@ -90,7 +91,7 @@ class _Checksum:
     def add(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take more entries."""
         for batch in batches:
-            arrays = (np.ascontiguousarray(column.to_numpy()) for column in batch.columns)
+            arrays = (np.ascontiguousarray(flat(column)) for column in batch.columns)
             self._sums = [zlib.crc32(array.data, known) for array, known in zip(arrays, self._sums, strict=True)]
 
     def of(self, numbers: Numbers) -> str:

@@ -14,6 +14,7 @@ from corgipile.errors import BadArgument, BadSchema, CorruptFile, UnknownFormat
 from corgipile.tables.base import ColumnLayout, IntArray, Layout, check_columns, check_run, even_cuts
 from corgipile.tables.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.pieces import check_rows, empty, pick, take_runs
+from corgipile.tables.spans import array_of
 
 MAGIC = b"\x93NUMPY"
 SUFFIXES = (".npy",)
@@ -171,7 +172,7 @@ def nested(values: npt.NDArray[Any], shape: tuple[int, ...]) -> pa.Array:
         >>> nested(np.arange(4), (2,)).to_pylist()
         [[0, 1], [2, 3]]
     """
-    array = pa.array(values)
+    array = array_of(values)
     for size in reversed(shape):
         array = pa.FixedSizeListArray.from_arrays(array, size)
     return array

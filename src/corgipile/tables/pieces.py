@@ -11,6 +11,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.base import LIMIT, IntArray
 from corgipile.tables.files import decoding
+from corgipile.tables.spans import array_of
 
 ReadPiece = Callable[[int, int, int], pa.RecordBatch]
 TakePiece = Callable[[int, IntArray], pa.RecordBatch]
@@ -109,7 +110,7 @@ def take_runs(
 def pick_rows(batch: pa.RecordBatch, rows: IntArray) -> pa.RecordBatch:
     """Return some rows of a record batch, in the order asked for."""
     try:
-        return batch.take(pa.array(rows))
+        return batch.take(array_of(rows))
     except pa.ArrowNotImplementedError:
         # Views, for one, can be joined but not taken.
         return join([batch.slice(row, 1) for row in rows.tolist()])

@@ -12,6 +12,7 @@ from corgipile.tables.base import LIMIT, IntArray
 from corgipile.tables.files import File, PathLike
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.recordindex import FRAME, REASONS, check_places, open_records, place
+from corgipile.tables.spans import flat
 
 
 class Records(NamedTuple):
@@ -73,7 +74,7 @@ class RecordFile:
             self.skipped += len(rows)
 
     def _places(self, entries: pa.RecordBatch) -> tuple[IntArray, IntArray]:
-        starts, sizes = (entries.column(i).to_numpy() for i in range(2))
+        starts, sizes = (flat(entries.column(i)) for i in range(2))
         check_places(self.file, starts, sizes)
         return starts, sizes
 

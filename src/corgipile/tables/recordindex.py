@@ -15,6 +15,7 @@ from corgipile.tables.base import IntArray, Table
 from corgipile.tables.files import File, PathLike, decoding
 from corgipile.tables.indexes import Numbers, load_index, open_index
 from corgipile.tables.memory import MemoryTable
+from corgipile.tables.spans import array_of, flat
 
 SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 TEXT_SUFFIXES = (".idx", ".index")
@@ -127,7 +128,7 @@ def scan(file: File, numbers: Numbers) -> Iterator[pa.RecordBatch]:
     while at < file.size:
         data = file.read(at, min(chunk, file.size - at))
         walk = Walk(*_kernel.tfrecord_scan(data, file.size - at, lost, starts, sizes))
-        yield pa.record_batch([starts[: walk.rows] + at, sizes[: walk.rows].copy()], schema=SCHEMA)
+        yield pa.record_batch([array_of(starts[: walk.rows] + at), array_of(sizes[: walk.rows].copy())], schema=SCHEMA)
         if walk.code and not numbers["bad"]:
             first = (rows + walk.rows, at + walk.bad, walk.code)
             numbers.update(zip(NUMBERS[1:], first, strict=True))
@@ -168,7 +169,7 @@ def read_text(file: File, path: PathLike, *, gaps: bool) -> pa.Table:
     if not Path(name).is_file():
         raise MissingFile(f"no index at {name}")
     text = _parse_text(name) if Path(name).stat().st_size else SCHEMA.empty_table()
-    starts, sizes = (text.column(i).to_numpy() for i in range(2))
+    starts, sizes = (flat(pa.concat_arrays(text.column(i).chunks)) for i in range(2))
     check_places(file, starts, sizes)
     ends = np.append(0, starts + sizes)
     if ends[-1] != file.size:

@@ -12,6 +12,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, is_wide, row_sizes, type_code
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.placed import PlacedColumn
+from corgipile.tables.spans import flat
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
@@ -120,7 +121,7 @@ def _reader(table: Table, column: str) -> Callable[[int, int], npt.NDArray[Any]]
 def _numbers(array: pa.Array) -> npt.NDArray[Any]:
     if array.null_count:
         array = array.cast(pa.float64()).fill_null(float("nan"))
-    return _native(array.to_numpy(zero_copy_only=False))
+    return _native(flat(array))
 
 
 def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

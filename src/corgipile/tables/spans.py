@@ -11,7 +11,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.tables.base import IntArray, fixed_field, is_bytes, is_list, is_wide, item_bytes
 
-__all__ = ["flat", "objects", "places"]
+__all__ = ["array_of", "flat", "objects", "places"]
 
 
 def places(column: pa.Array) -> tuple[IntArray, int]:
@@ -33,7 +33,7 @@ def places(column: pa.Array) -> tuple[IntArray, int]:
 
 
 def flat(column: pa.Array) -> npt.NDArray[Any]:
-    """Return numbers without nulls as an array; nothing is copied.
+    """Return numbers without nulls as an array; nothing is copied but truth values.
 
     Arrow's own way would load pandas, if it is installed, which takes a second and 50 MB.
 
@@ -41,11 +41,27 @@ def flat(column: pa.Array) -> npt.NDArray[Any]:
         >>> flat(pa.array([1, 2, 3], pa.int16())[1:])
         array([2, 3], dtype=int16)
     """
+    if pa.types.is_boolean(column.type):
+        return flat(column.cast(pa.uint8())).view(np.bool_)
     fixed = fixed_field(column.type)
-    if fixed is None or not len(column):
+    if fixed is None:
         return np.asarray(column.to_numpy(zero_copy_only=False))
+    if not len(column):
+        return np.empty(0, fixed[0])
     values = np.frombuffer(column.buffers()[1], fixed[0])
     return values[column.offset : column.offset + len(column)]
+
+
+def array_of(values: npt.NDArray[Any]) -> pa.Array:
+    """Return numbers as a flat Arrow array; nothing is copied but truth values. Arrow's own way is as with `flat`.
+
+    Example:
+        >>> array_of(np.array([[1, 2], [3, 4]], np.int16)).to_pylist()
+        [1, 2, 3, 4]
+    """
+    items = np.ascontiguousarray(values).reshape(-1)
+    data = np.packbits(items, bitorder="little") if items.dtype == np.bool_ else items
+    return pa.Array.from_buffers(pa.from_numpy_dtype(items.dtype), len(items), [None, pa.py_buffer(data)], 0)
 
 
 def objects(column: pa.Array) -> Sequence[Any] | pa.Array:

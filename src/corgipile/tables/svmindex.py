@@ -9,6 +9,7 @@ from corgipile.tables.base import Table
 from corgipile.tables.files import File
 from corgipile.tables.indexes import Numbers
 from corgipile.tables.indexes import open_index as open_kept
+from corgipile.tables.spans import array_of, flat
 from corgipile.tables.svmtext import Summary, scan
 
 NUMBERS = ("largest", "zero_line", "zero_column")
@@ -21,7 +22,7 @@ def open_index(file: File) -> tuple[Table, Summary]:
     def entries(numbers: Numbers) -> Iterator[pa.RecordBatch]:
         summary = Summary()
         for starts, labels in scan(file.path, summary):
-            yield pa.record_batch([starts, labels], schema=SCHEMA)
+            yield pa.record_batch([array_of(starts), array_of(labels)], schema=SCHEMA)
         numbers.update(zip(NUMBERS, (summary.largest, *(summary.zero or (0, 0))), strict=True))
 
     index, numbers = open_kept(file, SCHEMA, NUMBERS, entries)
@@ -32,5 +33,5 @@ def open_index(file: File) -> tuple[Table, Summary]:
 def row_bytes_of(index: Table, start: int, stop: int, size: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """Return where rows begin in the text, and where the last one ends."""
     ends_text = stop == len(index)
-    starts = index.read(start, stop if ends_text else stop + 1, ["start"]).column(0).to_numpy()
+    starts = flat(index.read(start, stop if ends_text else stop + 1, ["start"]).column(0))
     return np.append(starts, size) if ends_text else starts

@@ -12,6 +12,7 @@ from corgipile.tables.files import File, PathLike, describe, digest
 from corgipile.tables.indexes import index_path
 from corgipile.tables.pages import changes
 from corgipile.tables.pieces import check_rows, empty, pick, take_runs
+from corgipile.tables.spans import flat
 from corgipile.tables.svmindex import open_index, row_bytes_of
 from corgipile.tables.svmtext import Summary, ZeroBased, parse_rows, schema, stream_batches
 
@@ -87,7 +88,7 @@ class SvmlightTable:
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
         """Cut the text at runs of pages."""
         parts = pairwise(even_cuts(len(self), INDEX_ROWS).tolist())
-        begins = (self._index.read(start, stop, ["start"]).column(0).to_numpy() for start, stop in parts)
+        begins = (flat(self._index.read(start, stop, ["start"]).column(0)) for start, stop in parts)
         return changes(begins, run_bytes)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:

@@ -19,6 +19,7 @@ from corgipile.tables.base import IntArray
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.files import PathLike, decoding, readable
 from corgipile.tables.pieces import join
+from corgipile.tables.spans import array_of
 
 ZeroBased = bool | Literal["auto"]
 CHUNK = 1 << 20
@@ -112,9 +113,9 @@ def parse_rows(text: memoryview, rows: int, base: int, fields: pa.Schema) -> tup
     values = np.empty(len(indices), np.float32)
     parsed = Parsed(*_kernel.svmlight_parse(text, 1, base, None, labels, ends[1:], indices, values))
     offsets = pa.py_buffer(ends[: parsed.rows + 1])
-    arrays = [pa.array(labels[: parsed.rows])]
+    arrays = [array_of(labels[: parsed.rows])]
     for name, entries in (("features_k", indices), ("features_v", values)):
-        child = pa.array(entries[: parsed.entries].copy())
+        child = array_of(entries[: parsed.entries].copy())
         arrays.append(pa.Array.from_buffers(fields.field(name).type, parsed.rows, [None, offsets], 0, 0, [child]))
     return parsed, pa.RecordBatch.from_arrays(arrays, schema=fields)
 

@@ -1,7 +1,8 @@
 """Sends tensors from a worker through shared memory that is used again: making it anew costs more than filling it.
 
 PyTorch maps new memory for each tensor that a worker sends and passes its file descriptor over a new connection. Here a
-worker keeps the memory it made; the main process says, in its last byte, when nobody looks at it any more.
+worker keeps the memory it made; the main process says, in its last byte, when nobody looks at it any more. Rows of
+varying length, a tensor each, go as one.
 """
 
 import os
@@ -9,14 +10,14 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
-__all__ = ["Sender", "send_parcels"]
+__all__ = ["Sender", "Together", "send_parcels"]
 
 SMALL = 16 << 10  # bytes that go through the pipe as they are
 KEPT = 64  # pieces of memory of a worker at most; what does not fit goes the usual way
@@ -50,8 +51,7 @@ class Sender:
 
     def reduce(self, tensor: torch.Tensor) -> tuple[Callable[..., torch.Tensor], tuple[Any, ...]]:
         """Copy a tensor into free memory, and return what pickle needs to open it in the main process."""
-        plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.requires_grad
-        if not plain or tensor.is_quantized or not tensor.is_contiguous() or not tensor.nbytes or _is_shared(tensor):
+        if not _is_plain(tensor) or not tensor.nbytes or _is_shared(tensor):
             return reduce_tensor(tensor)  # type: ignore[no-any-return,no-untyped-call]
         data: Bytes = tensor.view(-1).view(torch.uint8).numpy()
         if len(data) <= SMALL:
@@ -101,6 +101,40 @@ class Sender:
     def _drop(self, number: int) -> None:
         del self._pieces[number]
         self._dropped.append(number)
+
+
+class Together(list[Any]):
+    """A list of tensors of one dimension, which a process is sent as one: thousands would take longer than to be made.
+
+    Example:
+        >>> split, parts = Together([torch.tensor([1, 2]), torch.tensor([3])]).__reduce__()
+        >>> split(*parts)
+        [tensor([1, 2]), tensor([3])]
+    """
+
+    def __copy__(self) -> Self:
+        return type(self)(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kinds = {row.dtype if _is_row(row) else None for row in self}
+        if len(kinds) != 1 or None in kinds:
+            return list, (list(self),)
+        data = np.concatenate([row.view(torch.uint8).numpy() for row in self])  # by NumPy: see `Sender.reduce`
+        return _split, (torch.from_numpy(data).view(self[0].dtype), [len(row) for row in self])
+
+
+def _is_row(value: Any) -> bool:
+    return type(value) is torch.Tensor and value.dim() == 1 and _is_plain(value)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor is its bytes, one after another."""
+    simple = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.requires_grad
+    return simple and not tensor.is_quantized and tensor.is_contiguous()
+
+
+def _split(flat: torch.Tensor, lengths: list[int]) -> list[torch.Tensor]:
+    return list(torch.unsafe_split_with_sizes(flat, lengths))
 
 
 def _is_shared(tensor: torch.Tensor) -> bool:

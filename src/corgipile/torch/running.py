@@ -16,7 +16,7 @@ from corgipile.loader.segments import Segment, next_worker
 from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
-from corgipile.torch.parcels import send_parcels
+from corgipile.torch.parcels import Together, send_parcels
 from corgipile.torch.passes import ALONE, Passes, Turn
 from corgipile.torch.place import Places
 
@@ -129,7 +129,8 @@ class Running:
         for batch in loader:
             done[worker] += 1
             made = {name: values[0] for name, values in batch.items()} if rows else batch
-            yield made if transform is None else transform(made)
+            made = made if transform is None else transform(made)
+            yield _sent(made) if get_worker_info() else made
 
     def _loader(self, part: Part) -> Loader:
         place = (self._rank, self._world, self._worker, self._workers)
@@ -161,6 +162,13 @@ class Running:
                 f"{self._worker} stood; after a change of workers, ranks, memory or batch size load the state into the "
                 "dataset instead"
             )
+
+
+def _sent(made: Any) -> Any:
+    """Let what a worker sends take few tensors."""
+    if type(made) is not dict:
+        return made
+    return {name: Together(value) if type(value) is list else value for name, value in made.items()}
 
 
 def _process() -> int:
