@@ -24,6 +24,7 @@ typedef struct {
     const CorgiRun *run;
     CustomScanState *tuples;
     corgi_steps *steps;
+    uint32 wait_event;
     pthread_t thread;
     bool running;           /* there is a thread */
     volatile sig_atomic_t stop;
@@ -160,7 +161,7 @@ static void wait_until(Compute *c, bool (*brought)(const Compute *))
         until.tv_nsec += NAP_NANOSECONDS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        pgstat_report_wait_start(corgi_wait_event());
+        pgstat_report_wait_start(c->wait_event);
         pthread_cond_timedwait(&c->changed, &c->lock, &until);
         pgstat_report_wait_end();
         pthread_mutex_unlock(&c->lock);
@@ -213,6 +214,7 @@ void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanS
     c->machine = machine;
     c->run = run;
     c->tuples = tuples;
+    c->wait_event = corgi_wait_event(); /* may fail, which nothing may while the lock is held */
     c->steps = corgi_tuple_steps(tuples);
     PG_ENSURE_ERROR_CLEANUP(stop, PointerGetDatum(c));
     {

@@ -70,9 +70,7 @@ void corgi_become_caller(CorgiCaller caller) { SetUserIdAndSecContext(caller.use
 static bool listed(Oid user, const ArrayType *roles)
 {
     const int64 *role = (const int64 *) ARR_DATA_PTR(roles);
-    int count = ArrayGetNItems(ARR_NDIM(roles), ARR_DIMS(roles));
-    if (ARR_HASNULL(roles))
-        ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a list of roles holds a NULL"));
+    int count = ARR_HASNULL(roles) ? 0 : ArrayGetNItems(ARR_NDIM(roles), ARR_DIMS(roles));
     for (int i = 0; i < count; i++)
         if (role[i] == ACL_ID_PUBLIC || has_privs_of_role(user, corgi_resolve(role[i])))
             return true;
@@ -107,8 +105,10 @@ void corgi_check_right(CorgiRight right, Oid user, const CorgiHolders *h, const 
 {
     if (!corgi_may(right, user, h))
         ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for model \"%s\"", name),
-                right == CORGI_OWN ? errhint("Only members of its owner may do this.") : errhint("Its owner grants it: SELECT corgipile.grant_model(%s, %s, '%s').", quote_literal_cstr(name),
-                        quote_literal_cstr(GetUserNameFromId(user, false)), rights[right]));
+                right == CORGI_OWN ? errhint("Only members of its owner may do this.")
+                                   : errhint("Its owner grants it: SELECT corgipile.grant_model(%s, %s, '%s').",
+                                             quote_literal_cstr(name),
+                                             quote_literal_cstr(GetUserNameFromId(user, false)), rights[right]));
 }
 
 /* may(privilege, owner, may_use, may_read, may_replace), of the caller; with a role before the owner, of that role. */

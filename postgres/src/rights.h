@@ -27,6 +27,10 @@ typedef struct {
 
 /* roles.c */
 extern Oid corgi_resolve(int64 role);
+extern char *corgi_role_name(int64 value);
+extern Oid corgi_type_of(Oid role);
+extern void corgi_tie_types(void);
+extern void corgi_lock_types(Oid role);
 
 /* rights.c */
 extern Oid corgi_models_table(void);

@@ -1,36 +1,27 @@
-/* Roles that own models: the type of such a column, and what keeps it in step with the roles of the server.
+/* Roles as values of a column, and types that stand for them.
  *
  * A model stays with a role that is renamed, and a dump holds the roles' names: a column of type corgipile.role holds
  * numbers and shows names. For each role that owns models there is a type of that owner in the schema of the extension,
  * which stands for the role. So the server does what it does for its own objects: REASSIGN OWNED gives the type, and
- * with it the models, to another role, and DROP ROLE is refused. An event trigger has DROP OWNED drop the models.
- * The server also knows which roles hold rights on a model, as it does of the privileges of its own objects. */
+ * with it the models, to another role, and DROP ROLE is refused. */
 #include "rights.h"
-#include "compat.h"
 
 #include "access/genam.h"
 #include "access/table.h"
 #include "catalog/dependency.h"
-#include "catalog/pg_authid.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_type.h"
-#include "commands/event_trigger.h"
 #include "commands/extension.h"
-#include "commands/trigger.h"
-#include "commands/user.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "lib/qunique.h"
 #include "libpq/pqformat.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "nodes/parsenodes.h"
-#include "storage/lock.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #define PREFIX "models_of_"
@@ -39,9 +30,6 @@ PG_FUNCTION_INFO_V1(corgipile_role_in);
 PG_FUNCTION_INFO_V1(corgipile_role_out);
 PG_FUNCTION_INFO_V1(corgipile_role_receive);
 PG_FUNCTION_INFO_V1(corgipile_role_send);
-PG_FUNCTION_INFO_V1(corgipile_guard_model);
-PG_FUNCTION_INFO_V1(corgipile_note_roles);
-PG_FUNCTION_INFO_V1(corgipile_follow_roles);
 
 /* Return the role that a value means. */
 Oid corgi_resolve(int64 role)
@@ -73,7 +61,7 @@ static int64 role_of(const char *name)
     return CORGI_NOBODY;
 }
 
-static char *name_of(int64 value)
+char *corgi_role_name(int64 value)
 {
     Oid role = corgi_resolve(value);
     char *name = role == CORGI_NOBODY ? NULL : GetUserNameFromId(role, true);
@@ -82,7 +70,7 @@ static char *name_of(int64 value)
 
 Datum corgipile_role_in(PG_FUNCTION_ARGS) { PG_RETURN_INT64(role_of(PG_GETARG_CSTRING(0))); }
 
-Datum corgipile_role_out(PG_FUNCTION_ARGS) { PG_RETURN_CSTRING(name_of(PG_GETARG_INT64(0))); }
+Datum corgipile_role_out(PG_FUNCTION_ARGS) { PG_RETURN_CSTRING(corgi_role_name(PG_GETARG_INT64(0))); }
 
 Datum corgipile_role_receive(PG_FUNCTION_ARGS)
 {
@@ -94,81 +82,45 @@ Datum corgipile_role_receive(PG_FUNCTION_ARGS)
 Datum corgipile_role_send(PG_FUNCTION_ARGS)
 {
     StringInfoData message;
-    char *name = name_of(PG_GETARG_INT64(0));
+    char *name = corgi_role_name(PG_GETARG_INT64(0));
     pq_begintypsend(&message);
     pq_sendtext(&message, name, (int) strlen(name));
     PG_RETURN_BYTEA_P(pq_endtypsend(&message));
 }
 
-typedef struct {
-    char *name;
-    int64 owner;            /* as in the row */
-    CorgiHolders holders;
-    Datum lists[3];         /* the same, as in the row */
-} Owned;
-
-static Datum column(Relation rel, HeapTuple row, const char *name)
+/* Find a record of what a type of ours depends on: the table of models. */
+static bool is_tied(Oid type)
 {
-    bool null;
-    Datum value = heap_getattr(row, SPI_fnumber(RelationGetDescr(rel), name), RelationGetDescr(rel), &null);
-    if (null)
-        ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION), errmsg("%s must not be NULL", name));
-    return value;
-}
-
-static Owned owned_at(Relation rel, HeapTuple row)
-{
-    static const char *const lists[] = {"may_use", "may_read", "may_replace"};
-    Owned o = {.name = TextDatumGetCString(column(rel, row, "name")),
-               .owner = DatumGetInt64(column(rel, row, "owner"))};
-    o.holders.owner = corgi_resolve(o.owner);
-    for (int i = 0; i < 3; i++)
-        o.lists[i] = column(rel, row, lists[i]);
-    o.holders.use = DatumGetArrayTypeP(o.lists[0]);
-    o.holders.read = DatumGetArrayTypeP(o.lists[1]);
-    o.holders.replace = DatumGetArrayTypeP(o.lists[2]);
-    return o;
-}
-
-static bool same_lists(const Owned *a, const Owned *b)
-{
-    const ArrayType *x[] = {a->holders.use, a->holders.read, a->holders.replace};
-    const ArrayType *y[] = {b->holders.use, b->holders.read, b->holders.replace};
-    for (int i = 0; i < 3; i++)
-        if (VARSIZE(x[i]) != VARSIZE(y[i]) || memcmp(x[i], y[i], VARSIZE(x[i])) != 0)
-            return false;
-    return true;
-}
-
-/* Refuse what policies cannot, for they do not see the row as it was: that another than the owner renames the model,
- * gives it away or grants it, and that it is given to a role the giver is no member of. */
-static void check_update(Relation rel, const Owned *old, const Owned *new)
-{
-    bool given = old->holders.owner != new->holders.owner;
-    if (GetUserId() == rel->rd_rel->relowner || (!given && strcmp(old->name, new->name) == 0 && same_lists(old, new)))
-        return;
-    corgi_check_right(CORGI_OWN, GetUserId(), &old->holders, old->name);
-    if (given && new->holders.owner == CORGI_NOBODY)
-        ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("there is no such role to own model \"%s\"", new->name));
-    if (given && !CORGI_MAY_BECOME(GetUserId(), new->holders.owner))
-        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                errmsg("must be a member of role \"%s\" to give it model \"%s\"", name_of(new->holders.owner), new->name));
+    ScanKeyData keys[2];
+    bool found = false;
+    Relation depend = table_open(DependRelationId, AccessShareLock);
+    SysScanDesc scan;
+    HeapTuple tuple;
+    ScanKeyInit(&keys[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(TypeRelationId));
+    ScanKeyInit(&keys[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(type));
+    scan = systable_beginscan(depend, DependDependerIndexId, true, NULL, lengthof(keys), keys);
+    while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
+        Form_pg_depend d = (Form_pg_depend) GETSTRUCT(tuple);
+        found |= d->refclassid == RelationRelationId && d->refobjid == corgi_models_table();
+    }
+    systable_endscan(scan);
+    table_close(depend, AccessShareLock);
+    return found;
 }
 
 /* Have a type dropped with the extension, without being part of it: that could not be given away. */
 static void tie(Oid type)
 {
     ObjectAddress part = {TypeRelationId, type, 0}, whole = {RelationRelationId, corgi_models_table(), 0};
-    deleteDependencyRecordsForSpecific(TypeRelationId, type, DEPENDENCY_AUTO, RelationRelationId, whole.objectId);
-    recordDependencyOn(&part, &whole, DEPENDENCY_AUTO);
+    if (!is_tied(type))
+        recordDependencyOn(&part, &whole, DEPENDENCY_AUTO);
 }
 
-/* Return the type in our schema that belongs to a role, or none. For no role, tie the types of all: a dump does not. */
-static Oid find_type_of(Oid role)
+/* List the types in our schema that belong to a role; for no role, those of all. */
+static List *types_of(Oid role)
 {
     ScanKeyData keys[3];
-    int wanted = OidIsValid(role) ? 3 : 2;
-    Oid found = InvalidOid;
+    List *found = NIL;
     Relation types = table_open(TypeRelationId, AccessShareLock);
     SysScanDesc scan;
     HeapTuple tuple;
@@ -176,18 +128,31 @@ static Oid find_type_of(Oid role)
                 ObjectIdGetDatum(get_rel_namespace(corgi_models_table())));
     ScanKeyInit(&keys[1], Anum_pg_type_typtype, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum(TYPTYPE_DOMAIN));
     ScanKeyInit(&keys[2], Anum_pg_type_typowner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
-    scan = systable_beginscan(types, InvalidOid, false, NULL, wanted, keys);
+    scan = systable_beginscan(types, InvalidOid, false, NULL, OidIsValid(role) ? 3 : 2, keys);
     while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
         Form_pg_type type = (Form_pg_type) GETSTRUCT(tuple);
-        if (strncmp(NameStr(type->typname), PREFIX, strlen(PREFIX)) != 0)
-            continue;
-        found = type->oid;
-        if (!OidIsValid(role))
-            tie(found);
+        if (strncmp(NameStr(type->typname), PREFIX, strlen(PREFIX)) == 0)
+            found = lappend_oid(found, type->oid);
     }
     systable_endscan(scan);
     table_close(types, AccessShareLock);
     return found;
+}
+
+/* Have the types of all roles dropped with the extension: a dump does not say so of them. */
+void corgi_tie_types(void)
+{
+    ListCell *cell;
+    foreach (cell, types_of(InvalidOid))
+        tie(lfirst_oid(cell));
+}
+
+/* Wait for those who store models of a role, and let nobody else, until the transaction ends. */
+void corgi_lock_types(Oid role)
+{
+    ListCell *cell;
+    foreach (cell, types_of(role))
+        LockDatabaseObject(TypeRelationId, lfirst_oid(cell), 0, AccessExclusiveLock);
 }
 
 static void execute(const char *statement)
@@ -217,205 +182,36 @@ static void make_type_of(Oid role)
     corgi_become_caller(caller);
 }
 
-/* Return the type that stands for a role; made if there is none. */
-static Oid type_of(Oid role)
+/* Find a type that stands for a role; make one if there is none. */
+static Oid find_type(Oid role)
 {
-    static Oid last_role = InvalidOid, last = InvalidOid;
     LOCKTAG tag;
-    if (last_role == role && corgi_resolve(CORGI_STANDS | last) == role)
-        return last;
-    last_role = InvalidOid;
-    last = find_type_of(role);
-    if (!OidIsValid(last)) {
+    List *found = types_of(role);
+    if (found == NIL) {
         SET_LOCKTAG_OBJECT(tag, MyDatabaseId, corgi_models_table(), role, 1);
         (void) LockAcquire(&tag, ExclusiveLock, false, false);
-        last = find_type_of(role); /* another session may just have made it */
-        if (!OidIsValid(last))
-            make_type_of(role);
-        last = find_type_of(role);
+        found = types_of(role); /* another session may just have made it */
     }
-    tie(last);
-    last_role = role;
-    return last;
-}
-
-/* Before a row comes in: its owner becomes a type that stands for the role. Where a dump names an owner that is not
- * here, the model is the restoring role's. */
-static HeapTuple settle_owner(Relation rel, HeapTuple row, const Owned *new, bool comes_in)
-{
-    Oid role = new->holders.owner;
-    Datum owner;
-    bool null = false;
-    int at = SPI_fnumber(RelationGetDescr(rel), "owner");
-    if (role == CORGI_NOBODY && comes_in) {
-        role = GetUserId();
-        ereport(WARNING, errmsg("model \"%s\" has no owner here; it becomes %s's", new->name, name_of(role)));
+    if (found == NIL) {
+        make_type_of(role);
+        found = types_of(role);
     }
-    if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role)))
-        return row;
-    owner = Int64GetDatum(CORGI_STANDS | type_of(role));
-    return heap_modify_tuple_by_cols(row, RelationGetDescr(rel), 1, &at, &owner, &null);
+    if (found == NIL)
+        elog(ERROR, "the type of a role that owns models is gone");
+    tie(linitial_oid(found));
+    return linitial_oid(found);
 }
 
-static TriggerData *trigger_of(FunctionCallInfo fcinfo)
+/* Return the type that stands for a role, which stays until the transaction ends. */
+Oid corgi_type_of(Oid role)
 {
-    if (!CALLED_AS_TRIGGER(fcinfo))
-        ereport(ERROR, errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("this is a trigger's function"));
-    return (TriggerData *) fcinfo->context;
-}
-
-Datum corgipile_guard_model(PG_FUNCTION_ARGS)
-{
-    TriggerData *t = trigger_of(fcinfo);
-    Relation rel = t->tg_relation;
-    Owned old, new;
-    if (TRIGGER_FIRED_BY_INSERT(t->tg_event)) {
-        new = owned_at(rel, t->tg_trigtuple);
-        return PointerGetDatum(settle_owner(rel, t->tg_trigtuple, &new, true));
+    static Oid last = InvalidOid;
+    for (;;) {
+        if (corgi_resolve(CORGI_STANDS | last) != role)
+            last = find_type(role);
+        LockDatabaseObject(TypeRelationId, last, 0, AccessShareLock);
+        if (corgi_resolve(CORGI_STANDS | last) == role)
+            return last;
+        UnlockDatabaseObject(TypeRelationId, last, 0, AccessShareLock); /* somebody dropped it meanwhile */
     }
-    old = owned_at(rel, t->tg_trigtuple);
-    new = owned_at(rel, t->tg_newtuple);
-    check_update(rel, &old, &new);
-    return PointerGetDatum(settle_owner(rel, t->tg_newtuple, &new, false));
-}
-
-static int by_oid(const void *a, const void *b)
-{
-    Oid x = *(const Oid *) a, y = *(const Oid *) b;
-    return x < y ? -1 : x > y;
-}
-
-/* Make a sorted list of the roles with rights on a model, without PUBLIC and those that are gone. Returns how many. */
-static int roles_of(const CorgiHolders *h, Oid **roles)
-{
-    const ArrayType *lists[] = {h->use, h->read, h->replace};
-    int count = 0, room = 0;
-    for (int i = 0; i < 3; i++)
-        room += ArrayGetNItems(ARR_NDIM(lists[i]), ARR_DIMS(lists[i]));
-    *roles = palloc(sizeof **roles * (Size) room);
-    for (int i = 0; i < 3; i++)
-        for (int k = 0; k < ArrayGetNItems(ARR_NDIM(lists[i]), ARR_DIMS(lists[i])); k++)
-            (*roles)[count++] = corgi_resolve(((const int64 *) ARR_DATA_PTR(lists[i]))[k]);
-    for (int i = count; i-- > 0;)
-        if ((*roles)[i] == ACL_ID_PUBLIC || !SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum((*roles)[i])))
-            (*roles)[i] = (*roles)[--count];
-    qsort(*roles, (size_t) count, sizeof **roles, by_oid);
-    return (int) qunique(*roles, (size_t) count, sizeof **roles, by_oid);
-}
-
-/* Of sorted lists of roles: drop from `before` what is not in `after` but has rights on a model of another name. */
-static int without_shared(Relation rel, const char *name, Oid *before, int count, const Oid *after, int count_after)
-{
-    SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, SnapshotSelf, 0, NULL);
-    for (HeapTuple row; count > 0 && HeapTupleIsValid(row = systable_getnext(scan));) {
-        Owned other = owned_at(rel, row);
-        Oid *held = NULL;
-        int kept = 0, count_held = strcmp(other.name, name) == 0 ? 0 : roles_of(&other.holders, &held);
-        for (int i = 0; i < count; i++)
-            if (count_held == 0 || !bsearch(&before[i], held, (size_t) count_held, sizeof *held, by_oid) ||
-                bsearch(&before[i], after, (size_t) count_after, sizeof *after, by_oid))
-                before[kept++] = before[i];
-        count = kept;
-    }
-    systable_endscan(scan);
-    return count;
-}
-
-/* Tell the server that the roles of `new` are needed and those of `old` no longer. The models of a table stand for
- * parts of its row type; where types have none, for the whole of it: a role is needed as long as one model names it,
- * and those who change that wait for each other. */
-static void depend(Relation rel, const char *name, const Owned *old, const Owned *new)
-{
-    Oid *before = palloc(sizeof(Oid)), *after = palloc(sizeof(Oid));
-    int count_before = old ? roles_of(&old->holders, &before) : 0;
-    int count_after = new ? roles_of(&new->holders, &after) : 0;
-    int32 part = CORGI_TYPES_HAVE_PARTS ? corgi_name_number(name) : 0;
-    bool same = count_before == count_after && memcmp(before, after, sizeof *after * (Size) count_after) == 0;
-    if (!CORGI_TYPES_HAVE_PARTS && !same) {
-        LOCKTAG tag;
-        SET_LOCKTAG_OBJECT(tag, MyDatabaseId, corgi_models_table(), InvalidOid, 2);
-        (void) LockAcquire(&tag, ExclusiveLock, false, false);
-        count_before = without_shared(rel, name, before, count_before, after, count_after);
-    }
-    updateAclDependencies(TypeRelationId, rel->rd_rel->reltype, part, InvalidOid, count_before, before, count_after,
-                          after);
-}
-
-/* After a row came in, changed, or went. */
-Datum corgipile_note_roles(PG_FUNCTION_ARGS)
-{
-    TriggerData *t = trigger_of(fcinfo);
-    Relation rel = t->tg_relation;
-    bool update = TRIGGER_FIRED_BY_UPDATE(t->tg_event);
-    Owned first = owned_at(rel, t->tg_trigtuple), new = first;
-    if (update)
-        new = owned_at(rel, t->tg_newtuple);
-    if (TRIGGER_FIRED_BY_INSERT(t->tg_event))
-        depend(rel, first.name, NULL, &first);
-    else if (!update)
-        depend(rel, first.name, &first, NULL);
-    else if (!CORGI_TYPES_HAVE_PARTS || strcmp(first.name, new.name) == 0)
-        depend(rel, new.name, &first, &new);
-    else {
-        depend(rel, first.name, &first, NULL);
-        depend(rel, new.name, NULL, &new);
-    }
-    return PointerGetDatum(NULL);
-}
-
-/* Whether a statement drops our extension. */
-static bool drops_extension(const Node *command)
-{
-    ListCell *cell;
-    if (!IsA(command, DropStmt) || ((const DropStmt *) command)->removeType != OBJECT_EXTENSION)
-        return false;
-    foreach (cell, ((const DropStmt *) command)->objects)
-        if (strcmp(strVal(lfirst(cell)), "corgipile") == 0)
-            return true;
-    return false;
-}
-
-static void change(const char *query, Oid role)
-{
-    Oid types[] = {TEXTOID};
-    Datum values[] = {CStringGetTextDatum(GetUserNameFromId(role, false))};
-    CorgiCaller caller = corgi_become_owner();
-    SPI_connect();
-    if (SPI_execute_with_args(query, lengthof(types), types, values, NULL, false, 0) < 0)
-        elog(ERROR, "changing corgipile.models failed");
-    SPI_finish();
-    corgi_become_caller(caller);
-}
-
-static const char *const drop_owned =
-    "DELETE FROM corgipile.models WHERE owner::pg_catalog.text operator(pg_catalog.=) $1";
-#define WITHOUT(list) \
-    "ARRAY(SELECT r FROM pg_catalog.unnest(" list ") r WHERE r::pg_catalog.text operator(pg_catalog.<>) $1)"
-static const char *const take_back =
-    "UPDATE corgipile.models SET may_use = " WITHOUT("may_use") ", may_read = " WITHOUT("may_read") ", "
-    "may_replace = " WITHOUT("may_replace") " WHERE EXISTS (SELECT FROM pg_catalog.unnest(may_use "
-    "operator(pg_catalog.||) may_read operator(pg_catalog.||) may_replace) r WHERE r::pg_catalog.text "
-    "operator(pg_catalog.=) $1)";
-
-/* Before DROP EXTENSION: all that is made for models goes too. Before DROP OWNED: where the caller may do that, the models go, and the rights on others. Where not, the command itself
- * will say so. */
-Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
-{
-    const EventTriggerData *data = (const EventTriggerData *) fcinfo->context;
-    ListCell *cell;
-    if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
-        ereport(ERROR, errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
-                errmsg("this is an event trigger's function"));
-    if (drops_extension(data->parsetree))
-        find_type_of(InvalidOid);
-    if (!IsA(data->parsetree, DropOwnedStmt))
-        PG_RETURN_NULL();
-    foreach (cell, roleSpecsToIds(((DropOwnedStmt *) data->parsetree)->roles)) {
-        Oid role = lfirst_oid(cell);
-        if (!has_privs_of_role(GetUserId(), role))
-            continue;
-        change(drop_owned, role);
-        change(take_back, role);
-    }
-    PG_RETURN_NULL();
 }

@@ -9,14 +9,17 @@ if it finds fault with the extension.
 
 # ruff: noqa: S608  # tests write SQL
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
+from pgroles import ROLES
 
 from corgipile import pg
 from corgipile.errors import CorgiPileError
@@ -68,6 +71,13 @@ class Server(pg.Server):
     def scripts(self):
         """Return the folder of the server's extension scripts."""
         return next((self.home / "server").rglob("corgipile.control")).parent
+
+    def wait_for_lock(self):
+        """Wait until a session waits for a lock."""
+        end = time.monotonic() + 30
+        while not self.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+            assert time.monotonic() < end, "no session waits"
+            time.sleep(0.01)
 
     def log(self):
         """Return the server's log."""
@@ -168,6 +178,66 @@ def train(server):
         return server.rows(f"SELECT * FROM corgipile.train({literal(source)}, {arguments})", user)
 
     return run
+
+
+class Session:
+    """A psql that stays: what it says, errors too, is read a statement at a time."""
+
+    def __init__(self, command):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self.psql = subprocess.Popen(command, **pipes, text=True, cwd="/", bufsize=1)
+        self.tell("\\set ON_ERROR_STOP 0\nSET client_min_messages = warning")
+
+    def send(self, sql):
+        """Run SQL without waiting for it."""
+        self.psql.stdin.write(f"{sql};\n\\echo .\n")
+
+    def hear(self):
+        """Return what was said of the SQL sent."""
+        return "".join(iter(self.psql.stdout.readline, ".\n")).strip()
+
+    def tell(self, sql):
+        """Run SQL and return what was said."""
+        self.send(sql)
+        return self.hear()
+
+
+@pytest.fixture
+def session(server):
+    """Return what opens a session that stays, of a role."""
+    with contextlib.ExitStack() as opened:
+
+        def start(user="postgres"):
+            new = Session(server.command(user))
+            opened.enter_context(new.psql)
+            opened.callback(new.psql.stdin.close)
+            return new
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def roles(server):
+    """Make six roles: one owns a model, one is a member of it, three hold a right each, one none."""
+    server.sql("CREATE ROLE m_owner LOGIN; CREATE ROLE m_member LOGIN IN ROLE m_owner;"
+               + "".join(f"CREATE ROLE m_{name} LOGIN;" for name in ROLES[2:]))  # fmt: skip
+    server.sql("""
+        CREATE TABLE seen AS SELECT ARRAY[i % 7, i / 50 - 1]::real[] AS x, i / 50 AS label, i AS secret
+            FROM generate_series(0, 99) i;
+        GRANT SELECT (x, label) ON seen TO m_owner, m_member, m_user, m_reader, m_replacer, m_stranger;
+        CREATE TABLE unseen AS SELECT * FROM seen;
+    """)
+    yield
+    server.sql("DELETE FROM corgipile.models WHERE owner <> 'postgres'")
+
+
+@pytest.fixture
+def model(server, train, roles):
+    """Train the model of m_owner, anew, and grant it."""
+    server.sql("DELETE FROM corgipile.models WHERE name IN ('m', 'mine')")
+    train("seen", name="m", user="m_owner")
+    for role, right in (("user", "use"), ("reader", "read"), ("replacer", "replace")):
+        server.text(f"SELECT corgipile.grant_model('m', 'm_{role}', '{right}')", "m_owner")
 
 
 def literal(value):
