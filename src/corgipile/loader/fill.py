@@ -24,6 +24,7 @@ BLOCK_THREADS = 4
 ROW_THREADS = 32
 MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
+TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call costs as much as hundreds of rows
 TAKEN_BYTES = 2 << 20  # of scattered rows that a table is asked for at a time
 
 
@@ -255,7 +256,7 @@ class TableFiller:
         extents, into = step.extents, step.into
         if not len(extents):
             return
-        if len(extents) > 1 and len(into) < SHORT_RUNS * len(extents):
+        if len(extents) > 1 and len(into) < TAKEN_RUNS * len(extents):
             self._take(rows_of(extents), into)
             return
         runs = [(int(start), int(stop)) for start, stop in extents]
@@ -279,7 +280,7 @@ class TableFiller:
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""
         extents, columns = step.extents, list(self._store.held.names)
-        short = len(step.into) < SHORT_RUNS * len(extents)
+        short = len(step.into) < TAKEN_RUNS * len(extents)
         runs = [rows_of(extents)] if short else [np.arange(start, stop) for start, stop in extents.tolist()]
         sizes = [row_sizes(self._table, rows, columns) for rows in runs if len(rows)]
         return sum(int(found.sum()) for found in sizes if found is not None)
