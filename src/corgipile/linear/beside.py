@@ -51,7 +51,8 @@ class Labelled(Wrapping):
     def fingerprint(self) -> str:
         """Return an identity of rows and labels."""
         labels = np.ascontiguousarray(self._labels.to_numpy(zero_copy_only=False))
-        return digest(self.table.fingerprint, self._name, str(labels.dtype), blake2b(labels, digest_size=16).hexdigest())
+        values = blake2b(labels.data, digest_size=16).hexdigest()
+        return digest(self.table.fingerprint, self._name, str(labels.dtype), values)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows with their labels."""
