@@ -51,12 +51,12 @@ class Filler(Protocol):
         """Close files and threads."""
 
 
-def filler(table: Table, store: Store, sources: Sequence[str], *, sequential: bool) -> Filler:
-    """Choose the fast way where every column lies at a fixed place in files, the general one elsewhere."""
+def filler(table: Table, store: Store, sources: Sequence[str], size: int, *, sequential: bool) -> Filler:
+    """Choose what fills a buffer of a size in bytes: the fast way where every column lies at a fixed place in files."""
     layout = None if store.held or not sources else table.layout(sources)
     if layout is not None and len(table) and all(_movable(layout, store)):
         return PlacedFiller(layout, store, len(table), sequential=sequential)
-    return TableFiller(table, store, sources)
+    return TableFiller(table, store, sources, size)
 
 
 def _movable(layout: Layout, store: Store) -> list[bool]:
@@ -245,10 +245,11 @@ def few_files(
 class TableFiller:
     """Reads record batches from the table and puts their rows into slots."""
 
-    def __init__(self, table: Table, store: Store, sources: Sequence[str]) -> None:
+    def __init__(self, table: Table, store: Store, sources: Sequence[str], size: int) -> None:
         self._table, self._store, self._sources = table, store, list(sources)
         self._pool: ThreadPoolExecutor | None = None
         self._taken = SHORT_RUNS  # rows, until their size is known
+        self._room = min(TAKEN_BYTES, size // 64)  # bytes taken together: all are kept while one is waited for
         self.bytes_read = 0
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
@@ -275,7 +276,7 @@ class TableFiller:
             self.bytes_read += batch.nbytes
             self._store.put(batch, into[some], rows[some])
             at += len(some)
-            self._taken = max(1, TAKEN_BYTES * len(some) // max(1, batch.nbytes))
+            self._taken = max(1, self._room * len(some) // max(1, batch.nbytes))
 
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""
