@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import NamedTuple, TypeGuard
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,7 @@ CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
 _known: "WeakKeyDictionary[Table, dict[tuple[str, ...], float]]" = WeakKeyDictionary()
+_sketches: "WeakKeyDictionary[Table, tuple[object, npt.NDArray[np.float64]]]" = WeakKeyDictionary()  # the last of each
 
 
 class Columns(NamedTuple):
@@ -202,8 +204,19 @@ def _text(size: float) -> str:
 
 
 def sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:
-    """Add to blocks the sketch by which an order balances them, if it does."""
+    """Add to blocks the sketch by which an order balances them, if it does.
+
+    The last one of a table is kept: workers that are forked later, and the next order over the same blocks, read no
+    column again.
+    """
     if not isinstance(order, Riffle) or order.balance is None:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
+    asked = order.balance, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
+    with contextlib.suppress(TypeError):  # a table of others that cannot be a key
+        known, found = _sketches.get(table, (None, None))
+        if found is None or known != asked:
+            found = sketch(table, cuts, order.balance)
+            _sketches[table] = asked, found
+        return replace(blocks, sketch=found)
     return replace(blocks, sketch=sketch(table, cuts, order.balance))

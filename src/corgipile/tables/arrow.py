@@ -43,6 +43,7 @@ from corgipile.tables.spill import Section, Spill, SpillWriter, spill_folder
 SUFFIXES = (".arrow", ".feather", ".ipc")
 MOST_COMPRESSION = 1 << 16
 FREE_ROWS = 1 << 20
+MOST_KEPT = 1 << 17  # places of columns in record batches that are remembered
 DENSE = 8  # rows passed over for each one wanted, below which runs are read
 WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read over, rather than seeking, between two rows that are taken; and at a time
@@ -82,6 +83,7 @@ class ArrowFile:
         check_names(stored, self._file.path)
         self._unpacked: Recent[Table] = Recent(2)
         self._sizes: Recent[IntArray] = Recent(64)
+        self._layouts: Recent[Layout | None] = Recent(2)
         self._unpacking = threading.Lock()
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
         packed = len(self._blocks) > 0 and self._heads[0].compressed
@@ -168,6 +170,13 @@ class ArrowFile:
         if self._places is None or any(fixed_field(self.schema.field(name).type) is None for name in names):
             return None
         filled = np.flatnonzero(np.diff(self._starts))
+        if len(names) * len(filled) > MOST_KEPT:
+            return self._lay_out(names, filled)
+        return self._layouts.get(tuple(names), lambda: self._lay_out(names, filled))
+
+    def _lay_out(self, names: list[str], filled: IntArray) -> Layout | None:
+        """Find columns in the record batches that have rows."""
+        assert self._places is not None  # noqa: S101 - asked before
         inside = self._offsets(filled, [self._places[name] for name in names])
         if inside is None:
             return None
@@ -352,6 +361,7 @@ class _InflatedFile(ArrowFile):
         self._names, self.schema = list(columns), pick(source.schema, columns)
         self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
         self._places, self._packed, self._whole = places(self.schema), None, False
+        self._layouts = Recent(2)
         self._scatter = Scatter(section, self._places or {}, len(self._blocks))
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.loader.choice import chosen
 from corgipile.loader.feeder import MOST_PREFETCH
+from corgipile.loader.fitting import sketched
 from corgipile.loader.parts import Part, checked, identity_of, segments_of
 from corgipile.loader.widths import widths_of
 from corgipile.orders import Order
@@ -104,6 +105,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         self._places, self._passes, self._kept = Places(rank, world), Passes(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed)
         fitted = self._settings.fitted(self.table, 1)  # what is wrong with columns or memory is said now
+        sketched(self.table, fitted.order, fitted.blocks)  # read once, for the workers of all epochs
         if fitted.way.spilled:
             unpack_shared(self.table, fitted.sources)  # once, for the workers of all epochs
 
