@@ -25,7 +25,7 @@ ROW_THREADS = 32
 MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
 TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call costs as much as hundreds of rows
-TAKEN_BYTES = 2 << 20  # of scattered rows that a table is asked for at a time
+LEAST_TAKEN, TAKEN_BYTES = 4 << 10, 2 << 20  # of scattered rows that a table is asked for at a time
 
 
 class Filler(Protocol):
@@ -249,7 +249,7 @@ class TableFiller:
         self._table, self._store, self._sources = table, store, list(sources)
         self._pool: ThreadPoolExecutor | None = None
         self._taken = SHORT_RUNS  # rows, until their size is known
-        self._room = min(TAKEN_BYTES, size // 64)  # bytes taken together: all are kept while one is waited for
+        self._room = max(LEAST_TAKEN, min(TAKEN_BYTES, size // 64))  # all are kept while one is waited for
         self.bytes_read = 0
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
