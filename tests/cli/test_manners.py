@@ -324,3 +324,11 @@ def _table(columns):
 
 def test_long_messages_are_cut():
     assert len(console.printable("x " * 9000)) < 2100
+
+
+def test_progress_of_rows_visited_twice_is_not_beyond_the_whole():
+    told = []
+    watch = console.Watch(lambda *said: told.append(said), 10)
+    for _ in range(3):
+        watch.rows(5)
+    assert told == [(5, 10, ""), (10, 10, ""), (15, None, "")]

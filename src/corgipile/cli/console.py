@@ -133,7 +133,8 @@ class Watch:
     def rows(self, count: int) -> None:
         """Take note of rows done."""
         self._done += count
-        self._bar(self._done, self._total, self._note)
+        known = self._done <= self._total  # a reservoir visits some rows twice
+        self._bar(self._done, self._total if known else None, self._note)
 
     def say(self, note: str) -> None:
         """Show this from now on."""

@@ -2,8 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from corgipile.sizes import MOST_EPOCH, Size, whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
 
-__all__ = ["check_calls", "train"]
+__all__ = ["check_calls", "measuring", "prepare", "train"]
 
 LEARNING_RATE = 0.01
 MOST_BATCH, MOST_SHOWN = 1 << 31, 10
@@ -130,30 +130,38 @@ def train(
     if save is not None:
         check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
     how: dict[str, Any] = {"batch_size": batch_size, "intercept": yes_or_no(intercept, "intercept"), "on_bad": on_bad}
-    task = _scaled(_task(opened, features, label, model, classes, warm_start, how), standardize, warm_start)
-    params = {**_facts(task), "epochs": epochs, **asdict(schedule), "memory": memory, "seed": seed}
-    with ExitStack() as stack:
-        feeder = stack.enter_context(task.inputs.feeder(task.table(), label, order, memory, seed))
+    task = prepare(opened, features, label, model, classes=classes, past=warm_start, standardize=standardize, **how)
+    with task.inputs.feeder(task.table(), label, order, memory, seed) as feeder:
+        params = {**_facts(task), "epochs": epochs, **asdict(schedule), "memory": memory, "seed": seed}
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes}
         course = Course(task, feeder, schedule, warm_start, params, adaptive=rate is None, on_rows=on_rows)
         keep = _idle if save is None else partial(Model.save, path=save, overwrite=overwrite)
-        return course.run(epochs, _measurer(stack, test, task), callback or _idle, keep)
+        with measuring(test, task) as measure:
+            return course.run(epochs, measure, callback or _idle, keep)
 
 
 def _idle(_: object) -> None:
     """Do nothing, where a caller wants nothing done."""
 
 
-def _task(
-    table: Table, features: Any, label: str, model: str, classes: Any, past: Model | None, how: dict[str, Any]
+def prepare(
+    table: Table,
+    features: Any,
+    label: str,
+    model: str,
+    *,
+    classes: Any = None,
+    past: Model | None = None,
+    standardize: bool | None = None,
+    **how: Any,
 ) -> Task:
-    """Find out what is learnt from what."""
+    """Find out what is learnt from what; all that is read of the table before the first epoch is read here."""
     inputs = find_inputs(table, _wanted(features, past), label, past.width if past else None)
     given = past.classes if classes is None and past else classes
     task = Task(table, inputs, label, model, _classes(table, label, model, given, skip=how["on_bad"] == "skip"), **how)
     if past is not None:
         _check_past(past, task)
-    return task
+    return _scaled(task, standardize, past)
 
 
 def _facts(task: Task) -> Record:
@@ -255,10 +263,12 @@ def _check_past(past: Model, task: Task) -> None:
         raise BadArgument("warm_start has an intercept; intercept=False goes on from a model without one")
 
 
-def _measurer(stack: ExitStack, test: Any, task: Task) -> Callable[[Model], Record]:
-    """Return what measures a model on the test table, if there is one."""
+@contextmanager
+def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
+    """Give what measures a model on the test table, if there is one."""
     if test is None:
-        return lambda _: {}
+        yield lambda _: {}
+        return
     table = open_table(test)
     inputs, whose = task.inputs, f"the test table {table!r}"
     check_label(table, task.label, whose)
@@ -270,7 +280,6 @@ def _measurer(stack: ExitStack, test: Any, task: Task) -> Callable[[Model], Reco
     if not found.sparse:
         found = replace(found, dtype=np.promote_types(found.dtype, inputs.dtype))
     read = NaNs(table, found, task.label, skip=task.on_bad == "skip")
-    feeder = stack.enter_context(passes.reader(found, read, task.label))
 
     def measure(model: Model) -> Record:
         judge = Machine(task.kind, found, task.classes, on_bad=task.on_bad)
@@ -279,4 +288,5 @@ def _measurer(stack: ExitStack, test: Any, task: Task) -> Callable[[Model], Reco
         skipped = {"skipped": judge.skipped} if judge.skipped else {}
         return {f"test_{name}": value for name, value in (record | skipped).items()}
 
-    return measure
+    with passes.reader(found, read, task.label) as feeder:
+        yield measure
