@@ -74,7 +74,8 @@ def train(
             tells each class from the rest.
         epochs: Passes over the table.
         learning_rate: Step size of the first epoch. None: 0.01; where the first epoch diverges it is begun again at a
-            tenth, which the log and ``notes`` of the model say. With ``warm_start`` None is what that model had.
+            tenth, which the log and ``notes`` of the model say; where a regression on dense features stands still it
+            goes on at a fifth. With ``warm_start`` None is what that model had.
         decay: What it is multiplied by after each epoch.
         l2: Strength of the L2 penalty; the intercept is left alone.
         batch_size: Rows of an update, whose gradient is their mean.
@@ -123,6 +124,7 @@ def train(
     check_calls(callback=callback, on_rows=on_rows)
     epochs, batch_size = whole(epochs, "epochs", 0, MOST_EPOCH), whole(batch_size, "batch_size", 1, MOST_BATCH)
     rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
+    adaptive = rate is None or (learning_rate is None and bool(warm_start and warm_start.params.get("adaptive")))
     schedule = Schedule(LEARNING_RATE if rate is None else rate, decay, l2, tolerance)
     opened = open_table(table)
     if not len(opened):
@@ -133,8 +135,8 @@ def train(
     task = prepare(opened, features, label, model, classes=classes, past=warm_start, standardize=standardize, **how)
     with task.inputs.feeder(task.table(), label, order, memory, seed) as feeder:
         params = {**_facts(task), "epochs": epochs, **asdict(schedule), "memory": memory, "seed": seed}
-        params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes}
-        course = Course(task, feeder, schedule, warm_start, params, adaptive=rate is None, on_rows=on_rows)
+        params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
+        course = Course(task, feeder, schedule, warm_start, params, adaptive=adaptive, on_rows=on_rows)
         keep = _idle if save is None else partial(Model.save, path=save, overwrite=overwrite)
         with measuring(test, task) as measure:
             return course.run(epochs, measure, callback or _idle, keep)
