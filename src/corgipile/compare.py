@@ -168,11 +168,12 @@ def compare(
     """
     from corgipile.linear.machine import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
     from corgipile.linear.schedule import Schedule  # noqa: PLC0415
-    from corgipile.linear.train import check_calls, prepare  # noqa: PLC0415
+    from corgipile.linear.train import check_calls, check_way, prepare  # noqa: PLC0415
 
     opened = tables.open(table)
     check_kind(model)
     check_calls(callback=callback, on_rows=on_rows)
+    check_way("full", memory, seed)
     schedule, epochs = Schedule(learning_rate, decay, l2, None), whole(epochs, "epochs", 1)
     batch_size = whole(batch_size, "batch_size", 1)
     seed, batch = whole(seed, "seed"), whole(batch, "batch", 1)

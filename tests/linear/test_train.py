@@ -11,11 +11,14 @@ from corgipile.errors import (
     BadValue,
     Diverged,
     MissingColumn,
+    MissingFile,
     RaggedRows,
 )
 from corgipile.linear import load, train
 from corgipile.linear.train import Schedule
 from corgipile.orders import Riffle
+from corgipile.tables import MemoryTable
+from corgipile.tables.wrappers import Failing
 
 KINDS = ["logistic", "svm", "softmax", "linear"]
 
@@ -292,6 +295,19 @@ def test_warm_start_of_another_model(make):
         train(make.dense(x, y), warm_start=model, intercept=False)
     without = train(make.dense(x, y), epochs=1, intercept=False)
     assert train(make.dense(x, y), epochs=1, warm_start=without, intercept=False).intercept.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "error"),
+    [
+        ("on_bad", "ski", BadArgument), ("memory", "64Q", BadArgument), ("order", "rifle", BadArgument),
+        ("seed", "a", BadArgument), ("test", "nowhere.arrow", MissingFile), ("test", "s3://a/b", BadArgument),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_the_words_is_said_before_anything_is_read(setting, value, error):
+    table = Failing(MemoryTable(pa.table({"x": [0.5, 1.5], "label": [0, 1]})), after=0)
+    with pytest.raises(error):
+        train(table, **{setting: value})
 
 
 def test_test_table_of_another_width(make):

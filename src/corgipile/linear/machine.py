@@ -17,7 +17,7 @@ from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sp
 from corgipile.loader.store import Store
 from corgipile.tables.base import type_code
 
-__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "check_kind", "outputs_of", "rows_in"]
+__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "check_kind", "check_on_bad", "outputs_of", "rows_in"]
 
 LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
 HINGES = 4  # an svm of several classes: one hinge each, its class against the rest
@@ -35,6 +35,12 @@ def check_kind(model: Any) -> None:
     """Raise BadArgument for what is no kind of model."""
     if not isinstance(model, str) or model not in LOSSES:
         raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}{did_you_mean(model, LOSSES)}")
+
+
+def check_on_bad(on_bad: Any) -> None:
+    """Raise BadArgument unless it says what becomes of bad rows."""
+    if on_bad not in ("raise", "skip"):
+        raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
 
 
 def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
@@ -91,8 +97,7 @@ class Machine:
         scaling: Scaling | None = None,
         isa: int = -1,
     ) -> None:
-        if on_bad not in ("raise", "skip"):
-            raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
+        check_on_bad(on_bad)
         self.kind, self.inputs, self.scaling = kind, inputs, scaling
         self.skipped, self._skip = 0, on_bad == "skip"
         self._skipped_for = ROWS_FAULT

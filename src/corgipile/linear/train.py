@@ -20,17 +20,17 @@ from corgipile.linear.course import Course, Record, Task
 from corgipile.linear.inputs import Inputs, find_inputs
 from corgipile.linear.labels import check_classes, check_label, find_classes
 from corgipile.linear.look import look
-from corgipile.linear.machine import Machine, OnBad, check_kind
+from corgipile.linear.machine import Machine, OnBad, check_kind, check_on_bad
 from corgipile.linear.model import Model
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
-from corgipile.orders import Order
+from corgipile.orders import Order, named
 from corgipile.outputs import check_target
-from corgipile.sizes import MOST_EPOCH, Size, whole, yes_or_no
+from corgipile.sizes import MOST_EPOCH, Size, parse_bytes, whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
 
-__all__ = ["check_calls", "measuring", "prepare", "train"]
+__all__ = ["check_calls", "check_way", "measuring", "prepare", "train"]
 
 LEARNING_RATE = 0.01
 MOST_BATCH, MOST_SHOWN = 1 << 31, 10
@@ -121,6 +121,7 @@ def train(
         (1.0, [0, 0, 1, 1])
     """
     _check_words(model, label, save, warm_start, classes)
+    check_way(order, memory, seed, on_bad)
     check_calls(callback=callback, on_rows=on_rows)
     epochs, batch_size = whole(epochs, "epochs", 0, MOST_EPOCH), whole(batch_size, "batch_size", 1, MOST_BATCH)
     rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
@@ -129,6 +130,7 @@ def train(
     opened = open_table(table)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
+    held_out = None if test is None else open_table(test)
     if save is not None:
         check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
     how: dict[str, Any] = {"batch_size": batch_size, "intercept": yes_or_no(intercept, "intercept"), "on_bad": on_bad}
@@ -138,7 +140,7 @@ def train(
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
         course = Course(task, feeder, schedule, warm_start, params, adaptive=adaptive, on_rows=on_rows)
         keep = _idle if save is None else partial(Model.save, path=save, overwrite=overwrite)
-        with measuring(test, task) as measure:
+        with measuring(held_out, task) as measure:
             return course.run(epochs, measure, callback or _idle, keep)
 
 
@@ -190,6 +192,15 @@ def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: An
         raise BadArgument(f"warm_start must be a model, as corgipile.load returns, got {warm_start!r}")
     if model == "linear" and classes is not None:
         raise BadArgument(f"a linear model has no classes, got classes={classes!r}")
+
+
+def check_way(order: Any, memory: Any, seed: Any, on_bad: Any = "raise") -> None:
+    """Raise an error, before anything is read, for what would be one afterwards."""
+    named(order)
+    if memory is not None:
+        parse_bytes(memory, whole=1.0)
+    whole(seed, "seed")
+    check_on_bad(on_bad)
 
 
 def check_calls(**calls: Any) -> None:
