@@ -51,9 +51,13 @@ def fail(message: str, kind: str, *, json: bool, code: int) -> int:
     """Tell an error, in one line or one JSON document; return the exit code."""
     message = printable(message)
     if json:
-        show_json({"error": {"type": kind, "message": message, "code": code}})
-    else:
-        typer.echo(f"corgipile: {message}", err=True)
+        try:
+            show_json({"error": {"type": kind, "message": message, "code": code}})
+        except OSError:  # of which the error may be
+            discard_output()
+        else:
+            return code
+    typer.echo(f"corgipile: {message}", err=True)
     return code
 
 
