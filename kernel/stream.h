@@ -3,7 +3,7 @@
  * Rows come in storage order, `chunk` of them a step, into free slots. Sliding window: once `window` rows wait, each
  * new row takes the place of a random waiting one, which is visited; the rest is visited in random order at the end.
  * Reservoir: a reservoir sample of `window` rows is kept; each row dropped from it (or never taken) is visited, followed
- * by one visit of the kept rows in a loop; at the end the kept rows are visited once. */
+ * by one visit of the kept rows in a loop, `loops` times at most; at the end the kept rows are visited once. */
 #ifndef CP_STREAM_H
 #define CP_STREAM_H
 
@@ -15,6 +15,7 @@ typedef struct {
     int reservoir;
     int64_t first, stop, window, chunk, ahead; /* rows [first, stop) of the table */
     uint64_t key;
+    int64_t loops;               /* visits of kept rows to come */
     int64_t step, filled, cursor, slots;
     int32_t *waiting;            /* [window] slot of each waiting row */
     int32_t *free_queue;         /* [slots] ring buffer */
@@ -64,8 +65,9 @@ static inline int cp_stream_replace(cp_stream *s, int64_t seen, int32_t slot, in
     }
     visit[0] = leaves;
     s->free_queue[s->free_tail++ % s->slots] = leaves;
-    if (!s->reservoir)
+    if (!s->reservoir || s->loops == 0)
         return 1;
+    s->loops--;
     visit[1] = s->waiting[s->cursor++ % s->window];
     return 2;
 }

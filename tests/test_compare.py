@@ -4,6 +4,7 @@ import importlib
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from corgipile import tables
@@ -125,6 +126,29 @@ def test_all_orders_are_checked_before_the_first_is_run():
             compare(clustered(100, classes=2), seeds=seeds)
     with pytest.raises(BadArgument, match="no orders"):
         compare(clustered(100, classes=2), order=[])
+
+
+def test_a_rate_counts_rows_of_the_table_though_a_reservoir_visits_some_twice():
+    (found,) = compare(clustered(2000, classes=2), epochs=1, order=["reservoir"], memory="64KB")
+    assert found.rows_per_second * found.seconds == pytest.approx(2000)
+
+
+def test_the_table_is_surveyed_once_for_all_orders_and_seeds(monkeypatch):
+    surveyed = []
+
+    def counting(real):
+        return lambda *given, **also: surveyed.append(real.__name__) or real(*given, **also)
+
+    for module, name in (("passes", "moments"), ("train", "find_classes"), ("train", "find_inputs")):
+        place = importlib.import_module(f"corgipile.linear.{module}")
+        monkeypatch.setattr(place, name, counting(getattr(place, name)))
+    x = np.arange(3000.0)
+    rows = pa.table({"a": x % 7, "b": x * 1e6, "label": (x > 1500).astype(np.int8)})
+    held_out = tables.open(rows.slice(0, 5))
+    found = compare(rows, test=held_out, epochs=1, order=["no_shuffle", "full", "shuffle_once"], seeds=2)
+    assert [result.failure for result in found] == [""] * 3
+    assert (surveyed.count("moments"), surveyed.count("find_classes")) == (1, 1)
+    assert surveyed.count("find_inputs") == 1 + 3 * 2  # the table's, and those of the held-out rows each time
 
 
 def test_one_that_fails_does_not_take_the_others_with_it(tmp_path):

@@ -70,7 +70,7 @@ typedef struct {
     CorgiPlace *place;      /* [blocks]; blocks without rows to learn from are left out */
     double *classes, *sketch;
     int64 class_count;
-    double chance;          /* loss of the best constant; 0: unknown */
+    double chance;          /* loss of the best constant; of zero weights where classes are given */
 } CorgiSurvey;
 
 typedef struct {

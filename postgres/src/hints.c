@@ -95,12 +95,13 @@ void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)
     bool held = last->held.rows > 0, linear = run->options.loss == CP_SQUARED;
     const cp_figures *f = held ? &last->held : &last->learnt;
     double chance = run->survey.chance;
-    if (linear ? f->score > 0 : chance == 0 || f->loss < chance)
+    const char *whose = run->options.classes == NULL ? "always the same answer" : "weights of zero";
+    if (linear ? f->score > 0 : f->loss < chance)
         return;
-    ereport(NOTICE,
+    ereport(WARNING,
             linear ? errmsg("the model is no better than the mean of the labels: R2 is %.4f%s", f->score,
                             held ? " on the rows held out" : "")
-                   : errmsg("the model is no better than chance: its loss is %.4g%s, that of always the same answer %.4g",
-                            f->loss, held ? " on the rows held out" : "", chance),
+                   : errmsg("the model is no better than chance: its loss is %.4g%s, that of %s %.4g",
+                            f->loss, held ? " on the rows held out" : "", whose, chance),
             errhint("Try another learning_rate, more epochs, and features of the same scale."));
 }

@@ -5,6 +5,8 @@
  * are wanted. */
 #include "corgipile.h"
 
+#include <math.h>
+
 #include "catalog/pg_type.h"
 #include "sgd_state.h"
 #include "sketch.h"
@@ -153,6 +155,7 @@ static void settle_classes(CorgiRun *run, Tally *t)
         return;
     v->classes = run->options.classes;
     v->class_count = run->options.class_count;
+    v->chance = run->options.loss == CP_HINGE ? 1 : log(Max(v->class_count, 1)); /* of weights of zero */
     if (t->wanted) {
         v->classes = corgi_check_classes(t->values, t->n, "the labels have", t->kind, &v->class_count);
         v->chance = corgi_chance(run->options.loss, t->counts, t->n);

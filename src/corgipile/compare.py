@@ -1,6 +1,5 @@
 """Trains one model by every order of the field on one table, and measures each."""
 
-import logging
 import math
 import tempfile
 import time
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,11 @@ from corgipile.quality import Report, measure
 from corgipile.reshuffle import reshuffle
 from corgipile.sizes import Size, whole
 from corgipile.tables import Table
+
+if TYPE_CHECKING:
+    from corgipile.linear.course import Task
+    from corgipile.linear.schedule import Schedule
+    from corgipile.loader.feeder import Feeder
 
 __all__ = ["ORDERS", "Result", "compare", "measure_order"]
 
@@ -56,7 +60,7 @@ class Result:
         seeds: How many seeds.
         loss: Mean loss after the last epoch.
         seconds: Seconds of an epoch, median; measuring the model is not in it.
-        rows_per_second: Rows visited in an epoch by these seconds.
+        rows_per_second: Rows of the table by these seconds, however often an order visits them.
         bytes_read: Bytes read in an epoch.
         buffer_bytes: Bytes of rows in memory at most.
         deff: Measured design effect of a batch; 1.0 is a full shuffle.
@@ -90,15 +94,16 @@ class Result:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What all orders share."""
+    """What all orders share; the table was surveyed once for all of them."""
 
-    label: str
-    features: str | Sequence[str] | None
+    task: "Task"
+    schedule: "Schedule"
+    epochs: int
+    labels: npt.NDArray[Any]
     memory: Size
     seed: int
     batch: int
-    test: Table | None
-    settings: dict[str, Any]
+    test: Table
     on_rows: Callable[[int], object] | None
 
 
@@ -161,54 +166,31 @@ def compare(
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
+    from corgipile.linear.machine import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
+    from corgipile.linear.schedule import Schedule  # noqa: PLC0415
+    from corgipile.linear.train import check_calls, check_way, prepare  # noqa: PLC0415
+
     opened = tables.open(table)
-    settings = {"model": model, "learning_rate": learning_rate, "decay": decay, "l2": l2}
-    settings |= {"epochs": whole(epochs, "epochs", 1), "batch_size": whole(batch_size, "batch_size", 1)}
-    _check(settings, callback=callback, on_rows=on_rows)
-    held_out = opened if test is None else tables.open(test)
+    check_kind(model)
+    check_calls(callback=callback, on_rows=on_rows)
+    check_way("full", memory, seed)
+    schedule, epochs = Schedule(learning_rate, decay, l2, None), whole(epochs, "epochs", 1)
+    batch_size = whole(batch_size, "batch_size", 1)
     seed, batch = whole(seed, "seed"), whole(batch, "batch", 1)
-    plan = _Plan(label, features, memory, seed, batch, held_out, settings, on_rows)
+    held_out = opened if test is None else tables.open(test)
     chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, block) for one in _names(order)]
     if not chosen:
         raise BadArgument("no orders are given; at least one is needed to compare")
-    plans = [replace(plan, seed=seed + at) for at in range(whole(seeds, "seeds", 1))]
-    labels = column(opened, label)
+    numbers = range(seed, seed + whole(seeds, "seeds", 1))
+    task = prepare(opened, features, label, model, batch_size=batch_size, intercept=True, on_bad="raise")
+    plan = _Plan(task, schedule, epochs, column(opened, label), memory, seed, batch, held_out, on_rows)
     results = []
-    with _said_once():
-        for one in chosen:
-            result = _result(opened, one, labels, plans, folder)
-            results.append(result)
-            if callback is not None:
-                callback(result)
+    for one in chosen:
+        result = _result(one, [replace(plan, seed=number) for number in numbers], folder)
+        results.append(result)
+        if callback is not None:
+            callback(result)
     return results
-
-
-def _check(settings: dict[str, Any], **calls: Any) -> None:
-    """Raise BadArgument for settings that no order could be trained with."""
-    from corgipile.linear.machine import check_kind  # noqa: PLC0415 - as in _run
-    from corgipile.linear.schedule import Schedule  # noqa: PLC0415
-    from corgipile.linear.train import check_calls  # noqa: PLC0415
-
-    check_kind(settings["model"])
-    check_calls(**calls)
-    Schedule(settings["learning_rate"], settings["decay"], settings["l2"], None)
-
-
-@contextmanager
-def _said_once() -> Iterator[None]:
-    """Let the log say once what training says of the table for every order."""
-    said: set[str] = set()
-
-    def fresh(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        return text not in said and not said.add(text)  # type: ignore[func-returns-value]
-
-    log = logging.getLogger("corgipile")
-    log.addFilter(fresh)
-    try:
-        yield
-    finally:
-        log.removeFilter(fresh)
 
 
 def measure_order(
@@ -242,11 +224,15 @@ def measure_order(
         >>> measure_order(rows, "no_shuffle", column(rows, "label"), batch=100).deff
         100.0
     """
-    from corgipile.linear.inputs import find_inputs  # noqa: PLC0415 - as in _run
+    from corgipile.linear.inputs import find_inputs  # noqa: PLC0415 - as in compare
 
     with find_inputs(table, features, label).feeder(table, label, order, memory, seed) as feeder:
-        visits = visited_rows(feeder.order, feeder.blocks, feeder.key(epoch))
-        return measure(visits, labels, min(batch, len(table)))
+        return _measured(feeder, labels, epoch, batch)
+
+
+def _measured(feeder: "Feeder", labels: npt.ArrayLike, epoch: int, batch: int) -> Report:
+    visits = visited_rows(feeder.order, feeder.blocks, feeder.key(epoch))
+    return measure(visits, labels, min(batch, len(feeder.table)))
 
 
 def _sized(order: Order | str, label: str, block: Size | None) -> Order:
@@ -270,27 +256,20 @@ def _name(order: Order | str) -> str:
     return "balanced" if getattr(order, "balance", None) is not None else order.name
 
 
-def _result(
-    table: Table,
-    order: Order | str,
-    labels: npt.NDArray[Any],
-    plans: Sequence[_Plan],
-    folder: str | Path | None,
-) -> Result:
+def _result(order: Order | str, plans: Sequence[_Plan], folder: str | Path | None) -> Result:
     """Run one order with every seed; what goes wrong with it is its result, so that the others' are not lost."""
     try:
-        return _mean([_with_seed(table, order, labels, plan, folder) for plan in plans])
+        return _mean([_with_seed(order, plan, folder) for plan in plans])
     except (CorgiPileError, OSError, MemoryError) as error:
         return Result(_name(order), seeds=len(plans), failure=str(error) or type(error).__name__)
 
 
-def _with_seed(
-    table: Table, order: Order | str, labels: npt.NDArray[Any], plan: _Plan, folder: str | Path | None
-) -> Result:
+def _with_seed(order: Order | str, plan: _Plan, folder: str | Path | None) -> Result:
     if not isinstance(order, str):
-        return _run(table, order, labels, plan)
-    with _shuffled(table, plan.memory, plan.seed, folder) as (copy, seconds):
-        result = _run(copy, orders.NoShuffle(), column(copy, plan.label), plan)
+        return _run(order, plan)
+    with _shuffled(plan.task.source, plan.memory, plan.seed, folder) as (copy, seconds):
+        labels = column(copy, plan.task.label)
+        result = _run(orders.NoShuffle(), replace(plan, task=replace(plan.task, source=copy), labels=labels))
         return replace(result, order=order, setup_seconds=seconds)
 
 
@@ -306,47 +285,37 @@ def _mean(runs: Sequence[Result]) -> Result:
     return replace(runs[0], scores=scores, spread=spread, seeds=len(runs), warning=warning, **means)
 
 
-def _run(table: Table, order: Order, labels: npt.NDArray[Any], plan: _Plan) -> Result:
-    from corgipile.linear import train  # noqa: PLC0415 - keeps the import of corgipile light
+def _run(order: Order, plan: _Plan) -> Result:
+    from corgipile.linear.course import Course  # noqa: PLC0415 - as in compare
+    from corgipile.linear.train import measuring  # noqa: PLC0415
 
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", DivergenceWarning)
-        model = train(
-            table,
-            features=plan.features,
-            label=plan.label,
-            order=order,
-            memory=plan.memory,
-            seed=plan.seed,
-            test=plan.test,
-            on_rows=plan.on_rows,
-            **plan.settings,
-        )
-    quality = measure_order(
-        table,
-        order,
-        labels,
-        features=plan.features,
-        label=plan.label,
-        memory=plan.memory,
-        seed=plan.seed,
-        batch=plan.batch,
-    )
-    metric = "r2" if model.kind == "linear" else "accuracy"
-    seconds = median(record["seconds"] for record in model.history)
+    task = plan.task
+    with task.inputs.feeder(task.table(), task.label, order, plan.memory, plan.seed) as feeder:
+        course = Course(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
+        with warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
+            warnings.simplefilter("always", DivergenceWarning)
+            history = course.run(plan.epochs, judge, _idle, _idle).history
+        quality = _measured(feeder, plan.labels, 0, plan.batch)
+        buffer_bytes = feeder.buffer_bytes
+    metric = "r2" if task.kind == "linear" else "accuracy"
+    seconds = median(record["seconds"] for record in history)
     return Result(
         _name(order),
         metric=metric,
-        scores=tuple(float(record[f"test_{metric}"]) for record in model.history),
-        loss=float(model.history[-1]["test_loss"]),
+        scores=tuple(float(record[f"test_{metric}"]) for record in history),
+        loss=float(history[-1]["test_loss"]),
         seconds=seconds,
-        rows_per_second=model.history[-1]["rows"] / seconds,
-        bytes_read=int(np.median([record["bytes_read"] for record in model.history])),
-        buffer_bytes=int(model.params["buffer_bytes"]),
+        rows_per_second=min(history[-1]["rows"], len(task.source)) / seconds,
+        bytes_read=int(np.median([record["bytes_read"] for record in history])),
+        buffer_bytes=buffer_bytes,
         deff=quality.deff,
         prefix=quality.prefix,
         warning="; ".join(str(one.message) for one in told if issubclass(one.category, DivergenceWarning)),
     )
+
+
+def _idle(_: object) -> None:
+    """Do nothing with what a training says after each epoch."""
 
 
 @contextmanager

@@ -20,7 +20,7 @@ def did_you_mean(word: object, names: Iterable[str]) -> str:
     if not isinstance(word, str):
         return ""
     known = {name.lower(): name for name in names}
-    found = get_close_matches(word.lower(), known, n=1, cutoff=0.7)
+    found = get_close_matches(word.lower(), known, n=1, cutoff=0.66)  # a letter of three
     return f"; did you mean {known[found[0]]}?" if found else ""
 
 

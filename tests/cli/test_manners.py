@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.core
 
 import corgipile as cp
 from corgipile import cli, scratch
@@ -184,12 +185,21 @@ def test_full_and_read_only_file_systems(higgs, tmp_path, before):
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["info"], ["predict"], ["train", "--epochs", "1"], ["compare", "--order", "full"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["info"], ["predict"], ["train", "--epochs", "1"], ["compare", "--order", "full"], ["info", "--json"],
+        ["compare", "--order", "full", "--epochs", "1", "--json"], ["info", "-h"], ["info", "--version"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
 def test_output_that_cannot_be_written(higgs, tmp_path, words):
     model = tmp_path / "m.safetensors"
     cp.train(higgs[0], epochs=1, save=model)
     sources = [str(model), higgs[0]] if words == ["predict"] else [higgs[0]]
     command = [*COMMAND, words[0], *sources, *words[1:]]
+    if words[-1] == "--version":
+        command = [*COMMAND, "--version"]
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
@@ -324,3 +334,23 @@ def _table(columns):
 
 def test_long_messages_are_cut():
     assert len(console.printable("x " * 9000)) < 2100
+
+
+@pytest.mark.parametrize("words", [["info", "t.arrow"], ["info", "t.arrow", "--json"]])
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGTERM, "terminated"), (signal.SIGINT, "interrupted")])
+def test_a_signal_while_words_are_read_is_told(words, number, word, monkeypatch, capsys):
+    def stopped(*_, **__):
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+
+    monkeypatch.setattr(typer.core.TyperGroup, "make_context", stopped)
+    assert cli.main(words) == 128 + number
+    assert capsys.readouterr().err == f"corgipile: {word}\n"
+
+
+def test_progress_of_rows_visited_twice_is_not_beyond_the_whole():
+    told = []
+    watch = console.Watch(lambda *said: told.append(said), 10)
+    for _ in range(3):
+        watch.rows(5)
+    assert told == [(5, 10, ""), (10, 10, ""), (15, None, "")]

@@ -166,10 +166,10 @@ def test_an_interrupted_comparison_shows_what_is_finished(higgs, monkeypatch, ca
     module = importlib.import_module("corgipile.compare")
     run = module._run
 
-    def interrupted(table, order, *rest):
+    def interrupted(order, plan):
         if order.name == "full":
             raise KeyboardInterrupt
-        return run(table, order, *rest)
+        return run(order, plan)
 
     monkeypatch.setattr(module, "_run", interrupted)
     words = ["compare", higgs[0], "--epochs", "1", "--order", "no_shuffle,full,riffle"]

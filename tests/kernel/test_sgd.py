@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, Diverged
 from corgipile.linear.inputs import Inputs
-from corgipile.linear.machine import Machine, Sparse
+from corgipile.linear.machine import Machine
+from corgipile.linear.sparse import Sparse
 
 spec = importlib.util.spec_from_file_location("reference", Path(__file__).with_name("reference.py"))
 reference = importlib.util.module_from_spec(spec)

@@ -101,7 +101,7 @@ def test_rows_of_an_epoch_begun_again_are_taken_back(make, kind):
 def test_targets_far_from_zero_are_no_divergence(make):
     x, y = make.rows(classes=0)
     model = train(make.dense(x, y + 1000), model="linear", epochs=10)
-    assert model.params["learning_rate"] == 0.01
+    assert not model.notes
     assert model.history[-1]["r2"] > 0.5
 
 

@@ -11,11 +11,14 @@ from corgipile.errors import (
     BadValue,
     Diverged,
     MissingColumn,
+    MissingFile,
     RaggedRows,
 )
 from corgipile.linear import load, train
 from corgipile.linear.train import Schedule
 from corgipile.orders import Riffle
+from corgipile.tables import MemoryTable
+from corgipile.tables.wrappers import Failing
 
 KINDS = ["logistic", "svm", "softmax", "linear"]
 
@@ -236,14 +239,41 @@ def test_tables_that_do_not_serve(make):
         train(pa.table({"a": [0.5, 0.5], "label": [0, None]}))
 
 
-@pytest.mark.parametrize("keys", [[[0, 2], [2, 1]], [[0, 1], [1, 1]], [[0, 1], [-1, 0]], [[0, 1], [0, 1, 2]]])
-def test_bad_sparse_rows(keys):
-    schema = pa.schema(
-        [("features_k", pa.list_(pa.int32())), ("features_v", pa.list_(pa.float32())), ("label", pa.int8())]
-    )
-    table = pa.table([keys, [[1.0, 1.0], [1.0, 1.0]], [0, 1]], schema=schema)
-    with pytest.raises((BadSparseRow, RaggedRows)):
-        train(table)
+BAD_SPARSE = {
+    "falls": ([2, 1], [1.0, 1.0], BadSparseRow, "row 7 .* repeat or fall"),
+    "repeats": ([1, 1], [1.0, 1.0], BadSparseRow, "row 7 .* repeat or fall"),
+    "null": ([0, None], [1.0, 1.0], BadSparseRow, "row 7 .* has a null among its sparse indices"),
+    "null-value": ([0, 1], [1.0, None], BadValue, "row 7 .* has a feature that is null"),
+    "uneven": ([0, 1, 2], [1.0, 1.0], RaggedRows, "row 7 .* has 3 sparse indices and 2 values"),
+    "null-indices": (None, [1.0, 1.0], BadSparseRow, "row 7 .* has a null among its sparse indices"),
+    "null-values": ([0, 1], None, BadValue, "row 7 .* has a feature that is null"),
+}
+
+
+@pytest.mark.parametrize("real", [pa.float32(), pa.float64()], ids=str)
+@pytest.mark.parametrize(("keys", "values", "error", "words"), BAD_SPARSE.values(), ids=BAD_SPARSE)
+def test_a_bad_sparse_row_is_named_with_its_reason_or_skipped(keys, values, error, words, real):
+    schema = pa.schema([("x_k", pa.list_(pa.int32())), ("x_v", pa.list_(real)), ("label", pa.int8())])
+    indices, numbers = [[0, 2]] * 20, [[1.0, 2.0]] * 20
+    good = pa.table([indices, numbers, [0, 1] * 10], schema=schema)
+    indices[7], numbers[7] = keys, values
+    table = pa.table([indices, numbers, [0, 1] * 10], schema=schema)
+    for standardize in (False, True):
+        settings = {"features": "x", "epochs": 1, "standardize": standardize}
+        with pytest.raises(error, match=words):
+            train(table, **settings)
+        assert train(table, on_bad="skip", **settings).history[0]["skipped"] == 1
+    model = train(good, features="x", epochs=1)
+    for use in (model.predict, model.measure):
+        with pytest.raises(error, match=words):
+            use(table)
+
+
+def test_negative_sparse_indices():
+    table = pa.table({"x_k": [[0, 2], [-1, 0]], "x_v": [[1.0, 2.0]] * 2, "label": [0, 1]})
+    kinds = pa.schema([("x_k", pa.list_(pa.int32())), ("x_v", pa.list_(pa.float32())), ("label", pa.int8())])
+    with pytest.raises(BadSparseRow, match="holds index -1"):
+        train(table.cast(kinds), features="x")
 
 
 def test_sparse_index_beyond_the_named_width(make):
@@ -265,6 +295,19 @@ def test_warm_start_of_another_model(make):
         train(make.dense(x, y), warm_start=model, intercept=False)
     without = train(make.dense(x, y), epochs=1, intercept=False)
     assert train(make.dense(x, y), epochs=1, warm_start=without, intercept=False).intercept.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "error"),
+    [
+        ("on_bad", "ski", BadArgument), ("memory", "64Q", BadArgument), ("order", "rifle", BadArgument),
+        ("seed", "a", BadArgument), ("test", "nowhere.arrow", MissingFile), ("test", "s3://a/b", BadArgument),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_the_words_is_said_before_anything_is_read(setting, value, error):
+    table = Failing(MemoryTable(pa.table({"x": [0.5, 1.5], "label": [0, 1]})), after=0)
+    with pytest.raises(error):
+        train(table, **{setting: value})
 
 
 def test_test_table_of_another_width(make):

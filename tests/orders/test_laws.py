@@ -106,6 +106,17 @@ def test_ranks_share_the_epoch_evenly(case, world):
 
 
 @settings(max_examples=200)
+@given(cases(), st.integers(1, 5), st.integers(1, 50))
+def test_workers_share_the_epoch_in_whole_batches(case, workers, batch):
+    order, blocks, key = case
+    keys = [key._replace(worker=worker, workers=workers, batch=batch) for worker in range(workers)]
+    parts = [flat(passes(order, blocks, one)) for one in keys]
+    assert [order.visits(blocks, one) for one in keys] == list(map(len, parts))
+    assert sum(len(part) % batch > 0 for part in parts) <= 1
+    assert set(flat(parts)) == set(range(blocks.rows))
+
+
+@settings(max_examples=200)
 @given(cases(), st.data())
 def test_any_step_can_be_the_first(case, data):
     order, blocks, key = case

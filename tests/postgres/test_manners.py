@@ -64,8 +64,16 @@ def test_a_model_that_learnt_nothing_is_told(server, model, label):
     for holdout in ("NULL", "0.2"):
         call = f"'noise', '{model}', 'a', '{label}', holdout => {holdout}, learning_rate => {{}}"
         said = server.said(CALL.format(call.format(1e-9)))[1]
-        assert "is no better than" in said
+        assert "WARNING:  the model is no better than" in said
         assert ("on the rows held out" in said) == (holdout != "NULL")
+
+
+@pytest.mark.parametrize(("kind", "chance"), [("logistic", "0.6931"), ("softmax", "0.6931"), ("svm", "1")])
+def test_a_model_of_given_classes_or_gone_on_with_is_told_too(server, kind, chance):
+    call = f"'noise', '{kind}', 'a', 'label', learning_rate => {{}}, name => 'chance', epochs => 1"
+    untold = server.said(CALL.format(call.format(1e-9) + ", classes => '{0, 1}'"))[1]
+    assert f"that of weights of zero {chance}" in untold
+    assert "that of weights of zero" in server.said(CALL.format(call.format(1e-9) + ", warm_start => 'chance'"))[1]
 
 
 @pytest.mark.every_server

@@ -1,4 +1,5 @@
 import io
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -101,7 +102,10 @@ def test_unknown_formats(tmp_path):
     for data, name, message in [
         (b"\x89PNG\r\n\x1a\n", "a.png", r"a.png is of no known format \(Arrow, Parquet, .npy or SVMlight text\)"),
         (b"a,b,c\n1,2,3\n", "a.csv", r"as text: .*a.csv, line 1, column 1: a line must begin with a number"),
-        (sink.getvalue(), "a.npz", "of no known format"),
+        (sink.getvalue(), "a.npz", r"of no known format.* begins with b'PK[^']*'$"),
+        (b"\x7fELF\0\n1,2\n3,4,5\n", "a.bin", r"begins with b'\\x7fELF[^']*'$"),
+        (b"word\n1,2\n3,4,5\n", "a.txt", r"as text: .*a.txt, line 1, column 1: a line must begin with a number"),
+        (struct.pack("<Q", 40) + b'{"coef":' + bytes(40), "m", "as a model in the safetensors format does$"),
         (b"", "a", r"a is empty; its format cannot be told \(give format=\)"),
         (b"hello", "a.arrow", "begins with b'hello'; the arrow format with b'ARROW1'"),
         (b"hello", "a.parquet", "begins with b'hello'; the parquet format with b'PAR1'"),

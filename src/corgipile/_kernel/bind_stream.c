@@ -13,11 +13,11 @@ static void stream_destroy(PyObject *capsule)
 
 static PyObject *stream_new(PyObject *self, PyObject *args)
 {
-    long long first, stop, window, chunk, ahead;
+    long long first, stop, window, chunk, ahead, loops;
     unsigned long long key;
     int reservoir;
     (void)self;
-    if (!PyArg_ParseTuple(args, "pLLLLLK", &reservoir, &first, &stop, &window, &chunk, &ahead, &key))
+    if (!PyArg_ParseTuple(args, "pLLLLLKL", &reservoir, &first, &stop, &window, &chunk, &ahead, &key, &loops))
         return NULL;
     if (window < 1 || chunk < 1 || ahead < 0 || window + (1 + ahead) * chunk > INT32_MAX)
         return PyErr_Format(PyExc_ValueError, "window and chunk must be at least 1, got %lld and %lld", window, chunk);
@@ -25,7 +25,7 @@ static PyObject *stream_new(PyObject *self, PyObject *args)
     if (!stream)
         return PyErr_NoMemory();
     stream->reservoir = reservoir, stream->first = first, stream->stop = stop, stream->window = window;
-    stream->chunk = chunk, stream->ahead = ahead, stream->key = key;
+    stream->chunk = chunk, stream->ahead = ahead, stream->key = key, stream->loops = loops;
     PyObject *capsule = cp_stream_init(stream) == 0 ? PyCapsule_New(stream, STREAM, stream_destroy) : PyErr_NoMemory();
     if (!capsule) {
         cp_stream_free(stream);

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from corgipile.cli.stopping import outcome, stoppable
+from corgipile.cli.stopping import check_told, outcome, stoppable
 
 __all__ = ["main"]
 
@@ -22,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with stoppable():
-            return _run(words)
+            code = _run(words)
+            check_told()
+            return code
     except KeyboardInterrupt as stop:
         code, word = outcome(stop)
         print(f"corgipile: {word}", file=sys.stderr)

@@ -29,6 +29,9 @@ def run(words: list[str]) -> int:
         code = app(words, prog_name="corgipile", standalone_mode=not json) or 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except OSError as error:  # of what typer prints itself, help for one
+        discard_output()
+        return fail(f"cannot write the output: {error.strerror}", type(error).__name__, json=json, code=2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

@@ -51,9 +51,13 @@ def fail(message: str, kind: str, *, json: bool, code: int) -> int:
     """Tell an error, in one line or one JSON document; return the exit code."""
     message = printable(message)
     if json:
-        show_json({"error": {"type": kind, "message": message, "code": code}})
-    else:
-        typer.echo(f"corgipile: {message}", err=True)
+        try:
+            show_json({"error": {"type": kind, "message": message, "code": code}})
+        except OSError:  # of which the error may be
+            discard_output()
+        else:
+            return code
+    typer.echo(f"corgipile: {message}", err=True)
     return code
 
 
@@ -133,7 +137,8 @@ class Watch:
     def rows(self, count: int) -> None:
         """Take note of rows done."""
         self._done += count
-        self._bar(self._done, self._total, self._note)
+        known = self._done <= self._total  # a reservoir visits some rows twice
+        self._bar(self._done, self._total if known else None, self._note)
 
     def say(self, note: str) -> None:
         """Show this from now on."""

@@ -8,6 +8,7 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NEWS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+_untold: list[int] = []  # signals of which the user has not been told
 
 
 class Stopped(KeyboardInterrupt):
@@ -29,6 +30,7 @@ def stoppable() -> Iterator[None]:
         True
     """
     before = {}
+    _untold.clear()
     if threading.current_thread() is threading.main_thread():
         found = {number: signal.getsignal(number) for number in SIGNALS}
         before = {number: was for number, was in found.items() if was in (signal.SIG_DFL, signal.default_int_handler)}
@@ -45,7 +47,14 @@ def _stop(number: int, _: FrameType | None) -> None:
     for one in SIGNALS:
         if signal.getsignal(one) is _stop:
             signal.signal(one, signal.SIG_DFL)
+    _untold.append(number)
     raise Stopped(number)
+
+
+def check_told() -> None:
+    """Raise Stopped again where it was lost: typer, while it reads words or loads, makes a bare exit code of it."""
+    if _untold:
+        raise Stopped(_untold[0])
 
 
 def outcome(stop: KeyboardInterrupt) -> tuple[int, str]:
@@ -55,5 +64,6 @@ def outcome(stop: KeyboardInterrupt) -> tuple[int, str]:
         >>> outcome(Stopped(signal.SIGTERM)), outcome(KeyboardInterrupt())
         ((143, 'terminated'), (130, 'interrupted'))
     """
+    _untold.clear()
     number = signal.Signals(stop.number if isinstance(stop, Stopped) else signal.SIGINT)
     return 128 + number, NEWS.get(number, number.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from corgipile.errors import ParseError, UnknownFormat
+from corgipile.tables.svmlight import is_binary
 
 __all__ = ["Columns", "csv_columns", "is_csv_name", "text_kind"]
 
@@ -44,7 +45,7 @@ def text_kind(head: bytes) -> Literal["svmlight", "json", "markup", "columns"] |
         >>> text_kind(b"+1 3:0.5 7:1"), text_kind(b"1,2,3"), text_kind(bytes(8)), text_kind(b'{"x": 1}')
         ('svmlight', 'columns', None, 'json')
     """
-    if not head.strip() or any(byte < 9 or 13 < byte < 32 for byte in head):
+    if not head.strip() or is_binary(head):
         return None
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"{", b"["):
@@ -105,10 +106,9 @@ def _refuse_others(path: str, kind: str | None) -> None:
 def _check_fields(path: str, rows: Sequence[Sequence[str]], mark: str) -> None:
     fields = len(rows[0])
     for at, row in enumerate(rows):
-        if mark and len(row) != fields:
-            raise ParseError(
-                f"{path}: Expected {fields} columns, got {len(row)} in row {at + 1}: {mark.join(row)[:40]!r}{_ELSE}"
-            )
+        if len(row) != fields:
+            shown = (mark or ",").join(row)[:40]
+            raise ParseError(f"{path}: Expected {fields} columns, got {len(row)} in row {at + 1}: {shown!r}{_ELSE}")
 
 
 def _has_names(path: str, rows: Sequence[Sequence[str]]) -> bool:

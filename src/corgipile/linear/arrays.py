@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.linear.inputs import Inputs
-from corgipile.linear.machine import Sparse
+from corgipile.linear.sparse import Sparse
 
 __all__ = ["ArrayRows", "rows_of_array"]
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from corgipile.errors import BadArgument
 from corgipile.linear.columns import is_number, item_of
 from corgipile.linear.inputs import Inputs
+from corgipile.linear.sparse import NULL
 from corgipile.tables.base import IntArray, Layout, Table, check_columns
 from corgipile.tables.files import digest
 from corgipile.tables.spans import array_of
@@ -129,7 +130,7 @@ class NaNs(Wrapping):
             return array
         if item_of(array.type) is None:
             return _numbers(array)
-        missing = -1 if self._inputs.sparse and name == self._inputs.columns[0] else math.nan
+        missing = NULL if self._inputs.sparse and name == self._inputs.columns[0] else math.nan
         return _lists(array, missing, 1 if self._inputs.sparse else self._inputs.width)
 
 

@@ -24,6 +24,7 @@ from corgipile.tables.base import Table
 __all__ = ["Course", "Task"]
 
 LEAST_RATE = 1e-12
+STILL, NOISE = 1e-3, 1e-3  # shares of the loss
 Record = dict[str, Any]
 log = logging.getLogger("corgipile")
 
@@ -75,7 +76,8 @@ class Course:
         schedule: The learning rates.
         past: The model to go on from.
         params: What the model is to say of how it was trained.
-        adaptive: Whether nobody chose the learning rate, so that it is lowered where the first epoch diverges.
+        adaptive: Whether nobody chose the learning rate, so that it is lowered where the first epoch diverges, and
+            where a regression comes to rest.
         on_rows: Told of rows learnt; by a negative number of those that are to be learnt again.
     """
 
@@ -93,7 +95,7 @@ class Course:
         self.task, self.schedule = task, schedule
         self.history = [dict(record) for record in past.history] if past else []
         self._feeder, self._past, self._params = feeder, past, params
-        self._adaptive = adaptive and not self.history
+        self._adaptive, self._trying = adaptive, adaptive and not self.history
         self._on_rows, self._told = on_rows, 0
         self._baseline: Baseline | None = None
         self._begin()
@@ -107,11 +109,12 @@ class Course:
     ) -> Model:
         """Run so many epochs more, or as many as bring something, and return the model."""
         for epoch in range(len(self.history), len(self.history) + epochs):
-            record = self._first(epoch) if self._adaptive else self._epoch(epoch)
+            record = self._first(epoch) if self._trying else self._epoch(epoch)
             record |= measure(self.model())
             self.history.append(record)
             callback(record)
             stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch)
+            self._settle(epoch)
             save(self.model())
             if stop:
                 break
@@ -138,7 +141,7 @@ class Course:
             try:
                 record = self._epoch(epoch)
                 if last or self._baseline is None or not self._baseline.adrift(record["loss"]):
-                    self._adaptive = False
+                    self._trying = False
                     return record
             except Diverged:
                 if last:
@@ -151,6 +154,20 @@ class Course:
         self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / 10:g}")
         self._tell(-self._told)
         self._begin()
+
+    def _settle(self, epoch: int) -> None:
+        """Take a fifth of the learning rate where a regression stands still and its steps are to blame.
+
+        Steps of a constant rate end as far from the best weights as the labels are noisy: the loss stays above the best
+        by a share of half the rate times the mean squared length of a row, which is near the number of features.
+        """
+        if not self._adaptive or self.task.kind != "linear" or self.task.inputs.sparse or len(self.history) < 2:
+            return
+        before, last = (float(record["loss"]) for record in self.history[-2:])
+        noise = self.schedule.rate(epoch) * (self.task.inputs.width + 1) / 2
+        if noise > NOISE and not last < (1 - STILL) * before:
+            self.schedule = replace(self.schedule, learning_rate=self.schedule.learning_rate / 5)
+            log.info("the loss stands still; going on with a fifth of the learning rate")
 
     def _tell(self, rows: int) -> None:
         self._told += rows

@@ -2,25 +2,28 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged, RaggedRows
+from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
 from corgipile.hints import did_you_mean
 from corgipile.linear.inputs import Inputs
 from corgipile.linear.scaling import Scaling
+from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
 from corgipile.loader.store import Store
 from corgipile.tables.base import type_code
 
-__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "Sparse", "check_kind", "outputs_of"]
+__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "check_kind", "check_on_bad", "outputs_of", "rows_in"]
 
 LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
 HINGES = 4  # an svm of several classes: one hinge each, its class against the rest
 FloatArray = npt.NDArray[Any]
 ROWS_FAULT = (2, 3, 4, 5, 6)  # statuses that blame one row's values
+INDEX_FAULT = (5, 6)
 OVERFLOW = 8
 SCALED_ROWS = 4096  # standardised at a time: their copies stay in the second-level cache
 OnBad = Literal["raise", "skip"]
@@ -34,6 +37,12 @@ def check_kind(model: Any) -> None:
         raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}{did_you_mean(model, LOSSES)}")
 
 
+def check_on_bad(on_bad: Any) -> None:
+    """Raise BadArgument unless it says what becomes of bad rows."""
+    if on_bad not in ("raise", "skip"):
+        raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
+
+
 def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
     """Return how many scores a row gets: one a class for softmax, and for an svm of more than two, else one.
 
@@ -42,14 +51,6 @@ def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
         (1, 3)
     """
     return len(classes) if kind == "softmax" or (kind == "svm" and len(classes) > 2) else 1
-
-
-class Sparse(NamedTuple):
-    """Where sparse rows lie, one entry a slot: addresses of indices and values, and lengths."""
-
-    indices: npt.NDArray[np.uint64]
-    values: npt.NDArray[np.uint64]
-    lengths: npt.NDArray[np.int64]
 
 
 class Figures(NamedTuple):
@@ -96,8 +97,7 @@ class Machine:
         scaling: Scaling | None = None,
         isa: int = -1,
     ) -> None:
-        if on_bad not in ("raise", "skip"):
-            raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
+        check_on_bad(on_bad)
         self.kind, self.inputs, self.scaling = kind, inputs, scaling
         self.skipped, self._skip = 0, on_bad == "skip"
         self._skipped_for = ROWS_FAULT
@@ -152,7 +152,8 @@ class Machine:
         self.scaling.sparse(indices, values)
         starts = np.cumsum(lengths) - lengths
         at = [(part.ctypes.data + starts * part.itemsize).astype(np.uint64) for part in (indices, values)]
-        return Sparse(at[0], at[1], lengths), (indices, values)
+        flaws = {place: rows.flaws[slot] for place, slot in enumerate(visit.tolist()) if slot in rows.flaws}
+        return Sparse(at[0], at[1], lengths, flaws), (indices, values)
 
     def _learn_all(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray, locate: Locate) -> None:
         start = 0
@@ -162,27 +163,32 @@ class Machine:
                 return
             start += done
             if not (self._skip and status in self._skipped_for):
-                raise self._refusal(status, locate(start), labels[visit[start]])
+                raise self._refused(status, rows, int(visit[start]), locate(start), labels[visit[start]])
             self.skipped += 1
             start += 1
 
     def _learn(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray) -> tuple[int, int]:
         code = type_code(labels.dtype)
         if isinstance(rows, Sparse):
-            return _kernel.sgd_sparse(self._state, *rows, labels, code, visit)
+            return _kernel.sgd_sparse(self._state, *rows[:3], labels, code, visit)
         return _kernel.sgd_dense(self._state, rows, labels, code, visit)
 
-    def _refusal(self, status: int, where: str, label: Any, *, judged: bool = False) -> CorgiPileError:
-        if judged and status == OVERFLOW:
-            return BadValue(f"{where} has features so large that its score is beyond what {self.inputs.dtype} can hold")
-        kind, what = {
+    def _refused(
+        self, status: int, rows: FloatArray | Sparse, slot: int, where: str, label: Any = None
+    ) -> CorgiPileError:
+        """Say why the kernel refused a row."""
+        width, dtype = self.inputs.width, self.inputs.dtype
+        reasons: dict[int, Flaw] = {
             2: (BadLabel, f"has label {label}; the model's classes are {self._classes.tolist()}"),
             3: (BadValue, f"has label {label}; a finite number is needed"),
-            4: (BadValue, "has a feature that is null, NaN or infinite; finite numbers are needed"),
-            5: (BadSparseRow, f"has an index outside the model's {self.inputs.width} features, which begin at 0"),
+            4: NULL_VALUE,
+            5: (BadSparseRow, f"has an index outside the model's {width} features, which begin at 0"),
             6: (BadSparseRow, "has sparse indices that repeat or fall; they must increase"),
-            8: (Diverged, f"brought the model's weights beyond what {self.inputs.dtype} can hold"),
-        }.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
+            8: (Diverged, f"brought the model's weights beyond what {dtype} can hold"),
+        }
+        kind, what = reasons.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
+        if status in INDEX_FAULT:
+            kind, what = flaw(rows, slot, dtype) or (kind, what)
         return kind(f"{where} {what}")
 
     def judge_only(self) -> None:
@@ -209,51 +215,38 @@ class Machine:
         dtype = self.inputs.dtype
         _kernel.sgd_set(self._state, np.ascontiguousarray(coef, dtype), np.ascontiguousarray(bias, dtype))
 
-    def _undecided(self, rows: FloatArray | Sparse, visit: SlotArray, place: int, where: str) -> CorgiPileError:
-        """Say why a row has no score: its features, or that the score is too large a number."""
-        one = visit[place : place + 1]
-        row = gathered(rows, one, self.inputs.dtype)[1] if isinstance(rows, Sparse) else rows[one]
-        return self._refusal(OVERFLOW if np.isfinite(row).all() else 4, where, None, judged=True)
-
     def decide(self, rows: FloatArray | Sparse, visit: SlotArray, locate: Locate) -> FloatArray:
-        """Score rows by slot: [rows, outputs]."""
+        """Score rows by slot: [rows, outputs].
+
+        Raises:
+            BadValue: A feature is NaN or infinite, or so large that the score is.
+            BadSparseRow: Sparse indices do not increase, or lie outside the features.
+        """
         out = np.empty((len(visit), self.outputs), self.inputs.dtype)
-        if isinstance(rows, Sparse):
-            status = _kernel.sgd_decide_sparse(self._state, *rows, visit, out)
-        else:
-            status = _kernel.sgd_decide(self._state, rows, visit, out)
-        if status:
-            raise self._refusal(status, "a row to predict", None)
-        if not math.isfinite(float(out.sum())):
-            wrong = np.flatnonzero(~np.isfinite(out).all(axis=1))
-            if wrong.size:
-                raise self._undecided(rows, visit, int(wrong[0]), locate(int(wrong[0])))
+        if self._decide(rows, visit, out) or not math.isfinite(float(out.sum())):
+            for place in range(len(visit)):  # where one has no score it is to be named
+                self._check_score(rows, visit[place : place + 1], partial(locate, place))
         return out
 
+    def _decide(self, rows: FloatArray | Sparse, visit: SlotArray, out: FloatArray) -> int:
+        if isinstance(rows, Sparse):
+            return _kernel.sgd_decide_sparse(self._state, *rows[:3], visit, out)
+        return _kernel.sgd_decide(self._state, rows, visit, out)
 
-def gathered(
-    rows: Sparse, visit: SlotArray, real: np.dtype[Any]
-) -> tuple[npt.NDArray[np.int32], FloatArray, npt.NDArray[np.int64]]:
-    """Return copies of sparse rows back to back: indices, values, lengths."""
-    lengths = np.ascontiguousarray(rows.lengths[visit])
-    indices, values = np.empty(lengths.sum(), np.int32), np.empty(lengths.sum(), real)
-    for out, addresses in ((indices, rows.indices), (values, rows.values)):
-        _kernel.gather_ragged(out.view(np.uint8), addresses, rows.lengths, out.itemsize, visit)
-    return indices, values, lengths
+    def _check_score(self, rows: FloatArray | Sparse, one: SlotArray, locate: Callable[[], str]) -> None:
+        """Raise what is wrong with a row that has no score: its features, or that the score is too large a number."""
+        out = np.empty((1, self.outputs), self.inputs.dtype)
+        status, dtype = self._decide(rows, one, out), self.inputs.dtype
+        if status:
+            raise self._refused(status, rows, int(one[0]), locate())
+        if np.isfinite(out).all():
+            return
+        row = gathered(rows, one, dtype)[1] if isinstance(rows, Sparse) else rows[one]
+        if np.isfinite(row).all():
+            raise BadValue(f"{locate()} has features so large that its score is beyond what {dtype} can hold")
+        raise self._refused(4, rows, int(one[0]), locate())
 
 
 def rows_in(store: Store, inputs: Inputs, visit: SlotArray) -> FloatArray | Sparse:
-    """Return the features that wait in a buffer, checking the sparse rows that are to be visited.
-
-    Raises:
-        RaggedRows: A sparse row has more indices than values, or fewer.
-    """
-    if not inputs.sparse:
-        return store.dense(inputs.name)
-    indices, lengths = store.ragged(inputs.columns[0])
-    values, counts = store.ragged(inputs.columns[1])
-    uneven = np.flatnonzero(lengths[visit] != counts[visit])
-    if uneven.size:
-        slot = visit[uneven[0]]
-        raise RaggedRows(f"a sparse row has {lengths[slot]} indices and {counts[slot]} values; as many are needed")
-    return Sparse(indices, values, lengths)
+    """Return the features that wait in a buffer."""
+    return sparse_rows(store, inputs.columns, inputs.dtype, visit) if inputs.sparse else store.dense(inputs.name)

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from corgipile.errors import BadValue, BudgetTooSmall
 from corgipile.linear.inputs import Inputs
-from corgipile.linear.machine import Figures, Machine, Sparse, gathered, rows_in
+from corgipile.linear.machine import Figures, Machine, rows_in
 from corgipile.linear.scaling import Moments
+from corgipile.linear.sparse import Sparse, gathered
 from corgipile.loader.feeder import Feeder
 from corgipile.orders.base import visited_rows
 from corgipile.sizes import Size

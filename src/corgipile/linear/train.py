@@ -2,8 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -20,17 +20,17 @@ from corgipile.linear.course import Course, Record, Task
 from corgipile.linear.inputs import Inputs, find_inputs
 from corgipile.linear.labels import check_classes, check_label, find_classes
 from corgipile.linear.look import look
-from corgipile.linear.machine import Machine, OnBad, check_kind
+from corgipile.linear.machine import Machine, OnBad, check_kind, check_on_bad
 from corgipile.linear.model import Model
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
-from corgipile.orders import Order
+from corgipile.orders import Order, named
 from corgipile.outputs import check_target
-from corgipile.sizes import MOST_EPOCH, Size, whole, yes_or_no
+from corgipile.sizes import MOST_EPOCH, Size, parse_bytes, whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.base import Table
 
-__all__ = ["check_calls", "train"]
+__all__ = ["check_calls", "check_way", "measuring", "prepare", "train"]
 
 LEARNING_RATE = 0.01
 MOST_BATCH, MOST_SHOWN = 1 << 31, 10
@@ -74,7 +74,8 @@ def train(
             tells each class from the rest.
         epochs: Passes over the table.
         learning_rate: Step size of the first epoch. None: 0.01; where the first epoch diverges it is begun again at a
-            tenth, which the log and ``notes`` of the model say. With ``warm_start`` None is what that model had.
+            tenth, which the log and ``notes`` of the model say; where a regression on dense features stands still it
+            goes on at a fifth. With ``warm_start`` None is what that model had.
         decay: What it is multiplied by after each epoch.
         l2: Strength of the L2 penalty; the intercept is left alone.
         batch_size: Rows of an update, whose gradient is their mean.
@@ -120,40 +121,51 @@ def train(
         (1.0, [0, 0, 1, 1])
     """
     _check_words(model, label, save, warm_start, classes)
+    check_way(order, memory, seed, on_bad)
     check_calls(callback=callback, on_rows=on_rows)
     epochs, batch_size = whole(epochs, "epochs", 0, MOST_EPOCH), whole(batch_size, "batch_size", 1, MOST_BATCH)
     rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
+    adaptive = rate is None or (learning_rate is None and bool(warm_start and warm_start.params.get("adaptive")))
     schedule = Schedule(LEARNING_RATE if rate is None else rate, decay, l2, tolerance)
     opened = open_table(table)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
+    held_out = None if test is None else open_table(test)
     if save is not None:
         check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
     how: dict[str, Any] = {"batch_size": batch_size, "intercept": yes_or_no(intercept, "intercept"), "on_bad": on_bad}
-    task = _scaled(_task(opened, features, label, model, classes, warm_start, how), standardize, warm_start)
-    params = {**_facts(task), "epochs": epochs, **asdict(schedule), "memory": memory, "seed": seed}
-    with ExitStack() as stack:
-        feeder = stack.enter_context(task.inputs.feeder(task.table(), label, order, memory, seed))
-        params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes}
-        course = Course(task, feeder, schedule, warm_start, params, adaptive=rate is None, on_rows=on_rows)
+    task = prepare(opened, features, label, model, classes=classes, past=warm_start, standardize=standardize, **how)
+    with task.inputs.feeder(task.table(), label, order, memory, seed) as feeder:
+        params = {**_facts(task), "epochs": epochs, **asdict(schedule), "memory": memory, "seed": seed}
+        params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
+        course = Course(task, feeder, schedule, warm_start, params, adaptive=adaptive, on_rows=on_rows)
         keep = _idle if save is None else partial(Model.save, path=save, overwrite=overwrite)
-        return course.run(epochs, _measurer(stack, test, task), callback or _idle, keep)
+        with measuring(held_out, task) as measure:
+            return course.run(epochs, measure, callback or _idle, keep)
 
 
 def _idle(_: object) -> None:
     """Do nothing, where a caller wants nothing done."""
 
 
-def _task(
-    table: Table, features: Any, label: str, model: str, classes: Any, past: Model | None, how: dict[str, Any]
+def prepare(
+    table: Table,
+    features: Any,
+    label: str,
+    model: str,
+    *,
+    classes: Any = None,
+    past: Model | None = None,
+    standardize: bool | None = None,
+    **how: Any,
 ) -> Task:
-    """Find out what is learnt from what."""
+    """Find out what is learnt from what; all that is read of the table before the first epoch is read here."""
     inputs = find_inputs(table, _wanted(features, past), label, past.width if past else None)
     given = past.classes if classes is None and past else classes
     task = Task(table, inputs, label, model, _classes(table, label, model, given, skip=how["on_bad"] == "skip"), **how)
     if past is not None:
         _check_past(past, task)
-    return task
+    return _scaled(task, standardize, past)
 
 
 def _facts(task: Task) -> Record:
@@ -180,6 +192,15 @@ def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: An
         raise BadArgument(f"warm_start must be a model, as corgipile.load returns, got {warm_start!r}")
     if model == "linear" and classes is not None:
         raise BadArgument(f"a linear model has no classes, got classes={classes!r}")
+
+
+def check_way(order: Any, memory: Any, seed: Any, on_bad: Any = "raise") -> None:
+    """Raise an error, before anything is read, for what would be one afterwards."""
+    named(order)
+    if memory is not None:
+        parse_bytes(memory, whole=1.0)
+    whole(seed, "seed")
+    check_on_bad(on_bad)
 
 
 def check_calls(**calls: Any) -> None:
@@ -255,10 +276,12 @@ def _check_past(past: Model, task: Task) -> None:
         raise BadArgument("warm_start has an intercept; intercept=False goes on from a model without one")
 
 
-def _measurer(stack: ExitStack, test: Any, task: Task) -> Callable[[Model], Record]:
-    """Return what measures a model on the test table, if there is one."""
+@contextmanager
+def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
+    """Give what measures a model on the test table, if there is one."""
     if test is None:
-        return lambda _: {}
+        yield lambda _: {}
+        return
     table = open_table(test)
     inputs, whose = task.inputs, f"the test table {table!r}"
     check_label(table, task.label, whose)
@@ -270,7 +293,6 @@ def _measurer(stack: ExitStack, test: Any, task: Task) -> Callable[[Model], Reco
     if not found.sparse:
         found = replace(found, dtype=np.promote_types(found.dtype, inputs.dtype))
     read = NaNs(table, found, task.label, skip=task.on_bad == "skip")
-    feeder = stack.enter_context(passes.reader(found, read, task.label))
 
     def measure(model: Model) -> Record:
         judge = Machine(task.kind, found, task.classes, on_bad=task.on_bad)
@@ -279,4 +301,5 @@ def _measurer(stack: ExitStack, test: Any, task: Task) -> Callable[[Model], Reco
         skipped = {"skipped": judge.skipped} if judge.skipped else {}
         return {f"test_{name}": value for name, value in (record | skipped).items()}
 
-    return measure
+    with passes.reader(found, read, task.label) as feeder:
+        yield measure

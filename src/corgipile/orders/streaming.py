@@ -51,11 +51,16 @@ class Streaming(Sized):
         """Return the buffer size in rows: the window and the rows read ahead."""
         return self.window + (1 + self.ahead) * self.block_rows
 
+    def loops(self, blocks: Blocks, key: Key) -> int:
+        """Return the visits of kept rows in one pass."""
+        return 0
+
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
         """Make the steps of one pass from step ``start`` on; earlier ones are followed without any reading."""
         first, stop = key.share(blocks.rows)
         chunk, window = self.block_rows, self.window
-        stream = _kernel.stream_new(self.reservoir, first, stop, window, chunk, self.ahead, key.hash(STREAM))
+        loops = self.loops(blocks, key)
+        stream = _kernel.stream_new(self.reservoir, first, stop, window, chunk, self.ahead, key.hash(STREAM), loops)
         into, visit = np.empty(chunk, np.int32), np.empty(max(2 * chunk, window), np.int32)
         for _ in range(start):
             _kernel.stream_next(stream, into, visit)
@@ -104,7 +109,8 @@ class Reservoir(Streaming):
     """Visit the rows that leave a reservoir sample, each followed by one of the kept rows (MRS, Bismarck).
 
     A pass over m rows with a window of w visits each row once as it leaves the reservoir, or at the end if it stayed,
-    and m - w times a kept row from the loop: 2m - w visits where m > w, else m.
+    and m - w times a kept row from the loop: 2m - w visits where m > w, else m. Of workers that share a pass each makes
+    fewer from the loop, so that all make whole batches; or none, where the smallest share leaves too few.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows
@@ -120,5 +126,13 @@ class Reservoir(Streaming):
 
     def visits(self, blocks: Blocks, key: Key) -> int:
         """Return the rows visited in one pass of this rank, the loop's included."""
+        return super().visits(blocks, key) + self.loops(blocks, key)
+
+    def loops(self, blocks: Blocks, key: Key) -> int:
+        """Return the visits of kept rows in one pass."""
         rows = super().visits(blocks, key)
-        return rows + max(0, rows - self.window)
+        if key.workers == 1:
+            return max(0, rows - self.window)
+        shares = (key._replace(worker=worker).share(blocks.rows) for worker in range(key.workers))
+        least = min(stop - first for first, stop in shares) - self.window
+        return rows - self.window - (2 * rows - self.window) % key.batch if least >= key.batch - 1 else 0

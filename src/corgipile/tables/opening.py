@@ -213,6 +213,8 @@ def _remedy(file: File) -> str:
     from corgipile.convert.guess import csv_columns  # noqa: PLC0415 - which opens tables
 
     head = file.read(0, min(svmlight.HEAD, file.size))
+    if svmlight.is_binary(head):
+        return ""
     try:
         csv_columns(file.path, head, "auto", whole=len(head) == file.size)
     except TableError as reason:

@@ -168,7 +168,20 @@ def check_looks_like_text(file: File) -> None:
     except (BadValue, BadSparseRow):
         return
     except ParseError as error:
-        raise UnknownFormat(
-            f"{file.path} is of no known format (Arrow, Parquet, .npy or SVMlight text); "
-            f"it begins with {head[:8]!r}, and as text: {error}"
-        ) from None
+        known = (
+            f"{file.path} is of no known format (Arrow, Parquet, .npy or SVMlight text); it begins with {head[:8]!r}"
+        )
+        if is_binary(head):
+            model = head[8:9] == b"{" and int.from_bytes(head[:8], "little") < file.size
+            raise UnknownFormat(known + ", as a model in the safetensors format does" * model) from None
+        raise UnknownFormat(f"{known}, and as text: {error}") from None
+
+
+def is_binary(head: bytes) -> bool:
+    """Say whether a file is no text, by its first bytes.
+
+    Example:
+        >>> is_binary(b"+1 3:0.5"), is_binary(bytes(8))
+        (False, True)
+    """
+    return any(byte < 9 or 13 < byte < 32 for byte in head[:512])

@@ -35,7 +35,7 @@ class CorgiPileDataset(IterableDataset[Any]):
     Ranks and workers share each epoch by the seed alone. Every rank yields the same number of batches, of which only
     the last can be short; where rows do not divide, fewer than ``world`` are visited twice, or left out with
     ``drop_last``; of fewer rows than ranks, each by ``world / rows`` ranks, rounded down or up. (A reservoir visits
-    some rows twice, how many depends on a worker's share: each worker may end with a short batch.)
+    some rows twice, fewer of them where workers share the rows.)
 
     Rank and world are found when an iteration begins: those given, else of ``torch.distributed``, else
     of RANK and WORLD_SIZE; Lightning leaves it at that. Accelerate, and the Trainer of Hugging Face, would share it a
