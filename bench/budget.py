@@ -52,25 +52,25 @@ class Case(NamedTuple):
 class Started:
     """Notes in a folder what each DataLoader worker has in memory when it begins."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder, self.growth, self._over = folder, 0, threading.Event()
+    def __init__(self, folder: str, before: int) -> None:
+        self._folder, self._before, self.growth, self._over = folder, before, 0, threading.Event()
 
     def __call__(self, worker: int) -> None:
         """Note this worker."""
         Path(self._folder, str(os.getpid())).write_text(str(sum(own())))
 
     def watch(self) -> None:
-        """Look all the time how far workers have grown together: their peaks need not be at the same time."""
+        """Look all the time how far this process and its workers have grown together."""
         while not self._over.wait(0.002):
             with contextlib.suppress(OSError, ValueError, KeyError):  # a worker is just beginning or ending
                 self.growth = max(self.growth, self._grown())
 
     def _grown(self) -> int:
-        """Return the bytes by which all workers have grown; what they share with this process is in its own peak."""
+        """Return the bytes by which all processes have grown; what workers share with this one counts once."""
         before = {path.name: int(path.read_text()) for path in Path(self._folder).iterdir()}
         now = [own(pid) for pid in before]
         shared = min(sum(shared for _, shared in now), own()[1])
-        return sum(map(sum, now)) - sum(before.values()) - shared
+        return resident()[0] - self._before + sum(map(sum, now)) - sum(before.values()) - shared
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self.watch, daemon=True)
@@ -149,10 +149,10 @@ def with_workers(path: Any, options: dict[str, Any], case: Case) -> tuple[int, i
 
     table, before = cp.open(path, **options), begin()
     dataset = CorgiPileDataset(table, order=case.order, memory=case.memory, batch_size=case.batch)
-    with tempfile.TemporaryDirectory() as folder, Started(folder) as started:
+    with tempfile.TemporaryDirectory() as folder, Started(folder, before) as started:
         loader = DataLoader(dataset, batch_size=None, num_workers=WORKERS, worker_init_fn=started, prefetch_factor=1)
         rows = sum(len(given["label"]) for given in loader)
-    return rows, started.growth + resident()[1] - before
+    return rows, max(started.growth, resident()[1] - before)
 
 
 def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> dict[str, float]:

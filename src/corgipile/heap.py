@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["frugal"]
+__all__ = ["frugal", "give_back"]
 
 _lock = threading.Lock()
 _inside = 0
@@ -38,5 +38,11 @@ def frugal() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
-                pa.system_memory_pool().release_unused()  # of the C library's heap, whoever freed it
+                give_back()
                 pa.set_memory_pool(_usual)
+
+
+def give_back() -> None:
+    """Give back what is free: of the C library's heap, and of Arrow's own, where decoders take their pages anyhow."""
+    pa.system_memory_pool().release_unused()
+    (_usual or pa.default_memory_pool()).release_unused()

@@ -120,7 +120,8 @@ class Feeder:
         """Return what reads rows into slots."""
         if self._filler is None:
             sequential = self.order.name == "no_shuffle"
-            self._filler = filler(self.source, self.store, self.columns.sources, sequential=sequential)
+            workers = self._key.workers
+            self._filler = filler(self.source, self.store, self.columns.sources, sequential=sequential, workers=workers)
         return self._filler
 
     @property

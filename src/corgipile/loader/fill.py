@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import CorruptFile, ReadFailed
+from corgipile.heap import frugal, give_back
 from corgipile.loader.store import SlotArray, Store
 from corgipile.orders.base import Step, rows_of
 from corgipile.tables.base import IntArray, Layout, Table, row_sizes, type_code
@@ -25,7 +27,8 @@ ROW_THREADS = 32
 MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
 TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call costs as much as hundreds of rows
-TAKEN_BYTES = 2 << 20  # of scattered rows that a table is asked for at a time
+TAKEN_BYTES = 1 << 20  # of scattered rows that a table is asked for at a time
+TIDY_BYTES = 4 << 20  # that a table is asked for until what it took meanwhile, and is free, is given back
 
 
 class Filler(Protocol):
@@ -51,12 +54,20 @@ class Filler(Protocol):
         """Close files and threads."""
 
 
-def filler(table: Table, store: Store, sources: Sequence[str], *, sequential: bool) -> Filler:
-    """Choose the fast way where every column lies at a fixed place in files, the general one elsewhere."""
+def filler(table: Table, store: Store, sources: Sequence[str], *, sequential: bool, workers: int = 1) -> Filler:
+    """Choose the fast way where every column lies at a fixed place in files, the general one elsewhere.
+
+    Args:
+        table: What is read.
+        store: Where rows go.
+        sources: The columns.
+        sequential: Whether rows are read as they lie.
+        workers: Processes that do the same, and share processors and memory.
+    """
     layout = None if store.held or not sources else table.layout(sources)
     if layout is not None and len(table) and all(_movable(layout, store)):
         return PlacedFiller(layout, store, len(table), sequential=sequential)
-    return TableFiller(table, store, sources)
+    return TableFiller(table, store, sources, max(1, BLOCK_THREADS // workers))
 
 
 def _movable(layout: Layout, store: Store) -> list[bool]:
@@ -245,17 +256,24 @@ def few_files(
 class TableFiller:
     """Reads record batches from the table and puts their rows into slots."""
 
-    def __init__(self, table: Table, store: Store, sources: Sequence[str]) -> None:
-        self._table, self._store, self._sources = table, store, list(sources)
+    def __init__(self, table: Table, store: Store, sources: Sequence[str], threads: int = BLOCK_THREADS) -> None:
+        self._table, self._store, self._sources, self._threads = table, store, list(sources), threads
         self._pool: ThreadPoolExecutor | None = None
         self._taken = SHORT_RUNS  # rows, until their size is known
-        self.bytes_read = 0
+        self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
+        self.bytes_read = self._tidied = 0
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots, a few at a time."""
         extents, into = step.extents, step.into
         if not len(extents):
             return
+        if self._frugal is None:
+            self._frugal = ExitStack()
+            self._frugal.enter_context(frugal())
+        if self.bytes_read - self._tidied > TIDY_BYTES:
+            give_back()
+            self._tidied = self.bytes_read
         if len(extents) > 1 and len(into) < TAKEN_RUNS * len(extents):
             self._take(rows_of(extents), into)
             return
@@ -294,9 +312,9 @@ class TableFiller:
             yield self._table.read(runs[0][0], runs[0][1], self._sources)
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(BLOCK_THREADS, "corgipile-reader")
-        for at in range(0, len(runs), BLOCK_THREADS):
-            part = runs[at : at + BLOCK_THREADS]
+            self._pool = ThreadPoolExecutor(self._threads, "corgipile-reader")
+        for at in range(0, len(runs), self._threads):
+            part = runs[at : at + self._threads]
             yield from self._pool.map(lambda run: self._table.read(run[0], run[1], self._sources), part)
 
     def close(self) -> None:
@@ -308,3 +326,6 @@ class TableFiller:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+        if self._frugal is not None:
+            self._frugal.close()
+            self._frugal = None

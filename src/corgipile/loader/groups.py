@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.store import SlotArray
+from corgipile.tables.spans import Rows
 
 __all__ = ["Gatherer", "Group", "Place"]
 
-GATHER_ROWS, GATHER_BYTES = 8192, 2 << 20  # gathered at a time
+GATHER_ROWS, GATHER_BYTES = 8192, 1 << 20  # gathered at a time
 
 Place = tuple[int, int, int]  # step, place among its visits, rows
 
@@ -155,4 +156,6 @@ def _joined(parts: list[Any]) -> Any:
         return parts[0]
     if all(isinstance(part, pa.Array) for part in parts):
         return pa.concat_arrays(parts)
+    if all(isinstance(part, Rows) for part in parts):
+        return Rows.joined(parts)
     return [row for part in parts for row in (part.to_pylist() if isinstance(part, pa.Array) else part)]
