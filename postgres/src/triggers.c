@@ -6,6 +6,7 @@
 #include "compat.h"
 
 #include "access/genam.h"
+#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
@@ -191,6 +192,7 @@ static void depend(Relation rel, const char *name, const Owned *old, const Owned
         LOCKTAG tag;
         SET_LOCKTAG_OBJECT(tag, MyDatabaseId, corgi_models_table(), InvalidOid, 2);
         (void) LockAcquire(&tag, ExclusiveLock, false, false);
+        CommandCounterIncrement(); /* of one statement's rows, the one before may have taken the same role back */
         count_before = without_shared(rel, name, before, count_before, after, count_after);
     }
     updateAclDependencies(TypeRelationId, rel->rd_rel->reltype, part, InvalidOid, count_before, before, count_after,

@@ -57,15 +57,15 @@ def test_a_role_is_needed_while_one_model_names_it(server, train, fails):
 
 @pytest.mark.every_server
 @pytest.mark.parametrize("statement", [
-    "DROP OWNED BY both",
+    "DROP OWNED BY m_both",
     "UPDATE corgipile.models SET may_use = '{}', may_read = '{}' WHERE name IN ('one', 'two')",
 ], ids=["drop owned", "update"])  # fmt: skip
 def test_rights_on_two_models_are_taken_back_by_one_statement(server, train, statement):
-    server.sql("CREATE ROLE both")
+    server.sql("CREATE ROLE m_both")
     for name in ("one", "two"):
         train("seen", name=name)
-        server.text(f"SELECT corgipile.grant_model('{name}', 'both', 'read')")
-    server.sql(f"{statement}; DROP ROLE both; DELETE FROM corgipile.models WHERE name IN ('one', 'two')")
+        server.text(f"SELECT corgipile.grant_model('{name}', 'm_both', 'read')")
+    server.sql(f"{statement}; DROP ROLE m_both; DELETE FROM corgipile.models WHERE name IN ('one', 'two')")
 
 
 def test_a_model_is_given_only_to_a_role_the_giver_may_become(server, model, fails):

@@ -125,8 +125,6 @@ def test_transforms_run_in_the_worker(path):
     assert labels.shape == (64,)
 
 
-@pytest.mark.parametrize(("rows", "world"), [(1, 1), (1, 3), (2, 5), (7, 3)])
-@pytest.mark.parametrize("drop_last", [False, True])
 def change(batch):
     batch["x"][0] = torch.full((7,), -1.0)
     return batch
@@ -144,6 +142,8 @@ def test_lists_of_tensors_go_through_workers_as_the_transform_left_them(workers,
     assert all(type(batch["x"]) is list for batch in loader(dataset, workers))
 
 
+@pytest.mark.parametrize(("rows", "world"), [(1, 1), (1, 3), (2, 5), (7, 3)])
+@pytest.mark.parametrize("drop_last", [False, True])
 def test_few_rows_on_many_ranks(rows, world, drop_last):
     table = pa.table({"row": np.arange(rows)})
     seen = [

@@ -119,9 +119,8 @@ class Feeder:
     def _reader(self) -> Filler:
         """Return what reads rows into slots."""
         if self._filler is None:
-            sequential = self.order.name == "no_shuffle"
-            workers = self._key.workers
-            self._filler = filler(self.source, self.store, self.columns.sources, sequential=sequential, workers=workers)
+            sources, sequential = self.columns.sources, self.order.name == "no_shuffle"
+            self._filler = filler(self.source, self.store, sources, self.buffer_bytes, sequential=sequential)
         return self._filler
 
     @property

@@ -27,7 +27,8 @@ ROW_THREADS = 32
 MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
 TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call costs as much as hundreds of rows
-TAKEN_BYTES = 1 << 20  # of scattered rows that a table is asked for at a time
+TAKEN_BYTES = 2 << 20  # of scattered rows that a table is asked for at a time
+THREAD_BYTES = 4 << 20  # of the buffer for each thread, which takes memory of its own
 TIDY_BYTES = 4 << 20  # that a table is asked for until what it took meanwhile, and is free, is given back
 
 
@@ -54,20 +55,12 @@ class Filler(Protocol):
         """Close files and threads."""
 
 
-def filler(table: Table, store: Store, sources: Sequence[str], *, sequential: bool, workers: int = 1) -> Filler:
-    """Choose the fast way where every column lies at a fixed place in files, the general one elsewhere.
-
-    Args:
-        table: What is read.
-        store: Where rows go.
-        sources: The columns.
-        sequential: Whether rows are read as they lie.
-        workers: Processes that do the same, and share processors and memory.
-    """
+def filler(table: Table, store: Store, sources: Sequence[str], size: int, *, sequential: bool) -> Filler:
+    """Choose what fills a buffer of a size in bytes: the fast way where every column lies at a fixed place in files."""
     layout = None if store.held or not sources else table.layout(sources)
     if layout is not None and len(table) and all(_movable(layout, store)):
         return PlacedFiller(layout, store, len(table), sequential=sequential)
-    return TableFiller(table, store, sources, max(1, BLOCK_THREADS // workers))
+    return TableFiller(table, store, sources, size)
 
 
 def _movable(layout: Layout, store: Store) -> list[bool]:
@@ -256,10 +249,12 @@ def few_files(
 class TableFiller:
     """Reads record batches from the table and puts their rows into slots."""
 
-    def __init__(self, table: Table, store: Store, sources: Sequence[str], threads: int = BLOCK_THREADS) -> None:
-        self._table, self._store, self._sources, self._threads = table, store, list(sources), threads
+    def __init__(self, table: Table, store: Store, sources: Sequence[str], size: int) -> None:
+        self._table, self._store, self._sources = table, store, list(sources)
         self._pool: ThreadPoolExecutor | None = None
+        self._threads = min(BLOCK_THREADS, max(1, size // THREAD_BYTES))
         self._taken = SHORT_RUNS  # rows, until their size is known
+        self._room = min(TAKEN_BYTES, size // 64)  # bytes taken together: all are kept while one is waited for
         self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
         self.bytes_read = self._tidied = 0
 
@@ -293,7 +288,7 @@ class TableFiller:
             self.bytes_read += batch.nbytes
             self._store.put(batch, into[some], rows[some])
             at += len(some)
-            self._taken = max(1, TAKEN_BYTES * len(some) // max(1, batch.nbytes))
+            self._taken = max(1, self._room * len(some) // max(1, batch.nbytes))
 
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""
