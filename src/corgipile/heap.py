@@ -1,5 +1,6 @@
 """Arrow's memory, given back to the system as soon as it is free."""
 
+import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ __all__ = ["frugal", "give_back"]
 _lock = threading.Lock()
 _inside = 0
 _usual: Any = None
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc; Arrow's system pool gives nothing back by itself
 
 
 @contextmanager
@@ -44,5 +46,6 @@ def frugal() -> Iterator[None]:
 
 def give_back() -> None:
     """Give back what is free: of the C library's heap, and of Arrow's own, where decoders take their pages anyhow."""
-    pa.system_memory_pool().release_unused()
+    if _trim is not None:
+        _trim(0)
     (_usual or pa.default_memory_pool()).release_unused()

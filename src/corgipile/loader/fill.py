@@ -27,7 +27,7 @@ ROW_THREADS = 32
 MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
 TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call costs as much as hundreds of rows
-TAKEN_BYTES = 2 << 20  # of scattered rows that a table is asked for at a time
+LEAST_TAKEN, TAKEN_BYTES = 1 << 16, 2 << 20  # of scattered rows that a table is asked for at a time
 THREAD_BYTES = 4 << 20  # of the buffer for each thread, which takes memory of its own
 TIDY_BYTES = 4 << 20  # that a table is asked for until what it took meanwhile, and is free, is given back
 
@@ -254,7 +254,7 @@ class TableFiller:
         self._pool: ThreadPoolExecutor | None = None
         self._threads = min(BLOCK_THREADS, max(1, size // THREAD_BYTES))
         self._taken = SHORT_RUNS  # rows, until their size is known
-        self._room = min(TAKEN_BYTES, size // 64)  # bytes taken together: all are kept while one is waited for
+        self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, size // 64))  # all are kept while one of them is waited for
         self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
         self.bytes_read = self._tidied = 0
 

@@ -118,11 +118,12 @@ class Gatherer:
         return len(visit)
 
     def _bounded(self, group: "_Gathering", visit: SlotArray) -> int:
-        """End the group with the batch in which it has bytes enough; return the rows that still fit."""
+        """End the group before the batch in which it gets too many bytes, if it is not the first; return what fits."""
         sizes = np.cumsum(self._store.held.sizes(visit))
         enough = int(np.searchsorted(sizes, GATHER_BYTES - group.nbytes))
         if enough < len(visit):
-            batches = (group.rows + enough) // self._batch_size + 1
+            begun = -(-group.rows // self._batch_size)
+            batches = max(1, begun, (group.rows + enough) // self._batch_size)
             group.most = min(group.most, batches * self._batch_size)
         fit = min(len(visit), group.most - group.rows)
         group.nbytes += int(sizes[fit - 1]) if fit else 0
