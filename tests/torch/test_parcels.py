@@ -62,6 +62,28 @@ def test_other_lists_are_sent_as_they_are(rows):
     assert all(got is row for got, row in zip(make(*parts), rows, strict=True))
 
 
+def test_rows_of_bytes_arrive_as_they_were_sent():
+    sender, rows = Sender(), [b"x" * SMALL, b"", b"yz"]
+    for _ in range(3):
+        make, parts = sender.join(rows)
+        assert make(*parts) == rows
+    assert len(sender._pieces) == 1
+    unread = [sender.join([bytes([i]) * SMALL]) for i in range(KEPT + 2)]
+    assert unread[KEPT:] == [None, None]
+    assert [make(*parts) for make, parts in unread[:KEPT]] == [[bytes([i]) * SMALL] for i in range(KEPT)]
+
+
+@pytest.mark.parametrize("length", [10, 1000])
+def test_bytes_go_through_workers(length):
+    rows = [bytes([i % 256]) * (length + i) for i in range(700)]
+    dataset = CorgiPileDataset(pa.table({"x": rows, "row": np.arange(700)}), batch_size=64)
+    for _ in range(2):
+        batches = list(DataLoader(dataset, batch_size=None, num_workers=2))
+        assert all(type(batch["x"]) is list for batch in batches)
+        got = {row: data for batch in batches for row, data in zip(batch["row"].tolist(), batch["x"], strict=True)}
+        assert got == dict(enumerate(rows))
+
+
 def test_memory_is_used_again_when_nobody_looks():
     sender = Sender()
     for i in range(5):

@@ -2,13 +2,14 @@
 
 PyTorch maps new memory for each tensor that a worker sends and passes its file descriptor over a new connection. Here a
 worker keeps the memory it made; the main process says, in its last byte, when nobody looks at it any more. Rows of
-varying length, a tensor each, go as one.
+varying length, a tensor or bytes each, go as one.
 """
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate, pairwise
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple, Self
 
@@ -29,9 +30,11 @@ _opened: dict[tuple[int, int], Bytes] = {}  # in the main process, by the worker
 
 
 @cache
-def send_parcels() -> None:
-    """Make this process, a worker, send tensors so."""
-    ForkingPickler.register(torch.Tensor, Sender().reduce)
+def send_parcels() -> "Sender":
+    """Make this process, a worker, send tensors so; return what does."""
+    sender = Sender()
+    ForkingPickler.register(torch.Tensor, sender.reduce)
+    return sender
 
 
 class Sender:
@@ -56,21 +59,37 @@ class Sender:
         data: Bytes = tensor.view(-1).view(torch.uint8).numpy()
         if len(data) <= SMALL:
             return _unpacked, (data.tobytes(), tensor.dtype, tensor.shape)
-        number, fresh = self._free(len(data)) if os.getpid() == self._process else (-1, False)
+        number, fresh = self._free(len(data))
         if number < 0:
             return reduce_tensor(tensor)  # type: ignore[no-any-return,no-untyped-call]
+        self._pieces[number][1][: len(data)] = data  # by NumPy: torch was told to run alone, after a fork
+        return _open, (*self._lent(number, fresh=fresh), len(data), tensor.dtype, tensor.shape)
+
+    def join(self, rows: Sequence[bytes]) -> tuple[Callable[..., list[bytes]], tuple[Any, ...]] | None:
+        """Copy rows of bytes into free memory, see `reduce`; None where there is too much in use."""
+        ends = list(accumulate(map(len, rows), initial=0))
+        number, fresh = self._free(ends[-1])
+        if number < 0:
+            return None
+        piece = self._pieces[number][1].data
+        for row, start, end in zip(rows, ends[:-1], ends[1:], strict=True):
+            piece[start:end] = row
+        return _parted, (*self._lent(number, fresh=fresh), ends)
+
+    def _lent(self, number: int, *, fresh: bool) -> tuple[tuple[int, int], torch.Tensor | None, list[int]]:
+        """Lend a piece to the main process; return what it needs to find it, and which ones to forget."""
         handle, piece = self._pieces[number]
-        piece[: len(data)] = data  # by NumPy: this is another thread than torch was told to run alone, after a fork
         piece[-1] = LENT
         dropped, self._dropped = self._dropped, []
-        name = self._process, number
-        return _open, (name, handle if fresh else None, dropped, len(data), tensor.dtype, tensor.shape)
+        return (self._process, number), handle if fresh else None, dropped
 
     def _free(self, size: int) -> tuple[int, bool]:
-        """Return the number of a piece that is free, and whether it is new; -1 if there are too many.
+        """Return the number of a piece that is free, and whether it is new; -1 if there are too many, or in a fork.
 
         Pieces more than twice as large are left to larger tensors, or each piece would grow to the largest size.
         """
+        if os.getpid() != self._process:
+            return -1, False
         self._tidy()
         idle = {number: len(piece) - 1 for number, (_, piece) in self._pieces.items() if piece[-1] == FREE}
         fitting = [(room, number) for number, room in idle.items() if size <= room <= 2 * size]
@@ -104,7 +123,7 @@ class Sender:
 
 
 class Together(list[Any]):
-    """A list of tensors of one dimension, which a process is sent as one: thousands would take longer than to be made.
+    """A list that a worker sends as one, of tensors of one dimension or of bytes: each alone takes longer.
 
     Example:
         >>> split, parts = Together([torch.tensor([1, 2]), torch.tensor([3])]).__reduce__()
@@ -116,6 +135,9 @@ class Together(list[Any]):
         return type(self)(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if all(type(row) is bytes for row in self):
+            large = sum(map(len, self)) > SMALL
+            return (send_parcels().join(self) if large else None) or (list, (list(self),))
         kinds = {row.dtype if _is_row(row) else None for row in self}
         if len(kinds) != 1 or None in kinds:
             return list, (list(self),)
@@ -185,6 +207,17 @@ def _open(
     dtype: torch.dtype,
     shape: torch.Size,
 ) -> torch.Tensor:
+    lent = _look(name, piece, dropped, size)
+    return torch.frombuffer(lent, dtype=dtype).view(shape)
+
+
+def _parted(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], ends: list[int]) -> list[bytes]:
+    rows = _look(name, piece, dropped, ends[-1]).data
+    return [bytes(rows[start:end]) for start, end in pairwise(ends)]
+
+
+def _look(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], size: int) -> Bytes:
+    """Return what a worker wrote to a piece, which it is given back when nobody looks at it any more."""
     worker, _ = name
     if piece is not None:
         _guard_forks()
@@ -194,9 +227,9 @@ def _open(
     for number in dropped:
         _opened.pop((worker, number), None)
     whole = _opened[name]
-    lent: Bytes = np.frombuffer(whole.data, np.uint8, size)  # the tensor's own: it dies with the tensor
+    lent: Bytes = np.frombuffer(whole.data, np.uint8, size)  # who looks holds it, so it dies with the last of them
     weakref.finalize(lent, _release, whole, worker, os.getpid()).atexit = False
-    return torch.frombuffer(lent, dtype=dtype).view(shape)
+    return lent
 
 
 def _release(whole: Bytes, worker: int, process: int) -> None:
