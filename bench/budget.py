@@ -214,13 +214,15 @@ def measure(path: Path, tiny: Path, host: str, order: str, memory: str) -> tuple
     return found["growth"] / 2**20, allowed / 2**20, ""
 
 
+def tables(folder: Path, shape: str, size: int) -> list[Path]:
+    """Make a table of a shape and about a size, and a tiny one."""
+    name = "".join(c if c.isalnum() else "-" for c in shape)
+    return [SHAPES[shape](folder / f"{kind}-{name}", size) for kind, size in (("shape", size), ("tiny", 1 << 16))]
+
+
 def shape_part(bench: Bench, shape: str) -> None:
     """Measure all hosts and orders over one shape of rows."""
-    name = "".join(c if c.isalnum() else "-" for c in shape)
-    path, tiny = (
-        SHAPES[shape](bench.work / f"{kind}-{name}", size)
-        for kind, size in (("shape", bench.pick(256 << 20, 96 << 20)), ("tiny", 1 << 16))
-    )
+    path, tiny = tables(bench.work, shape, bench.pick(256 << 20, 96 << 20))
     for host, order in cases(shape):
         for memory in ("16MB",) if bench.quick else ("16MB", "64MB"):
             growth, allowed, note = measure(path, tiny, host, order, memory)
