@@ -1,6 +1,5 @@
 """Arrow's memory, given back to the system as soon as it is free."""
 
-import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ __all__ = ["frugal", "give_back"]
 _lock = threading.Lock()
 _inside = 0
 _usual: Any = None
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc; Arrow's system pool gives nothing back by itself
 
 
 @contextmanager
@@ -40,12 +38,19 @@ def frugal() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
-                give_back()
+                _give_back()
                 pa.set_memory_pool(_usual)
 
 
 def give_back() -> None:
     """Give back what is free: of the C library's heap, and of Arrow's own, where decoders take their pages anyhow."""
-    if _trim is not None:
-        _trim(0)
-    (_usual or pa.default_memory_pool()).release_unused()
+    with _lock:
+        _give_back()
+
+
+def _give_back() -> None:
+    now = pa.default_memory_pool()
+    for pool in (_usual or now, pa.system_memory_pool()):
+        pa.set_memory_pool(pool)
+        pool.release_unused()  # of whichever is the default, whatever the pool it is asked of
+    pa.set_memory_pool(now)
