@@ -42,11 +42,21 @@ def begin() -> int:
 
 
 class Case(NamedTuple):
-    """How a host is run: by which order or method, with which memory, in batches of how many rows."""
+    """How a host is run: by which order or method, with which memory, batches of how many rows, at most how large."""
 
     order: str
     memory: str
     batch: int
+    largest: list[int]
+
+
+def bytes_of(batch: dict[str, Any]) -> int:
+    """Return the bytes of a batch's rows."""
+    each = [
+        column if column.__class__.__name__ == "list" or column.dtype == object else [column]
+        for column in batch.values()
+    ]
+    return sum(len(row) if isinstance(row, bytes) else row.nbytes for rows in each for row in rows)
 
 
 class Started:
@@ -88,6 +98,7 @@ def host_loader(table: Any, case: Case) -> Iterator[int]:
 
     with cp.Loader(table, batch_size=case.batch, order=case.order, memory=case.memory) as loader:
         for rows in loader:
+            case.largest[0] = max(case.largest[0], bytes_of(rows))
             yield len(rows["label"])
 
 
@@ -151,7 +162,10 @@ def with_workers(path: Any, options: dict[str, Any], case: Case) -> tuple[int, i
     dataset = CorgiPileDataset(table, order=case.order, memory=case.memory, batch_size=case.batch)
     with tempfile.TemporaryDirectory() as folder, Started(folder, before) as started:
         loader = DataLoader(dataset, batch_size=None, num_workers=WORKERS, worker_init_fn=started, prefetch_factor=1)
-        rows = sum(len(given["label"]) for given in loader)
+        rows = 0
+        for given in loader:
+            case.largest[0] = max(case.largest[0], bytes_of(given))
+            rows += len(given["label"])
     return rows, max(started.growth, resident()[1] - before)
 
 
@@ -165,7 +179,7 @@ def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> d
     options = {name: labels_of(name) for name in (path, tiny)}
     head = cp.open(tiny, **options[tiny])
     row = max(1, head.read(0, len(head)).nbytes // len(head))
-    case = Case(order, memory, max(1, BATCH_BYTES // row))
+    case = Case(order, memory, max(1, BATCH_BYTES // row), [0])
     for given in (tiny, path):
         if host == "workers":
             rows, growth = with_workers(given, options[given], case)
@@ -174,7 +188,7 @@ def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> d
             before = begin()
             rows = sum(HOSTS[host](table, case))
             growth = resident()[1] - before
-    found = {"batch": float(row * case.batch), "rows": float(len(cp.open(path, **options[path])))}
+    found = {"batch": float(case.largest[0] or row * case.batch), "rows": float(len(cp.open(path, **options[path])))}
     return {**found, "seen": float(rows), "growth": float(growth)}
 
 

@@ -15,7 +15,7 @@ import budget  # it is no part of a package
 
 sys.path.pop(0)
 
-SIZE, MEMORY = 48 << 20, "16MB"
+SIZE, MEMORY = 32 << 20, "16MB"
 AT_ONCE = 2  # processes
 
 

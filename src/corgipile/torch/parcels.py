@@ -22,7 +22,7 @@ __all__ = ["Sender", "Split", "Together", "send_parcels"]
 
 SMALL = 16 << 10  # bytes that go through the pipe as they are
 KEPT = 64  # pieces of memory of a worker at most; what does not fit goes the usual way
-SPARE = 64 << 20  # bytes of a worker's memory that may lie idle; more, if more are in use
+SPARE = 2 << 20  # bytes of a worker's memory that may lie idle; more, if more are in use
 FREE, LENT, FORKED = range(3)  # last byte of a piece; forked: another process than the main one may look at it for ever
 Bytes = npt.NDArray[np.uint8]
 

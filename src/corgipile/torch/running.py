@@ -132,7 +132,10 @@ class Running:
             done[worker] += 1
             made = {name: values[0] for name, values in batch.items()} if rows else batch
             made = made if transform is None else transform(made)
-            yield _sent(made) if get_worker_info() else made
+            made = _sent(made) if get_worker_info() else made
+            del batch  # it must not stay until the next one is made
+            yield made
+            del made
 
     def _loader(self, part: Part) -> Loader:
         place = (self._rank, self._world, self._worker, self._workers)
