@@ -42,35 +42,45 @@ def begin() -> int:
 
 
 class Case(NamedTuple):
-    """How a host is run: by which order or method, with which memory, in batches of how many rows."""
+    """How a host is run: by which order or method, with which memory, batches of how many rows, at most how large."""
 
     order: str
     memory: str
     batch: int
+    largest: list[int]
+
+
+def bytes_of(batch: dict[str, Any]) -> int:
+    """Return the bytes of a batch's rows."""
+    each = [
+        column if column.__class__.__name__ == "list" or column.dtype == object else [column]
+        for column in batch.values()
+    ]
+    return sum(len(row) if isinstance(row, bytes) else row.nbytes for rows in each for row in rows)
 
 
 class Started:
     """Notes in a folder what each DataLoader worker has in memory when it begins."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder, self.growth, self._over = folder, 0, threading.Event()
+    def __init__(self, folder: str, before: int) -> None:
+        self._folder, self._before, self.growth, self._over = folder, before, 0, threading.Event()
 
     def __call__(self, worker: int) -> None:
         """Note this worker."""
         Path(self._folder, str(os.getpid())).write_text(str(sum(own())))
 
     def watch(self) -> None:
-        """Look all the time how far workers have grown together: their peaks need not be at the same time."""
+        """Look all the time how far this process and its workers have grown together."""
         while not self._over.wait(0.002):
             with contextlib.suppress(OSError, ValueError, KeyError):  # a worker is just beginning or ending
                 self.growth = max(self.growth, self._grown())
 
     def _grown(self) -> int:
-        """Return the bytes by which all workers have grown; what they share with this process is in its own peak."""
+        """Return the bytes by which all processes have grown; what workers share with this one counts once."""
         before = {path.name: int(path.read_text()) for path in Path(self._folder).iterdir()}
         now = [own(pid) for pid in before]
         shared = min(sum(shared for _, shared in now), own()[1])
-        return sum(map(sum, now)) - sum(before.values()) - shared
+        return resident()[0] - self._before + sum(map(sum, now)) - sum(before.values()) - shared
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self.watch, daemon=True)
@@ -88,6 +98,7 @@ def host_loader(table: Any, case: Case) -> Iterator[int]:
 
     with cp.Loader(table, batch_size=case.batch, order=case.order, memory=case.memory) as loader:
         for rows in loader:
+            case.largest[0] = max(case.largest[0], bytes_of(rows))
             yield len(rows["label"])
 
 
@@ -149,10 +160,13 @@ def with_workers(path: Any, options: dict[str, Any], case: Case) -> tuple[int, i
 
     table, before = cp.open(path, **options), begin()
     dataset = CorgiPileDataset(table, order=case.order, memory=case.memory, batch_size=case.batch)
-    with tempfile.TemporaryDirectory() as folder, Started(folder) as started:
+    with tempfile.TemporaryDirectory() as folder, Started(folder, before) as started:
         loader = DataLoader(dataset, batch_size=None, num_workers=WORKERS, worker_init_fn=started, prefetch_factor=1)
-        rows = sum(len(given["label"]) for given in loader)
-    return rows, started.growth + resident()[1] - before
+        rows = 0
+        for given in loader:
+            case.largest[0] = max(case.largest[0], bytes_of(given))
+            rows += len(given["label"])
+    return rows, max(started.growth, resident()[1] - before)
 
 
 def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> dict[str, float]:
@@ -165,7 +179,7 @@ def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> d
     options = {name: labels_of(name) for name in (path, tiny)}
     head = cp.open(tiny, **options[tiny])
     row = max(1, head.read(0, len(head)).nbytes // len(head))
-    case = Case(order, memory, max(1, BATCH_BYTES // row))
+    case = Case(order, memory, max(1, BATCH_BYTES // row), [0])
     for given in (tiny, path):
         if host == "workers":
             rows, growth = with_workers(given, options[given], case)
@@ -174,7 +188,7 @@ def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> d
             before = begin()
             rows = sum(HOSTS[host](table, case))
             growth = resident()[1] - before
-    found = {"batch": float(row * case.batch), "rows": float(len(cp.open(path, **options[path])))}
+    found = {"batch": float(case.largest[0] or row * case.batch), "rows": float(len(cp.open(path, **options[path])))}
     return {**found, "seen": float(rows), "growth": float(growth)}
 
 
@@ -214,13 +228,15 @@ def measure(path: Path, tiny: Path, host: str, order: str, memory: str) -> tuple
     return found["growth"] / 2**20, allowed / 2**20, ""
 
 
+def tables(folder: Path, shape: str, size: int) -> list[Path]:
+    """Make a table of a shape and about a size, and a tiny one."""
+    name = "".join(c if c.isalnum() else "-" for c in shape)
+    return [SHAPES[shape](folder / f"{kind}-{name}", size) for kind, size in (("shape", size), ("tiny", 1 << 16))]
+
+
 def shape_part(bench: Bench, shape: str) -> None:
     """Measure all hosts and orders over one shape of rows."""
-    name = "".join(c if c.isalnum() else "-" for c in shape)
-    path, tiny = (
-        SHAPES[shape](bench.work / f"{kind}-{name}", size)
-        for kind, size in (("shape", bench.pick(256 << 20, 96 << 20)), ("tiny", 1 << 16))
-    )
+    path, tiny = tables(bench.work, shape, bench.pick(256 << 20, 96 << 20))
     for host, order in cases(shape):
         for memory in ("16MB",) if bench.quick else ("16MB", "64MB"):
             growth, allowed, note = measure(path, tiny, host, order, memory)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["frugal"]
+__all__ = ["frugal", "give_back"]
 
 _lock = threading.Lock()
 _inside = 0
@@ -38,5 +38,19 @@ def frugal() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
-                pa.system_memory_pool().release_unused()  # of the C library's heap, whoever freed it
+                _give_back()
                 pa.set_memory_pool(_usual)
+
+
+def give_back() -> None:
+    """Give back what is free: of the C library's heap, and of Arrow's own, where decoders take their pages anyhow."""
+    with _lock:
+        _give_back()
+
+
+def _give_back() -> None:
+    now = pa.default_memory_pool()
+    for pool in (_usual or now, pa.system_memory_pool()):
+        pa.set_memory_pool(pool)
+        pool.release_unused()  # of whichever is the default, whatever the pool it is asked of
+    pa.set_memory_pool(now)

@@ -14,13 +14,12 @@ from corgipile.linear.scaling import Moments
 from corgipile.linear.sparse import Sparse, gathered
 from corgipile.loader.feeder import Feeder
 from corgipile.orders.base import visited_rows
-from corgipile.sizes import Size
 from corgipile.tables.base import Table
 
 __all__ = ["learn", "measure", "moments", "reader", "scores"]
 
-READ_MEMORY: Size = "4MB"
-SURVEYED = 1 << 14  # rows at a time: their float64 copies stay small
+READ_MEMORY = 4 << 20
+SURVEYED, SURVEYED_BYTES = 1 << 14, 4 << 20  # rows at a time, and the float64 copies of their features
 Count = Callable[[int], object]
 Labels = Callable[[npt.NDArray[Any]], object]
 
@@ -74,11 +73,12 @@ def measure(machine: Machine, feeder: Feeder, label: str) -> Figures:
 def moments(inputs: Inputs, table: Table) -> Moments:
     """Return mean and spread of each feature, by reading them once."""
     found = Moments(inputs.width)
+    some = SURVEYED if inputs.sparse else max(1, min(SURVEYED, SURVEYED_BYTES // (8 * inputs.width)))
     with reader(inputs, table) as feeder:
         for visit in feeder.epoch(0):
             rows = rows_in(feeder.store, inputs, visit)
-            for start in range(0, len(visit), SURVEYED):
-                part = visit[start : start + SURVEYED]
+            for start in range(0, len(visit), some):
+                part = visit[start : start + some]
                 if isinstance(rows, Sparse):
                     indices, values, lengths = gathered(rows, part, inputs.dtype)
                     found.add_sparse(indices, values, len(lengths))
@@ -88,11 +88,15 @@ def moments(inputs: Inputs, table: Table) -> Moments:
 
 
 def reader(inputs: Inputs, table: Table, label: str | None = None) -> Feeder:
-    """Open a feeder that reads a table once, as it lies, in little memory."""
-    try:
-        return inputs.feeder(table, label, "no_shuffle", READ_MEMORY, 0)
-    except BudgetTooSmall:
-        return inputs.feeder(table, label, "no_shuffle", max(2 * table.nbytes, 1 << 26), 0)
+    """Open a feeder that reads a table once, as it lies, in little memory: as much as a few of its rows need."""
+    memory = READ_MEMORY
+    while True:
+        try:
+            return inputs.feeder(table, label, "no_shuffle", memory, 0)
+        except BudgetTooSmall:
+            if memory > 1 << 62:
+                raise
+            memory *= 2
 
 
 def scores(machine: Machine, feeder: Feeder) -> Iterator[npt.NDArray[Any]]:

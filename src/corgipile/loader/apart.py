@@ -25,7 +25,7 @@ from corgipile.tables.spans import objects
 
 __all__ = ["Apart"]
 
-GROUP_BYTES = 2 << 20  # read at a time
+GROUP_BYTES = 1 << 20  # read at a time
 AHEAD_BYTES = 8 << 20
 LOOK = 4096  # rows whose lengths are asked for at a time
 
@@ -186,7 +186,7 @@ class _Run:
         self._reader, self._plan, self._room = reader, plan, room
         self._changed = threading.Condition()
         self._ready: deque[tuple[Any, int]] = deque()
-        self._bytes = 0  # of groups read, or being read, that the consumer has not got
+        self._bytes = self._given = 0  # of groups read, or being read, that the consumer has not done with; of its own
         self._stopped, self._process = False, os.getpid()
         self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True)
 
@@ -219,12 +219,12 @@ class _Run:
         if os.getpid() != self._process:
             raise BadArgument(FORKED)
         with self._changed:
+            self._bytes -= self._given
+            self._changed.notify_all()
             self._changed.wait_for(lambda: self._ready or self._stopped)
             if self._stopped:
                 raise BadArgument(ENDED)
-            item, nbytes = self._ready.popleft()
-            self._bytes -= nbytes
-            self._changed.notify_all()
+            item, self._given = self._ready.popleft()
         if isinstance(item, BaseException):
             raise item
         return cast("Group | None", item)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
 from corgipile.tables.base import is_list, item_bytes
-from corgipile.tables.spans import array_of
+from corgipile.tables.spans import Rows, array_of
 
 __all__ = ["Cut", "Format", "cutter"]
 
@@ -16,8 +16,13 @@ Format = Literal["numpy", "torch", "arrow"]
 Cut = Callable[[dict[str, Any], int, int], Iterator[Any]]
 
 
-def cutter(form: Format) -> Cut:
+def cutter(form: Format, rows_of: Callable[[Any, list[int]], Any] | None = None) -> Cut:
     """Return what cuts columns of so many rows into batches of some; see `corgipile.loader.groups.Group`.
+
+    Args:
+        form: What batches are made of.
+        rows_of: Makes what stands for rows of varying length, of a tensor of their numbers and their lengths; None for
+            a list with a tensor a row.
 
     Example:
         >>> [batch["x"].tolist() for batch in cutter("numpy")({"x": np.arange(5)}, 5, 2)]
@@ -33,7 +38,14 @@ def cutter(form: Format) -> Cut:
         import torch  # noqa: PLC0415  # optional
     except ImportError:
         raise MissingExtra('format="torch" needs PyTorch: pip install torch') from None
-    return lambda columns, rows, size: _together({n: _tensors(torch, v, rows, size) for n, v in columns.items()})
+
+    def split(flat: Any, lengths: list[int]) -> Any:  # views of one tensor take less time and memory than thousands
+        return list(torch.unsafe_split_with_sizes(flat, lengths))
+
+    rows_of = rows_of or split
+    return lambda columns, rows, size: _together(
+        {name: _tensors(torch, column, rows, size, rows_of) for name, column in columns.items()}
+    )
 
 
 def _together(parts: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Any]]:
@@ -51,7 +63,7 @@ def _slices(column: Any, rows: int, size: int) -> Iterator[Any]:
 
 
 def _numpy(columns: dict[str, Any], rows: int, size: int) -> Iterator[Any]:
-    return _together({name: _slices(_array(column), rows, size) for name, column in columns.items()})
+    return _together({name: map(_array, _slices(column, rows, size)) for name, column in columns.items()})
 
 
 def _array(column: Any) -> Any:
@@ -60,7 +72,7 @@ def _array(column: Any) -> Any:
         column = column.to_pylist()  # Arrow makes no array of it
     if isinstance(column, pa.Array):
         return column.to_numpy(zero_copy_only=False)
-    if isinstance(column, list):
+    if isinstance(column, list | Rows):
         return np.fromiter(column, np.object_, len(column))
     return column
 
@@ -78,10 +90,13 @@ def _arrow(columns: dict[str, Any], rows: int, size: int) -> Iterator[pa.RecordB
     return (whole.slice(start, min(size, rows - start)) for start in range(0, rows, size))
 
 
-def _tensors(torch: Any, column: Any, rows: int, size: int) -> Iterable[Any]:
+def _tensors(torch: Any, column: Any, rows: int, size: int, rows_of: Callable[[Any, list[int]], Any]) -> Iterable[Any]:
     """Cut a column into tensors; rows that are lists of numbers become one tensor each, others Python values."""
     if isinstance(column, pa.Array):
         column = list(_array(column)) if item_bytes(column.type) and is_list(column.type) else column.to_pylist()
+    if isinstance(column, Rows):
+        parts = _slices(column, rows, size)
+        return (rows_of(torch.from_numpy(part.values), part.lengths.tolist()) for part in parts)
     if isinstance(column, list):
         return ([_tensor(torch, row) for row in part] for part in _slices(column, rows, size))
     return torch.unsafe_split(torch.from_numpy(column), size)  # type: ignore[no-any-return]  # no view to keep track of

@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import CorruptFile, ReadFailed
+from corgipile.heap import frugal, give_back
 from corgipile.loader.store import SlotArray, Store
 from corgipile.orders.base import Step, rows_of
 from corgipile.tables.base import IntArray, Layout, Table, row_sizes, type_code
@@ -26,6 +28,8 @@ MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
 TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call costs as much as hundreds of rows
 LEAST_TAKEN, TAKEN_BYTES = 4 << 10, 2 << 20  # of scattered rows that a table is asked for at a time
+THREAD_BYTES = 4 << 20  # of the buffer for each thread, which takes memory of its own
+TIDY_BYTES = 4 << 20  # that a table is asked for until what it took meanwhile, and is free, is given back
 
 
 class Filler(Protocol):
@@ -248,15 +252,23 @@ class TableFiller:
     def __init__(self, table: Table, store: Store, sources: Sequence[str], size: int) -> None:
         self._table, self._store, self._sources = table, store, list(sources)
         self._pool: ThreadPoolExecutor | None = None
+        self._threads = min(BLOCK_THREADS, max(1, size // THREAD_BYTES))
         self._taken = SHORT_RUNS  # rows, until their size is known
-        self._room = max(LEAST_TAKEN, min(TAKEN_BYTES, size // 64))  # all are kept while one is waited for
-        self.bytes_read = 0
+        self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, size // 64))  # all are kept while one of them is waited for
+        self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
+        self.bytes_read = self._tidied = 0
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots, a few at a time."""
         extents, into = step.extents, step.into
         if not len(extents):
             return
+        if self._frugal is None:
+            self._frugal = ExitStack()
+            self._frugal.enter_context(frugal())
+        if self.bytes_read - self._tidied > TIDY_BYTES:
+            give_back()
+            self._tidied = self.bytes_read
         if len(extents) > 1 and len(into) < TAKEN_RUNS * len(extents):
             self._take(rows_of(extents), into)
             return
@@ -295,9 +307,9 @@ class TableFiller:
             yield self._table.read(runs[0][0], runs[0][1], self._sources)
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(BLOCK_THREADS, "corgipile-reader")
-        for at in range(0, len(runs), BLOCK_THREADS):
-            part = runs[at : at + BLOCK_THREADS]
+            self._pool = ThreadPoolExecutor(self._threads, "corgipile-reader")
+        for at in range(0, len(runs), self._threads):
+            part = runs[at : at + self._threads]
             yield from self._pool.map(lambda run: self._table.read(run[0], run[1], self._sources), part)
 
     def close(self) -> None:
@@ -309,3 +321,6 @@ class TableFiller:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+        if self._frugal is not None:
+            self._frugal.close()
+            self._frugal = None

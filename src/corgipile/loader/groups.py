@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.store import SlotArray
+from corgipile.tables.spans import Rows
 
 __all__ = ["Gatherer", "Group", "Place"]
 
-GATHER_ROWS, GATHER_BYTES = 8192, 2 << 20  # gathered at a time
+GATHER_ROWS, GATHER_BYTES = 8192, 1 << 20  # gathered at a time
 
 Place = tuple[int, int, int]  # step, place among its visits, rows
 
@@ -117,11 +118,12 @@ class Gatherer:
         return len(visit)
 
     def _bounded(self, group: "_Gathering", visit: SlotArray) -> int:
-        """End the group with the batch in which it has bytes enough; return the rows that still fit."""
+        """End the group before the batch in which it gets too many bytes, if it is not the first; return what fits."""
         sizes = np.cumsum(self._store.held.sizes(visit))
         enough = int(np.searchsorted(sizes, GATHER_BYTES - group.nbytes))
         if enough < len(visit):
-            batches = (group.rows + enough) // self._batch_size + 1
+            begun = -(-group.rows // self._batch_size)
+            batches = max(1, begun, (group.rows + enough) // self._batch_size)
             group.most = min(group.most, batches * self._batch_size)
         fit = min(len(visit), group.most - group.rows)
         group.nbytes += int(sizes[fit - 1]) if fit else 0
@@ -155,4 +157,6 @@ def _joined(parts: list[Any]) -> Any:
         return parts[0]
     if all(isinstance(part, pa.Array) for part in parts):
         return pa.concat_arrays(parts)
+    if all(isinstance(part, Rows) for part in parts):
+        return Rows.joined(parts)
     return [row for part in parts for row in (part.to_pylist() if isinstance(part, pa.Array) else part)]

@@ -161,7 +161,7 @@ class Held:
                 made[name] = _kernel.gather_objects(*self._spans[name], visit, text)
                 continue
             joined = _join(kind, self._spans[name], visit) if name in self._spans and name not in self._nulls else None
-            made[name] = objects(self._take(visit, [name]).column(0) if joined is None else joined)
+            made[name] = objects(self._take(visit, [name]).column(0) if joined is None else joined, own=True)
         return made
 
     def _take(self, visit: SlotArray, names: list[str]) -> pa.RecordBatch:

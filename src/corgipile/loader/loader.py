@@ -1,6 +1,6 @@
 """The loader: batches of a table in any order, at the speed of a sequential read, resumable anywhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
@@ -165,6 +165,10 @@ class Loader:
         self._step, self._offset = self._stand()
         self._position, self._delivered = [], 0
         group.columns.clear()  # arrays are used again
+
+    def rows_by(self, make: Callable[[Any, list[int]], Any]) -> None:
+        """Let rows of varying length, as tensors, be what is made of their numbers, one tensor, and their lengths."""
+        self._cut = cutter("torch", make)
 
     def _stand(self) -> tuple[int, int]:
         """Return step and offset of the first row not delivered."""

@@ -14,7 +14,7 @@ from corgipile.sizes import to_rows
 FULL = 6
 PAGES = 16
 PAGE_BYTES = 4096
-STEP_ROWS = 1 << 16  # of a step that is worth its overhead, however narrow its rows are
+STEP_ROWS = 1 << 14  # of a step that is worth its overhead, however narrow its rows are
 ROW_STEP, ROW_MADE = (
     24,
     96,

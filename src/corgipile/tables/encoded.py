@@ -155,7 +155,7 @@ def _said(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:
 
 
 def _written(table: Unpacking, columns: Sequence[str], folder: Path) -> SpillFile:
-    with SpillWriter(folder) as out:
+    with frugal(), SpillWriter(folder) as out:
         table.write_plain(columns, out)
         return out.finish()
 
@@ -185,7 +185,7 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
         CorruptFile: They have not as many rows as they should.
     """
     done = 0
-    with frugal(), out.section(), pa.ipc.new_file(out, plain_schema(schema)) as file:
+    with out.section(), pa.ipc.new_file(out, plain_schema(schema)) as file:
         for batch in batches:
             columns = [_plain(column) for column in batch.columns]
             file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain_schema(schema)))

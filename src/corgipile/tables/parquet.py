@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.heap import frugal
+from corgipile.heap import frugal, give_back
 from corgipile.tables.arrow import ArrowFile
 from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
@@ -35,6 +35,7 @@ SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
 MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
 BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
+TIDY_BYTES = 1 << 20  # decoded before pages are given back that are read no more
 
 
 class ParquetTable:
@@ -218,8 +219,13 @@ class ParquetTable:
             file = pq.ParquetFile(
                 pa.OSFile(self._file.path), metadata=self._metadata, buffer_size=BUFFER, pre_buffer=False
             )
+            decoded = 0
             for batch in file.iter_batches(rows, list(groups), names, use_threads=False):
                 batch.validate(full=True)
+                decoded += batch.nbytes
+                if decoded > TIDY_BYTES:
+                    give_back()
+                    decoded = 0
                 yield pa.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema)
 
     def _is_large(self, i: int, names: list[str]) -> bool:

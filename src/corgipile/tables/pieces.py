@@ -173,7 +173,7 @@ def _check_text(fields: Iterable[pa.Field]) -> None:
 
 
 class Recent(Generic[Value]):
-    """Keeps the last few values made; thread-safe.
+    """Keeps the last few values made; thread-safe: what several threads want is made by one, while the others wait.
 
     Example:
         >>> squares = Recent(2)
@@ -184,6 +184,7 @@ class Recent(Generic[Value]):
     def __init__(self, room: int) -> None:
         self._room = room
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._making: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
@@ -192,9 +193,18 @@ class Recent(Generic[Value]):
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-        value = make()
-        with self._lock:
-            self._values[key] = value
-            while len(self._values) > self._room:
-                self._values.popitem(last=False)
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                if key in self._values:
+                    return self._values[key]
+            try:
+                value = make()
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+            with self._lock:
+                self._values[key] = value
+                while len(self._values) > self._room:
+                    self._values.popitem(last=False)
         return value

@@ -1,8 +1,7 @@
 """Where the rows of an Arrow column of varying length lie in memory, and what Python objects they make."""
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
+from typing import Any, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.tables.base import IntArray, fixed_field, is_bytes, is_list, is_wide, item_bytes
 
-__all__ = ["array_of", "flat", "objects", "places"]
+__all__ = ["Rows", "array_of", "flat", "objects", "places"]
 
 
 def places(column: pa.Array) -> tuple[IntArray, int]:
@@ -64,13 +63,57 @@ def array_of(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(items.dtype), len(items), [None, pa.py_buffer(data)], 0)
 
 
-def objects(column: pa.Array) -> Sequence[Any] | pa.Array:
-    """Return one object a row, bytes, str or an array of numbers; the column itself where its type has no such objects.
+class Rows(Sequence[npt.NDArray[Any]]):
+    """Rows of numbers that lie one after another; each becomes an array when it is asked for, many take much memory.
+
+    Args:
+        values: The numbers of all rows.
+        ends: Where each row begins, and the last ends.
+
+    Example:
+        >>> list(Rows(np.arange(3), np.array([0, 2, 3])))
+        [array([0, 1]), array([2])]
+    """
+
+    def __init__(self, values: npt.NDArray[Any], ends: IntArray) -> None:
+        self.values, self._ends = values, ends
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Rows]") -> Self:
+        """Join rows."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(np.concatenate([part.values for part in parts]), np.append(0, np.cumsum(lengths)))
+
+    @property
+    def lengths(self) -> IntArray:
+        """Return how many numbers each row has."""
+        return np.diff(self._ends)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> npt.NDArray[Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> Self: ...
+    def __getitem__(self, place: int | slice) -> npt.NDArray[Any] | Self:
+        if isinstance(place, int):
+            start, stop = self._ends[range(len(self))[place]], self._ends[range(1, len(self) + 1)[place]]
+            return self.values[start:stop]
+        start, stop, _ = place.indices(len(self))
+        ends = self._ends[start : stop + 1]
+        return type(self)(self.values[ends[0] : ends[-1]], ends - ends[0])
+
+
+def objects(column: pa.Array, *, own: bool = False) -> Sequence[Any] | pa.Array:
+    """Return an object a row, bytes, str or an array of numbers; the column itself where its type has no such objects.
+
+    Arrays may be written to: they are copies, unless the column is the caller's own.
 
     Example:
         >>> objects(pa.array(["a", "bc"]))
         ['a', 'bc']
-        >>> objects(pa.array([[1, 2], [3]]))
+        >>> list(objects(pa.array([[1, 2], [3]])))
         [array([1, 2]), array([3])]
     """
     kind = column.type
@@ -81,6 +124,5 @@ def objects(column: pa.Array) -> Sequence[Any] | pa.Array:
         address = (offsets[:-1] + base).astype(np.uint64)
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         return _kernel.gather_objects(address, np.diff(offsets), np.arange(len(column), dtype=np.int32), text)
-    values = flat(column.values)[offsets[0] : offsets[-1]].copy()  # the consumer's own, to write to
-    ends = (offsets - offsets[0]).tolist()
-    return [values[start:stop] for start, stop in pairwise(ends)]
+    values = flat(column.values)[offsets[0] : offsets[-1]]
+    return Rows(values if own and values.flags.writeable else values.copy(), offsets - offsets[0])

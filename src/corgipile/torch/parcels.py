@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
-__all__ = ["Sender", "Together", "send_parcels"]
+__all__ = ["Sender", "Split", "Together", "send_parcels"]
 
 SMALL = 16 << 10  # bytes that go through the pipe as they are
 KEPT = 64  # pieces of memory of a worker at most; what does not fit goes the usual way
-SPARE = 64 << 20  # bytes of a worker's memory that may lie idle; more, if more are in use
+SPARE = 2 << 20  # bytes of a worker's memory that may lie idle; more, if more are in use
 FREE, LENT, FORKED = range(3)  # last byte of a piece; forked: another process than the main one may look at it for ever
 Bytes = npt.NDArray[np.uint8]
 
@@ -141,8 +141,40 @@ class Together(list[Any]):
         kinds = {row.dtype if _is_row(row) else None for row in self}
         if len(kinds) != 1 or None in kinds:
             return list, (list(self),)
-        data = np.concatenate([row.view(torch.uint8).numpy() for row in self])  # by NumPy: see `Sender.reduce`
-        return _split, (torch.from_numpy(data).view(self[0].dtype), [len(row) for row in self])
+        lengths = [len(row) for row in self]
+        flat = _side_by_side(self, lengths)
+        if flat is None:
+            data = np.concatenate([row.view(torch.uint8).numpy() for row in self])  # by NumPy: see `Sender.reduce`
+            flat = torch.from_numpy(data).view(self[0].dtype)
+        return _split, (flat, lengths)
+
+
+class Split(NamedTuple):
+    """Rows of varying length that nobody looks at before they are sent: a process gets a list with a tensor each.
+
+    Attributes:
+        flat: The numbers of all rows.
+        lengths: How many each row has.
+    """
+
+    flat: torch.Tensor
+    lengths: list[int]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _split, tuple(self)
+
+
+def _side_by_side(rows: list[torch.Tensor], lengths: list[int]) -> torch.Tensor | None:
+    """Return rows that lie one after another in the same memory as one tensor; None if they do not."""
+    first, total, item = rows[0], sum(lengths), rows[0].element_size()
+    at = first.data_ptr()
+    for row, length in zip(rows, lengths, strict=True):
+        if length and row.data_ptr() != at:
+            return None
+        at += length * item
+    begin = first.storage_offset()
+    inside = first.untyped_storage().nbytes() >= (begin + total) * item  # else other memory lies beside it by chance
+    return first.as_strided((total,), (1,), begin) if inside else None
 
 
 def _is_row(value: Any) -> bool:

@@ -16,7 +16,7 @@ from corgipile.loader.segments import Segment, next_worker
 from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
-from corgipile.torch.parcels import Together, send_parcels
+from corgipile.torch.parcels import Split, Together, send_parcels
 from corgipile.torch.passes import ALONE, Passes, Turn
 from corgipile.torch.place import Places
 
@@ -124,13 +124,18 @@ class Running:
         part, transform, worker = self._part, self._settings.transform, self._worker
         done, rows = part.segment.batches, self._settings.batch_size is None
         loader = self._loader(part)
+        if get_worker_info() and transform is None and not rows:
+            loader.rows_by(Split)  # nobody looks at them here
         loader.set_epoch(part.epoch)
         loader.seek(done[worker])
         for batch in loader:
             done[worker] += 1
             made = {name: values[0] for name, values in batch.items()} if rows else batch
             made = made if transform is None else transform(made)
-            yield _sent(made) if get_worker_info() else made
+            made = _sent(made) if get_worker_info() else made
+            del batch  # it must not stay until the next one is made
+            yield made
+            del made
 
     def _loader(self, part: Part) -> Loader:
         place = (self._rank, self._world, self._worker, self._workers)

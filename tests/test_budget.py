@@ -1,0 +1,54 @@
+"""The budget as a promise: some of what `bench/budget.py` measures, each case in a process of its own."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("PIL")
+if not Path("/proc/self/clear_refs").exists():
+    pytest.skip("a peak is read from /proc", allow_module_level=True)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+import budget  # it is no part of a package
+
+sys.path.pop(0)
+
+SIZE, MEMORY = 32 << 20, "16MB"
+AT_ONCE = 2  # processes
+
+
+def _covering():
+    """Return some cases: each shape in each host, by orders in turn."""
+    found = []
+    for turn, shape in enumerate(budget.SHAPES):
+        orders = {}
+        for host, order in budget.cases(shape):
+            orders.setdefault(host, []).append(order)
+        found += [(shape, host, some[(5 * turn + at) % len(some)]) for at, (host, some) in enumerate(orders.items())]
+    return found
+
+
+COVERING = _covering()
+
+
+@pytest.fixture(scope="module")
+def measured(request, tmp_path_factory):
+    """What was measured of each case; all those chosen are begun at once, ahead of the tests that wait for them."""
+    folder = tmp_path_factory.mktemp("budget")
+    chosen = [item.callspec.params["case"] for item in request.session.items if item.path == request.path]
+    with ThreadPoolExecutor(AT_ONCE) as crew:
+        made = {shape: crew.submit(budget.tables, folder, shape, SIZE) for shape, _, _ in chosen}
+        yield {
+            case: crew.submit(lambda case=case: budget.measure(*made[case[0]].result(), *case[1:], MEMORY))
+            for case in chosen
+        }
+        crew.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("case", COVERING, ids=lambda case: "-".join(filter(None, case)))
+def test_peaks_stay_within_the_budget(measured, case):
+    growth, allowed, refused = measured[case].result()
+    assert not refused
+    assert growth <= allowed
