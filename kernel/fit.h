@@ -18,17 +18,18 @@ static inline int64_t cp_step_rows(double row_bytes)
 }
 
 /* What there is to fit into. `wanted`: rows of the buffer asked for, or 0; `budget`: rows in memory, or -1 for any;
- * `near`: rows of a buffer that costs little, so that balanced blocks fill it even if fewer would do. */
+ * `near`: rows of a buffer that costs little, so that it is filled even if fewer blocks would do; `spare`: riffle's
+ * blocks too are no more than do. */
 typedef struct {
     int64_t rows, blocks, widest, wanted, budget, step, near;
-    int balanced;
+    int balanced, spare;
 } cp_room;
 
 static inline int64_t cp_fit_mixed(cp_spec *spec, const cp_room *r)
 {
     int64_t low = 1, high = spec->kind == CP_RIFFLE && spec->whole ? 2 * r->blocks : r->blocks;
-    if (r->balanced)
-        high = cp_min64(high, cp_max64(CP_BALANCED_BLOCKS, r->near / r->widest));
+    if (r->balanced || (r->spare && spec->kind == CP_RIFFLE))
+        high = cp_min64(high, cp_max64(r->balanced ? CP_BALANCED_BLOCKS : CP_WHOLE_PILES, r->near / r->widest));
     while (low < high) {
         spec->buffer = low + (high - low + 1) / 2;
         if (r->budget < 0 || cp_slots(spec, r->widest, r->blocks) <= r->budget)

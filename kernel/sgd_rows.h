@@ -99,7 +99,7 @@ static inline int64_t cp_encode_labels(const cp_sgd *s, double *label, int64_t n
         if (cp_sgd_per_class(s->loss))
             coded = (double)cp_find_class(classes, s->outputs, y);
         else if (s->loss != CP_SQUARED)
-            coded = y == classes[1] ? 1 : y == classes[0] ? -1 : 0;
+            coded = (y == classes[1]) - (y == classes[0]); /* no branch: labels in good order cannot be foretold */
         int bad = cp_sgd_per_class(s->loss) ? coded < 0 : s->loss != CP_SQUARED && coded == 0;
         if (y - y != 0 || bad) {
             *status = y - y != 0 ? CP_SGD_LABEL_VALUE : CP_SGD_BAD_LABEL;

@@ -1,23 +1,23 @@
 /* Asks the system for ranges of pages before they are read.
  *
- * One call asks for as many neighbouring pages as it may: page by page, the system would fetch each by itself. A call
- * takes long where the system has to fetch something; where that is not so asking is of no use, and done now and then
- * only to see whether it is. Once it is of use a thread does it, which sleeps while the device has no room for more; it
- * runs system calls and nothing else, and lives no longer than the epoch. */
+ * One call asks for as many neighbouring pages as it may: page by page, the system would fetch each by itself. The
+ * system counts what it fetches; where that is nothing asking is of no use, and done now and then only to see whether it
+ * is. The time of calls would not tell: on a busy machine those that fetch nothing take long too. Once it is of use a
+ * thread does it, which sleeps while the device has no room for more; it runs system calls and nothing else, and lives
+ * no longer than the epoch. */
 #include "corgipile.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/relpath.h"
-#include "portability/instr_time.h"
 #include "storage/smgr.h"
 
 enum { QUEUE = 64, A_CALL = 32, PATH = 112 }; /* calls that may wait, pages that one asks for, bytes of a path */
-/* Microseconds of a call that fetches nothing, pages that one more covers, and calls for which one that does counts. */
-enum { SETTLED = 4, A_MICROSECOND = 8, STAYS = 64 };
+enum { STAYS = 64 };        /* calls for which one that fetched something counts */
 
 typedef struct {
     char path[PATH + 16];
@@ -37,21 +37,30 @@ struct CorgiAsker {
 
 CorgiAsker *corgi_make_asker(void) { return palloc0(sizeof(CorgiAsker)); }
 
+#ifdef USE_POSIX_FADVISE
+#ifndef RUSAGE_THREAD
+#define RUSAGE_THREAD RUSAGE_SELF
+#endif
+
+/* What this thread let devices read so far. */
+static long fetched_so_far(void)
+{
+    struct rusage used;
+    return getrusage(RUSAGE_THREAD, &used) == 0 ? used.ru_inblock : 0;
+}
+#endif
+
 /* Make a call. Returns whether the system had to fetch something. */
 static bool make_call(const Call *call)
 {
 #ifdef USE_POSIX_FADVISE
-    instr_time start, took;
-    int file;
-    INSTR_TIME_SET_CURRENT(start);
-    file = open(call->path, O_RDONLY | O_CLOEXEC);
+    long before = fetched_so_far();
+    int file = open(call->path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return false;
     (void) posix_fadvise(file, call->from, call->bytes, POSIX_FADV_WILLNEED);
     (void) close(file);
-    INSTR_TIME_SET_CURRENT(took);
-    INSTR_TIME_SUBTRACT(took, start);
-    return INSTR_TIME_GET_MICROSEC(took) > SETTLED + call->bytes / BLCKSZ / A_MICROSECOND;
+    return fetched_so_far() != before;
 #else
     return false;
 #endif

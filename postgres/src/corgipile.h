@@ -27,7 +27,8 @@ typedef struct {
     int epochs, batch;
     double learning_rate, decay, l2, holdout;
     double tolerance;       /* negative: train all epochs */
-    int64 block_bytes, buffer_bytes, seed;
+    int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
+    bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
     bool intercept, balance;
     double *classes;        /* NULL: to be found */
     int class_count;

@@ -12,6 +12,7 @@
 
 static const char *const losses[] = {"logistic", "svm", "linear", "softmax"};
 static const char *const orders[] = {"no_shuffle", "block_only", "corgipile", "riffle"};
+enum { DEFAULT_BUFFER_BYTES = 64 << 20 };
 static const int64 exact = INT64CONST(1) << 53;
 
 static const char *const arguments[ARG_COUNT] = {
@@ -168,8 +169,8 @@ static double tolerance_of(double tolerance)
 
 static bool may_be_null(int argument)
 {
-    return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_CLASSES || argument == ARG_HOLDOUT ||
-           argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE;
+    return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE || argument == ARG_CLASSES ||
+           argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE;
 }
 
 void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature)
@@ -189,7 +190,8 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->l2 = DatumGetFloat8(values[ARG_L2]);
     o->batch = DatumGetInt32(values[ARG_BATCH_SIZE]);
     o->block_bytes = nulls[ARG_BLOCK_SIZE] ? 0 : bytes_of(values[ARG_BLOCK_SIZE], "block_size");
-    o->buffer_bytes = bytes_of(values[ARG_BUFFER_SIZE], "buffer_size");
+    o->spare = nulls[ARG_BUFFER_SIZE];
+    o->buffer_bytes = o->spare ? DEFAULT_BUFFER_BYTES : bytes_of(values[ARG_BUFFER_SIZE], "buffer_size");
     read_order(o, values[ARG_ORDER], values[ARG_BALANCE], nulls[ARG_BALANCE]);
     o->seed = DatumGetInt64(values[ARG_SEED]);
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);

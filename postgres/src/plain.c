@@ -8,7 +8,7 @@
 #include "access/tupmacs.h"
 #include "numbers.h"
 
-enum { AHEAD = 4 };         /* rows between a prefetch of a slot and its use */
+enum { AHEAD = 4, MOST = 512 }; /* rows between a prefetch and its use, bytes of a row that are prefetched */
 
 static uint8 alignment(char code)
 {
@@ -128,8 +128,18 @@ static inline void prefetch_slot(const CorgiSource *s, const CorgiBuffer *b, int
 {
     __builtin_prefetch(&b->y[slot], 1);
     __builtin_prefetch(&b->tid[slot], 1);
-    for (int64 at = 0; !s->sparse && at < Min(b->stride, 512); at += 64)
+    for (int64 at = 0; !s->sparse && at < Min(b->stride, MOST); at += 64)
         __builtin_prefetch(b->x + slot * b->stride + at, 1);
+}
+
+/* Rows lie in a page from its end on, which no processor foresees. */
+static inline void prefetch_row(const CorgiPage *page, OffsetNumber item)
+{
+    ItemId id = PageGetItemId(page->page, item);
+    const char *row = PageGetItem(page->page, id);
+    for (int at = 0; at < Min((int) ItemIdGetLength(id), MOST); at += 64)
+        __builtin_prefetch(row + at);
+    __builtin_prefetch(row + ItemIdGetLength(id) - 1);
 }
 
 /* Put rows of a page into slots: `which` of its items, and `into` what slots. Returns false if they must take the
@@ -141,8 +151,10 @@ bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const Corg
     ItemPointerData tid;
     for (int i = 0; i < count; i++) {
         OffsetNumber item = page->items[which[i]];
-        if (i + AHEAD < count)
+        if (i + AHEAD < count) {
+            prefetch_row(page, page->items[which[i + AHEAD]]);
             prefetch_slot(s, b, into[i + AHEAD]);
+        }
         if (!put_row(s, fields, (HeapTupleHeader) PageGetItem(page->page, PageGetItemId(page->page, item)), width, b,
                      into[i])) {
             b->next = next;

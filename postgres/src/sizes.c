@@ -6,7 +6,7 @@
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 
-enum { DEFAULT_BLOCK_BYTES = 256 << 10, DEFAULT_BLOCKS = 192, FEWEST_BLOCKS = 16 };
+enum { DEFAULT_BLOCK_BYTES = 64 << 10, FEWEST_BLOCKS = 16 };
 
 /* The bytes of a table's rows, its TOAST pages included. */
 static int64 stored_bytes(const CorgiSource *part)
@@ -25,7 +25,7 @@ int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o)
 {
     int64 wanted = o->block_bytes, bytes = 0;
     if (wanted == 0)
-        wanted = Min((int64) DEFAULT_BLOCK_BYTES, o->buffer_bytes / DEFAULT_BLOCKS);
+        wanted = Min((int64) DEFAULT_BLOCK_BYTES, o->buffer_bytes / CP_WHOLE_PILES);
     for (int i = 0; i < s->part_count; i++)
         bytes += stored_bytes(&s->parts[i]);
     return Min(Max(wanted / Max(bytes / Max(s->pages, 1), 1), 1), Max(s->pages, 1));
@@ -49,7 +49,7 @@ static int64 bytes_for(const CorgiRun *run, const cp_room *room, int64 blocks)
 static int hint_sizes(const CorgiRun *run, const cp_room *room)
 {
     int64 enough = bytes_for(run, room, Min((int64) FEWEST_BLOCKS, run->survey.blocks)) / 1024 + 1;
-    int64 block = run->options.buffer_bytes / DEFAULT_BLOCKS / 1024;
+    int64 block = run->options.buffer_bytes / CP_WHOLE_PILES / 1024;
     if (run->source.block_pages == 1 || block * 1024 < BLCKSZ)
         return errhint("Give buffer_size => '" INT64_FORMAT "kB'.", enough);
     return errhint("Leave block_size out, or give block_size => '" INT64_FORMAT "kB', or buffer_size => '" INT64_FORMAT
@@ -88,9 +88,11 @@ void corgi_fit_sizes(CorgiRun *run)
     CorgiSizes *z = &run->sizes;
     const CorgiSurvey *v = &run->survey;
     cp_spec spec = {.kind = run->options.order, .whole = run->source.sparse ? 1 : -1, .ahead = 1};
-    cp_room room = {.rows = v->rows, .blocks = v->blocks, .widest = v->widest, .balanced = run->options.balance};
+    cp_room room = {.rows = v->rows, .blocks = v->blocks, .widest = v->widest, .balanced = run->options.balance,
+                    .spare = run->options.spare};
     z->row_bytes = corgi_slot_bytes(&run->source, v->width) + (v->heaviest + v->widest - 1) / v->widest;
     room.step = cp_step_rows((double) z->row_bytes);
+    room.near = CP_NEAR_BYTES / z->row_bytes;
     room.budget = Min(run->options.buffer_bytes / z->row_bytes, (int64) INT32_MAX - 1);
     cp_fit(&spec, &room);
     z->buffer_blocks = spec.kind == CP_RIFFLE ? spec.buffer : Min(spec.buffer, v->blocks);

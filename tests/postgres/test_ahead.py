@@ -2,8 +2,10 @@
 
 # ruff: noqa: S608  # tests write SQL
 
+import contextlib
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +50,19 @@ def test_a_table_on_a_device_gives_the_same_model(server, table, options):
     }
     assert found["0"] == found["1"] == found["200"]
     assert found["0"].count(f"|{ROWS}\n") == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are not listed here")
+def test_a_table_in_memory_is_not_asked_for(server):
+    query = f"SELECT count(label) FROM far; SELECT count(*) FROM {TRAIN.format(100, 'threads => 2')}"
+    crew = threading.Thread(target=server.text, args=(f"SET application_name = 'warm'; {query}",))
+    crew.start()
+    threads = []
+    while crew.is_alive():
+        for row in server.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'warm'"):
+            with contextlib.suppress(FileNotFoundError):
+                threads.append(len([*Path(f"/proc/{row['pid']}/task").iterdir()]))
+    assert max(threads) == 2  # the backend and the one that learns
 
 
 def test_interrupted_while_the_device_is_asked(server, table):

@@ -91,6 +91,18 @@ def test_balanced_is_the_default(server, train):
     assert rows["plain"]["coefficients"] == rows["off"]["coefficients"]
 
 
+def test_the_default_buffer_holds_what_mixes_well_and_no_more(server, train):
+    def blocks(**options):
+        train("blocks", name="sized", epochs=1, block_size="32kB", **options)
+        return server.value("SELECT (params->>'buffer_blocks')::int FROM corgipile.models WHERE name = 'sized'")
+
+    near = (4 << 20) // (1000 * 4 + 8 + 6) // 8  # rows with label and origin, 8 of them a block
+    assert blocks() == blocks(buffer_size="64MB") == near
+    assert blocks(buffer_size="1MB") < near
+    assert blocks(order="riffle") == 192
+    assert blocks(order="riffle", buffer_size="64MB") > 192
+
+
 def test_predictions_of_a_boolean_label_are_boolean(server, train, fails):
     for model in ("logistic", "svm", "softmax"):
         train("scaled", model=model, features=["age", "income"], label="yes", name="yes")

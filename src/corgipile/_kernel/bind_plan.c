@@ -288,7 +288,7 @@ static PyObject *plan_slots(PyObject *self, PyObject *args)
 static PyObject *plan_fit(PyObject *self, PyObject *args)
 {
     cp_spec spec = {.kind = 0};
-    cp_room room;
+    cp_room room = {.spare = 0};
     long long rows, even, wanted, budget, group;
     double row_bytes;
     (void)self;
