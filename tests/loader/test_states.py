@@ -133,6 +133,16 @@ MAKERS = {
 }
 
 
+def test_a_full_shuffle_without_a_block_is_no_state():
+    dataset = MAKERS["pages"][0]()
+    next(iter(dataset))
+    state = dataset.state_dict()
+    state["segments"][0]["order"]["block"] = None
+    dataset.load_state_dict(state)
+    with pytest.raises(StateMismatch, match="block None is not in rows"):
+        next(iter(dataset))
+
+
 @pytest.mark.parametrize("kind", sorted(MAKERS))
 @settings(max_examples=60, deadline=4000)
 @given(data=st.data())

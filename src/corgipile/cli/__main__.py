@@ -1,5 +1,6 @@
 """Runs the command line: ``python -m corgipile.cli``."""
 
 from corgipile.cli import main
+from corgipile.cli.stopping import leave
 
-raise SystemExit(main())
+raise SystemExit(leave(main()))

@@ -1,7 +1,9 @@
 """Signals that ask a command to stop: it cleans up and says which; a second one ends it at once."""
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -55,6 +57,19 @@ def check_told() -> None:
     """Raise Stopped again where it was lost: typer, while it reads words or loads, makes a bare exit code of it."""
     if _untold:
         raise Stopped(_untold[0])
+
+
+def leave(code: int) -> int:
+    """Return an exit code; of a stopped command, end the process here.
+
+    Threads of libraries that were stopped in the middle may still run, and abort if Python is taken down under them.
+    """
+    if code > 128:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def outcome(stop: KeyboardInterrupt) -> tuple[int, str]:

@@ -102,6 +102,7 @@ class Segment(NamedTuple):
             check_columns(table.schema, self.columns)
             blocks = sketched(table, order, cut(table, order, self.cut, self.columns, even=self.even))
             whole(order.slots(blocks), "buffer", 0, max(MOST_SLOTS, 16 * len(table)))
+            whole(order.block_rows, "block", 1)
         except (BadArgument, BadSchema, MissingColumn, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateMismatch(f"state has a segment of another table: {error}") from None
         self.check(Fitted(order, blocks, self.cut, self.columns), seed, epoch)
