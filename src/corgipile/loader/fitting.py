@@ -213,10 +213,11 @@ def sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
     asked = order.balance, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
-    with contextlib.suppress(TypeError):  # a table of others that cannot be a key
+    try:
         known, found = _sketches.get(table, (None, None))
-        if found is None or known != asked:
-            found = sketch(table, cuts, order.balance)
-            _sketches[table] = asked, found
-        return replace(blocks, sketch=found)
-    return replace(blocks, sketch=sketch(table, cuts, order.balance))
+    except TypeError:  # a table of others that cannot be a key
+        return replace(blocks, sketch=sketch(table, cuts, order.balance))
+    if found is None or known != asked:
+        found = sketch(table, cuts, order.balance)
+        _sketches[table] = asked, found
+    return replace(blocks, sketch=found)
