@@ -7,7 +7,7 @@ CLANG ?= $(shell command -v clang || command -v cc)
 TORCH ?= torch==2.13.0
 # What trains with our datasets; after PyTorch, which they would fetch another build of.
 TRAINERS := accelerate lightning transformers
-KERNEL := $(wildcard kernel/*.h src/corgipile/_kernel/*.[ch])
+KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
 .PHONY: setup demo test check memcheck bench clean
 

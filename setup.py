@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
-PACKED = ["kernel/*.h", "postgres/Makefile", "postgres/*.control", "postgres/sql/*.sql", "postgres/src/*.[ch]"]
+PACKED = ["kernel/**/*.h", "postgres/Makefile", "postgres/*.control", "postgres/sql/*.sql", "postgres/src/*.[ch]"]
 HEADERS = sorted(str(path.relative_to(HERE)) for part in ("kernel", "src") for path in (HERE / part).rglob("*.h"))
 
 
@@ -22,7 +22,7 @@ class BuildPy(build_py):
         if self.editable_mode:
             return
         for path in (path for pattern in PACKED for path in sorted(HERE.glob(pattern))):
-            target = Path(self.build_lib, "corgipile", "pg", "sources", path.relative_to(HERE))
+            target = Path(self.build_lib, "corgipile", "postgres", "sources", path.relative_to(HERE))
             self.mkpath(str(target.parent))
             self.copy_file(str(path), str(target))
 

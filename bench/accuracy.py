@@ -8,12 +8,12 @@ from common import Bench, alone, check
 from real import READERS, Split
 
 import corgipile as cp
-from corgipile.compare import measure_order
+from corgipile.comparison import measure_order
 from corgipile.datasets import higgs_like
 from corgipile.linear import train
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle
-from corgipile.reshuffle import reshuffle
-from corgipile.writer import Writer
+from corgipile.relayout import reshuffle
+from corgipile.tables.arrow.writer import Writer
 
 BATCH = 256  # rows for which deff is measured
 BUFFER, BLOCKS = 2, 24  # percent of the table; blocks in it at least

@@ -131,7 +131,7 @@ def host_predict(table: Any, _: Case) -> Iterator[int]:
     """Predict a row at a time, as the command line does, with a model that knows nothing."""
     import numpy as np
 
-    from corgipile.linear.inputs import find_inputs
+    from corgipile.linear.features import find_inputs
     from corgipile.linear.model import Model
 
     features = "x" if "x" in table.schema.names else None

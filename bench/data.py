@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 import corgipile as cp
-from corgipile.convert import convert
+from corgipile.conversion import convert
 from corgipile.datasets import higgs_like
-from corgipile.tables.note import write_note
-from corgipile.writer import Writer
+from corgipile.tables.arrow.note import write_note
+from corgipile.tables.arrow.writer import Writer
 
 CHUNK = 1 << 16
 

@@ -14,7 +14,7 @@ from common import HERE, Skip, check
 from pagecache import drop
 
 import corgipile as cp
-from corgipile import pg
+from corgipile import postgres
 from corgipile.datasets import higgs_like
 from corgipile.errors import CorgiPileError
 from corgipile.tables import MemoryTable
@@ -43,14 +43,14 @@ class Database:
             raise Skip("no psycopg here: pip install 'corgipile[pg]'")
         try:
             config = os.environ.get("PG_CONFIG")
-            self.source = pg.installed(config) if config else pg.embedded()
+            self.source = postgres.installed(config) if config else postgres.embedded()
         except CorgiPileError as error:
             raise Skip(str(error)) from error
         self.rows = rows
         self._room = tempfile.TemporaryDirectory(prefix="corgipile-bench-pg-")
         self.folder = Path(self._room.name)
         self.folder.chmod(0o755)  # where root runs the benchmark, somebody else runs the server
-        self.server = pg.Server(self.folder / "server")
+        self.server = postgres.Server(self.folder / "server")
         self.server.prepare(self.source)
         self._made: set[str] = set()
         self._start()
@@ -194,7 +194,7 @@ class Database:
             self.run(f"CREATE OR REPLACE AGGREGATE total({kind}[]) ({total})")
 
     def _fill(self, name: str, table: Any) -> None:
-        pg.copy_table(self.connection, name, table)
+        postgres.copy_table(self.connection, name, table)
         self._settle(name)
 
     def _settle(self, name: str) -> None:

@@ -9,7 +9,7 @@ from common import Bench, Skip, alone, check, interleave, median, rate, ratio
 from database import POOL, Database
 
 from corgipile.linear import train
-from corgipile.pg.copy import decode
+from corgipile.postgres.copy import decode
 
 KINDS = {"real": "real[]", "double": "float8[]"}
 SCHEMA = pa.schema({"features": pa.list_(pa.float32(), 28), "label": pa.int32()})

@@ -12,7 +12,7 @@ from pagecache import drop, read_plainly
 import corgipile as cp
 from corgipile.linear import train
 from corgipile.loader import Feeder
-from corgipile.loader.store import SlotArray
+from corgipile.loader.buffer import SlotArray
 
 STEP = 0.01
 ORDERS = ["no_shuffle", "corgipile", "riffle", "balanced"]

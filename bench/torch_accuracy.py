@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle, SlidingWindow
+from corgipile.tables.arrow.writer import Writer
 from corgipile.torch import CorgiPileDataset
-from corgipile.writer import Writer
 
 BATCH, EPOCHS, RATE = 128, 3, 0.1
 BLOCK, BLOCKS = 100, 24

@@ -16,7 +16,7 @@ from textwrap import fill
 from inside import train_inside
 
 from corgipile.cli.compare import show
-from corgipile.compare import Result, compare
+from corgipile.comparison import Result, compare
 from corgipile.datasets import bayes_accuracy, higgs_like
 from corgipile.sizes import parse_bytes
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import corgipile as cp
-from corgipile import pg
+from corgipile import postgres
 from corgipile.errors import CorgiPileError
 
 # The server runs on this machine only: compiled for its CPU alone, the extension is there in a third of the time.
@@ -28,12 +28,12 @@ def train_inside(table: Path, test: Path, epochs: int) -> None:
     """Start a server, copy some rows of a table into it and train there; say so where there is no server."""
     with tempfile.TemporaryDirectory(prefix="corgipile-demo-pg-") as folder:
         Path(folder).chmod(0o755)  # somebody else runs the server for root
-        server = pg.Server(Path(folder) / "server")
+        server = postgres.Server(Path(folder) / "server")
         try:
             import psycopg  # noqa: PLC0415 - an extra
 
             start = time.perf_counter()
-            source = pg.embedded()
+            source = postgres.embedded()
             server.prepare(source, FLAGS)
             server.start(settings={"fsync": "off", "max_wal_size": "2GB", "shared_buffers": SHARED})
             print(f"{source.name} from PyPI, extension compiled and started: {time.perf_counter() - start:.1f} s")
@@ -49,12 +49,12 @@ def show(connection: Any, table: Path, test: Path, epochs: int) -> None:
     """Print what copying takes, the plan, and what each order learns."""
     rows = pa.ipc.open_file(pa.memory_map(str(table))).read_all()
     start = time.perf_counter()
-    count = pg.copy_table(connection, "higgs", cp.open(rows.take(np.arange(0, len(rows), STRIDE))))
+    count = postgres.copy_table(connection, "higgs", cp.open(rows.take(np.arange(0, len(rows), STRIDE))))
     seconds = time.perf_counter() - start
     size = connection.execute("SELECT pg_size_pretty(pg_table_size('higgs'))").fetchone()[0]
     print(f"{count:,} rows, still sorted by label, {size}, copied in {seconds:.1f} s;")
     print(f"the server holds {SHARED} of pages (shared_buffers), training {BUFFER} of rows (buffer_size)")
-    pg.copy_table(connection, "held_out", cp.open(test))
+    postgres.copy_table(connection, "held_out", cp.open(test))
     call = CALL.format(epochs=epochs, buffer=BUFFER, order=ORDERS[2])
     print("\n" + fill(f"EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM {call};", width=80, subsequent_indent="    "))
     for (line,) in connection.execute(f"EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM {call}"):

@@ -12,7 +12,7 @@ def main() -> int:
     if usual:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from corgipile.cli import main as run  # noqa: PLC0415 - after the signal is seen to
-    from corgipile.cli.stopping import leave  # noqa: PLC0415
+    from corgipile.cli.signals import leave  # noqa: PLC0415
 
     if usual:
         signal.signal(signal.SIGINT, signal.default_int_handler)

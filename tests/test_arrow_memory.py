@@ -4,7 +4,7 @@ import threading
 
 import pyarrow as pa
 
-from corgipile.heap import frugal
+from corgipile.arrow_memory import frugal
 
 
 def test_threads_that_overlap_leave_the_usual_allocator():

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from corgipile import tables
-from corgipile.about import column
-from corgipile.compare import ORDERS, Result, compare, measure_order
+from corgipile.comparison import ORDERS, Result, compare, measure_order
 from corgipile.datasets import clustered, higgs_like
+from corgipile.description import column
 from corgipile.errors import BadArgument, MissingColumn
 from corgipile.orders import CorgiPile
 from corgipile.quality import expected_deff_corgipile

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from corgipile.about import about
 from corgipile.datasets import clustered
+from corgipile.description import about
 from corgipile.errors import BadSchema
 
 

@@ -17,8 +17,8 @@ from corgipile.errors import WouldOverwrite, WriteFailed
 from corgipile.linear import load
 from corgipile.outputs import Kind, check_target, replacing
 from corgipile.tables import wrappers
+from corgipile.tables.arrow.writer import Writer
 from corgipile.tables.subset import Subset
-from corgipile.writer import Writer
 
 ANY = Kind("thing", lambda _: True)
 

@@ -20,7 +20,7 @@ WANTED = (
     "docs/frameworks.md",
     "docs/orders.png",
     "examples/demo.py",
-    "kernel/plan.h",
+    "kernel/plan/plan.h",
     "postgres/Makefile",
     "postgres/README.md",
     "pyproject.toml",

@@ -5,7 +5,7 @@
 #ifndef CP_EXAMPLE_H
 #define CP_EXAMPLE_H
 
-#include "crc32c.h"
+#include "formats/crc32c.h"
 #include <stdlib.h>
 
 enum cp_example_kind { CP_EXAMPLE_EMPTY, CP_EXAMPLE_BYTES, CP_EXAMPLE_FLOAT, CP_EXAMPLE_INT };

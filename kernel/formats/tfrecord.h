@@ -3,7 +3,7 @@
 #ifndef CP_TFRECORD_H
 #define CP_TFRECORD_H
 
-#include "crc32c.h"
+#include "formats/crc32c.h"
 
 #define CP_TFR_HEAD 12  /* bytes before the data */
 #define CP_TFR_FRAME 16 /* bytes around the data */

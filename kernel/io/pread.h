@@ -7,8 +7,8 @@
 #error "define _GNU_SOURCE before the first system header: pread is POSIX, not C11"
 #endif
 
-#include "gather.h"
-#include "pool.h"
+#include "io/gather.h"
+#include "io/pool.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/uio.h>

@@ -7,8 +7,8 @@
 #ifndef CP_RUN_H
 #define CP_RUN_H
 
-#include "plan.h"
-#include "pread.h"
+#include "plan/plan.h"
+#include "io/pread.h"
 #include <time.h>
 
 #define CP_COMING 64 /* steps announced at most */

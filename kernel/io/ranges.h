@@ -3,7 +3,7 @@
 #ifndef CP_RANGES_H
 #define CP_RANGES_H
 
-#include "pread.h"
+#include "io/pread.h"
 
 #define CP_RANGES_A_CALL 32
 

@@ -5,7 +5,7 @@
 #ifndef CP_BALANCE_H
 #define CP_BALANCE_H
 
-#include "blocks.h"
+#include "plan/blocks.h"
 #include "check.h"
 
 typedef struct {

@@ -2,7 +2,7 @@
 #ifndef CP_BLOCKS_H
 #define CP_BLOCKS_H
 
-#include "permute.h"
+#include "plan/permute.h"
 #include <stdlib.h>
 #include <string.h>
 

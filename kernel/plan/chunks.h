@@ -2,7 +2,7 @@
 #ifndef CP_CHUNKS_H
 #define CP_CHUNKS_H
 
-#include "clock.h"
+#include "plan/clock.h"
 
 /* Half the piles: the blocks loaded before the first row is visited. */
 static inline int64_t cp_half(const cp_spec *s, int64_t blocks)

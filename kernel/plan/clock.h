@@ -1,8 +1,8 @@
-/* When the rows of a block are visited: Riffle's rule, see riffle.h. */
+/* When the rows of a block are visited: Riffle's rule, see plan/riffle.h. */
 #ifndef CP_CLOCK_H
 #define CP_CLOCK_H
 
-#include "blocks.h"
+#include "plan/blocks.h"
 
 static inline cp_clock cp_clock_make(const cp_plan *plan, int64_t k, int32_t rows)
 {

@@ -6,7 +6,7 @@
 #ifndef CP_FIT_H
 #define CP_FIT_H
 
-#include "plan.h"
+#include "plan/plan.h"
 
 enum { CP_STEP_ROWS = 8192, CP_STEP_BYTES = 2 << 20 }; /* of a step that is worth its overhead and still fits a cache */
 enum { CP_BALANCED_BLOCKS = 64, CP_NEAR_BYTES = 4 << 20 }; /* near: of a buffer that stays in a core's reach */

@@ -9,7 +9,7 @@
 #define CP_PLAN_H
 
 #include "check.h"
-#include "riffle.h"
+#include "plan/riffle.h"
 
 static inline int64_t cp_step_count(const cp_plan *plan)
 {

@@ -12,7 +12,7 @@
 #ifndef CP_RIFFLE_H
 #define CP_RIFFLE_H
 
-#include "chunks.h"
+#include "plan/chunks.h"
 
 enum { CP_LOOK = 64, CP_SOON_SHARES = 12 }; /* blocks looked at together; shares between a fetch and its use */
 

@@ -1,4 +1,4 @@
-/* Describes blocks by one number each, by which alike blocks become neighbours: what balance.h ranks them by.
+/* Describes blocks by one number each, by which alike blocks become neighbours: what plan/balance.h ranks them by.
  *
  * Values are classes as long as they are few whole numbers. Of two classes the number is the share of the second; of
  * more, the place of the class found most often (the smallest of several) and half its share; else it is the mean.
@@ -7,8 +7,8 @@
 #define CP_SKETCH_H
 
 #include "check.h"
-#include "gather.h"
-#include "permute.h"
+#include "io/gather.h"
+#include "plan/permute.h"
 #include <math.h>
 
 enum { CP_SKETCH_INTEGERS = 1024, CP_SKETCH_FLOATS = 64 }; /* classes that a column of such numbers can have */

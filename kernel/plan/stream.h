@@ -7,7 +7,7 @@
 #ifndef CP_STREAM_H
 #define CP_STREAM_H
 
-#include "permute.h"
+#include "plan/permute.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef CP_EPOCHS_H
 #define CP_EPOCHS_H
 
-#include "sgd_totals.h"
+#include "sgd/totals.h"
 #include <math.h>
 
 /* The learning rate of an epoch, counted from 0. */

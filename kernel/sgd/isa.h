@@ -5,8 +5,8 @@
 #ifndef CP_SGD_ISA_H
 #define CP_SGD_ISA_H
 
-#include "sgd_rows.h"
-#include "sgd_totals.h"
+#include "sgd/rows.h"
+#include "sgd/totals.h"
 
 #if defined __clang__
 #pragma STDC FP_CONTRACT OFF
@@ -41,7 +41,7 @@ typedef struct {
 #define CP_VECTOR 16
 #endif
 #define CP_ISA base
-#include "sgd_template.h"
+#include "sgd/template.h"
 
 #if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX512F__
 #define CP_CLONES 1
@@ -54,7 +54,7 @@ typedef struct {
 #endif
 #define CP_VECTOR 32
 #define CP_ISA avx2
-#include "sgd_template.h"
+#include "sgd/template.h"
 #if defined __clang__
 #pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))), apply_to = function)
@@ -65,7 +65,7 @@ typedef struct {
 #endif
 #define CP_VECTOR 64
 #define CP_ISA avx512
-#include "sgd_template.h"
+#include "sgd/template.h"
 #if defined __clang__
 #pragma clang attribute pop
 #else

@@ -1,4 +1,4 @@
-/* Template: what sgd.h calls: learn a chunk, settle what is pending, score rows, export weights. */
+/* Template: what sgd/sgd.h calls: learn a chunk, settle what is pending, score rows, export weights. */
 
 static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
 {

@@ -2,8 +2,8 @@
 #ifndef CP_SGD_ROWS_H
 #define CP_SGD_ROWS_H
 
-#include "gather.h"
-#include "sgd_state.h"
+#include "io/gather.h"
+#include "sgd/state.h"
 
 enum { CP_CHUNK = 128, CP_AHEAD = 20, CP_MAX_LINES = 32 };
 

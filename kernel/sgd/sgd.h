@@ -12,7 +12,7 @@
 #ifndef CP_SGD_H
 #define CP_SGD_H
 
-#include "sgd_isa.h"
+#include "sgd/isa.h"
 
 static inline void cp_sgd_init(cp_sgd *s, const cp_sgd_shape *shape)
 {

@@ -2,7 +2,7 @@
  *
  * The weights are kept as w = scale * v, so that L2 decay costs one multiplication a row, not one an element, and
  * is exact in float too. The last row's update is held back: its row, coefficient and g stay here until the next
- * row comes (see sgd_dense.h), so results do not depend on how rows are cut into calls. */
+ * row comes (see sgd/dense.h), so results do not depend on how rows are cut into calls. */
 #ifndef CP_SGD_STATE_H
 #define CP_SGD_STATE_H
 

@@ -5,13 +5,13 @@
 #define CP_REAL float
 #define CP_BYTES 4
 #define CP(name) CP_PASTE(name, f32, CP_ISA)
-#include "sgd_pack.h"
-#include "sgd_loss.h"
-#include "sgd_dense.h"
-#include "sgd_batch.h"
-#include "sgd_softmax.h"
-#include "sgd_sparse.h"
-#include "sgd_learn.h"
+#include "sgd/pack.h"
+#include "sgd/loss.h"
+#include "sgd/dense.h"
+#include "sgd/batch.h"
+#include "sgd/softmax.h"
+#include "sgd/sparse.h"
+#include "sgd/learn.h"
 #undef CP_REAL
 #undef CP_BYTES
 #undef CP
@@ -19,13 +19,13 @@
 #define CP_REAL double
 #define CP_BYTES 8
 #define CP(name) CP_PASTE(name, f64, CP_ISA)
-#include "sgd_pack.h"
-#include "sgd_loss.h"
-#include "sgd_dense.h"
-#include "sgd_batch.h"
-#include "sgd_softmax.h"
-#include "sgd_sparse.h"
-#include "sgd_learn.h"
+#include "sgd/pack.h"
+#include "sgd/loss.h"
+#include "sgd/dense.h"
+#include "sgd/batch.h"
+#include "sgd/softmax.h"
+#include "sgd/sparse.h"
+#include "sgd/learn.h"
 #undef CP_REAL
 #undef CP_BYTES
 #undef CP

@@ -2,7 +2,7 @@
 #ifndef CP_SGD_TOTALS_H
 #define CP_SGD_TOTALS_H
 
-#include "sgd_state.h"
+#include "sgd/state.h"
 
 static inline double cp_bits_double(uint64_t bits)
 {

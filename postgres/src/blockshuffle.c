@@ -2,7 +2,7 @@
 #include "corgipile.h"
 
 #include "executor/instrument.h"
-#include "plan.h"
+#include "plan/plan.h"
 #include "utils/spccache.h"
 
 typedef struct {

@@ -1,6 +1,6 @@
 /* What the three operators share: SGD asks TupleShuffle for steps, TupleShuffle asks BlockShuffle for rows.
  *
- * Numbers of rows, blocks and slots are those of kernel/plan.h; a block is a run of pages here, and its rows are those
+ * Numbers of rows, blocks and slots are those of kernel/plan/plan.h; a block is a run of pages here, and its rows are those
  * that the query's snapshot sees. */
 #ifndef CORGIPILE_H
 #define CORGIPILE_H
@@ -10,10 +10,10 @@
 #include "access/htup_details.h"
 #include "access/tableam.h"
 #include "compat.h"
-#include "epochs.h"
+#include "sgd/epochs.h"
 #include "executor/executor.h"
 #include "nodes/extensible.h"
-#include "permute.h"
+#include "plan/permute.h"
 #include "rights.h"
 #include "utils/rel.h"
 
@@ -23,7 +23,7 @@ typedef struct {
     const char *kind, *label, *name, *order_name;
     List *features;         /* of char * */
     const char *warm_start; /* name of a model to go on from */
-    int loss, order;        /* of kernel/sgd.h, of kernel/plan.h */
+    int loss, order;        /* of kernel/sgd/sgd.h, of kernel/plan/plan.h */
     int epochs, batch;
     double learning_rate, decay, l2, holdout;
     double tolerance;       /* negative: train all epochs */
@@ -212,7 +212,7 @@ extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const ch
 extern CorgiList corgi_open_list(Datum array, const char **why);
 extern void corgi_close_list(CorgiList *list);
 
-/* plain.c */
+/* deform.c */
 typedef struct {
     int32 offset;           /* in each row that has no NULL; -1: it varies */
     int16 at, length;       /* column, from 0 on; length: -1 or -2 if it varies, as in pg_type */
@@ -295,14 +295,14 @@ extern int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, cons
                                      double *scores);
 extern void corgi_probabilities(double *scores, int64 classes);
 
-/* compute.c */
+/* pipeline.c */
 extern void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanState *tuples);
 
 
 /* measure.c */
 extern cp_figures corgi_measure(const CorgiRun *run, CorgiMachine *judge, bool held, Snapshot snapshot);
 
-/* epochs.c */
+/* history.c */
 extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
 extern bool corgi_add_epoch(CorgiHistory *h, const CorgiOptions *o, const CorgiEpoch *e);
 extern void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);

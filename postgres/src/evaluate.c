@@ -3,7 +3,7 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
-#include "sgd_state.h"
+#include "sgd/state.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 

@@ -5,7 +5,7 @@
 
 #include "catalog/pg_cast.h"
 #include "catalog/pg_type.h"
-#include "sgd_state.h"
+#include "sgd/state.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"

@@ -1,9 +1,9 @@
-/* The SGD kernel: kernel/sgd.h with the server's memory and errors. */
+/* The SGD kernel: kernel/sgd/sgd.h with the server's memory and errors. */
 #include "corgipile.h"
 
 #include "utils/memutils.h"
 
-#include "sgd.h"
+#include "sgd/sgd.h"
 
 enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel request */
 

@@ -5,7 +5,7 @@
 
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "sgd_state.h"
+#include "sgd/state.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"

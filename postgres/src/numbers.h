@@ -6,7 +6,7 @@
 
 #include "catalog/pg_type.h"
 #include "corgipile.h"
-#include "gather.h"
+#include "io/gather.h"
 #include "utils/array.h"
 
 /* The kernel's code of a type's stored form; CP_TYPES if it has none. */

@@ -4,9 +4,9 @@
 #include <math.h>
 
 #include "catalog/pg_type.h"
-#include "plan.h"
+#include "plan/plan.h"
 #include "settings.h"
-#include "sgd_state.h"
+#include "sgd/state.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 

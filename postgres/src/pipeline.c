@@ -4,7 +4,7 @@
  * The thread runs kernel code and nothing else: it calls no function of the server, owns no memory of it, and every
  * signal goes to the backend. It lives within one epoch, and errors, cancel requests and the end of the backend pass
  * through the place where it is joined. Plans never write a slot that the step under way visits: see `ahead` in
- * kernel/plan.h. */
+ * kernel/plan/plan.h. */
 #include "corgipile.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "miscadmin.h"
-#include "sgd_state.h"
+#include "sgd/state.h"
 #include "steps.h"
 #include "storage/ipc.h"
 #include "utils/wait_event.h"

@@ -2,8 +2,8 @@
 #include "corgipile.h"
 
 #include "catalog/pg_type.h"
-#include "gather.h"
-#include "sgd_isa.h"
+#include "io/gather.h"
+#include "sgd/isa.h"
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_DATA_EXCEPTION), errmsg(__VA_ARGS__))
 

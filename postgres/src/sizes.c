@@ -2,7 +2,7 @@
 #include "corgipile.h"
 
 #include "access/relation.h"
-#include "fit.h"
+#include "plan/fit.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 

@@ -2,7 +2,7 @@
 #include "corgipile.h"
 
 #include "numbers.h"
-#include "sgd_rows.h"
+#include "sgd/rows.h"
 #include "utils/memutils.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))

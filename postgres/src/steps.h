@@ -2,7 +2,7 @@
 #ifndef CORGIPILE_STEPS_H
 #define CORGIPILE_STEPS_H
 
-#include "plan.h"
+#include "plan/plan.h"
 
 /* Steps that may exist at a time: one that is learnt from, one that is loaded, one planned ahead. */
 enum { CORGI_STEPS = 3 };

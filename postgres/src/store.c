@@ -6,7 +6,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "settings.h"
-#include "sgd_state.h"
+#include "sgd/state.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"

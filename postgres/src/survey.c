@@ -8,8 +8,8 @@
 #include <math.h>
 
 #include "catalog/pg_type.h"
-#include "sgd_state.h"
-#include "sketch.h"
+#include "sgd/state.h"
+#include "plan/sketch.h"
 #include "utils/memutils.h"
 
 enum { MOST_CLASSES = 1 << 16, SCALES_OF_BLOCK = 4 }; /* rows whose features are looked at */

@@ -1,7 +1,7 @@
 /* TupleShuffle: runs the plan of an order. Each step loads blocks into buffer slots and says which slots to visit. */
 #include "corgipile.h"
 
-#include "balance.h"
+#include "plan/balance.h"
 #include "executor/instrument.h"
 #include "steps.h"
 #include "utils/memutils.h"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from corgipile import errors, orders
 
 # These modules bear the names of their functions: imported now, they cannot take the names' place later.
-from corgipile.compare import compare
-from corgipile.convert import convert
+from corgipile.comparison import compare
+from corgipile.conversion import convert
 from corgipile.loader import Loader
-from corgipile.reshuffle import reshuffle
+from corgipile.relayout import reshuffle
 from corgipile.tables import open  # noqa: A004  # used as corgipile.open
 
 if TYPE_CHECKING:

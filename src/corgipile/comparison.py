@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import orders, scratch, tables
-from corgipile.about import column
+from corgipile.description import column
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
 from corgipile.quality import Report, measure
-from corgipile.reshuffle import reshuffle
+from corgipile.relayout import reshuffle
 from corgipile.sizes import Size, whole
 from corgipile.tables import Table
 
 if TYPE_CHECKING:
-    from corgipile.linear.course import Task
     from corgipile.linear.schedule import Schedule
+    from corgipile.linear.training import Task
     from corgipile.loader.feeder import Feeder
 
 __all__ = ["ORDERS", "Result", "compare", "measure_order"]
@@ -166,8 +166,8 @@ def compare(
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
-    from corgipile.linear.machine import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
     from corgipile.linear.schedule import Schedule  # noqa: PLC0415
+    from corgipile.linear.sgd import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
     from corgipile.linear.train import check_calls, check_way, prepare  # noqa: PLC0415
 
     opened = tables.open(table)
@@ -224,7 +224,7 @@ def measure_order(
         >>> measure_order(rows, "no_shuffle", column(rows, "label"), batch=100).deff
         100.0
     """
-    from corgipile.linear.inputs import find_inputs  # noqa: PLC0415 - as in compare
+    from corgipile.linear.features import find_inputs  # noqa: PLC0415 - as in compare
 
     with find_inputs(table, features, label).feeder(table, label, order, memory, seed) as feeder:
         return _measured(feeder, labels, epoch, batch)
@@ -286,8 +286,8 @@ def _mean(runs: Sequence[Result]) -> Result:
 
 
 def _run(order: Order, plan: _Plan) -> Result:
-    from corgipile.linear.course import Course  # noqa: PLC0415 - as in compare
     from corgipile.linear.train import measuring  # noqa: PLC0415
+    from corgipile.linear.training import Course  # noqa: PLC0415 - as in compare
 
     task = plan.task
     with task.inputs.feeder(task.table(), task.label, order, plan.memory, plan.seed) as feeder:

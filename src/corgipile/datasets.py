@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.tables.base import even_cuts
-from corgipile.tables.files import PathLike
-from corgipile.writer import Writer
+from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.io.files import PathLike
+from corgipile.tables.table import even_cuts
 
 __all__ = ["bayes_accuracy", "clustered", "higgs_like"]
 

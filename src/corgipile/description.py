@@ -18,7 +18,7 @@ from corgipile.errors import BadSchema
 from corgipile.quality import h_d
 from corgipile.sizes import Size, to_rows
 from corgipile.tables import Table
-from corgipile.tables.base import check_columns, even_cuts
+from corgipile.tables.table import check_columns, even_cuts
 
 _READ = 1 << 20
 _MOST_CLASSES = 1024

@@ -204,8 +204,8 @@ def _glob_reads(pattern: Path, goal: Path) -> bool:
 
 def _beside(path: Path) -> list[Path]:
     """List where the index of a file may lie."""
-    from corgipile.tables.indexes import INDEX_SUFFIX  # noqa: PLC0415 - tables write their indexes through us
-    from corgipile.tables.recordindex import TEXT_SUFFIXES  # noqa: PLC0415
+    from corgipile.tables.io.index_cache import INDEX_SUFFIX  # noqa: PLC0415 - tables write their indexes through us
+    from corgipile.tables.tfrecord.index import TEXT_SUFFIXES  # noqa: PLC0415
 
     return [path.with_name(stem + end) for stem in {path.name, path.stem} for end in (INDEX_SUFFIX, *TEXT_SUFFIXES)]
 
@@ -226,8 +226,8 @@ def _same(path: Path, goal: Path) -> bool:
 
 def _paths_of(table: Any) -> Iterator[str]:
     """Find the files, and the folders of images, that a table reads, through whatever wraps it."""
-    from corgipile.tables.files import File  # noqa: PLC0415 - as above
     from corgipile.tables.images import ImageFolder  # noqa: PLC0415
+    from corgipile.tables.io.files import File  # noqa: PLC0415 - as above
 
     seen, waiting = set(), [table]
     while waiting:

@@ -1,4 +1,4 @@
-"""Randomness for all of corgipile: pure functions of a key, from ``kernel/permute.h``.
+"""Randomness for all of corgipile: pure functions of a key, from ``kernel/plan/permute.h``.
 
 A key is a hash of numbers, never a sum of them: seed 7 epoch 1 and seed 8 epoch 0 have nothing in common.
 """

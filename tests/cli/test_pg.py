@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from corgipile import cli, pg
+from corgipile import cli, postgres
 from corgipile.errors import CorgiPileError
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -47,7 +47,7 @@ def run(ordinary):
 def home(run, ordinary):
     """Start a server."""
     try:
-        pg.embedded()
+        postgres.embedded()
     except CorgiPileError as error:
         pytest.skip(str(error))
     if shutil.which("make") is None:
@@ -59,7 +59,7 @@ def home(run, ordinary):
         done = run("start", Path(folder) / "s")
         assert done.returncode == 0, done.stderr
         yield Path(folder) / "s"
-        pg.Server(Path(folder) / "s").stop("immediate")
+        postgres.Server(Path(folder) / "s").stop("immediate")
 
 
 def test_training_in_psql(run, home):

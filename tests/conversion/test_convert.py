@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corgipile import tables
-from corgipile.convert import convert
+from corgipile.conversion import convert
 from corgipile.errors import (
     BadArgument,
     BadSchema,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile import cli, datasets, tables
-from corgipile.convert.guess import SAMPLE
+from corgipile.conversion.guess import SAMPLE
 from corgipile.errors import BadArgument, ParseError, TableError, UnknownFormat
 
 JSON_LINES = '{"x": 1, "y": 2, "label": 0}\n{"x": 3, "y": 4, "label": 1}\n'

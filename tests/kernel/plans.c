@@ -1,10 +1,10 @@
 /* Drives plans, streams and the threaded reader over many sizes; built with sanitizers, or another CPU's flags.
  * Prints a hash of everything the plans said, so that two builds can be compared. */
 #define _GNU_SOURCE
-#include "balance.h"
-#include "plan.h"
-#include "pread.h"
-#include "stream.h"
+#include "plan/balance.h"
+#include "plan/plan.h"
+#include "io/pread.h"
+#include "plan/stream.h"
 #include <stdio.h>
 
 static uint64_t sum = 1;

@@ -34,7 +34,7 @@ static inline int refusing_create(pthread_t *thread, const pthread_attr_t *attr,
 #define pthread_create refusing_create
 #define pread slow_pread
 #define preadv2 slow_preadv2
-#include "run.h"
+#include "io/prefetch.h"
 #include <stdio.h>
 
 enum { ROWS = 5000, CUT = 2000, ITEMS = 3, SLICE = 100000 };

@@ -1,4 +1,4 @@
-"""Linear models by SGD as the textbook writes them, in float64: what kernel/sgd.h is compared with."""
+"""Linear models by SGD as the textbook writes them, in float64: what kernel/sgd/sgd.h is compared with."""
 
 import numpy as np
 

@@ -1,10 +1,10 @@
-/* Runs every loss, form and batch size of kernel/sgd.h on made rows and prints a hash of each model's bits.
+/* Runs every loss, form and batch size of kernel/sgd/sgd.h on made rows and prints a hash of each model's bits.
  * Rows end exactly where their memory does, so that a sanitizer sees any read past them. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "sgd.h"
+#include "sgd/sgd.h"
 
 enum { ROWS = 700, MOST = 150 };
 

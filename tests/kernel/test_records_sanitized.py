@@ -7,9 +7,9 @@ import pytest
 
 MAIN = r"""
 #define _GNU_SOURCE
-#include "example.h"
-#include "ranges.h"
-#include "tfrecord.h"
+#include "formats/example.h"
+#include "io/ranges.h"
+#include "formats/tfrecord.h"
 #include <stdio.h>
 
 #define ROOM 64

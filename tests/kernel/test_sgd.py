@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, Diverged
-from corgipile.linear.inputs import Inputs
-from corgipile.linear.machine import Machine
+from corgipile.linear.features import Inputs
+from corgipile.linear.sgd import Machine
 from corgipile.linear.sparse import Sparse
 
 spec = importlib.util.spec_from_file_location("reference", Path(__file__).with_name("reference.py"))

@@ -10,7 +10,7 @@ from corgipile import _kernel
 MAIN = r"""
 #include <stdio.h>
 #include <stdlib.h>
-#include "sketch.h"
+#include "plan/sketch.h"
 
 /* A case: type, floats, blocks, rows of each block, bytes of values; memory is just as long as it must be. */
 int main(int argc, char **argv)

@@ -3,7 +3,7 @@
 import random
 
 MAIN = r"""
-#include "svmlight.h"
+#include "formats/svmlight.h"
 
 static int64_t parse(const char *text, int64_t length, int final, int64_t base, int64_t room)
 {

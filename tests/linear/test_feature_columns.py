@@ -11,7 +11,7 @@ import pytest
 from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, BadValue, MissingColumn
 from corgipile.linear import load, train
-from corgipile.linear.beside import Labelled
+from corgipile.linear.labelled import Labelled
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))

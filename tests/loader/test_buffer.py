@@ -6,8 +6,8 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadSchema, BadValue, BudgetTooSmall, RaggedRows
+from corgipile.loader.buffer import Field, numbers
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.store import Field, numbers
 from corgipile.orders import CorgiPile, FullShuffle, Reservoir, Riffle, SlidingWindow
 
 ROWS = 6000

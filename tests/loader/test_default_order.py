@@ -12,12 +12,12 @@ import corgipile as cp
 from corgipile.errors import BadValue, StateMismatch
 from corgipile.linear import train
 from corgipile.linear.estimators import CorgiClassifier
-from corgipile.loader.choice import chosen
+from corgipile.loader.default_order import chosen
 from corgipile.loader.feeder import Feeder
 from corgipile.orders import Auto, CorgiPile, Riffle, restored
 from corgipile.tables import MemoryTable, Subset
+from corgipile.tables.arrow.writer import Writer
 from corgipile.tables.wrappers import Counting
-from corgipile.writer import Writer
 
 ROWS = 4000
 
@@ -66,7 +66,7 @@ def test_labels_that_cost_a_read_of_the_rows_are_left_alone(tmp_path):
 
 
 def test_a_label_that_is_most_of_a_large_table_is_left_alone(monkeypatch):
-    monkeypatch.setattr("corgipile.loader.choice.SMALL", 100)
+    monkeypatch.setattr("corgipile.loader.default_order.SMALL", 100)
     assert chosen("auto", MemoryTable(rows())) == Riffle()
     wide = rows().append_column("wide", pa.array(np.zeros((ROWS, 64)).tolist(), pa.list_(pa.float32(), 64)))
     assert chosen("auto", MemoryTable(wide)) == Riffle(balance="label")

@@ -9,7 +9,8 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BudgetTooSmall, StateMismatch, WriteFailed
-from corgipile.tables import arrow, encoded, parquet
+from corgipile.tables import encoded, parquet
+from corgipile.tables.arrow import file as arrow
 from corgipile.tables.wrappers import Counting
 
 ORDERS = ["no_shuffle", "riffle", "corgipile", "block_only", "balanced", "full", "sliding_window", "reservoir"]
@@ -79,7 +80,7 @@ def test_few_large_units_are_read_whole_only_where_memory_holds_many(rows, tmp_p
 
 
 def test_whole_units_where_spilling_is_off(files, monkeypatch):
-    monkeypatch.setattr("corgipile.loader.ways.SMALL", 0)
+    monkeypatch.setattr("corgipile.loader.encoded.SMALL", 0)
     with pytest.raises(BudgetTooSmall, match=r"give memory='.*units of 40000 rows \(1.83 MB\).*spill=FOLDER.*convert"):
         cp.Loader(cp.open(files / "parquet", spill="off"), 100, "riffle", memory="300KB")
     with warnings.catch_warnings():
@@ -89,7 +90,7 @@ def test_whole_units_where_spilling_is_off(files, monkeypatch):
 
 
 def test_few_units_in_memory_warn(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr("corgipile.loader.ways.SMALL", 0)
+    monkeypatch.setattr("corgipile.loader.encoded.SMALL", 0)
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=500)
     with pytest.warns(UserWarning, match=r"units of 500 rows, of which the memory holds \d+: batches mix few of them"):
         cp.Loader(cp.open(tmp_path / "a.parquet", spill="off"), 100, "corgipile", memory="1MB")
@@ -99,7 +100,7 @@ def test_no_room_is_said_at_once(files, monkeypatch):
     def full(*_):
         raise WriteFailed(28, "no room")
 
-    monkeypatch.setattr("corgipile.tables.shared.check_room", full)
+    monkeypatch.setattr("corgipile.tables.io.shared_spill.check_room", full)
     with pytest.raises(WriteFailed, match="no room"):
         cp.Loader(str(files / "parquet"), 100, "riffle", memory="300KB", columns=["x1", "id"])
 

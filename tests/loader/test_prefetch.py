@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corgipile.errors import BadArgument, CorruptFile, ReadFailed
-from corgipile.loader import run
+from corgipile.loader import prefetch
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.fill import TAKEN_BYTES
-from corgipile.loader.run import KernelRun, StepRun
+from corgipile.loader.prefetch import KernelRun, StepRun
+from corgipile.loader.readers import TAKEN_BYTES
 from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Riffle
 from corgipile.tables import MemoryTable
 
@@ -85,7 +85,7 @@ def test_the_kernel_runs_what_python_runs(paths, monkeypatch, data):
     for general in (False, True):
         with monkeypatch.context() as patch, Feeder(path, order, **chosen) as feeder:
             if general:
-                patch.setattr(run, "KernelRun", python_run)
+                patch.setattr(prefetch, "KernelRun", python_run)
             steps = [seen(feeder, e, s) for e, s in ((epoch, start), (epoch + 1, 0))]
             assert type(feeder._run) is (StepRun if general else KernelRun)
             results.append((steps, feeder.bytes_read))

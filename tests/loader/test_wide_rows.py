@@ -10,7 +10,7 @@ import pytest
 import corgipile as cp
 from corgipile.errors import BudgetTooSmall, CorruptFile
 from corgipile.loader import feeder
-from corgipile.loader.apart import GROUP_BYTES
+from corgipile.loader.wide_rows import GROUP_BYTES
 from corgipile.orders import FullShuffle, Reservoir
 from corgipile.tables.wrappers import Counting
 

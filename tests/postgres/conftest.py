@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from pgroles import ROLES
 
-from corgipile import pg
+from corgipile import postgres
 from corgipile.errors import CorgiPileError
 
 SETTINGS = {"fsync": "off", "shared_buffers": "16MB", "jit": "off", "autovacuum": "off"}
@@ -34,7 +34,7 @@ class SqlError(Exception):
     """What the server or psql said on its error output."""
 
 
-class Server(pg.Server):
+class Server(postgres.Server):
     """A server in a folder of its own, reached through psql."""
 
     def command(self, user="postgres"):
@@ -87,9 +87,12 @@ class Server(pg.Server):
 def installations():
     """Return what servers can be made of, that of PG_CONFIG alone or the newest first, or why there is none."""
     if config := os.environ.get("PG_CONFIG"):
-        return [pg.installed(config)], ""
+        return [postgres.installed(config)], ""
     found, missing = [], []
-    for find in (*(lambda version=version: pg.embedded(version) for version in pg.EMBEDDED), pg.installed):
+    for find in (
+        *(lambda version=version: postgres.embedded(version) for version in postgres.EMBEDDED),
+        postgres.installed,
+    ):
         try:
             found.append(find())
         except CorgiPileError as error:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import corgipile as cp
-from corgipile import kernel
+from corgipile import random
 from corgipile.tables import MemoryTable
 
 ROWS, WIDTH = 4000, 9
@@ -36,7 +36,7 @@ def stored_rows(server, model):
         f"(ctid::text::point)[0]::int / {params['block_pages']} AS block FROM {model['source']} s "
         "ORDER BY s.tableoid, s.ctid"
     )
-    chance = kernel.randoms(kernel.derive(params["seed"], 0, HOLDOUT), 0, len(rows))
+    chance = random.randoms(random.derive(params["seed"], 0, HOLDOUT), 0, len(rows))
     held = (chance < int(params.get("holdout", 0) * 2.0**64)).tolist()
     kept = [row for row, out in zip(rows, held, strict=True) if not out]
     blocks = np.array([(row["part"], row["block"]) for row in kept])
@@ -140,7 +140,7 @@ def test_same_seed_same_model(server, train, kind, model, options):
         assert [here["holdout_loss"], here[f"holdout_{score}"]] == [there.get(name) for name in held]
 
 
-HELD = int(np.argmin(kernel.randoms(kernel.derive(0, 0, HOLDOUT), 0, ROWS)))  # a row that is held out
+HELD = int(np.argmin(random.randoms(random.derive(0, 0, HOLDOUT), 0, ROWS)))  # a row that is held out
 # Two rows in three are of the class k and the third of another, so that means rank blocks otherwise than classes.
 MIXED = "CASE i % 3 WHEN 0 THEN k * 29 % {0} ELSE k END FROM (SELECT i * {0} / 4000 AS k) c"
 LABELS = {

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corgipile.errors import BadSchema, BadValue
-from corgipile.pg.copy import SIGNATURE, decode, encode, row_layout
+from corgipile.postgres.copy import SIGNATURE, decode, encode, row_layout
 
 KINDS = {pa.int16(): "i2", pa.int32(): "i4", pa.int64(): "i8", pa.float32(): "f4", pa.float64(): "f8"}
 

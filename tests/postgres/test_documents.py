@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from documents import ROOT, blocks, commands
 
-from corgipile import cli, pg
+from corgipile import cli, postgres
 
 TABLES = """
 CREATE TABLE higgs AS SELECT array_agg(random()::real) OVER (ROWS 3 PRECEDING) AS x, (i % 2)::int AS label
@@ -37,10 +37,10 @@ def test_sql(server, database, document):
 
 
 def test_shell(server, monkeypatch, capfd):
-    monkeypatch.setattr(pg, "default_home", lambda: server.home)
-    monkeypatch.setattr(pg, "installed", lambda config: pg.embedded() if config else None)
+    monkeypatch.setattr(postgres, "default_home", lambda: server.home)
+    monkeypatch.setattr(postgres, "installed", lambda config: postgres.embedded() if config else None)
     built, started = [], []
-    monkeypatch.setattr(pg, "install", built.append)
+    monkeypatch.setattr(postgres, "install", built.append)
     monkeypatch.setattr(os, "execv", lambda program, words: started.append(words))
     lines = [line for block in blocks("README.md", "sh") for line in commands(block) if "corgipile pg" in line]
     assert len(lines) > 2
@@ -54,6 +54,6 @@ def test_shell(server, monkeypatch, capfd):
 def test_making(server):
     (line,) = (line for block in blocks("postgres/README.md", "sh") for line in commands(block))
     assert line == "make && sudo make install"
-    config = f"PG_CONFIG={pg.embedded().config}"
+    config = f"PG_CONFIG={postgres.embedded().config}"
     for words in (["make"], ["make", "install"]):
         subprocess.run([*words, "-n", "-C", str(ROOT / "postgres"), config], check=True, capture_output=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from corgipile import pg
+from corgipile import postgres
 from corgipile.errors import BadArgument, MissingExtra, ServerError
-from corgipile.pg import installation as module
+from corgipile.postgres import installation as module
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def test_built_packages_hold_the_sources(tmp_path):
 def test_no_pg_config(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServerError, match="no pg_config in PATH"):
-        pg.installed()
+        postgres.installed()
 
 
 def answering(folder, **answers):
@@ -49,7 +49,7 @@ def answering(folder, **answers):
 )
 def test_servers_that_cannot_be_built_for(tmp_path, version, said):
     with pytest.raises(ServerError, match=said):
-        pg.installed(answering(tmp_path, version=version))
+        postgres.installed(answering(tmp_path, version=version))
 
 
 def test_programs_that_are_no_pg_config(tmp_path):
@@ -57,38 +57,38 @@ def test_programs_that_are_no_pg_config(tmp_path):
     other.write_text("#!/bin/sh\nexit 3\n")
     other.chmod(0o755)
     with pytest.raises(ServerError, match="it is no pg_config"):
-        pg.installed(str(other))
+        postgres.installed(str(other))
 
 
 def target_of(folder, **answers):
     config = answering(folder, version="PostgreSQL 18.1", **answers)
-    return pg.Installation(config, "PostgreSQL 18.1", folder, folder, folder)
+    return postgres.Installation(config, "PostgreSQL 18.1", folder, folder, folder)
 
 
 def test_no_compiler_and_no_make(monkeypatch, tmp_path):
     target = target_of(tmp_path, cc="gcc-99 -m64")
     monkeypatch.setattr(module.shutil, "which", {"make": "/bin/make"}.get)
     with pytest.raises(ServerError, match="no C compiler here"):
-        pg.install(target, tmp_path)
+        postgres.install(target, tmp_path)
     monkeypatch.setattr(module.shutil, "which", lambda name: None)
     with pytest.raises(ServerError, match="no make here"):
-        pg.install(target, tmp_path)
+        postgres.install(target, tmp_path)
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path):
     with pytest.raises(ServerError, match=r"cannot be built for PostgreSQL 18\.1: .*nowhere"):
-        pg.install(target_of(tmp_path, cc="cc", pgxs="/nowhere/pgxs.mk"), tmp_path)
+        postgres.install(target_of(tmp_path, cc="cc", pgxs="/nowhere/pgxs.mk"), tmp_path)
 
 
 def test_folders_that_cannot_be_written(monkeypatch, tmp_path):
     monkeypatch.setattr(module.os, "access", lambda path, mode: False)
     with pytest.raises(ServerError, match="cannot be written; run this as the owner"):
-        pg.install(target_of(tmp_path, cc="cc"))
+        postgres.install(target_of(tmp_path, cc="cc"))
 
 
 def test_the_wheel_is_an_extra(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"corgipile\[pg\]"):
-        pg.embedded()
+        postgres.embedded()
     with pytest.raises(BadArgument, match="version is 15"):
-        pg.embedded(15)
+        postgres.embedded(15)

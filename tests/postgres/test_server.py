@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import corgipile as cp
-from corgipile import pg
+from corgipile import postgres
 from corgipile.errors import CorgiPileError, ServerError
 
 
@@ -53,9 +53,9 @@ def test_a_server_that_does_not_start_says_why_and_leaves_no_socket_folder(serve
 
 
 def test_data_of_another_version(server):
-    for version in pg.EMBEDDED:
+    for version in postgres.EMBEDDED:
         try:
-            source = pg.embedded(version)
+            source = postgres.embedded(version)
         except CorgiPileError:
             continue
         if version != server.version:
@@ -75,7 +75,7 @@ def test_tables_are_copied(server):
     columns = {name: pa.array([[1, 2], [3, 4]], pa.list_(kind, 2)) for name, kind in lists.items()}
     columns |= {'odd "name"': pa.array([5, 6], pa.int64()), "s": pa.array([7, 8], pa.int16())}
     with psycopg.connect(server.url, autocommit=True) as connection:
-        assert pg.copy_table(connection, "public.copied", cp.open(pa.table(columns))) == 2
+        assert postgres.copy_table(connection, "public.copied", cp.open(pa.table(columns))) == 2
     assert server.rows("SELECT * FROM copied") == pa.table(columns).to_pylist()
     kinds = "SELECT string_agg(format_type(atttypid, -1), ' ') k FROM pg_attribute WHERE attrelid = 'copied'::regclass"
     assert server.value(kinds + " AND attnum > 0") == "real[] double precision[] integer[] bigint smallint"

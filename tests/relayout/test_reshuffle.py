@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from corgipile import tables
 from corgipile.errors import BadArgument, BadSize, BudgetTooSmall
 from corgipile.quality import h_d, measure
-from corgipile.reshuffle import METHODS, reshuffle
-from corgipile.reshuffle.external import External
-from corgipile.reshuffle.plans import Shuffle
+from corgipile.relayout import METHODS, reshuffle
+from corgipile.relayout.external import External
+from corgipile.relayout.plans import Shuffle
 
 
 def make(rows):

@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corgipile.errors import BadArgument, CorruptFile, WriteFailed
-from corgipile.tables import ParquetTable, arrow, parquet
+from corgipile.tables import ParquetTable, parquet
 from corgipile.tables import open as open_table
+from corgipile.tables.arrow import file as arrow
 from corgipile.tables.encoded import grouped, unpack, unpack_shared
-from corgipile.tables.spill import SpillWriter, check_room, spill_folder
+from corgipile.tables.io.spill import SpillWriter, check_room, spill_folder
 from corgipile.tables.subset import Subset
 
 KINDS = ["parquet", "arrow", "arrows"]
@@ -292,7 +293,7 @@ def test_a_folder_that_cannot_be_written(monkeypatch):
     def refuse(*_):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("corgipile.tables.spill._nameless", refuse)
+    monkeypatch.setattr("corgipile.tables.io.spill._nameless", refuse)
     with pytest.raises(WriteFailed, match=r"Read-only file system: open\(\.\.\., spill=FOLDER\)"):
         check_room(Path("/"), 1)
 
@@ -325,7 +326,7 @@ def test_whether_to_spill_travels_with_a_table(tmp_path, rows_of):
 @pytest.mark.usefixtures("tiny")
 def test_groups_are_decoded_in_memory_where_spilling_is_off(tmp_path, rows_of, monkeypatch, laws):
     path, rows = write(tmp_path / "a", "parquet", rows_of(100), 30)
-    monkeypatch.setattr("corgipile.tables.spill._nameless", None)
+    monkeypatch.setattr("corgipile.tables.io.spill._nameless", None)
     laws(ParquetTable(path, spill="off"), rows, np.random.default_rng(0))
 
 

@@ -8,8 +8,8 @@ from tfrecords import write
 
 from corgipile.errors import CorgiPileError
 from corgipile.tables import open as open_table
-from corgipile.tables.indexes import INDEX_SUFFIX
-from corgipile.tables.note import write_note
+from corgipile.tables.arrow.note import write_note
+from corgipile.tables.io.index_cache import INDEX_SUFFIX
 
 ROWS = pa.table({"x": pa.array(np.arange(97), pa.int16())})
 STRIDE = 31  # bits from one flip to the next: odd, so that every bit of a byte has its turn

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corgipile.tables import open as open_table
-from corgipile.tables.base import ColumnLayout, Layout
 from corgipile.tables.pages import changes, run_cuts
+from corgipile.tables.table import ColumnLayout, Layout
 from corgipile.tables.wrappers import Counting
 
 
@@ -78,7 +78,7 @@ def test_the_widest_column_decides(tmp_path):
 
 
 def test_text_is_cut_by_its_index(tmp_path, monkeypatch):
-    monkeypatch.setattr("corgipile.tables.svmlight.INDEX_ROWS", 77)
+    monkeypatch.setattr("corgipile.tables.svmlight.table.INDEX_ROWS", 77)
     lines = [f"{i % 2} " + " ".join(f"{k}:1" for k in range(1, 2 + i % 9)) + "\n" for i in range(500)]
     for part in ("a", "b"):
         (tmp_path / f"{part}.svm").write_text("".join(lines))

@@ -10,8 +10,8 @@ import corgipile as cp
 from corgipile import _kernel
 from corgipile.errors import CorruptFile
 from corgipile.tables import Subset, sketch
-from corgipile.tables.base import row_sizes
-from corgipile.tables.spans import flat, objects
+from corgipile.tables.arrow.spans import flat, objects
+from corgipile.tables.table import row_sizes
 from corgipile.tables.wrappers import Counting
 
 BYTES, TEXT = False, True

@@ -271,7 +271,7 @@ def test_errors_reach_the_main_process_as_they_are():
 def test_workers_fetch_ahead_what_they_will_be_asked_for(monkeypatch):
     """Worker 1 of 2 gets every other batch: with four ahead of it, two are its own."""
     info = type("Info", (), {"num_workers": 2})
-    monkeypatch.setattr("corgipile.torch.flights.get_worker_info", lambda: info)
+    monkeypatch.setattr("corgipile.torch.in_flight.get_worker_info", lambda: info)
     gate = Gate(range(8))
     with Concurrent(gate, threads=8) as rows:
         announced = list(rows.ahead([[row] for row in range(8)], 4))

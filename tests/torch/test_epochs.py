@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from corgipile.errors import BadArgument
-from corgipile.torch.passes import KEPT, WORKERS, Passes
+from corgipile.torch.epochs import KEPT, WORKERS, Passes
 
 
 def epochs(passes, workers, seed, again=0):

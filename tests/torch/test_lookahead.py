@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")
-Ahead = pytest.importorskip("corgipile.torch.ahead").Ahead
+Ahead = pytest.importorskip("corgipile.torch.lookahead").Ahead
 
 
 class Counted:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("torch")
-mapped = pytest.importorskip("corgipile.torch.mapped")
+mapped = pytest.importorskip("corgipile.torch.mmap")
 
 COLUMNS = {
     "int": pa.array([5, None, 7, 8, 2**40, -1] * 5, pa.int64()),

@@ -6,7 +6,7 @@ import pytest
 import torch.distributed
 
 from corgipile.errors import BadArgument
-from corgipile.torch.place import Places
+from corgipile.torch.rank import Places
 
 
 def test_what_is_given_comes_first_then_the_launcher(monkeypatch):

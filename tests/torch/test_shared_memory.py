@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from corgipile.torch import CorgiPileDataset, parcels
-from corgipile.torch.parcels import KEPT, SMALL, Sender, Together, _opened
+from corgipile.torch import CorgiPileDataset, shared_memory
+from corgipile.torch.shared_memory import KEPT, SMALL, Sender, Together, _opened
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -104,7 +104,7 @@ def test_held_tensors_stay_as_they_are():
 
 def test_memory_of_many_sizes_is_bounded(monkeypatch):
     spare, sender = 4 << 20, Sender()
-    monkeypatch.setattr(parcels, "SPARE", spare)
+    monkeypatch.setattr(shared_memory, "SPARE", spare)
     for i in range(100):
         tensor = torch.full((6000 + 2500 * i,), float(i))
         assert torch.equal(sent(sender, tensor), tensor)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 pytest.importorskip("torch")
-Crew = pytest.importorskip("corgipile.torch.crew").Crew
+Crew = pytest.importorskip("corgipile.torch.thread_pool").Crew
 
 
 def test_tasks_run_in_their_order_by_one_thread():

@@ -11,7 +11,7 @@ extern PyMethodDef cp_plan_methods[];   /* bind_plan.c: hash, permutations, orde
 extern PyMethodDef cp_stream_methods[]; /* bind_stream.c: sliding window, reservoir */
 extern PyMethodDef cp_rows_methods[];   /* bind_rows.c: gather, scatter, batched pread */
 extern PyMethodDef cp_records_methods[]; /* bind_records.c: TFRecord, Example, byte ranges */
-extern PyMethodDef cp_run_methods[];    /* bind_run.c: plans run ahead */
+extern PyMethodDef cp_run_methods[];    /* bind_prefetch.c: plans run ahead */
 extern PyMethodDef cp_sgd_methods[];    /* bind_sgd.c: SGD steps */
 extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
 extern PyMethodDef cp_sketch_methods[]; /* bind_sketch.c: descriptions of blocks */

@@ -1,7 +1,7 @@
-/* Advice on mapped memory: kernel/advise.h. */
+/* Advice on mapped memory: kernel/io/advise.h. */
 #define _GNU_SOURCE
 #include "bind.h"
-#include "advise.h"
+#include "io/advise.h"
 
 /* advise(address, length, what) -> errno. The system checks addresses: wrong ones are an error, not a fault. */
 static PyObject *advise(PyObject *self, PyObject *args)

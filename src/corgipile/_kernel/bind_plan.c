@@ -1,8 +1,8 @@
-/* Hashes, permutations and the orders of kernel/plan.h. */
+/* Hashes, permutations and the orders of kernel/plan/plan.h. */
 #define _GNU_SOURCE
 #include "objects.h"
-#include "balance.h"
-#include "fit.h"
+#include "plan/balance.h"
+#include "plan/fit.h"
 
 static PyObject *derive(PyObject *self, PyObject *args)
 {

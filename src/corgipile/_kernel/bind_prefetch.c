@@ -1,4 +1,4 @@
-/* A plan run over a reader, ahead of its consumer: kernel/run.h. */
+/* A plan run over a reader, ahead of its consumer: kernel/io/prefetch.h. */
 #define _GNU_SOURCE
 #include "objects.h"
 

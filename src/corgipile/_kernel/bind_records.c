@@ -1,9 +1,9 @@
 /* Binds TFRecord framing, Example messages, and reads of many byte ranges. */
 #define _GNU_SOURCE
 #include "bind.h"
-#include "example.h"
-#include "ranges.h"
-#include "tfrecord.h"
+#include "formats/example.h"
+#include "io/ranges.h"
+#include "formats/tfrecord.h"
 
 /* Get several arrays; `items` has the bytes of an element of each. On failure none is held. */
 static int get_all(PyObject **objects, Py_buffer *views, int count, const Py_ssize_t *items, int first_writable,

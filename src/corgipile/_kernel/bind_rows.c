@@ -1,4 +1,4 @@
-/* Rows between files, slots and batches: kernel/gather.h and kernel/pread.h. */
+/* Rows between files, slots and batches: kernel/io/gather.h and kernel/io/pread.h. */
 #define _GNU_SOURCE
 #include "objects.h"
 

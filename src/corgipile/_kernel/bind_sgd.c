@@ -1,7 +1,7 @@
-/* Linear models by stochastic gradient descent: kernel/sgd.h. */
+/* Linear models by stochastic gradient descent: kernel/sgd/sgd.h. */
 #include "bind.h"
-#include "epochs.h"
-#include "sgd.h"
+#include "sgd/epochs.h"
+#include "sgd/sgd.h"
 
 #define MODEL "corgipile.sgd"
 

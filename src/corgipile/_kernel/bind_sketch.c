@@ -1,6 +1,6 @@
-/* Descriptions of blocks: kernel/sketch.h. */
+/* Descriptions of blocks: kernel/plan/sketch.h. */
 #include "bind.h"
-#include "sketch.h"
+#include "plan/sketch.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* The streaming baselines of kernel/stream.h. */
+/* The streaming baselines of kernel/plan/stream.h. */
 #include "bind.h"
-#include "stream.h"
+#include "plan/stream.h"
 
 #define STREAM "corgipile.stream"
 

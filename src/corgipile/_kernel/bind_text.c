@@ -1,6 +1,6 @@
 /* Binds the SVMlight parser. */
 #include "bind.h"
-#include "svmlight.h"
+#include "formats/svmlight.h"
 
 enum { STARTS, LABELS, ENDS, INDICES, VALUES, ARRAYS };
 

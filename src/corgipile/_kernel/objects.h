@@ -3,7 +3,7 @@
 #define CP_OBJECTS_H
 
 #include "bind.h"
-#include "run.h"
+#include "io/prefetch.h"
 
 #define PLAN "corgipile.plan"
 #define READER "corgipile.reader"

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from corgipile.cli.stopping import check_told, outcome, stoppable
+from corgipile.cli.signals import check_told, outcome, stoppable
 
 __all__ = ["main"]
 

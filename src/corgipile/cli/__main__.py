@@ -1,6 +1,6 @@
 """Runs the command line: ``python -m corgipile.cli``."""
 
 from corgipile.cli import main
-from corgipile.cli.stopping import leave
+from corgipile.cli.signals import leave
 
 raise SystemExit(leave(main()))

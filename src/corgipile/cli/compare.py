@@ -27,7 +27,7 @@ from corgipile.cli.options import (
     number_or_text,
     source_of,
 )
-from corgipile.cli.stopping import outcome
+from corgipile.cli.signals import outcome
 
 
 @guarded
@@ -54,7 +54,7 @@ def command(
 ) -> None:
     """Train one model by every order on the same table: accuracy, loss, speed, memory and deff."""
     from corgipile import tables  # noqa: PLC0415
-    from corgipile.compare import ORDERS, compare  # noqa: PLC0415
+    from corgipile.comparison import ORDERS, compare  # noqa: PLC0415
 
     opened = tables.open(source_of(table))
     names = ORDERS if order is None else tuple(name.strip() for name in order.split(",") if name.strip())
@@ -103,7 +103,7 @@ def command(
 
 def _document(paths: Sequence[str], table: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """Return where results come from."""
-    from corgipile.about import machine  # noqa: PLC0415
+    from corgipile.description import machine  # noqa: PLC0415
 
     facts = {"paths": paths, "rows": len(table), "bytes": table.nbytes, "fingerprint": table.fingerprint}
     shared = {name: settings[name] for name in ("memory", "model", "epochs")}

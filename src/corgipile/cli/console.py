@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import typer
 
-from corgipile.cli.stopping import outcome
+from corgipile.cli.signals import outcome
 from corgipile.errors import CorgiPileError
 
 Command = TypeVar("Command", bound=Callable[..., None])

@@ -26,7 +26,7 @@ def command(
 ) -> None:
     """Convert any table to an Arrow IPC file with small record batches, streaming."""
     from corgipile.cli.console import show_json  # noqa: PLC0415
-    from corgipile.convert import convert  # noqa: PLC0415
+    from corgipile.conversion import convert  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
 
     *sources, out = source

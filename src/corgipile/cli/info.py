@@ -20,8 +20,8 @@ def command(
     json: Json = False,
 ) -> None:
     """Show rows, columns and bytes of a table, and how its labels lie."""
-    from corgipile.about import about  # noqa: PLC0415
     from corgipile.cli.options import number_or_text  # noqa: PLC0415
+    from corgipile.description import about  # noqa: PLC0415
     from corgipile.sizes import format_bytes  # noqa: PLC0415
 
     facts = about(source_of(table), label=label, block=number_or_text(block))

@@ -10,7 +10,7 @@ import typer
 from corgipile.cli.console import command as guarded
 
 if TYPE_CHECKING:
-    from corgipile.pg import Server
+    from corgipile.postgres import Server
 
 Home = Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Folder of the server; one has a default.")]
 
@@ -24,11 +24,11 @@ def install(
     pg_config: Annotated[str | None, typer.Option(help="pg_config of the server; the one in PATH by default.")] = None,
 ) -> None:
     """Build the extension for a PostgreSQL server, 15 or later, and install it there."""
-    from corgipile import pg  # noqa: PLC0415
+    from corgipile import postgres  # noqa: PLC0415
 
-    target = pg.installed(pg_config)
+    target = postgres.installed(pg_config)
     typer.echo(f"building for {target.name}", err=True)
-    pg.install(target)
+    postgres.install(target)
     typer.echo(f"installed in {target.pkglibdir}; in a database: CREATE EXTENSION corgipile")
 
 
@@ -41,14 +41,14 @@ def start(
     port: Annotated[int | None, typer.Option(help="Listen on this port of localhost too.", min=1, max=65535)] = None,
 ) -> None:
     """Start a PostgreSQL server that has the extension, from PyPI; print its connection string."""
-    from corgipile import pg  # noqa: PLC0415
+    from corgipile import postgres  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
 
     server = _server(home)
     if server.address is None:
         if not server.bin.exists():
             typer.echo(f"building the extension in {server.home}", err=True)
-        server.prepare(pg.embedded(version or server.version or max(pg.EMBEDDED)))
+        server.prepare(postgres.embedded(version or server.version or max(postgres.EMBEDDED)))
         server.start(port)
     elif (version or server.version) != server.version:
         raise BadArgument(f"version is {version}, but {server.home} is up with PostgreSQL {server.version}")
@@ -88,6 +88,6 @@ def psql(
 
 
 def _server(home: Path | None) -> "Server":
-    from corgipile.pg import Server, default_home  # noqa: PLC0415
+    from corgipile.postgres import Server, default_home  # noqa: PLC0415
 
     return Server(home or default_home())

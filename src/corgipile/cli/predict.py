@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Predict every row of a table, streaming."""
     from corgipile import tables  # noqa: PLC0415
-    from corgipile.cli.sinks import sink  # noqa: PLC0415
+    from corgipile.cli.prediction_files import sink  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
     from corgipile.linear import load  # noqa: PLC0415
 

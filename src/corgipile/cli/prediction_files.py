@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.outputs import Kind, replacing
-from corgipile.tables.spans import array_of
-from corgipile.writer import PREDICTION, PREDICTIONS, Writer
+from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.arrow.writer import PREDICTION, PREDICTIONS, Writer
 
 Part = npt.NDArray[Any]
 Write = Callable[[Part], None]

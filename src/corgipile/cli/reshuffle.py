@@ -39,7 +39,7 @@ def command(
 
     from corgipile.cli.console import show_json  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
-    from corgipile.reshuffle import reshuffle  # noqa: PLC0415
+    from corgipile.relayout import reshuffle  # noqa: PLC0415
 
     *sources, out = source
     if not sources:

@@ -1,5 +1,5 @@
 """Converts tables of any format to Arrow IPC files with small record batches."""
 
-from corgipile.convert.run import Progress, convert
+from corgipile.conversion.convert import Progress, convert
 
 __all__ = ["Progress", "convert"]

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from corgipile.convert.stream import Stream
+from corgipile.conversion.stream import Stream
 from corgipile.errors import BadSchema, BadValue, MissingColumn
-from corgipile.hints import did_you_mean, listed
-from corgipile.tables.base import check_columns
-from corgipile.tables.spans import array_of, flat
+from corgipile.suggestions import did_you_mean, listed
+from corgipile.tables.arrow.spans import array_of, flat
+from corgipile.tables.table import check_columns
 
 LABEL = "label"
 FEATURES = "features"

@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from corgipile.convert.pack import shape
-from corgipile.convert.sources import Options, stream
-from corgipile.convert.stream import Stream
+from corgipile.arrow_memory import frugal
+from corgipile.conversion.columns import shape
+from corgipile.conversion.sources import Options, stream
+from corgipile.conversion.stream import Stream
 from corgipile.errors import BadArgument
-from corgipile.heap import frugal
 from corgipile.outputs import check_target
 from corgipile.sizes import yes_or_no
-from corgipile.tables.files import PathLike
-from corgipile.writer import TABLE, Writer
+from corgipile.tables.arrow.writer import TABLE, Writer
+from corgipile.tables.io.files import PathLike
 
 Progress = Callable[[int, int | None], None]
 _FOR = {"header": "CSV text", "zero_based": "files of SVMlight text"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from corgipile.errors import ParseError, UnknownFormat
-from corgipile.tables.svmlight import is_binary
+from corgipile.tables.svmlight.table import is_binary
 
 __all__ = ["Columns", "csv_columns", "is_csv_name", "text_kind"]
 

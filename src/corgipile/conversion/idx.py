@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from corgipile.convert.stream import Stream
-from corgipile.convert.text import decompressed
+from corgipile.conversion.stream import Stream
+from corgipile.conversion.text import decompressed
 from corgipile.errors import BadArgument, CorruptFile, MissingFile
-from corgipile.tables.spans import array_of
+from corgipile.tables.arrow.spans import array_of
 
 _BYTES = 1 << 20
 _LARGEST = 1 << 26

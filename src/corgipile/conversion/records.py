@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.convert.stream import Stream
-from corgipile.convert.text import decompressed
+from corgipile.conversion.stream import Stream
+from corgipile.conversion.text import decompressed
 from corgipile.errors import CorruptFile
-from corgipile.tables.example import Examples, Flaw, infer
-from corgipile.tables.recordfile import Records, pack
-from corgipile.tables.recordindex import CHUNK, REASONS, Walk
+from corgipile.tables.tfrecord.example import Examples, Flaw, infer
+from corgipile.tables.tfrecord.index import CHUNK, REASONS, Walk
+from corgipile.tables.tfrecord.records import Records, pack
 
 _ROWS = 4096
 

@@ -11,24 +11,24 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from corgipile import tables
-from corgipile.convert.guess import is_csv_name, text_kind
-from corgipile.convert.idx import idx_stream
-from corgipile.convert.records import record_stream
-from corgipile.convert.stream import Stream
-from corgipile.convert.text import csv_stream, decompressed
+from corgipile.conversion.guess import is_csv_name, text_kind
+from corgipile.conversion.idx import idx_stream
+from corgipile.conversion.records import record_stream
+from corgipile.conversion.stream import Stream
+from corgipile.conversion.text import csv_stream, decompressed
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.outputs import refuse_url
 from corgipile.tables import Table
-from corgipile.tables.arrowstream import Unended
-from corgipile.tables.base import even_cuts
+from corgipile.tables.arrow.stream import Unended
+from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY
-from corgipile.tables.files import File, decoding, readable
-from corgipile.tables.logs import refuse_logged
+from corgipile.tables.io.files import File, decoding, readable
+from corgipile.tables.io.segments import check_names
 from corgipile.tables.partitions import keys_of
-from corgipile.tables.pieces import check_names
-from corgipile.tables.recordindex import is_head
-from corgipile.tables.svmtext import stream_batches
-from corgipile.writer import conform, plain
+from corgipile.tables.svmlight.text import stream_batches
+from corgipile.tables.table import even_cuts
+from corgipile.tables.table_logs import refuse_logged
+from corgipile.tables.tfrecord.index import is_head
 
 _READ = 1 << 20
 log = logging.getLogger("corgipile")

@@ -10,12 +10,12 @@ from typing import IO, Any, Literal, cast
 
 import pyarrow as pa
 
-from corgipile.convert.guess import csv_columns, is_number
-from corgipile.convert.pack import label_name
-from corgipile.convert.stream import Stream
+from corgipile.conversion.columns import label_name
+from corgipile.conversion.guess import csv_columns, is_number
+from corgipile.conversion.stream import Stream
 from corgipile.errors import CorruptFile, ParseError
-from corgipile.tables.files import readable
-from corgipile.tables.pieces import check_names
+from corgipile.tables.io.files import readable
+from corgipile.tables.io.segments import check_names
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _BLOCK = 1 << 20

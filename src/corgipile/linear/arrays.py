@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.linear.inputs import Inputs
+from corgipile.linear.features import Inputs
 from corgipile.linear.sparse import Sparse
 
 __all__ = ["ArrayRows", "rows_of_array"]

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.about import column
+from corgipile.description import column
 from corgipile.errors import BadArgument, BadValue, MissingExtra
-from corgipile.linear.beside import Labelled
+from corgipile.linear.labelled import Labelled
 from corgipile.linear.labels import check_label
 from corgipile.linear.train import train
 from corgipile.orders import Order

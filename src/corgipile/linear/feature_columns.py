@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
-from corgipile.hints import did_you_mean, listed
+from corgipile.suggestions import did_you_mean, listed
 
 __all__ = ["Chosen", "choose", "is_number", "item_of", "require"]
 
@@ -25,7 +25,7 @@ class Chosen:
 
 
 def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str | None) -> Chosen:
-    """Choose the feature columns; see `corgipile.linear.inputs.find_inputs` for the rules.
+    """Choose the feature columns; see `corgipile.linear.features.find_inputs` for the rules.
 
     Raises:
         BadArgument: ``features`` is no name, no list of names, or names a column twice.

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corgipile.errors import BadArgument, BadSchema, BadSparseRow
-from corgipile.linear.columns import choose, is_number, item_of, require
+from corgipile.linear.feature_columns import choose, is_number, item_of, require
 from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
-from corgipile.tables.base import Table, fixed_field
+from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["Inputs", "find_inputs"]
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corgipile.errors import BadArgument
-from corgipile.linear.columns import is_number, item_of
-from corgipile.linear.inputs import Inputs
+from corgipile.linear.feature_columns import is_number, item_of
+from corgipile.linear.features import Inputs
 from corgipile.linear.sparse import NULL
-from corgipile.tables.base import IntArray, Layout, Table, check_columns
-from corgipile.tables.files import digest
-from corgipile.tables.spans import array_of
-from corgipile.tables.wrapping import Wrapping
+from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.io.files import digest
+from corgipile.tables.table import IntArray, Layout, Table, check_columns
+from corgipile.tables.wrapper import Wrapping
 
 __all__ = ["Labelled", "NaNs"]
 
@@ -89,7 +89,7 @@ class NaNs(Wrapping):
         skip: Whether they are.
 
     Example:
-        >>> from corgipile.linear.inputs import find_inputs
+        >>> from corgipile.linear.features import find_inputs
         >>> from corgipile.tables import open
         >>> rows = open(pa.table({"x": [1, None], "label": [1, 0]}))
         >>> NaNs(rows, find_inputs(rows, None, "label"), "label").read(0, 2).to_pydict()

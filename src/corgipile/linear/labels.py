@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
-from corgipile.linear.columns import is_number, require
-from corgipile.tables.base import Table
-from corgipile.tables.spans import flat
+from corgipile.linear.feature_columns import is_number, require
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.table import Table
 
 __all__ = ["check_classes", "check_label", "find_classes"]
 

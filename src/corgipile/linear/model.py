@@ -12,14 +12,14 @@ from corgipile import _kernel
 from corgipile.errors import BadArgument, BadModelFile, BadValue
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.beside import NaNs
-from corgipile.linear.inputs import Inputs, find_inputs
+from corgipile.linear.features import Inputs, find_inputs
+from corgipile.linear.labelled import NaNs
 from corgipile.linear.labels import check_label
-from corgipile.linear.machine import LOSSES, Machine, outputs_of
 from corgipile.linear.saving import read_tensors, write_tensors
 from corgipile.linear.scaling import Learnt, Scaling
+from corgipile.linear.sgd import LOSSES, Machine, outputs_of
 from corgipile.tables import open as open_table
-from corgipile.tables.base import Table
+from corgipile.tables.table import Table
 
 __all__ = ["Model", "load"]
 

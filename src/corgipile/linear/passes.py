@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadValue, BudgetTooSmall
-from corgipile.linear.inputs import Inputs
-from corgipile.linear.machine import Figures, Machine, rows_in
+from corgipile.linear.features import Inputs
 from corgipile.linear.scaling import Moments
+from corgipile.linear.sgd import Figures, Machine, rows_in
 from corgipile.linear.sparse import Sparse, gathered
 from corgipile.loader.feeder import Feeder
-from corgipile.orders.base import visited_rows
-from corgipile.tables.base import Table
+from corgipile.orders.order import visited_rows
+from corgipile.tables.table import Table
 
 __all__ = ["learn", "measure", "moments", "reader", "scores"]
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.hints import listed
-from corgipile.linear.inputs import Inputs
-from corgipile.loader.store import Field, numbers
-from corgipile.tables.base import Table
+from corgipile.linear.features import Inputs
+from corgipile.loader.buffer import Field, numbers
+from corgipile.suggestions import listed
+from corgipile.tables.table import Table
 
 __all__ = ["Look", "look"]
 
@@ -74,7 +74,7 @@ def look(table: Table, inputs: Inputs) -> Look:
 
     Example:
         >>> import pyarrow as pa
-        >>> from corgipile.linear.inputs import find_inputs
+        >>> from corgipile.linear.features import find_inputs
         >>> from corgipile.tables import open
         >>> table = open(pa.table({"id": range(100), "x": [0.01, -0.01] * 50, "label": [0, 1] * 50}))
         >>> seen = look(table, find_inputs(table, None, "label"))

@@ -11,7 +11,7 @@ from corgipile.sizes import real
 
 __all__ = ["Schedule"]
 
-ENOUGH, LOSS_GROWS = 1, 2  # of kernel/epochs.h
+ENOUGH, LOSS_GROWS = 1, 2  # of kernel/sgd/epochs.h
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
-from corgipile.hints import did_you_mean
-from corgipile.linear.inputs import Inputs
+from corgipile.linear.features import Inputs
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
-from corgipile.loader.store import Store
-from corgipile.tables.base import type_code
+from corgipile.loader.buffer import Store
+from corgipile.suggestions import did_you_mean
+from corgipile.tables.table import type_code
 
 __all__ = ["LOSSES", "Figures", "Machine", "OnBad", "check_kind", "check_on_bad", "outputs_of", "rows_in"]
 

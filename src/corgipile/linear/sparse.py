@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadSparseRow, BadValue, CorgiPileError, RaggedRows
-from corgipile.loader.store import Store
+from corgipile.loader.buffer import Store
 
 __all__ = ["NULL", "NULL_VALUE", "Sparse", "flaw", "gathered", "sparse_rows"]
 

@@ -13,22 +13,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
-from corgipile.hints import listed
 from corgipile.linear import passes
-from corgipile.linear.beside import NaNs
-from corgipile.linear.course import Course, Record, Task
-from corgipile.linear.inputs import Inputs, find_inputs
+from corgipile.linear.features import Inputs, find_inputs
+from corgipile.linear.labelled import NaNs
 from corgipile.linear.labels import check_classes, check_label, find_classes
-from corgipile.linear.look import look
-from corgipile.linear.machine import Machine, OnBad, check_kind, check_on_bad
 from corgipile.linear.model import Model
+from corgipile.linear.precheck import look
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
+from corgipile.linear.sgd import Machine, OnBad, check_kind, check_on_bad
+from corgipile.linear.training import Course, Record, Task
 from corgipile.orders import Order, named
 from corgipile.outputs import check_target
 from corgipile.sizes import MOST_EPOCH, Size, parse_bytes, whole, yes_or_no
+from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
-from corgipile.tables.base import Table
+from corgipile.tables.table import Table
 
 __all__ = ["check_calls", "check_way", "measuring", "prepare", "train"]
 
@@ -68,7 +68,7 @@ def train(
     Args:
         table: A path, glob or list of them, a `Table`, a ``pyarrow.Table`` or a data frame.
         model: ``"logistic"``, ``"svm"`` (hinge loss), ``"linear"`` (squared loss) or ``"softmax"``.
-        features: The feature columns; see `corgipile.linear.inputs.find_inputs`. Which were found, and which columns
+        features: The feature columns; see `corgipile.linear.features.find_inputs`. Which were found, and which columns
             were left out, the log says, and ``features`` and ``left_out`` of the model.
         label: The label column: two values for logistic, any number of classes for softmax, and for svm, which then
             tells each class from the rest.

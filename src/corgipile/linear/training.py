@@ -12,14 +12,14 @@ import numpy.typing as npt
 from corgipile.errors import Diverged, DivergenceWarning
 from corgipile.linear import passes
 from corgipile.linear.baseline import Baseline
-from corgipile.linear.beside import NaNs
-from corgipile.linear.inputs import Inputs
-from corgipile.linear.machine import Machine, OnBad
+from corgipile.linear.features import Inputs
+from corgipile.linear.labelled import NaNs
 from corgipile.linear.model import Model
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
+from corgipile.linear.sgd import Machine, OnBad
 from corgipile.loader.feeder import Feeder
-from corgipile.tables.base import Table
+from corgipile.tables.table import Table
 
 __all__ = ["Course", "Task"]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
-from corgipile.tables.base import is_list, item_bytes
-from corgipile.tables.spans import Rows, array_of
+from corgipile.tables.arrow.spans import Rows, array_of
+from corgipile.tables.table import is_list, item_bytes
 
 __all__ = ["Cut", "Format", "cutter"]
 

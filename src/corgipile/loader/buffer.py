@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue, BudgetTooSmall, RaggedRows
-from corgipile.loader.held import Held
+from corgipile.loader.varlen import Held
 from corgipile.sizes import format_bytes
-from corgipile.tables.base import fixed_field, type_code
-from corgipile.tables.spans import flat
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.table import fixed_field, type_code
 
 __all__ = ["Field", "Store"]
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from corgipile.errors import BadArgument, StateMismatch
-from corgipile.loader.fitting import Fitted
-from corgipile.loader.segments import Segment, alike, dealt, next_worker, remainder
+from corgipile.loader.fit import Fitted
+from corgipile.loader.remaining import Segment, alike, dealt, next_worker, remainder
 from corgipile.orders import Order, described, instead
 from corgipile.sizes import MOST_EPOCH, whole
-from corgipile.tables.base import Table
+from corgipile.tables.table import Table
 
 __all__ = ["Part", "checked", "go_on", "identity_of", "segments_of"]
 

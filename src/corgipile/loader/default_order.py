@@ -6,10 +6,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from corgipile.orders import Auto, Order, Riffle, named
-from corgipile.tables.base import Table, fixed_field
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.parquet import ParquetTable
+from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["LABEL", "cheap", "chosen"]
 

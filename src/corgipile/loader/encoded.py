@@ -6,9 +6,9 @@ from typing import NamedTuple
 from corgipile.orders import FullShuffle, NoShuffle, Order
 from corgipile.orders.streaming import Streaming
 from corgipile.sizes import format_bytes
-from corgipile.tables.base import Table
 from corgipile.tables.encoded import SMALL, Encoded, Units, is_encoded
-from corgipile.tables.shared import expect_room
+from corgipile.tables.io.shared_spill import expect_room
+from corgipile.tables.table import Table
 
 __all__ = ["AS_CUT", "Way", "find_way", "warn_few", "wide_units"]
 

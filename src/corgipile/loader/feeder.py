@@ -8,17 +8,17 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.loader.choice import chosen
-from corgipile.loader.fill import Filler, filler
-from corgipile.loader.fitting import columns_of, fit, found_alone, limit_of, sketched
-from corgipile.loader.run import Run, begin
-from corgipile.loader.store import SlotArray, Store
+from corgipile.loader.buffer import SlotArray, Store
+from corgipile.loader.default_order import chosen
+from corgipile.loader.fit import columns_of, fit, found_alone, limit_of, sketched
+from corgipile.loader.prefetch import Run, begin
+from corgipile.loader.readers import Filler, filler
 from corgipile.orders import Key, Order, visited_rows
 from corgipile.sizes import Size, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
-from corgipile.tables.base import IntArray, Table
 from corgipile.tables.encoded import unpack_shared
+from corgipile.tables.table import IntArray, Table
 
 __all__ = ["MOST_PREFETCH", "Feeder", "checked_place"]
 

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.loader.store import Field, fields_of
-from corgipile.loader.ways import AS_CUT, Way, find_way, warn_few, wide_units
+from corgipile.loader.buffer import Field, fields_of
+from corgipile.loader.encoded import AS_CUT, Way, find_way, warn_few, wide_units
 from corgipile.orders import Blocks, FullShuffle, Order, Riffle
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
-from corgipile.tables.base import Table, check_columns, even_cuts, is_list, row_sizes
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import row_bytes, sketch
+from corgipile.tables.table import Table, check_columns, even_cuts, is_list, row_sizes
 
 __all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "sketched"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile.loader.buffer import SlotArray
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.store import SlotArray
-from corgipile.tables.spans import Rows
+from corgipile.tables.arrow.spans import Rows
 
 __all__ = ["Gatherer", "Group", "Place"]
 

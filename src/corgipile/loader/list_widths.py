@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.sizes import whole
-from corgipile.tables.base import Table, check_columns, is_list, item_bytes
-from corgipile.tables.lists import list_width
+from corgipile.tables.even_lists import list_width
+from corgipile.tables.table import Table, check_columns, is_list, item_bytes
 
 __all__ = ["widths_of"]
 

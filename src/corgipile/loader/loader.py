@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
-from corgipile.loader.apart import Apart
 from corgipile.loader.batches import Format, cutter
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.fitting import found_alone
+from corgipile.loader.fit import found_alone
 from corgipile.loader.groups import Gatherer, Group, Place
-from corgipile.loader.run import ENDED, Overfull
-from corgipile.loader.segments import alike, stands
-from corgipile.loader.widths import widths_of
+from corgipile.loader.list_widths import widths_of
+from corgipile.loader.prefetch import ENDED, Overfull
+from corgipile.loader.remaining import alike, stands
+from corgipile.loader.wide_rows import Apart
 from corgipile.orders import FullShuffle, Order, described, instead, seek
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table

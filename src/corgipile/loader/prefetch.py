@@ -14,8 +14,8 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.loader.fill import SHORT_RUNS, Filler, PlacedFiller
-from corgipile.loader.store import SlotArray, Store
+from corgipile.loader.buffer import SlotArray, Store
+from corgipile.loader.readers import SHORT_RUNS, Filler, PlacedFiller
 from corgipile.orders import Blocks, Key, Order, Step
 from corgipile.orders.planned import Planned
 from corgipile.sizes import format_bytes

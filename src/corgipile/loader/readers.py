@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
+from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.heap import frugal, give_back
-from corgipile.loader.store import SlotArray, Store
-from corgipile.orders.base import Step, rows_of
-from corgipile.tables.base import IntArray, Layout, Table, row_sizes, type_code
-from corgipile.tables.descriptors import POOL, Descriptor
-from corgipile.tables.files import readable
+from corgipile.loader.buffer import SlotArray, Store
+from corgipile.orders.order import Step, rows_of
+from corgipile.tables.io.descriptors import POOL, Descriptor
+from corgipile.tables.io.files import readable
+from corgipile.tables.table import IntArray, Layout, Table, row_sizes, type_code
 
 __all__ = ["Filler", "filler"]
 

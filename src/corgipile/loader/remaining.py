@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn, StateMismatch
-from corgipile.loader.fitting import Fitted, by_pages, cut, sketched
+from corgipile.loader.fit import Fitted, by_pages, cut, sketched
 from corgipile.orders import Blocks, Key, Order, described, restored, visited_rows
 from corgipile.sizes import whole
-from corgipile.tables.base import Table, check_columns
 from corgipile.tables.subset import Subset
+from corgipile.tables.table import Table, check_columns
 
 __all__ = ["Segment", "alike", "dealt", "next_worker", "remainder", "stands"]
 

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
+from corgipile.loader.buffer import Field, numbers
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Group, Place
-from corgipile.loader.run import ENDED, FORKED
-from corgipile.loader.store import Field, numbers
-from corgipile.tables.base import IntArray, Single, Table, row_sizes
-from corgipile.tables.placed import PlacedColumn
-from corgipile.tables.spans import objects
+from corgipile.loader.prefetch import ENDED, FORKED
+from corgipile.tables.arrow.spans import objects
+from corgipile.tables.io.column import PlacedColumn
+from corgipile.tables.table import IntArray, Single, Table, row_sizes
 
 __all__ = ["Apart"]
 

@@ -10,14 +10,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from corgipile.errors import BadArgument, StateMismatch
-from corgipile.hints import did_you_mean
-from corgipile.orders.base import Blocks, Key, Order, Step, seek, visited_rows
-from corgipile.orders.blockonly import BlockOnly
-from corgipile.orders.corgi import CorgiPile
+from corgipile.orders.block_only import BlockOnly
+from corgipile.orders.corgipile import CorgiPile
 from corgipile.orders.full import FullShuffle
-from corgipile.orders.noshuffle import NoShuffle
+from corgipile.orders.no_shuffle import NoShuffle
+from corgipile.orders.order import Blocks, Key, Order, Step, seek, visited_rows
 from corgipile.orders.riffle import Auto, Riffle
 from corgipile.orders.streaming import Reservoir, SlidingWindow
+from corgipile.suggestions import did_you_mean
 
 __all__ = [
     "Auto",

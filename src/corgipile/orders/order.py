@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, runtime_c
 import numpy as np
 import numpy.typing as npt
 
-from corgipile import _kernel, kernel
+from corgipile import _kernel, random
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.sizes import Size, format_bytes, to_rows
 
@@ -47,7 +47,7 @@ class Key(NamedTuple):
 
     def hash(self, purpose: int = 0) -> int:
         """Return the 64-bit key of this pass; all ranks share it."""
-        return kernel.derive(self.seed, self.epoch, purpose)
+        return random.derive(self.seed, self.epoch, purpose)
 
     def share(self, rows: int) -> tuple[int, int]:
         """Return the positions of this rank, or of its worker: first and after the last.

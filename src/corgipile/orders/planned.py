@@ -1,4 +1,4 @@
-"""The orders whose steps come from ``kernel/plan.h``, which PostgreSQL shares."""
+"""The orders whose steps come from ``kernel/plan/plan.h``, which PostgreSQL shares."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from corgipile import _kernel
-from corgipile.orders.base import Blocks, IntArray, Key, Sized, SlotArray, Step, too_small, with_sizes
+from corgipile.orders.order import Blocks, IntArray, Key, Sized, SlotArray, Step, too_small, with_sizes
 from corgipile.sizes import to_rows
 
 NO_SHUFFLE, BLOCK_ONLY, CORGIPILE, RIFFLE = range(4)

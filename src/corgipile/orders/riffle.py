@@ -7,7 +7,7 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
-from corgipile.orders.base import Blocks, IntArray, Key, with_sizes
+from corgipile.orders.order import Blocks, IntArray, Key, with_sizes
 from corgipile.orders.planned import RIFFLE, Planned
 
 BALANCE = 4
@@ -83,7 +83,7 @@ class Riffle(Planned):
 class Auto(Riffle):
     """Riffle, balanced by the label where a table has one that is cheap to read: the default everywhere.
 
-    Which column that is, if any, is told by the table (`corgipile.loader.choice`); of itself it is plain Riffle.
+    Which column that is, if any, is told by the table (`corgipile.loader.default_order`); of itself it is plain Riffle.
 
     Example:
         >>> Auto(block=10).settled("label")

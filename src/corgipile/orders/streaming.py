@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from corgipile import _kernel
-from corgipile.orders.base import Blocks, IntArray, Key, Sized, Step, step_rows, too_small, with_sizes
+from corgipile.orders.order import Blocks, IntArray, Key, Sized, Step, step_rows, too_small, with_sizes
 from corgipile.sizes import to_rows
 
 STREAM = 5

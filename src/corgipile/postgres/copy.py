@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadSchema, BadValue
 from corgipile.tables import Table
-from corgipile.tables.base import even_cuts
+from corgipile.tables.table import even_cuts
 
 if TYPE_CHECKING:
     import psycopg

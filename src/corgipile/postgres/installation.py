@@ -128,7 +128,7 @@ def install(target: Installation, root: Path | None = None, flags: str = "") -> 
         ServerError: There is no compiler, it fails, or the server's folders cannot be written.
 
     Example:
-        >>> from corgipile.pg import embedded, install
+        >>> from corgipile.postgres import embedded, install
         >>> install(embedded(18))  # doctest: +SKIP
     """
     for folder in () if root else (target.pkglibdir, target.sharedir):

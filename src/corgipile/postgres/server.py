@@ -14,8 +14,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from corgipile.errors import ServerError
-from corgipile.pg.installation import Installation, install, sources
-from corgipile.pg.processes import alive, capture, taken
+from corgipile.postgres.installation import Installation, install, sources
+from corgipile.postgres.processes import alive, capture, taken
 
 _NEEDLESS = shutil.ignore_patterns("pgxs", "bitcode", "llvmjit*", "*.a")
 _LONGEST = 100  # bytes of the path of a socket
@@ -256,7 +256,7 @@ def _stamp(source: Installation, flags: str) -> str:
     """Return what changes when the server, the compiler's options or the sources do."""
     digest = hashlib.sha256(f"{source} {flags} {os.environ.get('EXTRA_CFLAGS')}".encode())
     for pattern in (
-        "kernel/*.h",
+        "kernel/**/*.h",
         "postgres/src/*.[ch]",
         "postgres/sql/*.sql",
         "postgres/*.control",

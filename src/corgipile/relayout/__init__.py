@@ -1,5 +1,5 @@
 """Physical re-layouts: a table written once in a better order, within a memory budget."""
 
-from corgipile.reshuffle.run import METHODS, reshuffle
+from corgipile.relayout.reshuffle import METHODS, reshuffle
 
 __all__ = ["METHODS", "reshuffle"]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from corgipile.reshuffle.piles import Piles
-from corgipile.reshuffle.plans import Plan
-from corgipile.tables.base import IntArray
-from corgipile.tables.pieces import join
-from corgipile.tables.spans import array_of
+from corgipile.relayout.piles import Piles
+from corgipile.relayout.plans import Plan
+from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.io.segments import join
+from corgipile.tables.table import IntArray
 
 _INDEX = 32  # bytes a row for its pile, its place, and the sorting of both
 _SLICE = 1 << 12  # bytes dealt to one pile at a time, below which the overhead of files wins

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile import kernel
-from corgipile.tables.spans import flat
+from corgipile import random
+from corgipile.tables.arrow.spans import flat
 
 Ints = npt.NDArray[np.int64]
 
@@ -47,17 +47,17 @@ class Shuffle:
 
     def piles(self, batch: pa.RecordBatch, start: int, count: int) -> Ints:
         """Draw the pile of each row."""
-        draws = kernel.randoms(kernel.derive(self._key, _DEAL), start, batch.num_rows)
+        draws = random.randoms(random.derive(self._key, _DEAL), start, batch.num_rows)
         return (draws % np.uint64(count)).astype(np.int64)
 
     def within(self, pile: int, count: int) -> "Shuffle":
         """Return a shuffle with a key of its own."""
-        return Shuffle(kernel.derive(self._key, count, pile))
+        return Shuffle(random.derive(self._key, count, pile))
 
     def order(self, batch: pa.RecordBatch) -> Ints:
         """Draw the order of a pile."""
         rows = np.arange(batch.num_rows, dtype=np.int64)
-        kernel.shuffle(rows, kernel.derive(self._key, _ORDER))
+        random.shuffle(rows, random.derive(self._key, _ORDER))
         return rows
 
 

@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corgipile import kernel, scratch, tables
-from corgipile.convert.run import Progress
-from corgipile.convert.sources import table_stream
+from corgipile import random, scratch, tables
+from corgipile.arrow_memory import frugal
+from corgipile.conversion.convert import Progress
+from corgipile.conversion.sources import table_stream
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.heap import frugal
-from corgipile.hints import did_you_mean
 from corgipile.outputs import check_target, writing
-from corgipile.reshuffle.external import External, write_in_order
-from corgipile.reshuffle.plans import BLOCK_COLUMN, Shuffle, Split
+from corgipile.relayout.external import External, write_in_order
+from corgipile.relayout.plans import BLOCK_COLUMN, Shuffle, Split
 from corgipile.sizes import Size, format_bytes, parse_bytes, to_rows, whole
+from corgipile.suggestions import did_you_mean
 from corgipile.tables import Table
-from corgipile.tables.base import even_cuts
-from corgipile.tables.files import PathLike
-from corgipile.tables.pieces import join
+from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.arrow.writer import TABLE, Writer, batch_bytes, conform, plain
+from corgipile.tables.io.files import PathLike
+from corgipile.tables.io.segments import join
 from corgipile.tables.sketch import row_bytes
-from corgipile.tables.spans import array_of
-from corgipile.writer import TABLE, Writer, batch_bytes, conform, plain
+from corgipile.tables.table import even_cuts
 
 _LEAST_ROWS = 32
 _TWO_PASS, _CORGI2, _BMF = 101, 102, 103
@@ -155,18 +155,18 @@ def _budget(memory: Size, table: Table, width: int) -> int:
 
 
 def _two_pass(job: Job) -> None:
-    plan = Shuffle(kernel.derive(job.seed, _TWO_PASS))
+    plan = Shuffle(random.derive(job.seed, _TWO_PASS))
     job.external().run(_rows(job), len(job.table), plan)
 
 
 def _bmf(job: Job) -> None:
     rows = len(job.table)
-    key = kernel.derive(job.seed, _BMF)
+    key = random.derive(job.seed, _BMF)
 
     def marked() -> Iterator[pa.RecordBatch]:
         start = 0
         for batch in _rows(job):
-            places = kernel.permute(rows, key, start, start + batch.num_rows)
+            places = random.permute(rows, key, start, start + batch.num_rows)
             start += batch.num_rows
             yield batch.append_column(BLOCK_COLUMN, array_of(places // job.block))
 
@@ -183,14 +183,14 @@ def _corgi2(job: Job) -> None:
         raise BudgetTooSmall(
             f"memory is {format_bytes(job.memory)}; two blocks of {job.block} rows take {format_bytes(least)}"
         )
-    schema, key = plain(job.table.schema), kernel.derive(job.seed, _CORGI2)
+    schema, key = plain(job.table.schema), random.derive(job.seed, _CORGI2)
     blocks = np.arange(len(cuts) - 1, dtype=np.int64)
-    kernel.shuffle(blocks, key)
+    random.shuffle(blocks, key)
     for start in range(0, len(blocks), buffer):
         runs = [(int(cuts[k]), int(cuts[k + 1])) for k in blocks[start : start + buffer]]
         joined = join([conform(job.table.read(*run), schema) for run in runs])
         order = np.arange(joined.num_rows, dtype=np.int64)
-        kernel.shuffle(order, kernel.derive(key, start))
+        random.shuffle(order, random.derive(key, start))
         write_in_order(joined, order, max(1, job.memory // (16 * job.width)), job.write)
 
 

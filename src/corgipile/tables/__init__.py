@@ -1,8 +1,7 @@
 """Where rows lie: one file a format, one contract (``Table``)."""
 
-from corgipile.tables.arrow import ArrowFile
-from corgipile.tables.arrowstream import ArrowStream
-from corgipile.tables.base import ColumnLayout, Layout, Table
+from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.arrow.stream import ArrowStream
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.images import ImageFolder, decode_image
 from corgipile.tables.memory import MemoryTable
@@ -10,7 +9,8 @@ from corgipile.tables.numpy import NumpyTable
 from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.open
 from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.subset import Subset
-from corgipile.tables.tfrecord import TFRecordTable
+from corgipile.tables.table import ColumnLayout, Layout, Table
+from corgipile.tables.tfrecord.table import TFRecordTable
 
 __all__ = [
     "ArrowFile",

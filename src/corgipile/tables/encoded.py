@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile.arrow_memory import frugal
 from corgipile.errors import CorruptFile
-from corgipile.heap import frugal
 from corgipile.sizes import format_bytes
-from corgipile.tables.base import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
-from corgipile.tables.pieces import Recent, check_rows, empty, pick
-from corgipile.tables.shared import shared
-from corgipile.tables.spill import Section, SpillFile, SpillWriter, check_room
+from corgipile.tables.io.segments import Recent, check_rows, empty, pick
+from corgipile.tables.io.shared_spill import shared
+from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
+from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
 
 __all__ = [
     "SMALL",

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from corgipile.tables.base import Table
-from corgipile.tables.spans import flat
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.table import Table
 
 __all__ = ["even_length", "list_width"]
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
-from corgipile.tables.files import PathLike, readable
 from corgipile.tables.formats import FORMATS
-from corgipile.tables.indexes import INDEX_SUFFIX
-from corgipile.tables.logs import refuse_logged
+from corgipile.tables.io.files import PathLike, readable
+from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.partitions import Found, is_key, keys_of
-from corgipile.tables.recordindex import is_text_index
+from corgipile.tables.table_logs import refuse_logged
+from corgipile.tables.tfrecord.index import is_text_index
 
 __all__ = ["files_of", "format_named"]
 

@@ -4,8 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from corgipile.tables import arrow, arrowstream, footer, huggingface, images, numpy, parquet, svmlight, tfrecord
-from corgipile.tables.base import Table
+from corgipile.tables import huggingface, images, numpy, parquet
+from corgipile.tables.arrow import file as arrow
+from corgipile.tables.arrow import footer
+from corgipile.tables.arrow import stream as arrowstream
+from corgipile.tables.svmlight import table as svmlight
+from corgipile.tables.table import Table
+from corgipile.tables.tfrecord import table as tfrecord
 
 
 class Format(NamedTuple):

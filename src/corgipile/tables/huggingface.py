@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from corgipile.errors import BadArgument, CorruptFile, UnknownFormat
-from corgipile.tables.arrowstream import ArrowStream
-from corgipile.tables.base import Table
+from corgipile.tables.arrow.stream import ArrowStream
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.files import PathLike, readable
-from corgipile.tables.spill import Spill
+from corgipile.tables.io.files import PathLike, readable
+from corgipile.tables.io.spill import Spill
+from corgipile.tables.table import Table
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile
-from corgipile.tables.base import LIMIT, IntArray, Layout, check_columns, check_run, even_cuts
-from corgipile.tables.files import PathLike, describe, digest, readable
-from corgipile.tables.pieces import check_rows, empty, pick, pick_rows
-from corgipile.tables.recordfile import binary_array
-from corgipile.tables.spans import array_of, places
+from corgipile.tables.arrow.spans import array_of, places
+from corgipile.tables.io.files import PathLike, describe, digest, readable
+from corgipile.tables.io.segments import check_rows, empty, pick, pick_rows
+from corgipile.tables.table import LIMIT, IntArray, Layout, check_columns, check_run, even_cuts
+from corgipile.tables.tfrecord.records import binary_array
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 CLASSES_KEY = b"corgipile.classes"

@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, TableError, UnknownFormat
 from corgipile.outputs import refuse_url
-from corgipile.tables import svmlight
-from corgipile.tables.base import Table
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.example import Features
-from corgipile.tables.files import File, PathLike
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.formats import FORMATS
+from corgipile.tables.io.files import File, PathLike
+from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.partitions import Found, with_keys
-from corgipile.tables.spill import Spill, spill_folder
-from corgipile.tables.tfrecord import Decode, OnBad
+from corgipile.tables.svmlight import table as svmlight
+from corgipile.tables.table import Table
+from corgipile.tables.tfrecord.example import Features
+from corgipile.tables.tfrecord.table import Decode, OnBad
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -210,7 +210,7 @@ def _named_format(path: str, first: bytes) -> str | None:
 
 def _remedy(file: File) -> str:
     """Say what to do with text that convert reads."""
-    from corgipile.convert.guess import csv_columns  # noqa: PLC0415 - which opens tables
+    from corgipile.conversion.guess import csv_columns  # noqa: PLC0415 - which opens tables
 
     head = file.read(0, min(svmlight.HEAD, file.size))
     if svmlight.is_binary(head):

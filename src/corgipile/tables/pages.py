@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from corgipile.tables.base import ColumnLayout, IntArray, Table
+from corgipile.tables.table import ColumnLayout, IntArray, Table
 
 __all__ = ["changes", "run_cuts"]
 

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.heap import frugal, give_back
-from corgipile.tables.arrow import ArrowFile
-from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
-from corgipile.tables.files import File, PathLike, decoding, describe, digest
-from corgipile.tables.lists import even_length
-from corgipile.tables.parquetpages import BUFFER, chunk_columns, page_bytes, row_bits
-from corgipile.tables.pieces import (
+from corgipile.tables.even_lists import even_length
+from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.segments import (
     Recent,
     check_names,
     check_rows,
@@ -28,7 +26,9 @@ from corgipile.tables.pieces import (
     read_pieces,
     take_pieces,
 )
-from corgipile.tables.spill import Section, Spill, SpillWriter, spill_folder
+from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
+from corgipile.tables.parquet_pages import BUFFER, chunk_columns, page_bytes, row_bits
+from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
 
 MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
@@ -47,7 +47,7 @@ class ParquetTable:
     Args:
         path: The file.
         spill: Folder for spill files, ``"off"`` for none: row groups are then decoded in memory, whole; see
-            `corgipile.tables.spill.spill_folder`.
+            `corgipile.tables.io.spill.spill_folder`.
 
     Example:
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq

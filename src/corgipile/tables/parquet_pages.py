@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from corgipile.tables.files import File
+from corgipile.tables.io.files import File
 
 __all__ = ["chunk_columns", "page_bytes", "row_bits"]
 

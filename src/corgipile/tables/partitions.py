@@ -8,11 +8,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run
-from corgipile.tables.files import digest
-from corgipile.tables.pieces import check_rows, pick
-from corgipile.tables.spill import Section, SpillWriter
-from corgipile.tables.wrapping import Wrapping
+from corgipile.tables.io.files import digest
+from corgipile.tables.io.segments import check_rows, pick
+from corgipile.tables.io.spill import Section, SpillWriter
+from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.wrapper import Wrapping
 
 __all__ = ["Found", "Partition", "is_key", "keys_of", "with_keys"]
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.base import IntArray, Table, check_columns, fixed_field, is_wide, row_sizes, type_code
+from corgipile.tables.arrow.spans import flat
 from corgipile.tables.encoded import is_encoded
-from corgipile.tables.placed import PlacedColumn
-from corgipile.tables.spans import flat
+from corgipile.tables.io.column import PlacedColumn
+from corgipile.tables.table import IntArray, Table, check_columns, fixed_field, is_wide, row_sizes, type_code
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
@@ -25,8 +25,8 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
 
     Integers and booleans of at most 1024 values, and floats of at most 64 whole ones, are classes: of two, the number
     is the share of the second; of more, the place of the dominant one and half its share. Other columns give their
-    mean (``kernel/sketch.h``). What is NaN, infinite or null counts as the value before it: which rows those are is for
-    whoever reads them to mind.
+    mean (``kernel/plan/sketch.h``). What is NaN, infinite or null counts as the value before it: which rows those
+    are is for whoever reads them to mind.
 
     Args:
         table: The table.

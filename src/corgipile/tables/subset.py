@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.tables.base import (
+from corgipile.tables.io.files import digest
+from corgipile.tables.io.segments import check_rows, empty
+from corgipile.tables.table import (
     ColumnLayout,
     IntArray,
     Layout,
@@ -17,8 +19,6 @@ from corgipile.tables.base import (
     check_run,
     row_sizes,
 )
-from corgipile.tables.files import digest
-from corgipile.tables.pieces import check_rows, empty
 
 __all__ = ["Subset", "runs_within"]
 

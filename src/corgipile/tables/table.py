@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingColumn
-from corgipile.hints import did_you_mean, listed
-from corgipile.tables.descriptors import Identity
+from corgipile.suggestions import did_you_mean, listed
+from corgipile.tables.io.descriptors import Identity
 
 IntArray = npt.NDArray[np.int64]
 LIMIT = 1 << 31  # items that 32-bit offsets can tell apart

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from corgipile.tables.base import IntArray, Table
 from corgipile.tables.pages import run_cuts
+from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Wrapping"]
 

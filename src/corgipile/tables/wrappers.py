@@ -9,8 +9,8 @@ from typing import Any, cast
 import pyarrow as pa
 
 from corgipile.errors import ReadFailed
-from corgipile.tables.base import IntArray, Layout, Single, Table, check_columns, row_sizes
-from corgipile.tables.wrapping import Wrapping
+from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
+from corgipile.tables.wrapper import Wrapping
 
 
 class _Wrapper(Wrapping):

@@ -9,9 +9,9 @@ from torch.utils.data import Dataset, IterableDataset
 
 from corgipile.errors import BadArgument
 from corgipile.sizes import whole
-from corgipile.torch.ahead import Ahead
-from corgipile.torch.flights import CLOSED, UnderWay, fetch
 from corgipile.torch.huggingface import MappedDataset, is_hugging_face
+from corgipile.torch.in_flight import CLOSED, UnderWay, fetch
+from corgipile.torch.lookahead import Ahead
 
 __all__ = ["Concurrent"]
 

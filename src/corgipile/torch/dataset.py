@@ -7,18 +7,18 @@ from typing import Any
 from torch.utils.data import IterableDataset, get_worker_info
 
 from corgipile.errors import BadArgument, StateMismatch
-from corgipile.loader.choice import chosen
+from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
+from corgipile.loader.default_order import chosen
 from corgipile.loader.feeder import MOST_PREFETCH
-from corgipile.loader.fitting import sketched
-from corgipile.loader.parts import Part, checked, identity_of, segments_of
-from corgipile.loader.widths import widths_of
+from corgipile.loader.fit import sketched
+from corgipile.loader.list_widths import widths_of
 from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared
-from corgipile.torch.passes import Passes, Turn
-from corgipile.torch.place import Places, dealt_by_accelerate
-from corgipile.torch.running import Kept, Running, Settings
+from corgipile.torch.epochs import Passes, Turn
+from corgipile.torch.rank import Places, dealt_by_accelerate
+from corgipile.torch.worker import Kept, Running, Settings
 
 __all__ = ["CorgiPileDataset"]
 

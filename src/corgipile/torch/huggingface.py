@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.torch.mapped import Mapped
+from corgipile.torch.mmap import Mapped
 
 __all__ = ["MappedDataset", "is_hugging_face"]
 

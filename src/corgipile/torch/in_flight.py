@@ -12,9 +12,9 @@ import numpy as np
 from torch.utils.data import get_worker_info
 
 from corgipile.errors import BadArgument, FetchFailed
-from corgipile.torch.ahead import Announced
-from corgipile.torch.crew import Crew
 from corgipile.torch.huggingface import MappedDataset
+from corgipile.torch.lookahead import Announced
+from corgipile.torch.thread_pool import Crew
 
 __all__ = ["CLOSED", "UnderWay", "fetch"]
 

@@ -15,7 +15,7 @@ from corgipile import _kernel
 IntArray = npt.NDArray[np.int64]
 types = pa.types
 
-NORMAL, RANDOM, SOON, NOW = range(4)  # kernel/advise.h
+NORMAL, RANDOM, SOON, NOW = range(4)  # kernel/io/advise.h
 MOST_BYTES = 1 << 30
 
 

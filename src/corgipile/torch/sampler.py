@@ -10,14 +10,14 @@ import pyarrow as pa
 from torch.utils.data import Sampler
 
 from corgipile.errors import BadArgument, BadSize
-from corgipile.loader.fitting import Fitted, cut, sketched
-from corgipile.loader.parts import Part, checked, go_on, identity_of
-from corgipile.loader.segments import Segment
+from corgipile.loader.checkpoint import Part, checked, go_on, identity_of
+from corgipile.loader.fit import Fitted, cut, sketched
+from corgipile.loader.remaining import Segment
 from corgipile.orders import Order, Riffle, named, seek, visited_rows
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import MemoryTable, Subset, Table
-from corgipile.tables.base import IntArray
-from corgipile.torch.place import Places
+from corgipile.tables.table import IntArray
+from corgipile.torch.rank import Places
 
 __all__ = ["BatchSampler"]
 

@@ -10,15 +10,15 @@ from torch.utils.data import get_worker_info
 
 from corgipile.errors import StateMismatch
 from corgipile.loader import Loader
-from corgipile.loader.fitting import Fitted, columns_of, fit
-from corgipile.loader.parts import Part, checked, go_on, segments_of
-from corgipile.loader.segments import Segment, next_worker
+from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
+from corgipile.loader.fit import Fitted, columns_of, fit
+from corgipile.loader.remaining import Segment, next_worker
 from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
-from corgipile.torch.parcels import Split, Together, send_parcels
-from corgipile.torch.passes import ALONE, Passes, Turn
-from corgipile.torch.place import Places
+from corgipile.torch.epochs import ALONE, Passes, Turn
+from corgipile.torch.rank import Places
+from corgipile.torch.shared_memory import Split, Together, send_parcels
 
 __all__ = ["Kept", "Running", "Settings"]
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from corgipile.errors import BadSchema, CorruptFile, MissingFile, UnknownFormat
 from corgipile.tables import ArrowFile
-from corgipile.tables.files import File
+from corgipile.tables.io.files import File
 
 CODECS = [None, "lz4", "zstd"]
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corgipile.errors import CorruptFile
-from corgipile.tables import heads
-from corgipile.tables.arrow import ArrowFile
-from corgipile.tables.files import File
-from corgipile.tables.footer import read_footer
-from corgipile.tables.note import MARK, TAIL, noted, write_note
+from corgipile.tables.arrow import metadata
+from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.arrow.footer import read_footer
+from corgipile.tables.arrow.note import MARK, TAIL, noted, write_note
+from corgipile.tables.io.files import File
 
 
 def write(path, sizes, nulls=(), text=False):
@@ -89,7 +89,7 @@ def test_heads_of_batches_that_are_alike_are_read_once(tmp_path, monkeypatch):
 def test_heads_of_many_columns_are_read_a_few_at_a_time(tmp_path, monkeypatch):
     path = write(tmp_path / "a.arrow", [3] * 50)
     blocks = read_footer(File(path)).blocks
-    monkeypatch.setattr(heads, "ROOM", 7 * int(blocks["metadata"].max()))
+    monkeypatch.setattr(metadata, "ROOM", 7 * int(blocks["metadata"].max()))
     seen = heads_read(monkeypatch)
     assert len(ArrowFile(path).layout(["label"]).columns["label"].offsets) == 50
     assert max(map(len, seen)) == 7

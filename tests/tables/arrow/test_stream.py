@@ -13,8 +13,8 @@ from corgipile import convert
 from corgipile.errors import BadArgument, CorruptFile, MissingFile, UnknownFormat
 from corgipile.tables import ConcatTable
 from corgipile.tables import open as open_table
-from corgipile.tables.arrowstream import ArrowStream
-from corgipile.tables.files import File
+from corgipile.tables.arrow.stream import ArrowStream
+from corgipile.tables.io.files import File
 
 
 def write(path, rows, codec=None, batch=100):

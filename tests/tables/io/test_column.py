@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from corgipile.errors import CorruptFile
 from corgipile.tables import open as open_table
-from corgipile.tables import placed
-from corgipile.tables.placed import PlacedColumn
+from corgipile.tables.io import column
+from corgipile.tables.io.column import PlacedColumn
 
 
 def files(folder, sizes, batch):
@@ -32,7 +32,7 @@ def test_runs_of_rows(tmp_path_factory, sizes, batch, request, data):
     start = data.draw(st.integers(0, len(table)))
     stop = data.draw(st.integers(start, len(table)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placed, "REQUEST", request)
+        patch.setattr(column, "REQUEST", request)
         for name, shape in {"label": (), "x": (3,)}.items():
             found = PlacedColumn(table.layout([name]), name).read(start, stop)
             wanted = table.read(start, stop, [name]).column(0)

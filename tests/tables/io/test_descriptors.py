@@ -14,10 +14,10 @@ import tfrecords
 
 import corgipile as cp
 from corgipile.errors import CorruptFile
-from corgipile.loader.fill import few_files
-from corgipile.tables.descriptors import POOL, Descriptor
-from corgipile.tables.files import File
-from corgipile.tables.placed import PlacedColumn
+from corgipile.loader.readers import few_files
+from corgipile.tables.io.column import PlacedColumn
+from corgipile.tables.io.descriptors import POOL, Descriptor
+from corgipile.tables.io.files import File
 
 
 def arrow(path, rows):
@@ -190,7 +190,7 @@ def test_descriptors_that_others_hold_are_no_reason_to_fail(tmp_path):
         path.write_bytes(b"x")
     script = (
         "import resource, sys, os; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
-        "from corgipile.tables.files import File\n"
+        "from corgipile.tables.io.files import File\n"
         "files = [File(path) for path in sys.argv[1:21]]\n"
         "mine = []\n"
         "try:\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tfrecords import crc32c, example, field, frame, fresh, names_in, numbered, rows_of, text_index, varint, write
 
 from corgipile import Loader, _kernel, convert
-from corgipile.convert import records as streamed
+from corgipile.conversion import records as streamed
 from corgipile.errors import (
     BadArgument,
     BadSchema,
@@ -20,9 +20,9 @@ from corgipile.errors import (
     UnknownFormat,
 )
 from corgipile.tables import open as open_table
-from corgipile.tables import recordindex
-from corgipile.tables.files import File
-from corgipile.tables.tfrecord import TFRecordTable
+from corgipile.tables.io.files import File
+from corgipile.tables.tfrecord import index as recordindex
+from corgipile.tables.tfrecord.table import TFRecordTable
 
 
 @given(records=st.lists(st.binary(max_size=60), max_size=20), text=st.booleans(), seed=st.integers(0, 2**32))
@@ -97,7 +97,7 @@ def test_columns_are_found(tmp_path, manners):
 
 def test_few_columns_of_many_rows_take_little_memory(tmp_path, monkeypatch):
     table = TFRecordTable(write(tmp_path / "a.tfrecord", numbered(300)))
-    monkeypatch.setattr("corgipile.tables.tfrecord.RUN", 1000)
+    monkeypatch.setattr("corgipile.tables.tfrecord.table.RUN", 1000)
     reads = []
     read = File.read
     monkeypatch.setattr(File, "read", lambda file, at, size: reads.append(size) or read(file, at, size))

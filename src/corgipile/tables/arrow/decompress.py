@@ -8,15 +8,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.base import IntArray
-from corgipile.tables.bodies import Place, spans
-from corgipile.tables.files import File, Region, decoding
-from corgipile.tables.flatbuf import Batch
-from corgipile.tables.footer import BLOCK
-from corgipile.tables.spill import SpillWriter
+from corgipile.tables.arrow.flatbuffers import Batch
+from corgipile.tables.arrow.footer import BLOCK
+from corgipile.tables.arrow.slices import Place, spans
+from corgipile.tables.io.files import File, Region, decoding
+from corgipile.tables.io.spill import SpillWriter
+from corgipile.tables.table import IntArray
 
 if TYPE_CHECKING:
-    from corgipile.tables.heads import Heads
+    from corgipile.tables.arrow.metadata import Heads
 
 __all__ = ["Inflated", "Inflater"]
 

@@ -8,25 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile
-from corgipile.tables.base import (
-    ColumnLayout,
-    IntArray,
-    Layout,
-    Table,
-    check_columns,
-    check_run,
-    even_cuts,
-    fixed_field,
-)
-from corgipile.tables.bodies import Body, Place, places, sliceable
+from corgipile.tables.arrow.decompress import Inflated, Inflater
+from corgipile.tables.arrow.flatbuffers import Batch
+from corgipile.tables.arrow.footer import Footer, read_footer, schema_end
+from corgipile.tables.arrow.metadata import Heads
+from corgipile.tables.arrow.note import noted
+from corgipile.tables.arrow.slices import Body, Place, places, sliceable
+from corgipile.tables.arrow.take import Scatter
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
-from corgipile.tables.files import File, PathLike, decoding, describe, digest
-from corgipile.tables.flatbuf import Batch
-from corgipile.tables.footer import Footer, read_footer, schema_end
-from corgipile.tables.heads import Heads
-from corgipile.tables.inflate import Inflated, Inflater
-from corgipile.tables.note import noted
-from corgipile.tables.pieces import (
+from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.segments import (
     Recent,
     check_names,
     check_rows,
@@ -37,8 +28,17 @@ from corgipile.tables.pieces import (
     take_pieces,
     take_runs,
 )
-from corgipile.tables.scatter import Scatter
-from corgipile.tables.spill import Section, Spill, SpillWriter, spill_folder
+from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
+from corgipile.tables.table import (
+    ColumnLayout,
+    IntArray,
+    Layout,
+    Table,
+    check_columns,
+    check_run,
+    even_cuts,
+    fixed_field,
+)
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
 MOST_COMPRESSION = 1 << 16
@@ -57,7 +57,7 @@ class ArrowFile:
 
     Args:
         path: The file.
-        spill: Folder for spill files, or ``"off"``; see `corgipile.tables.spill.spill_folder`.
+        spill: Folder for spill files, or ``"off"``; see `corgipile.tables.io.spill.spill_folder`.
 
     Example:
         >>> import tempfile, pyarrow as pa

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.tables.files import File
-from corgipile.tables.flatbuf import CONTINUATION, DICTIONARY, RECORD_BATCH, Flat
+from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_BATCH, Flat
+from corgipile.tables.io.files import File
 
 MAGIC = b"ARROW1"
 LEAST_MESSAGE, GUESS = 32, 1 << 10  # bytes

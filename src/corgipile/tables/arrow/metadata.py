@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.base import IntArray
-from corgipile.tables.files import File
-from corgipile.tables.flatbuf import Batch, read_batch
-from corgipile.tables.pieces import Recent
+from corgipile.tables.arrow.flatbuffers import Batch, read_batch
+from corgipile.tables.io.files import File
+from corgipile.tables.io.segments import Recent
+from corgipile.tables.table import IntArray
 
 TOGETHER, ROOM = 4096, 8 << 20  # heads, and bytes of heads, that are read at a time
 KEPT = 1024

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from corgipile.errors import CorruptFile, TableError
-from corgipile.tables.files import File, PathLike
-from corgipile.tables.footer import Footer, read_footer
-from corgipile.tables.heads import Heads
+from corgipile.tables.arrow.footer import Footer, read_footer
+from corgipile.tables.arrow.metadata import Heads
+from corgipile.tables.io.files import File, PathLike
 
 MARK = b"CorgiNote"
 TAIL = struct.Struct("<Q16s")  # bytes of the text, the mark

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.base import fixed_field, is_bytes, is_list, is_wide
-from corgipile.tables.files import File, decoding
-from corgipile.tables.flatbuf import Batch
+from corgipile.tables.arrow.flatbuffers import Batch
+from corgipile.tables.io.files import File, decoding
+from corgipile.tables.table import fixed_field, is_bytes, is_list, is_wide
 
 types = pa.types
 

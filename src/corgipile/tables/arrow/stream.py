@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.tables.arrow import ArrowFile
-from corgipile.tables.files import File
-from corgipile.tables.flatbuf import CONTINUATION, DICTIONARY, RECORD_BATCH, SCHEMA, Flat
-from corgipile.tables.footer import BLOCK, Footer
+from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_BATCH, SCHEMA, Flat
+from corgipile.tables.arrow.footer import BLOCK, Footer
+from corgipile.tables.io.files import File
 
 MAGIC = b"\xff\xff\xff\xff"
 SUFFIXES = (".arrows",)

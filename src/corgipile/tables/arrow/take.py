@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile
-from corgipile.tables.base import LIMIT, IntArray, fixed_field, is_list, is_wide, item_bytes
-from corgipile.tables.bodies import Body, Place
-from corgipile.tables.files import File, decoding
+from corgipile.tables.arrow.slices import Body, Place
+from corgipile.tables.io.files import File, decoding
+from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_list, is_wide, item_bytes
 
 types = pa.types
 UNKNOWN, UNFIT = -1, -2

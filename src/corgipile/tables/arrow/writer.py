@@ -11,9 +11,9 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.outputs import Kind, refuse_url, replacing
 from corgipile.sizes import parse_bytes
-from corgipile.tables.files import PathLike
-from corgipile.tables.note import is_noted, write_note
-from corgipile.tables.pieces import join
+from corgipile.tables.arrow.note import is_noted, write_note
+from corgipile.tables.io.files import PathLike
+from corgipile.tables.io.segments import join
 
 COMPRESSIONS = (None, "lz4", "zstd")
 LARGE, SMALL = 4 << 20, 1 << 20  # bytes of a record batch

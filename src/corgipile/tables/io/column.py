@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.tables.base import IntArray, Layout
-from corgipile.tables.files import File
+from corgipile.tables.io.files import File
+from corgipile.tables.table import IntArray, Layout
 
 REQUEST = 1 << 18  # bytes asked for at a time
 

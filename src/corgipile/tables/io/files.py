@@ -23,7 +23,7 @@ from corgipile.errors import (
     TableError,
     UnknownFormat,
 )
-from corgipile.tables.descriptors import Descriptor, Given, identity_of
+from corgipile.tables.io.descriptors import Descriptor, Given, identity_of
 
 PathLike = str | os.PathLike[str]
 IntArray = npt.NDArray[np.int64]

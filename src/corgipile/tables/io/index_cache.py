@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from corgipile.errors import TableError
 from corgipile.outputs import Kind, replacing
-from corgipile.tables.arrow import ArrowFile
-from corgipile.tables.base import Table, even_cuts
-from corgipile.tables.files import File, decoding
+from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.io.files import File, decoding
 from corgipile.tables.memory import MemoryTable
-from corgipile.tables.spans import flat
+from corgipile.tables.table import Table, even_cuts
 
 INDEX_SUFFIX = ".corgipile-index.arrow"
 VERSION = "2"

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.base import LIMIT, IntArray
-from corgipile.tables.files import decoding
-from corgipile.tables.spans import array_of
+from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.io.files import decoding
+from corgipile.tables.table import LIMIT, IntArray
 
 ReadPiece = Callable[[int, int, int], pa.RecordBatch]
 TakePiece = Callable[[int, IntArray], pa.RecordBatch]

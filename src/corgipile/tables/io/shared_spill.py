@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from corgipile.tables.files import digest
-from corgipile.tables.spill import SpillFile, check_room
+from corgipile.tables.io.files import digest
+from corgipile.tables.io.spill import SpillFile, check_room
 
 __all__ = ["expect_room", "shared"]
 
@@ -30,7 +30,7 @@ def shared(folder: Path, key: str, make: Callable[[], SpillFile]) -> SpillFile:
 
     Example:
         >>> import tempfile
-        >>> from corgipile.tables.spill import SpillWriter
+        >>> from corgipile.tables.io.spill import SpillWriter
         >>> folder, made = Path(tempfile.mkdtemp()), []
         >>> make = lambda: made.append(1) or SpillWriter(folder).finish()
         >>> files = [shared(folder, "key", make), shared(folder, "key", make)]

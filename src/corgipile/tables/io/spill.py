@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, WriteFailed
 from corgipile.sizes import format_bytes
-from corgipile.tables.descriptors import Given, identity_of
-from corgipile.tables.files import File, IntArray
+from corgipile.tables.io.descriptors import Given, identity_of
+from corgipile.tables.io.files import File, IntArray
 
 __all__ = ["OFF", "Section", "Spill", "SpillFile", "SpillWriter", "check_room", "spill_folder"]
 

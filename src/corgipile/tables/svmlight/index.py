@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from corgipile.tables.base import Table
-from corgipile.tables.files import File
-from corgipile.tables.indexes import Numbers
-from corgipile.tables.indexes import open_index as open_kept
-from corgipile.tables.spans import array_of, flat
-from corgipile.tables.svmtext import Summary, scan
+from corgipile.tables.arrow.spans import array_of, flat
+from corgipile.tables.io.files import File
+from corgipile.tables.io.index_cache import Numbers
+from corgipile.tables.io.index_cache import open_index as open_kept
+from corgipile.tables.svmlight.text import Summary, scan
+from corgipile.tables.table import Table
 
 NUMBERS = ("largest", "zero_line", "zero_column")
 SCHEMA = pa.schema([("start", pa.int64()), ("label", pa.float64())])

@@ -7,14 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
-from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
-from corgipile.tables.files import File, PathLike, describe, digest
-from corgipile.tables.indexes import index_path
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.io.files import File, PathLike, describe, digest
+from corgipile.tables.io.index_cache import index_path
+from corgipile.tables.io.segments import check_rows, empty, pick, take_runs
 from corgipile.tables.pages import changes
-from corgipile.tables.pieces import check_rows, empty, pick, take_runs
-from corgipile.tables.spans import flat
-from corgipile.tables.svmindex import open_index, row_bytes_of
-from corgipile.tables.svmtext import Summary, ZeroBased, parse_rows, schema, stream_batches
+from corgipile.tables.svmlight.index import open_index, row_bytes_of
+from corgipile.tables.svmlight.text import Summary, ZeroBased, parse_rows, schema, stream_batches
+from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
 
 __all__ = [
     "SUFFIXES",

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, ParseError, TableError
-from corgipile.tables.base import IntArray
+from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.concat import DIMS_KEY
-from corgipile.tables.files import PathLike, decoding, readable
-from corgipile.tables.pieces import join
-from corgipile.tables.spans import array_of
+from corgipile.tables.io.files import PathLike, decoding, readable
+from corgipile.tables.io.segments import join
+from corgipile.tables.table import IntArray
 
 ZeroBased = bool | Literal["auto"]
 CHUNK = 1 << 20
@@ -69,7 +69,7 @@ class Summary:
 
 
 class Parsed(NamedTuple):
-    """What the kernel says of a piece of text; see ``cp_svm`` in kernel/svmlight.h."""
+    """What the kernel says of a piece of text; see ``cp_svm`` in kernel/formats/svmlight.h."""
 
     consumed: int
     rows: int

@@ -8,14 +8,14 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema, BadValue, CorruptFile, RaggedRows, TableError
-from corgipile.tables.base import LIMIT, IntArray
-from corgipile.tables.pieces import pick
-from corgipile.tables.recordfile import Records, binary_array
-from corgipile.tables.spans import array_of
+from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.io.segments import pick
+from corgipile.tables.table import LIMIT, IntArray
+from corgipile.tables.tfrecord.records import Records, binary_array
 
 Features = Sequence[str] | Mapping[str, "str | pa.DataType | None"]
 
-# Codes and kinds are those of kernel/example.h.
+# Codes and kinds are those of kernel/formats/example.h.
 MALFORMED, MISSING, KIND, COUNT = 1, 2, 3, 4
 WORDS = {"byte": 1, "float": 2, "int": 3}
 VALUES = {1: pa.binary(), 2: pa.float32(), 3: pa.int64()}

@@ -11,11 +11,11 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, CorruptFile, MissingFile, UnknownFormat
 from corgipile.outputs import Kind, replacing
-from corgipile.tables.base import IntArray, Table
-from corgipile.tables.files import File, PathLike, decoding
-from corgipile.tables.indexes import Numbers, load_index, open_index
+from corgipile.tables.arrow.spans import array_of, flat
+from corgipile.tables.io.files import File, PathLike, decoding
+from corgipile.tables.io.index_cache import Numbers, load_index, open_index
 from corgipile.tables.memory import MemoryTable
-from corgipile.tables.spans import array_of, flat
+from corgipile.tables.table import IntArray, Table
 
 SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 TEXT_SUFFIXES = (".idx", ".index")
@@ -25,7 +25,7 @@ BAD_LENGTH = 1
 _ROOM = (np.empty(1, np.int64), np.empty(1, np.int64))
 SCHEMA = pa.schema([("start", pa.int64()), ("size", pa.int64())])
 NUMBERS = ("bad", "bad_record", "bad_start", "bad_code")
-# Codes are those of kernel/tfrecord.h.
+# Codes are those of kernel/formats/tfrecord.h.
 REASONS = {
     1: "the CRC of the length is wrong",
     2: "the CRC of the data is wrong",
@@ -40,7 +40,7 @@ def is_head(head: bytes) -> bool:
 
 
 class Walk(NamedTuple):
-    """What the kernel says of a piece of a file; see ``cp_tfr_scan`` in kernel/tfrecord.h."""
+    """What the kernel says of a piece of a file; see ``cp_tfr_scan`` in kernel/formats/tfrecord.h."""
 
     rows: int
     consumed: int

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, CorruptFile
-from corgipile.tables.base import LIMIT, IntArray
-from corgipile.tables.files import File, PathLike
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.memory import MemoryTable
-from corgipile.tables.recordindex import FRAME, REASONS, check_places, open_records, place
-from corgipile.tables.spans import flat
+from corgipile.tables.table import LIMIT, IntArray
+from corgipile.tables.tfrecord.index import FRAME, REASONS, check_places, open_records, place
 
 
 class Records(NamedTuple):

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
-from corgipile.tables.base import IntArray, Layout, Table, check_columns, check_run, even_cuts
-from corgipile.tables.example import Examples, Features, Flaw, infer, wider
-from corgipile.tables.files import PathLike, describe, digest
-from corgipile.tables.pieces import check_rows, empty, join, pick_rows
-from corgipile.tables.recordfile import RecordFile, Records
-from corgipile.tables.recordindex import SUFFIXES, index_file, is_head
+from corgipile.tables.io.files import PathLike, describe, digest
+from corgipile.tables.io.segments import check_rows, empty, join, pick_rows
+from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.tfrecord.example import Examples, Features, Flaw, infer, wider
+from corgipile.tables.tfrecord.index import SUFFIXES, index_file, is_head
+from corgipile.tables.tfrecord.records import RecordFile, Records
 
 __all__ = ["SUFFIXES", "TFRecordTable", "index_file", "is_head", "same_columns"]
 

@@ -1,0 +1,1 @@
+"""SVMlight and LIBSVM text: rows found by an index, parsed by the kernel."""
