@@ -287,11 +287,11 @@ def _mean(runs: Sequence[Result]) -> Result:
 
 def _run(order: Order, plan: _Plan) -> Result:
     from corgipile.linear.train import measuring  # noqa: PLC0415
-    from corgipile.linear.training import Course  # noqa: PLC0415 - as in compare
+    from corgipile.linear.training import Training  # noqa: PLC0415 - as in compare
 
     task = plan.task
     with task.inputs.feeder(task.table(), task.label, order, plan.memory, plan.seed) as feeder:
-        course = Course(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
+        course = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
         with warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
             warnings.simplefilter("always", DivergenceWarning)
             history = course.run(plan.epochs, judge, _idle, _idle).history

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, Diverged
-from corgipile.linear.features import Inputs
-from corgipile.linear.sgd import Machine
+from corgipile.linear.features import Features
+from corgipile.linear.sgd import SGD
 from corgipile.linear.sparse import Sparse
 
 spec = importlib.util.spec_from_file_location("reference", Path(__file__).with_name("reference.py"))
@@ -53,9 +53,9 @@ def made(kind, rows, width, dtype, seed=0):
     return x, np.where(signal > 0, CLASSES[kind][1], CLASSES[kind][0]).astype(np.int64)
 
 
-def machine(kind, width, dtype, *, sparse=False, **settings):
-    inputs = Inputs(("x",), sparse=sparse, width=width, dtype=np.dtype(dtype), lists=True)
-    return Machine("svm" if kind == "hinges" else kind, inputs, np.array(CLASSES[kind]), **settings)
+def sgd(kind, width, dtype, *, sparse=False, **settings):
+    inputs = Features(("x",), sparse=sparse, width=width, dtype=np.dtype(dtype), lists=True)
+    return SGD("svm" if kind == "hinges" else kind, inputs, np.array(CLASSES[kind]), **settings)
 
 
 def fit(model, x, y, *, rate=0.1, epochs=2, cuts=()):
@@ -84,7 +84,7 @@ def fit(model, x, y, *, rate=0.1, epochs=2, cuts=()):
 def test_kernel_is_the_textbook(kind, sparse, wide, batch, l2, intercept, rows, width, seed):
     x, y = made(kind, rows, width, np.float64 if wide else np.float32, seed)
     rate = 0.02 if kind == "linear" else 0.1
-    model = machine(kind, width, x.dtype, sparse=sparse, batch_size=batch, l2=l2, intercept=intercept)
+    model = sgd(kind, width, x.dtype, sparse=sparse, batch_size=batch, l2=l2, intercept=intercept)
     coef, bias, figures = fit(model, x, y, rate=rate)
     coded = np.where(y == CLASSES[kind][1], 1, -1) if kind in ("logistic", "svm") else y.astype(np.float64)
     w, b, loss = reference.sgd(
@@ -113,7 +113,7 @@ def test_model_does_not_depend_on_calls_or_vectors(kind, sparse, dtype, batch, c
     found = []
     for isa in range(_kernel.sgd_isa() + 1):
         for parts in ((), cuts):
-            model = machine(kind, 37, dtype, sparse=sparse, batch_size=batch, l2=1e-2, isa=isa)
+            model = sgd(kind, 37, dtype, sparse=sparse, batch_size=batch, l2=1e-2, isa=isa)
             coef, bias, figures = fit(model, x, y, cuts=parts, rate=0.02)
             found.append((coef.tobytes(), bias.tobytes(), figures))
     assert len(set(found)) == 1
@@ -125,14 +125,14 @@ def test_derivative_is_that_of_the_loss(kind, margin):
     """One step of rate 1 on x = 1 moves the intercept-free weight by minus the derivative."""
 
     def loss_at(weight):
-        model = machine(kind, 1, np.float64, intercept=False)
+        model = sgd(kind, 1, np.float64, intercept=False)
         model.assign(np.array([[weight]]), np.zeros(1))
         model.begin(0.0)
         model.learn(np.ones((1, 1)), np.array([1]), np.zeros(1, np.int32), where)
         figures = model.flush()
         return figures.loss * figures.rows
 
-    model = machine(kind, 1, np.float64, intercept=False)
+    model = sgd(kind, 1, np.float64, intercept=False)
     model.assign(np.array([[margin]]), np.zeros(1))
     model.begin(1.0)
     model.learn(np.ones((1, 1)), np.array([1]), np.zeros(1, np.int32), where)
@@ -145,7 +145,7 @@ def test_derivative_is_that_of_the_loss(kind, margin):
 @pytest.mark.parametrize("sparse", [False, True])
 def test_hinge_has_no_slope_at_its_kink(batch, sparse):
     """At y * margin = 1 the sub-gradient is 0, for one row and for a batch alike."""
-    model = machine("svm", 3, np.float32, sparse=sparse, batch_size=batch)
+    model = sgd("svm", 3, np.float32, sparse=sparse, batch_size=batch)
     model.assign(np.array([[1, 0, 0]], np.float32), np.zeros(1))
     x = np.eye(3, dtype=np.float32)[[0, 0, 0, 0]]
     rows, kept = sparse_rows(x) if sparse else (x, None)
@@ -160,7 +160,7 @@ def test_hinge_has_no_slope_at_its_kink(batch, sparse):
 @pytest.mark.parametrize("size", [1.0, 30.0, 88.0, 200.0, 1e4, 1e30])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_logistic_is_exact_at_any_margin(dtype, size, sign):
-    model = machine("logistic", 1, dtype, intercept=False)
+    model = sgd("logistic", 1, dtype, intercept=False)
     model.assign(np.array([[sign * size]]), np.zeros(1))
     model.begin(1.0)
     model.learn(np.ones((1, 1), dtype), np.array([1]), np.zeros(1, np.int32), where)
@@ -171,7 +171,7 @@ def test_logistic_is_exact_at_any_margin(dtype, size, sign):
 
 
 def test_softmax_survives_huge_scores():
-    model = machine("softmax", 1, np.float32, intercept=False)
+    model = sgd("softmax", 1, np.float32, intercept=False)
     model.assign(np.array([[1e30], [-1e30], [5.0]]), np.zeros(3))
     model.begin(1e-3)
     model.learn(np.ones((2, 1), np.float32), np.array([0, 0]), np.arange(2, dtype=np.int32), where)
@@ -183,8 +183,8 @@ def test_softmax_survives_huge_scores():
 @pytest.mark.parametrize("kind", ["logistic", "svm"])
 def test_any_two_values_are_labels(labels, kind):
     x = np.array([[-1.0], [1.0]] * 8, np.float32)
-    inputs = Inputs(("x",), sparse=False, width=1, dtype=np.dtype(np.float32), lists=True)
-    model = Machine(kind, inputs, np.array(labels))
+    inputs = Features(("x",), sparse=False, width=1, dtype=np.dtype(np.float32), lists=True)
+    model = SGD(kind, inputs, np.array(labels))
     coef, _, figures = fit(model, x, np.array(labels * 8))
     assert coef[0, 0] > 0
     assert figures.score == 1
@@ -193,8 +193,8 @@ def test_any_two_values_are_labels(labels, kind):
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "?"])
 def test_labels_of_any_number_type(dtype):
     x, y = made("logistic", 50, 4, np.float32)
-    want = fit(machine("logistic", 4, np.float32), x, y)[0]
-    assert (fit(machine("logistic", 4, np.float32), x, y.astype(dtype))[0] == want).all()
+    want = fit(sgd("logistic", 4, np.float32), x, y)[0]
+    assert (fit(sgd("logistic", 4, np.float32), x, y.astype(dtype))[0] == want).all()
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -207,15 +207,15 @@ def test_bad_values_are_found_in_their_row(kind, width, batch, sparse):
         spoilt = x.copy()
         spoilt[217, width - 1] = bad
         with pytest.raises(BadValue, match=r"^place 217 has a feature that is null, NaN or infinite"):
-            fit(machine(kind, width, np.float32, sparse=sparse, batch_size=batch), spoilt, y, rate=0.01)
+            fit(sgd(kind, width, np.float32, sparse=sparse, batch_size=batch), spoilt, y, rate=0.01)
     labels = y.astype(np.float64)
     labels[133] = np.nan
     with pytest.raises(BadValue, match="place 133 has label nan"):
-        fit(machine(kind, width, np.float32, sparse=sparse, batch_size=batch), x, labels, rate=0.01)
+        fit(sgd(kind, width, np.float32, sparse=sparse, batch_size=batch), x, labels, rate=0.01)
     if kind != "linear":
         labels[133] = 17
         with pytest.raises(BadLabel, match=r"place 133 has label 17.0"):
-            fit(machine(kind, width, np.float32, sparse=sparse, batch_size=batch), x, labels, rate=0.01)
+            fit(sgd(kind, width, np.float32, sparse=sparse, batch_size=batch), x, labels, rate=0.01)
 
 
 @pytest.mark.parametrize("index", [[0, 4], [-1, 2], [3, 2], [1, 1], [0, 2**31 - 1]])
@@ -223,7 +223,7 @@ def test_bad_values_are_found_in_their_row(kind, width, batch, sparse):
 def test_bad_sparse_indices_are_refused(index, kind):
     rows, kept = sparse_rows(np.ones((1, 2), np.float32))
     kept[0][:] = index
-    model = machine(kind, 4, np.float32, sparse=True)
+    model = sgd(kind, 4, np.float32, sparse=True)
     model.begin(0.1)
     with pytest.raises(BadSparseRow, match="place 0"):
         model.learn(rows, np.array([1]), np.zeros(1, np.int32), where)
@@ -234,12 +234,12 @@ def test_bad_sparse_indices_are_refused(index, kind):
 def test_growing_weights_are_not_blamed_on_the_data():
     x, y = made("linear", 300, 40, np.float32)
     with pytest.raises(Diverged, match=r"^place .* beyond what float32 can hold"):
-        fit(machine("linear", 40, np.float32), x, y, rate=50.0, epochs=5)
+        fit(sgd("linear", 40, np.float32), x, y, rate=50.0, epochs=5)
 
 
 @pytest.mark.parametrize("slot", [-1, 10, 2**31 - 1])
 def test_slots_outside_the_buffer_touch_nothing(slot):
-    model = machine("linear", 3, np.float32)
+    model = sgd("linear", 3, np.float32)
     visit = np.array([1, slot, 2], np.int32)
     model.begin(0.1)
     assert _kernel.sgd_dense(model._state, np.ones((10, 3), np.float32), np.ones(10), 9, visit) == (1, 1)
@@ -248,7 +248,7 @@ def test_slots_outside_the_buffer_touch_nothing(slot):
 
 
 def test_wrong_buffers_raise():
-    model = machine("linear", 3, np.float32)
+    model = sgd("linear", 3, np.float32)
     x, y, visit = np.ones((4, 3), np.float32), np.ones(4), np.zeros(1, np.int32)
     with pytest.raises(TypeError, match="8 bytes; 4 are needed"):
         _kernel.sgd_dense(model._state, x.astype(float), y, 9, visit)
@@ -270,7 +270,7 @@ def test_wrong_buffers_raise():
 
 def test_one_model_serves_one_thread_at_a_time():
     x, y = np.zeros((200_000, 64), np.float32), np.zeros(200_000)
-    model, errors = machine("linear", 64, np.float32), []
+    model, errors = sgd("linear", 64, np.float32), []
     visit = np.arange(len(x), dtype=np.int32)
     model.begin(0.1)
 
@@ -293,7 +293,7 @@ def test_one_model_serves_one_thread_at_a_time():
 @pytest.mark.parametrize("sparse", [False, True])
 def test_scores_are_the_product(kind, sparse):
     x, y = made(kind, 200, 21, np.float64)
-    model = machine(kind, 21, np.float64, sparse=sparse, l2=1e-3)
+    model = sgd(kind, 21, np.float64, sparse=sparse, l2=1e-3)
     coef, bias, _ = fit(model, x, y)
     rows, kept = sparse_rows(x) if sparse else (x, None)
     visit = np.random.default_rng(1).permutation(200).astype(np.int32)
@@ -304,7 +304,7 @@ def test_scores_are_the_product(kind, sparse):
 def test_small_penalties_are_not_lost_in_float32():
     """Decay by 1e-9 a row is below float32's rounding of a weight, but not below that of the scale."""
     x, y = np.zeros((100_000, 4), np.float32), np.ones(100_000)
-    model = machine("linear", 4, np.float32, l2=1e-6, intercept=False)
+    model = sgd("linear", 4, np.float32, l2=1e-6, intercept=False)
     model.assign(np.ones((1, 4)), np.zeros(1))
     coef = fit(model, x, y, rate=1e-1, epochs=5)[0]
     np.testing.assert_allclose(coef, np.exp(-1e-7 * 500_000), rtol=1e-6)

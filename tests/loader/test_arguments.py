@@ -115,7 +115,7 @@ def test_blocks_wider_than_a_stage_beside_narrow_ones(tmp_path, seed):
 def test_half_floats_are_cast_by_value():
     table = cp.open(pa.table({"x": pa.array(np.arange(50, dtype=np.float16))}))
     with Feeder(table, "no_shuffle", casts={"x": np.float32}) as feeder:
-        seen = np.concatenate([feeder.store.dense("x")[visit] for visit in feeder.epoch(0)])
+        seen = np.concatenate([feeder.buffer.dense("x")[visit] for visit in feeder.epoch(0)])
     assert np.array_equal(seen, np.arange(50))
 
 

@@ -20,9 +20,9 @@ def test_rows_of_varying_length_stay_within_the_budget(order):
     with Feeder(cp.open(TEXT), order=order, memory="100KB") as feeder:
         most = 0
         for visit in feeder.epoch(0):
-            most = max(most, feeder.store.nbytes)
-            assert [text[:6] for text in feeder.store.held.gather(visit)["text"].to_pylist()] == [
-                f"{i:06d}" for i in feeder.store.dense("row")[visit]
+            most = max(most, feeder.buffer.nbytes)
+            assert [text[:6] for text in feeder.buffer.varlen.gather(visit)["text"].to_pylist()] == [
+                f"{i:06d}" for i in feeder.buffer.dense("row")[visit]
             ]
     assert most < 1.2 * (100 << 10)
 
@@ -32,10 +32,10 @@ def test_ragged_rows_are_seen_where_they_lie():
     table = cp.open(pa.table({"row": np.arange(500), "k": pa.array(lists, pa.list_(pa.int32()))}))
     with Feeder(table, order=SlidingWindow(block=20, buffer=40)) as feeder:
         for visit in feeder.epoch(0):
-            rows = feeder.store.dense("row")[visit]
-            assert feeder.store.ragged("k")[1][visit].tolist() == [i % 4 for i in rows]
-            held = feeder.store.held.gather(visit)["k"].to_pylist() if len(visit) else []
-            assert held == [lists[i] for i in rows]
+            rows = feeder.buffer.dense("row")[visit]
+            assert feeder.buffer.ragged("k")[1][visit].tolist() == [i % 4 for i in rows]
+            varlen = feeder.buffer.varlen.gather(visit)["k"].to_pylist() if len(visit) else []
+            assert varlen == [lists[i] for i in rows]
 
 
 @pytest.mark.parametrize("order", ["no_shuffle", "full"])

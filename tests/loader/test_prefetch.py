@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from corgipile.errors import BadArgument, CorruptFile, ReadFailed
 from corgipile.loader import prefetch
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.prefetch import KernelRun, StepRun
+from corgipile.loader.prefetch import KernelPrefetch, StepPrefetch
 from corgipile.loader.readers import TAKEN_BYTES
 from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Riffle
 from corgipile.tables import MemoryTable
@@ -54,8 +54,8 @@ def seen(feeder, epoch, start=0):
     """The rows each step visits, by what lies in their slots."""
     found = []
     for visit in feeder.epoch(epoch, start):
-        found.append(feeder.store.dense("row")[visit].tolist())
-        assert np.array_equal(feeder.store.dense("features")[visit, 0], 3 * np.array(found[-1]))
+        found.append(feeder.buffer.dense("row")[visit].tolist())
+        assert np.array_equal(feeder.buffer.dense("features")[visit, 0], 3 * np.array(found[-1]))
     return found
 
 
@@ -85,15 +85,15 @@ def test_the_kernel_runs_what_python_runs(paths, monkeypatch, data):
     for general in (False, True):
         with monkeypatch.context() as patch, Feeder(path, order, **chosen) as feeder:
             if general:
-                patch.setattr(prefetch, "KernelRun", python_run)
+                patch.setattr(prefetch, "KernelPrefetch", python_run)
             steps = [seen(feeder, e, s) for e, s in ((epoch, start), (epoch + 1, 0))]
-            assert type(feeder._run) is (StepRun if general else KernelRun)
+            assert type(feeder._run) is (StepPrefetch if general else KernelPrefetch)
             results.append((steps, feeder.bytes_read))
     assert results[0] == results[1]
 
 
-def python_run(order, blocks, key, start, filler, far):
-    return StepRun(order.steps(blocks, key, start), filler, filler._store, order, far)
+def python_run(order, blocks, key, start, row_reader, far):
+    return StepPrefetch(order.steps(blocks, key, start), row_reader, row_reader._buffer, order, far)
 
 
 def test_an_order_with_steps_of_its_own_keeps_them(paths):
@@ -205,7 +205,7 @@ def test_an_error_of_reading_is_named_and_the_next_epoch_can_do_better(tmp_path)
         assert len(seen(feeder, 0)) > 10
         visits = feeder.epoch(1)
         next(visits)
-        fd = feeder._filler._fds[0]
+        fd = feeder._row_reader._fds[0]
         kept, null = os.dup(fd), os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, fd)
         with pytest.raises(ReadFailed, match=r"reading .*t\.arrow failed at row \d+: .* \(E") as caught:
@@ -287,6 +287,6 @@ def test_scattered_rows_are_asked_for_a_few_at_a_time():
     rows = 12_000
     table = Noting(pa.table({"data": [b"%06d" % row * 200 for row in range(rows)], "row": range(rows)}))
     with Feeder(table, FullShuffle(), memory="12MB") as feeder:
-        found = flat(feeder.store.dense("row")[visit].tolist() for visit in feeder.epoch(0))
+        found = flat(feeder.buffer.dense("row")[visit].tolist() for visit in feeder.epoch(0))
         assert sorted(found) == list(range(rows))
         assert max(asked) <= 1.1 * TAKEN_BYTES < feeder.slots * feeder.row_bytes / 3

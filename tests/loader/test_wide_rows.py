@@ -170,7 +170,7 @@ def test_rows_longer_than_the_sample_stay_within_the_budget(tmp_path, order, pre
                 assert image == blob(int(row), lengths[row])
             seen += batch["row"].tolist()
             if not loader.feeder.apart:
-                assert loader.feeder.store.nbytes <= (1 << 20) + (4 << 20)
+                assert loader.feeder.buffer.nbytes <= (1 << 20) + (4 << 20)
         assert loader.feeder.apart
         if order != "reservoir":
             assert sorted(seen) == list(range(600))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")
-Ahead = pytest.importorskip("corgipile.torch.lookahead").Ahead
+Lookahead = pytest.importorskip("corgipile.torch.lookahead").Lookahead
 
 
 class Counted:
@@ -36,16 +36,16 @@ class Counted:
 @given(st.lists(st.lists(st.integers(0, 99), max_size=5), max_size=12), st.integers(0, 5))
 def test_batches_are_the_samplers_and_know_what_follows(batches, ahead):
     for _ in range(2):
-        given_ = list(Ahead(batches, ahead))
+        given_ = list(Lookahead(batches, ahead))
         assert given_ == batches
         assert [batch.number for batch in given_] == list(range(len(batches)))
         assert len({batch.turn for batch in given_}) <= 1
         assert [batch.following for batch in given_] == [batches[i + 1 : i + 1 + ahead] for i in range(len(batches))]
-    assert len(Ahead(batches, ahead)) == len(batches)
+    assert len(Lookahead(batches, ahead)) == len(batches)
 
 
 def test_passes_differ_and_batches_travel():
-    sampler = Ahead([[1, 2], [3]], 1)
+    sampler = Lookahead([[1, 2], [3]], 1)
     one, two = list(sampler), list(sampler)
     assert one[0].turn != two[0].turn
     again = pickle.loads(pickle.dumps(one[0]))  # noqa: S301
@@ -53,9 +53,9 @@ def test_passes_differ_and_batches_travel():
 
 
 def test_what_else_is_asked_is_the_samplers():
-    sampler = Ahead(data.BatchSampler(range(10), batch_size=4, drop_last=True))
+    sampler = Lookahead(data.BatchSampler(range(10), batch_size=4, drop_last=True))
     assert (sampler.batch_size, sampler.drop_last, len(sampler)) == (4, True, 2)
-    counted = Ahead(Counted(3), 2)
+    counted = Lookahead(Counted(3), 2)
     counted.set_epoch(5)
     assert list(counted) == [[0, 5], [1, 5], [2, 5]]
     with pytest.raises(AttributeError, match="nothing"):
@@ -66,11 +66,11 @@ def test_what_else_is_asked_is_the_samplers():
 @pytest.mark.parametrize("sampler", [lambda: Counted(8), lambda: [[i, 0] for i in range(8)]], ids=["own", "plain"])
 @pytest.mark.parametrize("stop", range(9))
 def test_a_state_counts_what_was_given_not_what_was_drawn(sampler, stop):
-    first = Ahead(sampler(), 3)
+    first = Lookahead(sampler(), 3)
     begun = iter(first)
     for _ in range(stop):
         next(begun)
-    again = Ahead(sampler(), 3)
+    again = Lookahead(sampler(), 3)
     again.load_state_dict(first.state_dict())
     assert list(again) == [[i, 0] for i in range(stop, 8)]
     if stop < 8:
@@ -82,10 +82,10 @@ def test_a_state_counts_what_was_given_not_what_was_drawn(sampler, stop):
 def test_stateful_data_loader_resumes(sampler):
     stateful = pytest.importorskip("torchdata.stateful_dataloader")
     rows = list(range(10))
-    loader = stateful.StatefulDataLoader(rows, batch_sampler=Ahead(sampler(), 3), collate_fn=list)
+    loader = stateful.StatefulDataLoader(rows, batch_sampler=Lookahead(sampler(), 3), collate_fn=list)
     begun = iter(loader)
     seen = [next(begun), next(begun)]
     state = loader.state_dict()
-    again = stateful.StatefulDataLoader(rows, batch_sampler=Ahead(sampler(), 3), collate_fn=list)
+    again = stateful.StatefulDataLoader(rows, batch_sampler=Lookahead(sampler(), 3), collate_fn=list)
     again.load_state_dict(state)
     assert seen + list(again) == [[i, 0] for i in range(6)]

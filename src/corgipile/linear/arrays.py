@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.linear.features import Inputs
+from corgipile.linear.features import Features
 from corgipile.linear.sparse import Sparse
 
 __all__ = ["ArrayRows", "rows_of_array"]
@@ -21,7 +21,7 @@ MOST = 1 << 31
 class ArrayRows:
     """Rows in memory, and what keeps them there."""
 
-    inputs: Inputs
+    inputs: Features
     rows: npt.NDArray[Any] | Sparse
     count: int
     kept: tuple[Any, ...] = ()
@@ -48,7 +48,7 @@ def rows_of_array(rows: Any, dtype: npt.DTypeLike) -> ArrayRows | None:
         raise BadSchema(f"rows must be an array of numbers [rows, features], got shape {rows.shape} of {rows.dtype}")
     if len(rows) >= MOST:
         raise BadArgument(f"an array may have up to 2^31 - 1 rows, got {len(rows)}; predict it in parts")
-    inputs = Inputs(("features",), sparse=False, width=rows.shape[1], dtype=real, lists=True)
+    inputs = Features(("features",), sparse=False, width=rows.shape[1], dtype=real, lists=True)
     return ArrayRows(inputs, np.ascontiguousarray(rows, real), len(rows))
 
 
@@ -64,5 +64,5 @@ def _sparse(matrix: Any, real: np.dtype[Any]) -> ArrayRows:
         (values.ctypes.data + starts[:-1] * real.itemsize).astype(np.uint64),
         np.diff(starts),
     )
-    inputs = Inputs(("features_k", "features_v"), sparse=True, width=csr.shape[1], dtype=real, lists=True)
+    inputs = Features(("features_k", "features_v"), sparse=True, width=csr.shape[1], dtype=real, lists=True)
     return ArrayRows(inputs, sparse, csr.shape[0], kept=(indices, values))

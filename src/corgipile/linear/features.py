@@ -14,7 +14,7 @@ from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
 from corgipile.tables.table import Table, fixed_field
 
-__all__ = ["Inputs", "find_inputs"]
+__all__ = ["Features", "find_inputs"]
 
 DIMS_KEY = b"corgipile.dims"
 RUN = 1 << 16
@@ -22,7 +22,7 @@ PACKED = "features"
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Features:
     """The features of a table.
 
     Attributes:
@@ -70,7 +70,7 @@ def find_inputs(
     width: int | None = None,
     *,
     whose: str = "the table",
-) -> Inputs:
+) -> Features:
     """Find the feature columns of a table.
 
     Args:
@@ -102,11 +102,11 @@ def find_inputs(
         return replace(_sparse(table, names, width), left_out=left_out)
     dtype = _dtype(kinds)
     if len(names) == 1 and lists[0]:
-        return Inputs(names, sparse=False, width=_width(table, names[0]), dtype=dtype, lists=True, left_out=left_out)
+        return Features(names, sparse=False, width=_width(table, names[0]), dtype=dtype, lists=True, left_out=left_out)
     for name, kind in zip(names, kinds, strict=True):
         if not is_number(kind):
             raise BadSchema(f"feature column {name!r} is {kind}; numbers or lists of numbers are needed")
-    return Inputs(names, sparse=False, width=len(names), dtype=dtype, lists=False, left_out=left_out)
+    return Features(names, sparse=False, width=len(names), dtype=dtype, lists=False, left_out=left_out)
 
 
 def _dtype(kinds: Sequence[Any]) -> np.dtype[Any]:
@@ -131,7 +131,7 @@ def _width(table: Table, name: str) -> int:
     return width
 
 
-def _sparse(table: Table, names: Sequence[str], width: int | None) -> Inputs:
+def _sparse(table: Table, names: Sequence[str], width: int | None) -> Features:
     indices, values = (table.schema.field(name).type for name in names)
     number = item_of(values)
     if not pa.types.is_int32(item_of(indices)) or not (pa.types.is_float32(number) or pa.types.is_float64(number)):
@@ -143,7 +143,7 @@ def _sparse(table: Table, names: Sequence[str], width: int | None) -> Inputs:
         stored = (table.schema.metadata or {}).get(DIMS_KEY)
         width = int(stored) if stored else _largest(table, names[0]) + 1
     dtype = np.dtype(np.float64 if pa.types.is_float64(number) else np.float32)
-    return Inputs(tuple(names), sparse=True, width=max(width, 1), dtype=dtype, lists=True)
+    return Features(tuple(names), sparse=True, width=max(width, 1), dtype=dtype, lists=True)
 
 
 def _largest(table: Table, name: str) -> int:

@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 
 from corgipile.errors import BadArgument
 from corgipile.linear.feature_columns import is_number, item_of
-from corgipile.linear.features import Inputs
+from corgipile.linear.features import Features
 from corgipile.linear.sparse import NULL
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import digest
 from corgipile.tables.table import IntArray, Layout, Table, check_columns
-from corgipile.tables.wrapper import Wrapping
+from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["Labelled", "NaNs"]
 
 
-class Labelled(Wrapping):
+class Labelled(Wrapper):
     """Puts labels from memory beside the rows of a table, in place of a column of their name if there is one.
 
     Args:
@@ -79,7 +79,7 @@ class Labelled(Wrapping):
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([self.schema.field(name) for name in names]))
 
 
-class NaNs(Wrapping):
+class NaNs(Wrapper):
     """Reads nulls in features as NaN, so that the learner meets them row by row as it meets NaN.
 
     Args:
@@ -96,7 +96,7 @@ class NaNs(Wrapping):
         {'x': [1.0, nan], 'label': [1, 0]}
     """
 
-    def __init__(self, table: Table, inputs: Inputs, label: str | None, *, skip: bool = False) -> None:
+    def __init__(self, table: Table, inputs: Features, label: str | None, *, skip: bool = False) -> None:
         super().__init__(table)
         self._inputs, self._features = inputs, frozenset(inputs.columns)
         self.schema = table.schema

@@ -12,12 +12,12 @@ from corgipile import _kernel
 from corgipile.errors import BadArgument, BadModelFile, BadValue
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.features import Inputs, find_inputs
+from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.labelled import NaNs
 from corgipile.linear.labels import check_label
 from corgipile.linear.saving import read_tensors, write_tensors
 from corgipile.linear.scaling import Learnt, Scaling
-from corgipile.linear.sgd import LOSSES, Machine, outputs_of
+from corgipile.linear.sgd import LOSSES, SGD, outputs_of
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
 
@@ -88,15 +88,15 @@ class Model:
         """Return what was noticed when it was trained."""
         return list(self.params.get("notes", ()))
 
-    def machine(self, inputs: Inputs) -> Machine:
+    def sgd(self, inputs: Features) -> SGD:
         """Return a machine that holds this model, for features of the given form."""
         if not inputs.sparse:
             inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         if inputs.width != self.width:
             raise BadArgument(f"rows have {inputs.width} features; the model was trained with {self.width}")
-        machine = Machine(self.kind, inputs, self.classes)
-        machine.assign(self.coef, self.intercept)
-        return machine
+        sgd = SGD(self.kind, inputs, self.classes)
+        sgd.assign(self.coef, self.intercept)
+        return sgd
 
     def decision(self, rows: Any) -> npt.NDArray[Any]:
         """Return scores: one a row, positive for the second class; for softmax one a row and class.
@@ -132,16 +132,16 @@ class Model:
     def _scores(self, rows: Any) -> Iterator[npt.NDArray[Any]]:
         array = rows_of_array(rows, self.coef.dtype)
         if array is not None:
-            machine = self.machine(array.inputs)
+            sgd = self.sgd(array.inputs)
             for visit in array.visits():
-                yield machine.decide(array.rows, visit, lambda place, visit=visit: f"row {visit[place]}")  # type: ignore[misc]
+                yield sgd.decide(array.rows, visit, lambda place, visit=visit: f"row {visit[place]}")  # type: ignore[misc]
             return
         table = open_table(rows)
-        machine = self.machine(self._inputs(table))
-        with passes.reader(machine.inputs, NaNs(table, machine.inputs, None)) as feeder:
-            yield from passes.scores(machine, feeder)
+        sgd = self.sgd(self._inputs(table))
+        with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, None)) as feeder:
+            yield from passes.scores(sgd, feeder)
 
-    def _inputs(self, table: Table, label: str | None = None) -> Inputs:
+    def _inputs(self, table: Table, label: str | None = None) -> Features:
         return find_inputs(table, self.features or None, label or self.label, self.width, whose=repr(table))
 
     def _finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
@@ -166,13 +166,11 @@ class Model:
         """
         opened, column = open_table(table), label or self.label or "label"
         check_label(opened, column, repr(opened))
-        machine = self.machine(self._inputs(opened, column))
-        with passes.reader(machine.inputs, NaNs(opened, machine.inputs, column), column) as feeder:
-            figures = passes.measure(machine, feeder, column)
-        if machine.skipped:
-            raise BadValue(
-                f"{machine.skipped} rows of {opened!r} have scores beyond what {machine.inputs.dtype} can hold"
-            )
+        sgd = self.sgd(self._inputs(opened, column))
+        with passes.reader(sgd.inputs, NaNs(opened, sgd.inputs, column), column) as feeder:
+            figures = passes.measure(sgd, feeder, column)
+        if sgd.skipped:
+            raise BadValue(f"{sgd.skipped} rows of {opened!r} have scores beyond what {sgd.inputs.dtype} can hold")
         return figures.record(self.kind)
 
     evaluate = measure

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadValue, BudgetTooSmall
-from corgipile.linear.features import Inputs
+from corgipile.linear.features import Features
 from corgipile.linear.scaling import Moments
-from corgipile.linear.sgd import Figures, Machine, rows_in
+from corgipile.linear.sgd import SGD, Figures, rows_in
 from corgipile.linear.sparse import Sparse, gathered
 from corgipile.loader.feeder import Feeder
 from corgipile.orders.order import visited_rows
@@ -35,7 +35,7 @@ def row_at(feeder: Feeder, epoch: int, step: int) -> Callable[[int], str]:
 
 
 def learn(
-    machine: Machine,
+    sgd: SGD,
     feeder: Feeder,
     label: str,
     rate: float,
@@ -48,35 +48,35 @@ def learn(
     Raises:
         BadValue: Every row was skipped, or there is none.
     """
-    machine.begin(rate)
+    sgd.begin(rate)
     for step, visit in enumerate(feeder.epoch(epoch)):
         where = row_at(feeder, epoch, step)
-        labels = feeder.store.dense(label)
-        machine.learn(rows_in(feeder.store, machine.inputs, visit), labels, visit, where)
+        labels = feeder.buffer.dense(label)
+        sgd.learn(rows_in(feeder.buffer, sgd.inputs, visit), labels, visit, where)
         if on_labels is not None:
             on_labels(labels[visit])
         if on_rows is not None:
             on_rows(len(visit))
-    figures = machine.flush()
+    figures = sgd.flush()
     if not figures.rows:
-        why = f"all {machine.skipped} were skipped: none can be learnt from" if machine.skipped else "there are none"
+        why = f"all {sgd.skipped} were skipped: none can be learnt from" if sgd.skipped else "there are none"
         raise BadValue(f"no rows of {feeder.table!r} were used; {why}")
     return figures
 
 
-def measure(machine: Machine, feeder: Feeder, label: str) -> Figures:
+def measure(sgd: SGD, feeder: Feeder, label: str) -> Figures:
     """Return the figures of a table without learning: a pass at learning rate 0."""
-    machine.judge_only()
-    return learn(machine, feeder, label, 0.0, 0)
+    sgd.judge_only()
+    return learn(sgd, feeder, label, 0.0, 0)
 
 
-def moments(inputs: Inputs, table: Table) -> Moments:
+def moments(inputs: Features, table: Table) -> Moments:
     """Return mean and spread of each feature, by reading them once."""
     found = Moments(inputs.width)
     some = SURVEYED if inputs.sparse else max(1, min(SURVEYED, SURVEYED_BYTES // (8 * inputs.width)))
     with reader(inputs, table) as feeder:
         for visit in feeder.epoch(0):
-            rows = rows_in(feeder.store, inputs, visit)
+            rows = rows_in(feeder.buffer, inputs, visit)
             for start in range(0, len(visit), some):
                 part = visit[start : start + some]
                 if isinstance(rows, Sparse):
@@ -87,7 +87,7 @@ def moments(inputs: Inputs, table: Table) -> Moments:
     return found
 
 
-def reader(inputs: Inputs, table: Table, label: str | None = None) -> Feeder:
+def reader(inputs: Features, table: Table, label: str | None = None) -> Feeder:
     """Open a feeder that reads a table once, as it lies, in little memory: as much as a few of its rows need."""
     memory = READ_MEMORY
     while True:
@@ -99,7 +99,7 @@ def reader(inputs: Inputs, table: Table, label: str | None = None) -> Feeder:
             memory *= 2
 
 
-def scores(machine: Machine, feeder: Feeder) -> Iterator[npt.NDArray[Any]]:
+def scores(sgd: SGD, feeder: Feeder) -> Iterator[npt.NDArray[Any]]:
     """Yield the scores of a table's rows as they lie, [rows, outputs] a step."""
     for step, visit in enumerate(feeder.epoch(0)):
-        yield machine.decide(rows_in(feeder.store, machine.inputs, visit), visit, row_at(feeder, 0, step))
+        yield sgd.decide(rows_in(feeder.buffer, sgd.inputs, visit), visit, row_at(feeder, 0, step))

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.linear.features import Inputs
+from corgipile.linear.features import Features
 from corgipile.loader.buffer import Field, numbers
 from corgipile.suggestions import listed
 from corgipile.tables.table import Table
 
-__all__ = ["Look", "look"]
+__all__ = ["Precheck", "precheck"]
 
 RUNS, RUN, RUN_NUMBERS = 4, 256, 1 << 18
 APART, LONG, SHORT = 1000.0, 10.0, 0.01  # of standard features a row is as long, squared, as it is wide
@@ -20,7 +20,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Look:
+class Precheck:
     """What a few rows say of the features.
 
     Attributes:
@@ -69,7 +69,7 @@ class Look:
         return f"features differ in scale by {self.apart:.1g} times{of}"
 
 
-def look(table: Table, inputs: Inputs) -> Look:
+def precheck(table: Table, inputs: Features) -> Precheck:
     """Look at about a thousand rows, from four places of the table; of sparse features nothing is said.
 
     Example:
@@ -82,11 +82,11 @@ def look(table: Table, inputs: Inputs) -> Look:
         (('id',), True, True)
     """
     if inputs.sparse or not len(table):
-        return Look()
+        return Precheck()
     rows = _sample(table, inputs)
     good = rows[np.isfinite(rows).all(axis=1)]
     if not len(good):
-        return Look()
+        return Precheck()
     with np.errstate(over="ignore"):  # what is so large is far apart
         squares = good**2
         size = np.sqrt(squares.mean(axis=0))
@@ -99,10 +99,10 @@ def look(table: Table, inputs: Inputs) -> Look:
         apart = float(size[top] / size[least])
         extremes = (names[top], names[least]) if names else ()
     numbered = tuple(name for at, name in enumerate(names) if _ascends(rows[:, at]))
-    return Look(length, inputs.width, apart, float((good == 0).mean()), extremes, numbered)
+    return Precheck(length, inputs.width, apart, float((good == 0).mean()), extremes, numbered)
 
 
-def _sample(table: Table, inputs: Inputs) -> FloatArray:
+def _sample(table: Table, inputs: Features) -> FloatArray:
     """Read runs of rows as float64, [rows, features]."""
     run = min(RUN, max(2, RUN_NUMBERS // inputs.width))
     starts = sorted({int(at) for at in np.linspace(0, max(0, len(table) - run), RUNS)})

@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
-from corgipile.linear.features import Inputs
+from corgipile.linear.features import Features
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
-from corgipile.loader.buffer import Store
+from corgipile.loader.buffer import Buffer
 from corgipile.suggestions import did_you_mean
 from corgipile.tables.table import type_code
 
-__all__ = ["LOSSES", "Figures", "Machine", "OnBad", "check_kind", "check_on_bad", "outputs_of", "rows_in"]
+__all__ = ["LOSSES", "SGD", "Figures", "OnBad", "check_kind", "check_on_bad", "outputs_of", "rows_in"]
 
 LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
 HINGES = 4  # an svm of several classes: one hinge each, its class against the rest
@@ -70,7 +70,7 @@ class Figures(NamedTuple):
         return {"loss": self.loss, "r2" if kind == "linear" else "accuracy": self.score}
 
 
-class Machine:
+class SGD:
     """One linear model in training or in use.
 
     Args:
@@ -87,7 +87,7 @@ class Machine:
     def __init__(
         self,
         kind: str,
-        inputs: Inputs,
+        inputs: Features,
         classes: npt.NDArray[Any],
         *,
         batch_size: int = 1,
@@ -247,6 +247,6 @@ class Machine:
         raise self._refused(4, rows, int(one[0]), locate())
 
 
-def rows_in(store: Store, inputs: Inputs, visit: SlotArray) -> FloatArray | Sparse:
+def rows_in(buffer: Buffer, inputs: Features, visit: SlotArray) -> FloatArray | Sparse:
     """Return the features that wait in a buffer."""
-    return sparse_rows(store, inputs.columns, inputs.dtype, visit) if inputs.sparse else store.dense(inputs.name)
+    return sparse_rows(buffer, inputs.columns, inputs.dtype, visit) if inputs.sparse else buffer.dense(inputs.name)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadSparseRow, BadValue, CorgiPileError, RaggedRows
-from corgipile.loader.buffer import Store
+from corgipile.loader.buffer import Buffer
 
 __all__ = ["NULL", "NULL_VALUE", "Sparse", "flaw", "gathered", "sparse_rows"]
 
@@ -50,13 +50,13 @@ def gathered(
     return indices, values, lengths
 
 
-def sparse_rows(store: Store, columns: tuple[str, ...], real: np.dtype[Any], visit: SlotArray) -> Sparse:
+def sparse_rows(buffer: Buffer, columns: tuple[str, ...], real: np.dtype[Any], visit: SlotArray) -> Sparse:
     """Return the sparse rows that wait in a buffer.
 
     Where one that is to be visited has more indices than values, or fewer, a null stands in its place: the learner
     meets it in its turn, as it meets other rows that it cannot learn from.
     """
-    (indices, lengths), (values, counts) = (store.ragged(name) for name in columns)
+    (indices, lengths), (values, counts) = (buffer.ragged(name) for name in columns)
     uneven = visit[lengths[visit] != counts[visit]]
     rows = Sparse(indices, values, lengths)
     if not uneven.size:

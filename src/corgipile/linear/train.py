@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
-from corgipile.linear.features import Inputs, find_inputs
+from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.labelled import NaNs
 from corgipile.linear.labels import check_classes, check_label, find_classes
 from corgipile.linear.model import Model
-from corgipile.linear.precheck import look
+from corgipile.linear.precheck import precheck
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.sgd import Machine, OnBad, check_kind, check_on_bad
-from corgipile.linear.training import Course, Record, Task
+from corgipile.linear.sgd import SGD, OnBad, check_kind, check_on_bad
+from corgipile.linear.training import Record, Task, Training
 from corgipile.orders import Order, named
 from corgipile.outputs import check_target
 from corgipile.sizes import MOST_EPOCH, Size, parse_bytes, whole, yes_or_no
@@ -138,10 +138,10 @@ def train(
     with task.inputs.feeder(task.table(), label, order, memory, seed) as feeder:
         params = {**_facts(task), "epochs": epochs, **asdict(schedule), "memory": memory, "seed": seed}
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
-        course = Course(task, feeder, schedule, warm_start, params, adaptive=adaptive, on_rows=on_rows)
+        training = Training(task, feeder, schedule, warm_start, params, adaptive=adaptive, on_rows=on_rows)
         keep = _idle if save is None else partial(Model.save, path=save, overwrite=overwrite)
         with measuring(held_out, task) as measure:
-            return course.run(epochs, measure, callback or _idle, keep)
+            return training.run(epochs, measure, callback or _idle, keep)
 
 
 def _idle(_: object) -> None:
@@ -229,7 +229,7 @@ def _classes(table: Table, label: str, model: str, given: Any, *, skip: bool) ->
 
 def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     """Say what is learnt from, and standardise it where that is asked for, or better."""
-    inputs, seen = task.inputs, look(task.table(), task.inputs)
+    inputs, seen = task.inputs, precheck(task.table(), task.inputs)
     log.info("features: %s (%d); label: %s", listed(inputs.columns), inputs.width, task.label)
     if inputs.left_out:
         why = "; ".join(f"{name!r} ({reason})" for name, reason in list(inputs.left_out.items())[:MOST_SHOWN])
@@ -253,7 +253,7 @@ def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     return replace(exact, scaling=kept)
 
 
-def _exact(inputs: Inputs, table: Table) -> Inputs:
+def _exact(inputs: Features, table: Table) -> Features:
     """Read whole numbers that float32 may not hold as float64: differences of large ones would be lost."""
     kinds = [table.schema.field(name).type for name in inputs.columns]
     wide = not inputs.lists and any(pa.types.is_integer(kind) and kind.bit_width > 16 for kind in kinds)
@@ -295,7 +295,7 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
     read = NaNs(table, found, task.label, skip=task.on_bad == "skip")
 
     def measure(model: Model) -> Record:
-        judge = Machine(task.kind, found, task.classes, on_bad=task.on_bad)
+        judge = SGD(task.kind, found, task.classes, on_bad=task.on_bad)
         judge.assign(model.coef, model.intercept)
         record = passes.measure(judge, feeder, task.label).record(task.kind)
         skipped = {"skipped": judge.skipped} if judge.skipped else {}

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from corgipile.errors import Diverged, DivergenceWarning
 from corgipile.linear import passes
 from corgipile.linear.baseline import Baseline
-from corgipile.linear.features import Inputs
+from corgipile.linear.features import Features
 from corgipile.linear.labelled import NaNs
 from corgipile.linear.model import Model
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.sgd import Machine, OnBad
+from corgipile.linear.sgd import SGD, OnBad
 from corgipile.loader.feeder import Feeder
 from corgipile.tables.table import Table
 
-__all__ = ["Course", "Task"]
+__all__ = ["Task", "Training"]
 
 LEAST_RATE = 1e-12
 STILL, NOISE = 1e-3, 1e-3  # shares of the loss
@@ -34,7 +34,7 @@ class Task:
     """What is learnt, from what."""
 
     source: Table
-    inputs: Inputs
+    inputs: Features
     label: str
     kind: str
     classes: npt.NDArray[Any]
@@ -48,9 +48,9 @@ class Task:
         """Return the table as the learner reads it."""
         return NaNs(self.source, self.inputs, self.label, skip=self.on_bad == "skip")
 
-    def machine(self, schedule: Schedule) -> Machine:
+    def sgd(self, schedule: Schedule) -> SGD:
         """Return a machine that has learnt nothing yet."""
-        return Machine(
+        return SGD(
             self.kind,
             self.inputs,
             self.classes,
@@ -67,7 +67,7 @@ class Task:
         log.warning(text)
 
 
-class Course:
+class Training:
     """One training: its machine, epoch by epoch.
 
     Args:
@@ -125,14 +125,14 @@ class Course:
     def _begin(self) -> None:
         """Make a machine that has learnt what an earlier model had."""
         task, past = self.task, self._past
-        self.machine = task.machine(self.schedule)
+        self.sgd = task.sgd(self.schedule)
         if past is None:
             return
         coef, bias = past.coef, past.intercept
         if task.scaling is not None:
             same = past.learnt is not None and past.learnt.scaling is task.scaling
             coef, bias = past.learnt[1:] if same and past.learnt else task.scaling.unfold(coef, bias)
-        self.machine.assign(coef, bias)
+        self.sgd.assign(coef, bias)
 
     def _first(self, epoch: int) -> Record:
         """Run the first epoch; again, at a tenth of the learning rate, where it diverges."""
@@ -182,22 +182,22 @@ class Course:
             counted = self._baseline.add
         rate = self.schedule.rate(epoch)
         try:
-            figures = passes.learn(self.machine, self._feeder, self.task.label, rate, epoch, self._tell, counted)
+            figures = passes.learn(self.sgd, self._feeder, self.task.label, rate, epoch, self._tell, counted)
         except Diverged as error:
             standardized = self.task.scaling is not None
             raise self.schedule.diverged(epoch, str(error), standardized=standardized) from None
         return {
             "epoch": epoch,
-            **figures.record(self.machine.kind),
+            **figures.record(self.sgd.kind),
             "rows": figures.rows,
             "seconds": time.perf_counter() - start,
             "bytes_read": self._feeder.bytes_read - read,
-            **({"skipped": self.machine.skipped} if self.machine.skipped else {}),
+            **({"skipped": self.sgd.skipped} if self.sgd.skipped else {}),
         }
 
     def model(self) -> Model:
         """Return what was learnt so far, for features as they are."""
-        coef, bias = self.machine.weights()
+        coef, bias = self.sgd.weights()
         learnt = None
         if self.task.scaling is not None:
             learnt = Learnt(self.task.scaling, coef, bias)

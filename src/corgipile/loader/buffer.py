@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue, BudgetTooSmall, RaggedRows
-from corgipile.loader.varlen import Held
+from corgipile.loader.varlen import Varlen
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import fixed_field, type_code
 
-__all__ = ["Field", "Store"]
+__all__ = ["Buffer", "Field"]
 
 SlotArray = npt.NDArray[np.int32]
 Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
@@ -37,22 +37,22 @@ class Field:
         return self.items * int(self.dtype.itemsize)
 
 
-class Store:
+class Buffer:
     """Holds the rows that wait, by slot.
 
     Args:
         slots: Number of slots.
         fields: The fixed-width columns.
-        held: Names and types of the other columns, kept in the record batches they were read in.
+        varlen: Names and types of the other columns, kept in the record batches they were read in.
         limit: Bytes that may be held, if there is a limit.
     """
 
     def __init__(
-        self, slots: int, fields: Sequence[Field], held: Mapping[str, pa.DataType], limit: int | None = None
+        self, slots: int, fields: Sequence[Field], varlen: Mapping[str, pa.DataType], limit: int | None = None
     ) -> None:
         self.slots, self.limit = slots, limit
         self.fields = {field.name: field for field in fields}
-        self.held = Held(slots, held)
+        self.varlen = Varlen(slots, varlen)
         try:
             self._arrays = {field.name: _aligned(slots, field) for field in fields}
         except (MemoryError, ValueError):  # NumPy's, of what no address reaches
@@ -62,7 +62,7 @@ class Store:
     @property
     def nbytes(self) -> int:
         """Return the bytes held: arrays, and record batches not yet let go."""
-        return sum(array.nbytes for array in self._arrays.values()) + self.held.nbytes
+        return sum(array.nbytes for array in self._arrays.values()) + self.varlen.nbytes
 
     def dense(self, name: str) -> npt.NDArray[np.generic]:
         """Return the array of a fixed-width column, [slots, *row shape]; rows are visited in place."""
@@ -74,15 +74,15 @@ class Store:
         Returns:
             uint64[slots], address of the first element; int64[slots], elements. Valid while the slot's row waits.
         """
-        return self.held.span(name)
+        return self.varlen.span(name)
 
     def put(self, batch: pa.RecordBatch, into: SlotArray, numbered: Numbered) -> None:
         """Put the rows of a batch, which have these numbers in the table, into slots; -1 drops a row."""
         for field in self.fields.values():
             for index, source in enumerate(field.sources):
                 self._put_dense(field, index, batch.column(source), into, numbered)
-        if self.held:
-            self.held.put(batch, into)
+        if self.varlen:
+            self.varlen.put(batch, into)
 
     def _put_dense(self, field: Field, index: int, column: pa.Array, into: SlotArray, numbered: Numbered) -> None:
         values = numbers(column, field, index, numbered)
@@ -152,7 +152,7 @@ def fields_of(
     widths: Mapping[str, int],
 ) -> tuple[list[Field], dict[str, pa.DataType]]:
     """Sort columns into those of fixed width and the rest."""
-    fields, held = [], {}
+    fields, varlen = [], {}
     for name in columns:
         sources = pack.get(name, (name,))
         kind = schema.field(sources[0]).type
@@ -163,14 +163,14 @@ def fields_of(
             fixed = (np.dtype(kind.value_type.to_pandas_dtype()), (widths[name],))
         if fixed is None:
             _check_movable(name, kind)
-            held[name] = kind
+            varlen[name] = kind
             continue
         if 0 in fixed[1]:
             raise BadSchema(f"column {name!r} is {kind}: its rows are empty; leave it out, by columns=[...]")
         dtype: np.dtype[np.generic] = np.dtype(casts.get(name, fixed[0]))
         shape = fixed[1] if name not in pack else (len(sources), *fixed[1])
         fields.append(Field(name, sources, dtype, shape))
-    return fields, held
+    return fields, varlen
 
 
 def _check_movable(name: str, kind: pa.DataType) -> None:

@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.loader.buffer import SlotArray, Store
+from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.default_order import chosen
 from corgipile.loader.fit import columns_of, fit, found_alone, limit_of, sketched
-from corgipile.loader.prefetch import Run, begin
-from corgipile.loader.readers import Filler, filler
+from corgipile.loader.prefetch import Prefetch, begin
+from corgipile.loader.readers import RowReader, row_reader
 from corgipile.orders import Key, Order, visited_rows
 from corgipile.sizes import Size, whole
 from corgipile.tables import MemoryTable
@@ -103,25 +103,25 @@ class Feeder:
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
-        self._run: Run | None = None
+        self._run: Prefetch | None = None
         self.bytes_apart = 0
         self.apart = apart and found.row_bytes >= WIDE and found_alone(table, found)
-        self._filler: Filler | None = None
+        self._row_reader: RowReader | None = None
         if not self.apart:
             limit = None if isinstance(table, MemoryTable) else self.limit  # its rows are in memory anyhow
-            self.store = Store(self.slots, found.fields, found.held, limit)
+            self.buffer = Buffer(self.slots, found.fields, found.varlen, limit)
 
     @property
     def source(self) -> Table:
         """Return the table that is read: the same rows, unpacked if they must be, when it is first asked."""
         return unpack_shared(self.table, self.columns.sources) if self._way.spilled else self.table
 
-    def _reader(self) -> Filler:
+    def _reader(self) -> RowReader:
         """Return what reads rows into slots."""
-        if self._filler is None:
+        if self._row_reader is None:
             sources, sequential = self.columns.sources, self.order.name == "no_shuffle"
-            self._filler = filler(self.source, self.store, sources, self.buffer_bytes, sequential=sequential)
-        return self._filler
+            self._row_reader = row_reader(self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential)
+        return self._row_reader
 
     @property
     def buffer_bytes(self) -> int:
@@ -131,7 +131,7 @@ class Feeder:
     @property
     def bytes_read(self) -> int:
         """Return the bytes read so far."""
-        return self.bytes_apart + (self._filler.bytes_read if self._filler else 0)
+        return self.bytes_apart + (self._row_reader.bytes_read if self._row_reader else 0)
 
     def key(self, epoch: int) -> Key:
         """Return the key of an epoch."""
@@ -151,7 +151,7 @@ class Feeder:
             raise BadArgument("this feeder has no buffer: its rows are read one by one")
         if self._run is not None:
             self._run.stop()
-        self._run = begin(self.order, self.blocks, self.key(epoch), start, self.store, self._reader(), self.row_bytes)
+        self._run = begin(self.order, self.blocks, self.key(epoch), start, self.buffer, self._reader(), self.row_bytes)
         return self._run.visits()
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[IntArray]:
@@ -166,16 +166,16 @@ class Feeder:
     def give_up_buffer(self) -> None:
         """Let go of the buffer and read rows one by one from now on."""
         self.close()
-        self._closed, self.apart, self._filler = False, True, None
-        del self.store
+        self._closed, self.apart, self._row_reader = False, True, None
+        del self.buffer
 
     def close(self) -> None:
         """Close files and reading threads."""
         self._closed = True
         if self._run is not None:
             self._run.stop()
-        if self._filler is not None:
-            self._filler.close()
+        if self._row_reader is not None:
+            self._row_reader.close()
 
     def __enter__(self) -> Self:
         return self

@@ -36,13 +36,13 @@ class Columns(NamedTuple):
     Attributes:
         sources: Names of the stored columns.
         fields: The columns of fixed width.
-        held: Names and types of the others.
+        varlen: Names and types of the others.
         row_bytes: Bytes of a row in memory.
     """
 
     sources: list[str]
     fields: list[Field]
-    held: dict[str, pa.DataType]
+    varlen: dict[str, pa.DataType]
     row_bytes: float
 
 
@@ -70,11 +70,11 @@ def columns_of(
     names = list(columns) if columns is not None else list(table.schema.names)
     sources = [source for name in names for source in pack.get(name, (name,))]
     check_columns(table.schema, sources)
-    fields, held = fields_of(table.schema, names, casts or {}, pack, widths or {})
+    fields, varlen = fields_of(table.schema, names, casts or {}, pack, widths or {})
     fixed = {source for field in fields for source in field.sources}
     loose = [source for source in sources if source not in fixed]
     size = sum(field.row_bytes for field in fields) + (_sampled(table, loose) if loose else 0.0)
-    return Columns(sources, fields, held, size or 1.0)
+    return Columns(sources, fields, varlen, size or 1.0)
 
 
 def _sampled(table: Table, columns: Sequence[str]) -> float:
@@ -92,9 +92,9 @@ def found_alone(table: Table, columns: Columns) -> bool:
     """Say whether each row of a table is found without reading others."""
     if not len(table):
         return False
-    lists = [name for name in columns.sources if name not in columns.held and is_list(table.schema.field(name).type)]
-    if columns.held or lists:
-        return row_sizes(table, np.array([0, len(table) - 1]), [*columns.held, *lists]) is not None
+    lists = [name for name in columns.sources if name not in columns.varlen and is_list(table.schema.field(name).type)]
+    if columns.varlen or lists:
+        return row_sizes(table, np.array([0, len(table) - 1]), [*columns.varlen, *lists]) is not None
     return table.layout(columns.sources) is not None
 
 
@@ -146,7 +146,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
 
 def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: Way) -> Fitted:
     """Fit to a budget in rows; where the table's natural blocks are wider than asked for, fit again."""
-    whole = bool(columns.held)
+    whole = bool(columns.varlen)
     fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
     wanted = fitted.block_rows
     blocks = cut(table, fitted, wanted, columns.sources, even=way.even)

@@ -57,11 +57,11 @@ class Gatherer:
     """
 
     def __init__(self, feeder: Feeder, batch_size: int, *, arrow: bool) -> None:
-        self._feeder, self._store, self._batch_size, self._arrow = feeder, feeder.store, batch_size, arrow
-        row_bytes = sum(field.row_bytes for field in self._store.fields.values())
+        self._feeder, self._buffer, self._batch_size, self._arrow = feeder, feeder.buffer, batch_size, arrow
+        row_bytes = sum(field.row_bytes for field in self._buffer.fields.values())
         most = min(GATHER_ROWS, GATHER_BYTES // row_bytes if row_bytes else GATHER_ROWS)
         self.capacity = batch_size * max(1, most // batch_size)
-        self._spare: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in self._store.fields}
+        self._spare: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in self._buffer.fields}
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Gather so many rows of an epoch, from a place on."""
@@ -91,13 +91,13 @@ class Gatherer:
         """Do nothing: it is the feeder that reads."""
 
     def _fresh(self) -> dict[str, npt.NDArray[np.generic]]:
-        return {name: self._array(name) for name in self._store.fields}
+        return {name: self._array(name) for name in self._buffer.fields}
 
     def _array(self, name: str) -> npt.NDArray[np.generic]:
         for array in self._spare[name]:
             if sys.getrefcount(array) <= FREE_REFERENCES:
                 return array
-        field = self._store.fields[name]
+        field = self._buffer.fields[name]
         array = np.empty((self.capacity, *field.shape), field.dtype)
         if len(self._spare[name]) < 4:
             self._spare[name].append(array)
@@ -105,21 +105,21 @@ class Gatherer:
 
     def _add(self, group: "_Gathering", visit: SlotArray) -> int:
         """Gather rows that still fit; return how many."""
-        held = self._store.held
+        varlen = self._buffer.varlen
         visit = visit[: group.most - group.rows]
-        if held:
+        if varlen:
             visit = visit[: self._bounded(group, visit)]
             if len(visit):
-                group.held.append(held.gather(visit) if self._arrow else held.objects(visit))
+                group.varlen.append(varlen.gather(visit) if self._arrow else varlen.objects(visit))
         end = group.rows + len(visit)
         for name, array in group.arrays.items():
-            self._store.gather(name, visit, array[group.rows : end])
+            self._buffer.gather(name, visit, array[group.rows : end])
         group.rows = end
         return len(visit)
 
     def _bounded(self, group: "_Gathering", visit: SlotArray) -> int:
         """End the group before the batch in which it gets too many bytes, if it is not the first; return what fits."""
-        sizes = np.cumsum(self._store.held.sizes(visit))
+        sizes = np.cumsum(self._buffer.varlen.sizes(visit))
         enough = int(np.searchsorted(sizes, GATHER_BYTES - group.nbytes))
         if enough < len(visit):
             begun = -(-group.rows // self._batch_size)
@@ -135,15 +135,15 @@ class _Gathering:
 
     def __init__(self, arrays: dict[str, npt.NDArray[np.generic]], most: int) -> None:
         self.arrays, self.most = arrays, most
-        self.held: list[Any] = []
+        self.varlen: list[Any] = []
         self.places: list[Place] = []
         self.rows = self.nbytes = 0
 
     def made(self) -> Group:
         """Return what was gathered."""
         columns: dict[str, Any] = {name: array[: self.rows] for name, array in self.arrays.items()}
-        if self.held:
-            columns |= {name: _joined([part[name] for part in self.held]) for name in _names(self.held[0])}
+        if self.varlen:
+            columns |= {name: _joined([part[name] for part in self.varlen]) for name in _names(self.varlen[0])}
         return Group(self.places, self.rows, columns)
 
 

@@ -11,7 +11,7 @@ from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.list_widths import widths_of
 from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import alike, stands
-from corgipile.loader.wide_rows import Apart
+from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import FullShuffle, Order, described, instead, seek
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
@@ -147,9 +147,9 @@ class Loader:
                 self._source = self._make_source()
         self.set_epoch(min(self.epoch + 1, MOST_EPOCH))
 
-    def _make_source(self) -> Gatherer | Apart:
+    def _make_source(self) -> Gatherer | WideRows:
         arrow = self._settings["format"] == "arrow"
-        return (Apart if self.feeder.apart else Gatherer)(self.feeder, self._size, arrow=arrow)
+        return (WideRows if self.feeder.apart else Gatherer)(self.feeder, self._size, arrow=arrow)
 
     def _drain(self, group: Group, total: int, turn: object) -> Iterator[Any]:
         """Cut a group into batches; where the loader stands is known after each."""

@@ -14,13 +14,13 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.loader.buffer import SlotArray, Store
-from corgipile.loader.readers import SHORT_RUNS, Filler, PlacedFiller
+from corgipile.loader.buffer import Buffer, SlotArray
+from corgipile.loader.readers import SHORT_RUNS, LayoutReader, RowReader
 from corgipile.orders import Blocks, Key, Order, Step
 from corgipile.orders.planned import Planned
 from corgipile.sizes import format_bytes
 
-__all__ = ["Overfull", "Run", "begin"]
+__all__ = ["Overfull", "Prefetch", "begin"]
 
 ENDED = "this iteration has ended: another one of the same loader or dataset began, or it was closed"
 FORKED = "this iteration began before the process was forked; begin one in the child"
@@ -46,7 +46,7 @@ def slack(limit: int) -> int:
     return max(limit // 8, LEAST_SLACK)
 
 
-class Run(Protocol):
+class Prefetch(Protocol):
     """One pass, with its threads."""
 
     def visits(self) -> Iterator[SlotArray]:
@@ -56,20 +56,24 @@ class Run(Protocol):
         """End the threads of this pass."""
 
 
-def begin(order: Order, blocks: Blocks, key: Key, start: int, store: Store, filler: Filler, row_bytes: float) -> Run:
+def begin(
+    order: Order, blocks: Blocks, key: Key, start: int, buffer: Buffer, row_reader: RowReader, row_bytes: float
+) -> Prefetch:
     """Prepare one pass: in the kernel where it makes the steps and reads the rows, else by a Python thread."""
     far = int(FAR_BYTES / row_bytes)
     planned = order if isinstance(order, Planned) and type(order).steps is Planned.steps else None
-    if planned and isinstance(filler, PlacedFiller) and filler.hold():
-        return KernelRun(planned, blocks, key, start, filler, far)
-    return StepRun(order.steps(blocks, key, start), filler, store, order, far)
+    if planned and isinstance(row_reader, LayoutReader) and row_reader.hold():
+        return KernelPrefetch(planned, blocks, key, start, row_reader, far)
+    return StepPrefetch(order.steps(blocks, key, start), row_reader, buffer, order, far)
 
 
-class KernelRun:
+class KernelPrefetch:
     """One pass in the kernel, read ahead by one thread of its own; with ``ahead`` 0 there is none."""
 
-    def __init__(self, order: Planned, blocks: Blocks, key: Key, start: int, filler: PlacedFiller, far: int) -> None:
-        self._pass, self._filler = (order, blocks, key, start), filler
+    def __init__(
+        self, order: Planned, blocks: Blocks, key: Key, start: int, row_reader: LayoutReader, far: int
+    ) -> None:
+        self._pass, self._row_reader = (order, blocks, key, start), row_reader
         self._far = far if blocks.rows >= SHORT_RUNS * blocks.count else 0
         self._run: object | None = None
         self._stopped, self._process = False, os.getpid()
@@ -83,14 +87,14 @@ class KernelRun:
         if visit is False or self._stopped:
             raise BadArgument(ENDED)
         if isinstance(visit, tuple):
-            raise self._filler.failure(*visit)
+            raise self._row_reader.failure(*visit)
         return None if visit is None else np.frombuffer(visit, np.int32)
 
     def visits(self) -> Iterator[SlotArray]:
         """Yield the slots each step visits."""
         if not self._stopped:
             order, blocks, key, start = self._pass
-            reader = self._filler.reader(short=not self._far)
+            reader = self._row_reader.reader(short=not self._far)
             self._run = _kernel.run_new(order.plan(blocks, key, start), reader, self._far)
         try:
             while (visit := self._next()) is not None:
@@ -107,14 +111,14 @@ class KernelRun:
         if run is not None:
             _kernel.run_stop(run)
         del run
-        self._filler.rest()
+        self._row_reader.rest()
 
 
-class StepRun:
+class StepPrefetch:
     """One pass of any order and filler, read ahead by one Python thread; credits count the visits that are over."""
 
-    def __init__(self, steps: Iterator[Step], reader: Filler, store: Store, order: Order, far: int) -> None:
-        self._steps, self._reader, self._store, self._order = steps, reader, store, order
+    def __init__(self, steps: Iterator[Step], reader: RowReader, buffer: Buffer, order: Order, far: int) -> None:
+        self._steps, self._reader, self._buffer, self._order = steps, reader, buffer, order
         self._under_way: deque[SlotArray] = deque()  # visits of the steps loaded, those known to be over left out
         self._loaded = self._over = 0  # steps
         self._brought = 0  # bytes of varying length that came with the step loaded last
@@ -169,17 +173,17 @@ class StepRun:
         return step.visit
 
     def _fill(self, step: Step, *, hurry: bool) -> None:
-        held = self._store.held
-        if held:
+        varlen = self._buffer.varlen
+        if varlen:
             self._let_go()
-            held.release(step.into)
+            varlen.release(step.into)
             self._make_room(step)
-        before = held.nbytes
+        before = varlen.nbytes
         self._reader.fill(step, hurry=hurry)
-        if held:
-            self._brought = held.nbytes - before
+        if varlen:
+            self._brought = varlen.nbytes - before
             self._check_room()
-            held.settle(self._order.ahead)
+            varlen.settle(self._order.ahead)
             self._under_way.append(step.visit)
             self._loaded += 1
 
@@ -188,7 +192,7 @@ class StepRun:
         while self._under_way and self._loaded - len(self._under_way) < self._over:
             visit = self._under_way.popleft()
             if self._order.once:
-                self._store.held.release(visit)
+                self._buffer.varlen.release(visit)
 
     def _make_room(self, step: Step) -> None:
         """See to it that a step fits the budget, whatever its rows are like: if need be it is not read ahead.
@@ -196,25 +200,25 @@ class StepRun:
         Raises:
             Overfull: It does not fit beside the rows that wait.
         """
-        limit = self._store.limit
+        limit = self._buffer.limit
         if limit is None:
             return
-        held, coming = self._store.held, self._reader.size(step) or self._brought
-        while self._store.nbytes + coming > limit + slack(limit):
+        varlen, coming = self._buffer.varlen, self._reader.size(step) or self._brought
+        while self._buffer.nbytes + coming > limit + slack(limit):
             if self._over == self._loaded or self._stopped:
                 if not self._reader.size(step):
                     return  # an estimate is no reason to give up
-                raise Overfull.of(self._store.nbytes + coming, limit)
+                raise Overfull.of(self._buffer.nbytes + coming, limit)
             self._left.wait()
             self._left.clear()
             self._let_go()
-            held.release(step.into)
+            varlen.release(step.into)
 
     def _check_room(self) -> None:
         """Where lengths show only when rows are there: raise Overfull if they take more than the budget."""
-        limit = self._store.limit
-        if limit is not None and self._store.nbytes > limit + slack(limit):
-            raise Overfull.of(self._store.nbytes, limit)
+        limit = self._buffer.limit
+        if limit is not None and self._buffer.nbytes > limit + slack(limit):
+            raise Overfull.of(self._buffer.nbytes, limit)
 
     def visits(self) -> Iterator[SlotArray]:
         """Yield the slots each step visits."""

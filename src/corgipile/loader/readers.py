@@ -14,13 +14,13 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.loader.buffer import SlotArray, Store
+from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.orders.order import Step, rows_of
 from corgipile.tables.io.descriptors import POOL, Descriptor
 from corgipile.tables.io.files import readable
 from corgipile.tables.table import IntArray, Layout, Table, row_sizes, type_code
 
-__all__ = ["Filler", "filler"]
+__all__ = ["RowReader", "row_reader"]
 
 BLOCK_THREADS = 4
 ROW_THREADS = 32
@@ -32,7 +32,7 @@ THREAD_BYTES = 4 << 20  # of the buffer for each thread, which takes memory of i
 TIDY_BYTES = 4 << 20  # that a table is asked for until what it took meanwhile, and is free, is given back
 
 
-class Filler(Protocol):
+class RowReader(Protocol):
     """Reads runs of rows into slots."""
 
     @property
@@ -55,33 +55,33 @@ class Filler(Protocol):
         """Close files and threads."""
 
 
-def filler(table: Table, store: Store, sources: Sequence[str], size: int, *, sequential: bool) -> Filler:
+def row_reader(table: Table, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool) -> RowReader:
     """Choose what fills a buffer of a size in bytes: the fast way where every column lies at a fixed place in files."""
-    layout = None if store.held or not sources else table.layout(sources)
-    if layout is not None and len(table) and all(_movable(layout, store)):
-        return PlacedFiller(layout, store, len(table), sequential=sequential)
-    return TableFiller(table, store, sources, size)
+    layout = None if buffer.varlen or not sources else table.layout(sources)
+    if layout is not None and len(table) and all(_movable(layout, buffer)):
+        return LayoutReader(layout, buffer, len(table), sequential=sequential)
+    return TableReader(table, buffer, sources, size)
 
 
-def _movable(layout: Layout, store: Store) -> list[bool]:
+def _movable(layout: Layout, buffer: Buffer) -> list[bool]:
     """Say for each column whether the kernel can move its numbers and cast them as asked."""
     return [
         type_code(layout.columns[source].dtype) >= 0
         and (layout.columns[source].dtype == field.dtype or field.dtype in (np.float32, np.float64))
         and not (layout.columns[source].dtype == np.float16 != field.dtype)
-        for field in store.fields.values()
+        for field in buffer.fields.values()
         for source in field.sources
     ]
 
 
-class PlacedFiller:
+class LayoutReader:
     """Reads bytes from their place in files straight into slots, several requests at a time.
 
     Where there are more files than may be open for a whole pass, those of a step are opened for it, a few at a time.
     """
 
-    def __init__(self, layout: Layout, store: Store, rows: int, *, sequential: bool) -> None:
-        self._store, self._rows = store, rows
+    def __init__(self, layout: Layout, buffer: Buffer, rows: int, *, sequential: bool) -> None:
+        self._buffer, self._rows = buffer, rows
         self._layout, self._bytes = layout, 0
         which = layout.identities or (None,) * len(layout.paths)
         self._files = [
@@ -127,8 +127,8 @@ class PlacedFiller:
         threads = ROW_THREADS if short else BLOCK_THREADS
         if threads in self._readers:
             return self._readers[threads]
-        reader = _kernel.reader_new(threads, self._store.slots, self._rows)
-        for field in self._store.fields.values():
+        reader = _kernel.reader_new(threads, self._buffer.slots, self._rows)
+        for field in self._buffer.fields.values():
             to = type_code(field.dtype)
             items = field.items // len(field.sources)
             for index, source in enumerate(field.sources):
@@ -136,7 +136,7 @@ class PlacedFiller:
                 fds = self._fds[column.files]
                 self._places.append((column.files, fds))
                 _kernel.reader_column(
-                    reader, column.starts, column.offsets, fds, self._store.dense(field.name),
+                    reader, column.starts, column.offsets, fds, self._buffer.dense(field.name),
                     index * items * field.dtype.itemsize, field.row_bytes, items, type_code(column.dtype), to,
                 )  # fmt: skip
         self._readers[threads] = reader
@@ -246,11 +246,11 @@ def few_files(
         yield np.unique(files[:, found[at : at + step]]).astype(np.int64), runs, into[np.concatenate(rows)]
 
 
-class TableFiller:
+class TableReader:
     """Reads record batches from the table and puts their rows into slots."""
 
-    def __init__(self, table: Table, store: Store, sources: Sequence[str], size: int) -> None:
-        self._table, self._store, self._sources = table, store, list(sources)
+    def __init__(self, table: Table, buffer: Buffer, sources: Sequence[str], size: int) -> None:
+        self._table, self._buffer, self._sources = table, buffer, list(sources)
         self._pool: ThreadPoolExecutor | None = None
         self._threads = min(BLOCK_THREADS, max(1, size // THREAD_BYTES))
         self._taken = SHORT_RUNS  # rows, until their size is known
@@ -276,7 +276,7 @@ class TableFiller:
         at = 0
         for (start, stop), batch in zip(runs, self._read(runs), strict=True):
             self.bytes_read += batch.nbytes
-            self._store.put(batch, into[at : at + stop - start], range(start, stop))
+            self._buffer.put(batch, into[at : at + stop - start], range(start, stop))
             at += stop - start
 
     def _take(self, rows: IntArray, into: SlotArray) -> None:
@@ -286,13 +286,13 @@ class TableFiller:
             some = order[at : at + self._taken]
             batch = self._table.take(rows[some], self._sources)
             self.bytes_read += batch.nbytes
-            self._store.put(batch, into[some], rows[some])
+            self._buffer.put(batch, into[some], rows[some])
             at += len(some)
             self._taken = max(1, self._room * len(some) // max(1, batch.nbytes))
 
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""
-        extents, columns = step.extents, list(self._store.held.names)
+        extents, columns = step.extents, list(self._buffer.varlen.names)
         short = len(step.into) < TAKEN_RUNS * len(extents)
         runs = [rows_of(extents)] if short else [np.arange(start, stop) for start, stop in extents.tolist()]
         sizes = [row_sizes(self._table, rows, columns) for rows in runs if len(rows)]

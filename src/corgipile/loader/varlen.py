@@ -13,14 +13,14 @@ from corgipile.errors import BadSchema, BadValue
 from corgipile.tables.arrow.spans import array_of, objects, places
 from corgipile.tables.table import is_bytes, is_list, is_wide, item_bytes
 
-__all__ = ["Held"]
+__all__ = ["Varlen"]
 
 SlotArray = npt.NDArray[np.int32]
 MOST_BATCHES = (1 << 31) - 1
 Span = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
 
 
-class Held:
+class Varlen:
     """Holds the columns that have no fixed width.
 
     Args:
@@ -54,7 +54,7 @@ class Held:
         return tuple(self._kinds)
 
     def span(self, name: str) -> Span:
-        """Return memory address and length of each slot's row, see `Store.ragged`."""
+        """Return memory address and length of each slot's row, see `Buffer.ragged`."""
         if name not in self._spans:
             raise BadSchema(f"column {name!r} has type {self._kinds.get(name)}; a list of numbers is needed")
         if name in self._nulls:

@@ -23,14 +23,14 @@ from corgipile.tables.arrow.spans import objects
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.table import IntArray, Single, Table, row_sizes
 
-__all__ = ["Apart"]
+__all__ = ["WideRows"]
 
 GROUP_BYTES = 1 << 20  # read at a time
 AHEAD_BYTES = 8 << 20
 LOOK = 4096  # rows whose lengths are asked for at a time
 
 
-class Apart:
+class WideRows:
     """Reads rows of a table one by one.
 
     Args:
@@ -44,8 +44,8 @@ class Apart:
         columns = feeder.columns
         self._batch_size, self._ahead = batch_size, min(feeder.limit or AHEAD_BYTES, AHEAD_BYTES)
         self._fixed_bytes = sum(field.row_bytes for field in columns.fields)
-        self._placed = {field.name: _placed(self._table, field) for field in columns.fields}
-        self._held = list(columns.held)
+        self._in_place = {field.name: _in_place(self._table, field) for field in columns.fields}
+        self._varlen = list(columns.varlen)
         self._run: _Run | None = None
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
@@ -93,7 +93,7 @@ class Apart:
                     return
 
     def _sizes(self, rows: IntArray) -> IntArray:
-        sizes = row_sizes(self._table, rows, self._held) if self._held else None
+        sizes = row_sizes(self._table, rows, self._varlen) if self._varlen else None
         return np.full(len(rows), self._fixed_bytes) if sizes is None else sizes + self._fixed_bytes
 
     def _group(self, places: list[Place], rows: IntArray, nbytes: int) -> Group:
@@ -105,9 +105,9 @@ class Apart:
         made: dict[str, Any] = {}
         loose = []
         for name in self._columns.sources:
-            placed, kind = self._placed.get(name), self._columns.held.get(name)
-            if placed is not None:
-                made[name] = placed.take(rows)
+            in_place, kind = self._in_place.get(name), self._columns.varlen.get(name)
+            if in_place is not None:
+                made[name] = in_place.take(rows)
             elif kind is not None and pa.types.is_binary(kind) and not self._arrow:
                 made[name] = cast("Single", self._table).take_bytes(rows, name)
             else:
@@ -124,7 +124,7 @@ class Apart:
         return numbers(column, field, 0, rows).reshape(len(rows), *field.shape).astype(field.dtype)
 
 
-def _placed(table: Table, field: Field) -> PlacedColumn | None:
+def _in_place(table: Table, field: Field) -> PlacedColumn | None:
     layout = table.layout(list(field.sources))
     return None if layout is None else PlacedColumn(layout, field.sources[0])
 
@@ -182,7 +182,7 @@ class _Waiting:
 class _Run:
     """Reads groups ahead in a thread, as many as some bytes hold, and at least one."""
 
-    def __init__(self, reader: Apart, plan: Iterator[tuple[list[Place], IntArray, int]], room: int) -> None:
+    def __init__(self, reader: WideRows, plan: Iterator[tuple[list[Place], IntArray, int]], room: int) -> None:
         self._reader, self._plan, self._room = reader, plan, room
         self._changed = threading.Condition()
         self._ready: deque[tuple[Any, int]] = deque()

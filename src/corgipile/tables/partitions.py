@@ -12,7 +12,7 @@ from corgipile.tables.io.files import digest
 from corgipile.tables.io.segments import check_rows, pick
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
-from corgipile.tables.wrapper import Wrapping
+from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["Found", "Partition", "is_key", "keys_of", "with_keys"]
 
@@ -69,7 +69,7 @@ def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(value if value is None or pa.types.is_string(kind) else int(value), kind)
 
 
-class Partition(Wrapping):
+class Partition(Wrapper):
     """A table with columns that have one value in all its rows.
 
     Args:

@@ -113,8 +113,8 @@ def _reader(table: Table, column: str) -> Callable[[int, int], npt.NDArray[Any]]
     """Return what reads numbers of a column: straight from where they lie, if they have a fixed place."""
     layout = table.layout([column]) if len(table) else None
     if layout is not None:
-        placed = PlacedColumn(layout, column)
-        return lambda start, stop: _native(placed.read(start, stop))
+        located = PlacedColumn(layout, column)
+        return lambda start, stop: _native(located.read(start, stop))
     return lambda start, stop: _numbers(table.read(start, stop, [column]).column(0))
 
 

@@ -140,8 +140,8 @@ class Subset:
         layout = self.table.layout(columns)
         if layout is None or not len(self):
             return None
-        placed = {name: self._column(column) for name, column in layout.columns.items()}
-        return Layout(layout.paths, placed, layout.identities)
+        located = {name: self._column(column) for name, column in layout.columns.items()}
+        return Layout(layout.paths, located, layout.identities)
 
     def _column(self, column: ColumnLayout) -> ColumnLayout:
         pieces, runs = runs_within(self.runs, column.starts)

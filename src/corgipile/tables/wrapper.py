@@ -9,10 +9,10 @@ import pyarrow as pa
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["Wrapping"]
+__all__ = ["Wrapper"]
 
 
-class Wrapping:
+class Wrapper:
     """Passes on all that a table says of itself but for its rows, which those who derive from this change.
 
     Args:

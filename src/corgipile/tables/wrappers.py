@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from corgipile.errors import ReadFailed
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
-from corgipile.tables.wrapper import Wrapping
+from corgipile.tables.wrapper import Wrapper
 
 
-class _Wrapper(Wrapping):
+class _Instrumented(Wrapper):
     """Delegates to a table; it gives no layout, so that every read goes through it."""
 
     def __init__(self, table: Table) -> None:
@@ -65,7 +65,7 @@ class _Wrapper(Wrapping):
         """Act before a read of these runs."""
 
 
-class Counting(_Wrapper):
+class Counting(_Instrumented):
     """Counts reads.
 
     Attributes:
@@ -97,7 +97,7 @@ class Counting(_Wrapper):
             self.runs += runs
 
 
-class Slow(_Wrapper):
+class Slow(_Instrumented):
     """Waits before each read, like a far device.
 
     Args:
@@ -121,7 +121,7 @@ class Slow(_Wrapper):
         time.sleep(self.seconds_per_read)
 
 
-class Failing(_Wrapper):
+class Failing(_Instrumented):
     """Fails every read after the first few, like a device that breaks.
 
     Args:

@@ -10,8 +10,8 @@ from torch.utils.data import Dataset, IterableDataset
 from corgipile.errors import BadArgument
 from corgipile.sizes import whole
 from corgipile.torch.huggingface import MappedDataset, is_hugging_face
-from corgipile.torch.in_flight import CLOSED, UnderWay, fetch
-from corgipile.torch.lookahead import Ahead
+from corgipile.torch.in_flight import CLOSED, BatchesInFlight, fetch
+from corgipile.torch.lookahead import Lookahead
 
 __all__ = ["Concurrent"]
 
@@ -60,7 +60,7 @@ class Concurrent(Dataset[Any]):
         self.dataset, self.threads, self.unordered = dataset, threads, unordered
         self._source = MappedDataset(dataset) if is_hugging_face(dataset) else dataset
         self._closed = False
-        self._under_way: dict[int, UnderWay] = {}
+        self._under_way: dict[int, BatchesInFlight] = {}
 
     def __reduce__(self) -> tuple[type["Concurrent"], tuple[Any, int, bool]]:
         return Concurrent, (self.dataset, self.threads, self.unordered)
@@ -80,7 +80,7 @@ class Concurrent(Dataset[Any]):
         """Return the rows of a batch; batches announced by `ahead` are begun with."""
         return self._here().take(rows).rows(unordered=self.unordered)
 
-    def ahead(self, batch_sampler: Iterable[Any], batches: int = 4) -> Ahead:
+    def ahead(self, batch_sampler: Iterable[Any], batches: int = 4) -> Lookahead:
         """Return a batch sampler that lets this dataset begin with batches before they are asked for.
 
         Args:
@@ -88,14 +88,14 @@ class Concurrent(Dataset[Any]):
             batches: Batches in flight beside the one waited for; of all worker processes together, so give at least as
                 many as there are workers.
         """
-        return Ahead(batch_sampler, batches)
+        return Lookahead(batch_sampler, batches)
 
-    def _here(self) -> UnderWay:
+    def _here(self) -> BatchesInFlight:
         """Return what is under way in this process: threads do not survive a fork."""
         self._check_open()
         process = os.getpid()
         if process not in self._under_way:
-            mine = self._under_way.setdefault(process, UnderWay(self._source, self.threads))
+            mine = self._under_way.setdefault(process, BatchesInFlight(self._source, self.threads))
             weakref.finalize(self, mine.close, wait=False)
         return self._under_way[process]
 

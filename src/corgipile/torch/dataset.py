@@ -16,9 +16,9 @@ from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared
-from corgipile.torch.epochs import Passes, Turn
-from corgipile.torch.rank import Places, dealt_by_accelerate
-from corgipile.torch.worker import Kept, Running, Settings
+from corgipile.torch.epochs import Epochs, Turn
+from corgipile.torch.rank import RankFinder, dealt_by_accelerate
+from corgipile.torch.worker import Kept, Settings, WorkerIteration
 
 __all__ = ["CorgiPileDataset"]
 
@@ -102,7 +102,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         self._settings = Settings(
             self.table, runs, memory, batch_size, columns, seed, drop_last, prefetch, transform, widths
         )
-        self._places, self._passes, self._kept = Places(rank, world), Passes(), Kept()
+        self._places, self._epochs, self._kept = RankFinder(rank, world), Epochs(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed)
         fitted = self._settings.fitted(self.table, 1)  # what is wrong with columns or memory is said now
         sketched(self.table, fitted.order, fitted.blocks)  # read once, for the workers of all epochs
@@ -121,8 +121,8 @@ class CorgiPileDataset(IterableDataset[Any]):
     @property
     def epoch(self) -> int:
         """Return the epoch of the latest iteration, or of the next one where none began since it was set."""
-        turn = self._passes.latest()
-        return turn.epoch if turn else self._passes.planned()[0]
+        turn = self._epochs.latest()
+        return turn.epoch if turn else self._epochs.planned()[0]
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded.
@@ -137,8 +137,8 @@ class CorgiPileDataset(IterableDataset[Any]):
                 "accelerate.data_loader.DataLoaderShard(dataset, device=accelerator.device, batch_size=None) without "
                 "prepare, or let Accelerate share the rows of CorgiPileDataset(..., rank=0, world=1)"
             )
-        if self._passes.latest() is not None or self._passes.planned()[0] != epoch:
-            self._passes.set(epoch, [])
+        if self._epochs.latest() is not None or self._epochs.planned()[0] != epoch:
+            self._epochs.set(epoch, [])
 
     def __len__(self) -> int:
         """Return what this rank yields in a whole epoch: batches, or rows without ``batch_size``.
@@ -146,13 +146,13 @@ class CorgiPileDataset(IterableDataset[Any]):
         A DataLoader divides rows by its own ``batch_size``; with workers it yields up to one batch more for each, as
         each ends with a short one, and the length of the DataLoader is too small. With ``batch_size`` here it is right.
         """
-        turn = self._passes.latest()
+        turn = self._epochs.latest()
         workers = turn.workers if turn else 0
         return sum(self._settings.part(0, [], self._places.find().world, max(1, workers)).totals)
 
-    def __iter__(self) -> Running:
+    def __iter__(self) -> WorkerIteration:
         """Begin an iteration: of all batches, or after `load_state_dict` of those still to come."""
-        return Running(self._settings, self._identity, self._passes, self._places, self._kept)
+        return WorkerIteration(self._settings, self._identity, self._epochs, self._places, self._kept)
 
     def state_dict(self, batches: int | None = None, batch_size: int = 1) -> dict[str, Any]:
         """Return where the latest iteration stands: a small dictionary for JSON, the same on every rank.
@@ -167,9 +167,9 @@ class CorgiPileDataset(IterableDataset[Any]):
         """
         if get_worker_info() is not None:
             return {}
-        turn = self._passes.latest()
+        turn = self._epochs.latest()
         if turn is None:
-            epoch, segments = self._passes.planned()
+            epoch, segments = self._epochs.planned()
             return {**self._identity, "epoch": epoch, "segments": segments}
         if turn.begins < 0:
             raise BadArgument("this iteration continues a state of StatefulDataLoader: ask that for its state")
@@ -183,7 +183,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         """Return the part that an iteration runs; made again here where workers run it."""
         kept = self._kept
         if kept.turn != turn or kept.part is None:
-            segments = segments_of(self._passes.planned()[1]) if turn.begins else []
+            segments = segments_of(self._epochs.planned()[1]) if turn.begins else []
             kept.part = self._settings.part(turn.epoch, segments, self._places.find().world, max(1, turn.workers))
             kept.turn = turn
         return kept.part
@@ -204,7 +204,7 @@ class CorgiPileDataset(IterableDataset[Any]):
             except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
                 raise StateMismatch(f"state is no state of a StatefulDataLoader over this dataset: {error!r}") from None
             epoch, segments = checked(state, self._identity)
-            self._passes.set(epoch, [segment._asdict() for segment in segments])
+            self._epochs.set(epoch, [segment._asdict() for segment in segments])
 
 
 def joined(state: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 
 from corgipile.errors import BadArgument
 
-__all__ = ["Passes", "Turn"]
+__all__ = ["Epochs", "Turn"]
 
 WORKERS, KEPT, FIELDS, TEXT = 512, 4, 8, 1 << 16
 ALONE = WORKERS  # the row of an iteration without workers
@@ -42,7 +42,7 @@ class Turn(NamedTuple):
     first: int = 0
 
 
-class Passes:
+class Epochs:
     """Gives each iteration its epoch: the one set, then each time the next.
 
     The workers of a DataLoader begin by themselves, some late, some of an iterator that was left long ago. Each looks

@@ -14,24 +14,24 @@ from torch.utils.data import get_worker_info
 from corgipile.errors import BadArgument, FetchFailed
 from corgipile.torch.huggingface import MappedDataset
 from corgipile.torch.lookahead import Announced
-from corgipile.torch.thread_pool import Crew
+from corgipile.torch.thread_pool import ThreadPool
 
-__all__ = ["CLOSED", "UnderWay", "fetch"]
+__all__ = ["CLOSED", "BatchesInFlight", "fetch"]
 
 RUN = 8  # rows a thread fetches one after the other: what a task costs is shared, and places ascend
 CLOSED = "this dataset was closed; make a new one"
 
 
-class UnderWay:
+class BatchesInFlight:
     """The threads of one process and the batches they fetch."""
 
     def __init__(self, source: Any, threads: int) -> None:
-        self._source, self._threads, self._crew = source, threads, Crew(threads)
+        self._source, self._threads, self._pool = source, threads, ThreadPool(threads)
         self._lock, self._closed = threading.Lock(), False
-        self._flights: dict[tuple[int, int], Flight] = {}
-        self._awaited: weakref.WeakSet[Flight] = weakref.WeakSet()
+        self._flights: dict[tuple[int, int], BatchInFlight] = {}
+        self._awaited: weakref.WeakSet[BatchInFlight] = weakref.WeakSet()
 
-    def take(self, rows: Sequence[Any]) -> "Flight":
+    def take(self, rows: Sequence[Any]) -> "BatchInFlight":
         """Return a batch's flight, begun now if it was not ahead; begin with those announced and forget others."""
         with self._lock:
             if self._closed:
@@ -40,7 +40,7 @@ class UnderWay:
             self._awaited.add(flight)
             return flight
 
-    def _announced(self, rows: Announced) -> "Flight":
+    def _announced(self, rows: Announced) -> "BatchInFlight":
         worker = get_worker_info()
         stride = worker.num_workers if worker is not None else 1  # the batches between go to the other workers
         wanted: dict[tuple[int, int], Sequence[Any]] = {(rows.turn, rows.number): rows}
@@ -53,26 +53,26 @@ class UnderWay:
                 self._flights[name] = self._begin(later)
         return self._flights.pop((rows.turn, rows.number))
 
-    def _begin(self, rows: Sequence[Any]) -> "Flight":
-        return Flight(self._source, rows, self._crew, self._threads)
+    def _begin(self, rows: Sequence[Any]) -> "BatchInFlight":
+        return BatchInFlight(self._source, rows, self._pool, self._threads)
 
     def close(self, *, wait: bool = True) -> None:
         """Forget all batches and end the threads; in another process than its own there is nothing to end."""
-        if self._crew.process != os.getpid():
+        if self._pool.process != os.getpid():
             return
         with self._lock:
             self._closed = True
             for flight in [*self._flights.values(), *self._awaited]:
                 flight.cancel()
             self._flights.clear()
-        self._crew.stop(wait=wait)
+        self._pool.stop(wait=wait)
 
 
-class Flight:
+class BatchInFlight:
     """One batch under way: its rows in runs of neighbours, which come as threads have them."""
 
-    def __init__(self, source: Any, rows: Sequence[Any], crew: Crew, threads: int) -> None:
-        self._source, self._rows, self._crew = source, list(rows), crew
+    def __init__(self, source: Any, rows: Sequence[Any], pool: ThreadPool, threads: int) -> None:
+        self._source, self._rows, self._pool = source, list(rows), pool
         self._done: queue.SimpleQueue[tuple[list[int], list[Any] | BaseException]] = queue.SimpleQueue()
         self._cancelled = False
         try:
@@ -84,13 +84,13 @@ class Flight:
         run = source.run if isinstance(source, MappedDataset) else max(1, min(RUN, len(order) // threads))
         self._runs = [order[at : at + run] for at in range(0, len(order), run)]
         if callable(getattr(source, "soon", None)):
-            crew.submit(self._announce)
+            pool.submit(self._announce)
         else:
             self._submit()
 
     def _submit(self) -> None:
         for run in self._runs:
-            self._crew.submit(partial(self._fetch, run))
+            self._pool.submit(partial(self._fetch, run))
 
     def _announce(self) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from corgipile.sizes import whole
 
-__all__ = ["Ahead", "Announced"]
+__all__ = ["Announced", "Lookahead"]
 
 MOST_AHEAD = 64
 
@@ -26,7 +26,7 @@ class Announced(list[Any]):
     following: list[Any]
 
 
-class Ahead:
+class Lookahead:
     """Yields the batches of a batch sampler, drawing some ahead; see `Concurrent.ahead`.
 
     The batches carry what follows, so nothing is shared between sampler and dataset: worker processes get the word with

@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 from corgipile.errors import BadArgument
 from corgipile.loader.feeder import checked_place
 
-__all__ = ["Place", "Places", "dealt_by_accelerate"]
+__all__ = ["Place", "RankFinder", "dealt_by_accelerate"]
 
 
 class Place(NamedTuple):
@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 @dataclass
-class Places:
+class RankFinder:
     """Finds the place of a process when it is asked for, since a dataset is often made before its process group.
 
     What was given comes first, then ``torch.distributed`` if initialised, then RANK and WORLD_SIZE as torchrun sets

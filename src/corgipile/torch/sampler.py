@@ -17,7 +17,7 @@ from corgipile.orders import Order, Riffle, named, seek, visited_rows
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import MemoryTable, Subset, Table
 from corgipile.tables.table import IntArray
-from corgipile.torch.rank import Places
+from corgipile.torch.rank import RankFinder
 
 __all__ = ["BatchSampler"]
 
@@ -63,7 +63,7 @@ class BatchSampler(Sampler[list[int]]):
         drop_last: bool = False,
     ) -> None:
         self.batch_size, self.drop_last = whole(batch_size, "batch_size", 1), drop_last
-        self._seed, self._place = whole(seed, "seed"), Places(rank, world).find()
+        self._seed, self._place = whole(seed, "seed"), RankFinder(rank, world).find()
         for what, size in (("block", block), ("buffer", buffer)):
             if isinstance(size, str) and not size.rstrip().endswith("%"):
                 raise BadSize(f'{what} must be rows (100) or a share of them ("1%"), got {size!r}')

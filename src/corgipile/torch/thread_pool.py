@@ -10,7 +10,7 @@ Task = Callable[[], None]
 _Tasks = queue.SimpleQueue[Task | None]
 
 
-class Crew:
+class ThreadPool:
     """Runs tasks in threads, which start as tasks come and end with `stop`.
 
     The threads are daemons that know only the queue: they keep neither the process nor the crew's owner alive.

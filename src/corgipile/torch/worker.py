@@ -16,11 +16,11 @@ from corgipile.loader.remaining import Segment, next_worker
 from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
-from corgipile.torch.epochs import ALONE, Passes, Turn
-from corgipile.torch.rank import Places
+from corgipile.torch.epochs import ALONE, Epochs, Turn
+from corgipile.torch.rank import RankFinder
 from corgipile.torch.shared_memory import Split, Together, send_parcels
 
-__all__ = ["Kept", "Running", "Settings"]
+__all__ = ["Kept", "Settings", "WorkerIteration"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Kept:
         return Kept, ()
 
 
-class Running:
+class WorkerIteration:
     """Iterates over the batches of one worker; what torchdata keeps as the state of a worker.
 
     Args:
@@ -90,19 +90,19 @@ class Running:
     """
 
     def __init__(
-        self, settings: Settings, identity: Mapping[str, Any], passes: Passes, places: Places, kept: Kept
+        self, settings: Settings, identity: Mapping[str, Any], epochs: Epochs, places: RankFinder, kept: Kept
     ) -> None:
-        self._settings, self._identity, self._passes, self._kept = settings, identity, passes, kept
+        self._settings, self._identity, self._epochs, self._kept = settings, identity, epochs, kept
         self._rank, self._world = places.find()
         info = get_worker_info()
         self._cell, self._worker, self._workers = (info.id, info.id, info.num_workers) if info else (ALONE, 0, 1)
         if info:
-            turn = passes.begin(info.id, info.num_workers, info.seed - info.id, kept.began, _process() - info.id)
+            turn = epochs.begin(info.id, info.num_workers, info.seed - info.id, kept.began, _process() - info.id)
             send_parcels()
         else:
-            turn = passes.begin()
+            turn = epochs.begin()
         kept.began += 1
-        self._go(turn, segments_of(passes.planned()[1]) if turn.begins == 1 else [])
+        self._go(turn, segments_of(epochs.planned()[1]) if turn.begins == 1 else [])
         done = self._part.segment.batches
         self._worker = (self._worker + next_worker(done, self._part.totals)) % self._workers
 
@@ -112,7 +112,7 @@ class Running:
         self._kept.part = self._part
         self._batches: Iterator[Any] | None = None
 
-    def __iter__(self) -> "Running":
+    def __iter__(self) -> "WorkerIteration":
         return self
 
     def __next__(self) -> Any:
@@ -158,7 +158,7 @@ class Running:
         """
         epoch, segments = checked(state, self._identity)
         turn = self._turn._replace(epoch=epoch, begins=self._turn.begins if self._cell == ALONE else -1)
-        self._passes.note(self._cell, turn)
+        self._epochs.note(self._cell, turn)
         self._go(turn, segments)
         self._worker = state.get("worker", 0)
         if len(self._part.before) >= len(segments) or self._worker not in range(self._workers):

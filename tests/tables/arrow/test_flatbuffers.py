@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.arrow.flatbuffers import Flat, read_batch
+from corgipile.tables.arrow.flatbuffers import FlatBuffer, read_batch
 
 
 def metadata_of(rows):
@@ -36,6 +36,10 @@ def test_other_messages_and_short_bodies_are_refused():
 
 @given(data=st.binary(max_size=80), slot=st.integers(0, 10))
 def test_any_bytes_are_read_or_refused(data, slot):
-    for read in (lambda: read_batch(data, 10), lambda: Flat(data).vector(slot, 16), lambda: Flat(data).table(slot)):
+    for read in (
+        lambda: read_batch(data, 10),
+        lambda: FlatBuffer(data).vector(slot, 16),
+        lambda: FlatBuffer(data).table(slot),
+    ):
         with contextlib.suppress(CorruptFile):
             read()

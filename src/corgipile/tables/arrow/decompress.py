@@ -1,7 +1,6 @@
 """Compressed record batches of Arrow files, decompressed buffer by buffer into a spill file: no batch is ever whole."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -10,15 +9,13 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.arrow.footer import BLOCK
+from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.arrow.slices import Place, spans
 from corgipile.tables.io.files import File, Region, decoding
 from corgipile.tables.io.spill import SpillWriter
 from corgipile.tables.table import IntArray
 
-if TYPE_CHECKING:
-    from corgipile.tables.arrow.metadata import Heads
-
-__all__ = ["Inflated", "Inflater"]
+__all__ = ["Decompressed", "Decompressor"]
 
 STEP = 1 << 18  # bytes decompressed at a time
 PREFIX = 8  # bytes before a compressed buffer, which say how long it is decompressed
@@ -26,28 +23,28 @@ MOST = 1 << 24  # times that a buffer may grow
 AS_IT_IS = -1
 
 
-class Inflated:
-    """Record batches as they lie in a section of a spill file; what `Heads` and the footer are for an Arrow file."""
+class Decompressed:
+    """Record batches in a section of a spill file: what `BatchMetadata` and the footer are for an Arrow file."""
 
     def __init__(self, blocks: npt.NDArray[np.void], batches: list[Batch]) -> None:
         self.blocks, self.batches = blocks, batches
 
     def __getitem__(self, batch: int) -> Batch:
-        """Return the head of one batch."""
+        """Return the metadata of one batch."""
         return self.batches[batch]
 
     def many(self, batches: IntArray) -> Iterator[Batch]:
-        """Give the heads of batches."""
+        """Give the metadata of batches."""
         return (self.batches[i] for i in batches.tolist())
 
 
-class Inflater:
+class Decompressor:
     """Finds the buffers of some columns, and decompresses them.
 
     Args:
         file: The file.
         blocks: Where the record batches lie.
-        heads: Their heads.
+        metadata: Their metadata.
         places: Where each column's parts are listed.
         names: The columns.
     """
@@ -56,11 +53,11 @@ class Inflater:
         self,
         file: File,
         blocks: npt.NDArray[np.void],
-        heads: "Heads | Inflated",
+        metadata: BatchMetadata | Decompressed,
         places: Mapping[str, Place],
         names: Sequence[str],
     ) -> None:
-        self._file, self._blocks, self._heads = file, blocks, heads
+        self._file, self._blocks, self._metadata = file, blocks, metadata
         spanned = [(places[name], spans(places[name].kind) or (0, 0)) for name in names]
         self._nodes = [place.node + k for place, (nodes, _) in spanned for k in range(nodes)]
         self._buffers = [place.buffer + k for place, (_, buffers) in spanned for k in range(buffers)]
@@ -75,11 +72,11 @@ class Inflater:
             for i in batches:
                 for (offset, length), raw in zip(self._found(i), self._lengths(i), strict=True):
                     out.align()
-                    self._inflate(self._body(i) + offset, length, raw, self._heads[i].codec, out)
+                    self._decompress(self._body(i) + offset, length, raw, self._metadata[i].codec, out)
 
-    def placed(self, batches: Sequence[int]) -> Inflated:
+    def located(self, batches: Sequence[int]) -> Decompressed:
         """Say where they lie then."""
-        blocks, heads, at = np.zeros(len(batches), BLOCK), [], 0
+        blocks, metadata, at = np.zeros(len(batches), BLOCK), [], 0
         for k, i in enumerate(batches):
             begin, buffers = at, []
             for raw in self._lengths(i):
@@ -87,10 +84,10 @@ class Inflater:
                 buffers.append((at - begin, raw))
                 at += raw
             blocks[k]["offset"], blocks[k]["body"] = begin, at - begin
-            head = self._heads[i]
+            head = self._metadata[i]
             nodes = tuple(self._at(i, head.nodes, node) for node in self._nodes)
-            heads.append(Batch(head.rows, nodes, tuple(buffers), None))
-        return Inflated(blocks, heads)
+            metadata.append(Batch(head.rows, nodes, tuple(buffers), None))
+        return Decompressed(blocks, metadata)
 
     def _body(self, i: int) -> int:
         return int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"])
@@ -102,12 +99,12 @@ class Inflater:
 
     def _found(self, i: int) -> list[tuple[int, int]]:
         """Return offset and length of the buffers of a batch."""
-        return [self._at(i, self._heads[i].buffers, index) for index in self._buffers]
+        return [self._at(i, self._metadata[i].buffers, index) for index in self._buffers]
 
     def _lengths(self, i: int) -> list[int]:
         """Return the bytes of the buffers of a batch, decompressed."""
         found = self._found(i)
-        if self._heads[i].codec is None:
+        if self._metadata[i].codec is None:
             return [length for _, length in found]
         filled = [k for k, (_, length) in enumerate(found) if length >= PREFIX]
         order = sorted(filled, key=lambda k: found[k][0])
@@ -123,7 +120,7 @@ class Inflater:
                 )
         return lengths
 
-    def _inflate(self, at: int, length: int, raw: int, codec: str | None, out: SpillWriter) -> None:
+    def _decompress(self, at: int, length: int, raw: int, codec: str | None, out: SpillWriter) -> None:
         """Copy a buffer, decompressed."""
         with decoding(self._file.path):
             if codec is not None:

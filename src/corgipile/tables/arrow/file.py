@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile
-from corgipile.tables.arrow.decompress import Inflated, Inflater
+from corgipile.tables.arrow.decompress import Decompressed, Decompressor
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.arrow.footer import Footer, read_footer, schema_end
-from corgipile.tables.arrow.metadata import Heads
+from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.arrow.note import noted
-from corgipile.tables.arrow.slices import Body, Place, places, sliceable
-from corgipile.tables.arrow.take import Scatter
+from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
+from corgipile.tables.arrow.take import Take
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.segments import (
@@ -74,7 +74,7 @@ class ArrowFile:
         self.spill, self._spill = spill_folder(spill), spill
         found = self._find_batches()
         self._blocks = found.blocks
-        self._heads: Heads | Inflated = Heads(self._file, found.blocks, found.like)
+        self._metadata: BatchMetadata | Decompressed = BatchMetadata(self._file, found.blocks, found.like)
         self._readers: Recent[Any] = Recent(4)
         self._decoded: Recent[pa.RecordBatch] = Recent(2)
         with decoding(self._file.path):
@@ -86,16 +86,16 @@ class ArrowFile:
         self._layouts: Recent[Layout | None] = Recent(2)
         self._unpacking = threading.Lock()
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
-        packed = len(self._blocks) > 0 and self._heads[0].compressed
+        packed = len(self._blocks) > 0 and self._metadata[0].compressed
         self._starts = self._find_starts(found.rows, packed)
         self.schema: pa.Schema = stored
         listed = places(stored) if found.native else None
         self._packed = listed if packed else None
         self._places = None if packed else listed
         self._whole = self._places is None or not all(sliceable(field.type) for field in stored)
-        self._scatter: Scatter | None = None
+        self._scatter: Take | None = None
         if self._places is not None:
-            self._scatter = Scatter(self._file, self._places, len(self._blocks))
+            self._scatter = Take(self._file, self._places, len(self._blocks))
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str, Spill]]:
         return type(self), (self._file.path, self._spill)
@@ -182,19 +182,19 @@ class ArrowFile:
             return None
         starts = np.append(self._starts[filled], self._starts[-1])
         offsets = self._blocks["offset"][filled] + self._blocks["metadata"][filled] + inside + self._file.base
-        placed = {name: self._merged(name, starts, offsets[c]) for c, name in enumerate(names)}
-        return Layout((self._file.path,), placed, (self._file.which,))
+        located = {name: self._merged(name, starts, offsets[c]) for c, name in enumerate(names)}
+        return Layout((self._file.path,), located, (self._file.which,))
 
     def _offsets(self, batches: IntArray, columns: list[Place]) -> IntArray | None:
         """Return where columns begin in the bodies of batches, int64[columns, batches]; None if they do not serve."""
         offsets = np.empty((len(columns), len(batches)), np.int64)
         last: Batch | None = None
-        for at, (i, head) in enumerate(zip(batches.tolist(), self._heads.many(batches), strict=True)):
+        for at, (i, head) in enumerate(zip(batches.tolist(), self._metadata.many(batches), strict=True)):
             self._check(i, head)
             if head is last:
                 offsets[:, at] = offsets[:, at - 1]
                 continue
-            last, body = head, Body(self._file, 0, head)
+            last, body = head, BatchSlices(self._file, 0, head)
             found = [None if head.compressed else body.data_offset(place) for place in columns]
             inside = [offset for offset in found if offset is not None]
             if len(inside) < len(columns):
@@ -225,8 +225,8 @@ class ArrowFile:
 
     def _find_starts(self, counts: IntArray | None, packed: bool) -> IntArray:
         if counts is None:
-            heads = enumerate(self._heads.many(np.arange(len(self._blocks))))
-            counts = np.array([self._rows(i, head) for i, head in heads], np.int64)
+            metadata = enumerate(self._metadata.many(np.arange(len(self._blocks))))
+            counts = np.array([self._rows(i, head) for i, head in metadata], np.int64)
         # A row takes at least a bit, before compression; columns of nulls take nothing, hence the free rows.
         most = self._blocks["body"].astype(np.float64) * (8 * MOST_COMPRESSION if packed else 8)
         if (counts > np.maximum(most, FREE_ROWS)).any():
@@ -246,12 +246,12 @@ class ArrowFile:
         if head.rows != rows:
             raise CorruptFile(f"{self._file.path}: record batch {i} has {head.rows} rows; {rows} are stated")
 
-    def _body(self, i: int, head: Batch) -> Body:
+    def _body(self, i: int, head: Batch) -> BatchSlices:
         self._check(i, head)
-        return Body(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
+        return BatchSlices(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
 
-    def _bodies(self, batches: IntArray) -> Iterator[Body]:
-        return (self._body(i, head) for i, head in zip(batches.tolist(), self._heads.many(batches), strict=True))
+    def _bodies(self, batches: IntArray) -> Iterator[BatchSlices]:
+        return (self._body(i, head) for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True))
 
     @property
     def place(self) -> str:
@@ -273,15 +273,15 @@ class ArrowFile:
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the section that `write_plain` wrote."""
-        return _InflatedFile(self, columns, self.inflating(columns), range(len(self._blocks)), next(sections))
+        return _DecompressedFile(self, columns, self.inflating(columns), range(len(self._blocks)), next(sections))
 
-    def _inflater(self, names: Sequence[str]) -> Inflater | None:
+    def _inflater(self, names: Sequence[str]) -> Decompressor | None:
         """Return what decompresses columns; None where they are not compressed, or cannot be read in parts then."""
         if self._packed is None or not all(sliceable(self._packed[name].kind) for name in names):
             return None
-        return Inflater(self._file, self._blocks, self._heads, self._packed, names)
+        return Decompressor(self._file, self._blocks, self._metadata, self._packed, names)
 
-    def inflating(self, names: Sequence[str]) -> Inflater:
+    def inflating(self, names: Sequence[str]) -> Decompressor:
         """Return what decompresses columns that are compressed."""
         found = self._inflater(names)
         if found is None:
@@ -289,7 +289,7 @@ class ArrowFile:
         return found
 
     def _read(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        batch = self._heads[i]
+        batch = self._metadata[i]
         if batch.compressed or self._places is None or not all(sliceable(self._places[name].kind) for name in names):
             plain = self._plain(i, names) if stop - start < batch.rows else None
             return (
@@ -309,10 +309,10 @@ class ArrowFile:
             return self._unpacked.get((i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
 
     def _take(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        plain = self._plain(i, names) if self._heads[i].compressed else None
+        plain = self._plain(i, names) if self._metadata[i].compressed else None
         if plain is not None:
             return plain.take(rows, names)
-        width = int(self._blocks[i]["body"]) // max(self._heads[i].rows, 1)
+        width = int(self._blocks[i]["body"]) // max(self._metadata[i].rows, 1)
         gap, most = (size // max(width, 1) for size in (BRIDGE, RUN))
         return take_runs(rows, gap, lambda start, stop: self._read(i, start, stop, names), max(1, most))
 
@@ -320,7 +320,7 @@ class ArrowFile:
         return self._decoded.get((i, *names), lambda: self._decode_now(i, names))
 
     def _decode_now(self, i: int, names: list[str]) -> pa.RecordBatch:
-        batch = self._heads[i]
+        batch = self._metadata[i]
         self._body(i, batch)
         with decoding(self._file.path):
             decoded = self._load(i, names)
@@ -340,7 +340,7 @@ class ArrowFile:
         return reader
 
 
-class _InflatedFile(ArrowFile):
+class _DecompressedFile(ArrowFile):
     """Record batches of a file, decompressed in a section of a spill file.
 
     Args:
@@ -352,17 +352,17 @@ class _InflatedFile(ArrowFile):
     """
 
     def __init__(
-        self, source: ArrowFile, columns: Sequence[str], inflater: Inflater, batches: range, section: Section
+        self, source: ArrowFile, columns: Sequence[str], inflater: Decompressor, batches: range, section: Section
     ) -> None:
         self._name, self._identity = f"{source!r}, unpacked", source.fingerprint
         self._file, self.spill = section, None
-        found = inflater.placed(batches)
-        self._blocks, self._heads = found.blocks, found
+        found = inflater.located(batches)
+        self._blocks, self._metadata = found.blocks, found
         self._names, self.schema = list(columns), pick(source.schema, columns)
         self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
         self._places, self._packed, self._whole = places(self.schema), None, False
         self._layouts = Recent(2)
-        self._scatter = Scatter(section, self._places or {}, len(self._blocks))
+        self._scatter = Take(section, self._places or {}, len(self._blocks))
 
     def __repr__(self) -> str:
         return self._name
@@ -383,4 +383,4 @@ class _OneBatch:
         self._file.inflating(columns).write(self._batches, out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        return _InflatedFile(self._file, columns, self._file.inflating(columns), self._batches, next(sections))
+        return _DecompressedFile(self._file, columns, self._file.inflating(columns), self._batches, next(sections))

@@ -11,7 +11,7 @@ CONTINUATION = 0xFFFFFFFF
 CODECS = {0: "lz4", 1: "zstd"}
 
 
-class Flat:
+class FlatBuffer:
     """Views one FlatBuffers table; every access is checked against the bytes.
 
     Args:
@@ -40,10 +40,10 @@ class Flat:
         at = self._field(slot)
         return self._get(form, at) if at else default
 
-    def table(self, slot: int) -> "Flat | None":
+    def table(self, slot: int) -> "FlatBuffer | None":
         """Return the table in a slot, None if it is absent."""
         at = self._field(slot)
-        return Flat(self.data, at + self._get("<I", at)) if at else None
+        return FlatBuffer(self.data, at + self._get("<I", at)) if at else None
 
     def vector(self, slot: int, item: int) -> memoryview:
         """Return the bytes of a vector of structs of ``item`` bytes."""
@@ -89,7 +89,7 @@ def read_batch(data: bytes, body: int) -> Batch:
         body: Bytes of the body, in which all buffers must lie.
     """
     prefix = 8 if len(data) >= 8 and struct.unpack_from("<I", data)[0] == CONTINUATION else 4
-    message = Flat(data[prefix:])
+    message = FlatBuffer(data[prefix:])
     header = message.table(2)
     if header is None or message.scalar(1, "<B") != RECORD_BATCH:
         raise CorruptFile(f"a record batch must lie here, found message type {message.scalar(1, '<B')}")

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_BATCH, Flat
+from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_BATCH, FlatBuffer
 from corgipile.tables.io.files import File
 
 MAGIC = b"ARROW1"
@@ -59,7 +59,7 @@ def read_footer(file: File) -> Footer:
 
 
 def _parse(data: bytes, end: int) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], bool]:
-    root = Flat(data)
+    root = FlatBuffer(data)
     schema = root.table(1)
     if schema is None:
         raise CorruptFile("the footer has no schema")
@@ -107,6 +107,8 @@ def is_message(head: bytes) -> bool:
     """Say whether bytes begin a message of rows, or of a dictionary."""
     mark, length = struct.unpack_from("<Ii", head) if len(head) >= 8 else (0, 0)
     try:
-        return mark == CONTINUATION and length > 0 and Flat(head[8:]).scalar(1, "<B") in (DICTIONARY, RECORD_BATCH)
+        return (
+            mark == CONTINUATION and length > 0 and FlatBuffer(head[8:]).scalar(1, "<B") in (DICTIONARY, RECORD_BATCH)
+        )
     except CorruptFile:
         return False

@@ -1,4 +1,4 @@
-"""The heads of the record batches of an Arrow file: read when needed, those of many batches at a time."""
+"""The metadata of the record batches of an Arrow file: read when needed, those of many batches at a time."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,17 +12,17 @@ from corgipile.tables.io.files import File
 from corgipile.tables.io.segments import Recent
 from corgipile.tables.table import IntArray
 
-TOGETHER, ROOM = 4096, 8 << 20  # heads, and bytes of heads, that are read at a time
+TOGETHER, ROOM = 4096, 8 << 20  # batches, and bytes of their metadata, that are read at a time
 KEPT = 1024
 
 
-class Heads:
+class BatchMetadata:
     """Reads what the metadata of record batches says.
 
     Args:
         file: The file.
         blocks: Where the batches lie, as the footer says.
-        like: int64[batches], for each a batch with the same head; None: each has its own.
+        like: int64[batches], for each a batch with the same metadata; None: each has its own.
     """
 
     def __init__(self, file: File, blocks: npt.NDArray[np.void], like: IntArray | None = None) -> None:
@@ -30,12 +30,12 @@ class Heads:
         self._kept: Recent[Batch] = Recent(KEPT)
 
     def __getitem__(self, batch: int) -> Batch:
-        """Return the head of one batch."""
+        """Return the metadata of one batch."""
         like = batch if self._like is None else int(self._like[batch])
         return self._kept.get(like, lambda: next(self._read(np.array([like]))))
 
     def many(self, batches: IntArray) -> Iterator[Batch]:
-        """Give the heads of batches, several thousands asked for at once, fewer of tables with many columns."""
+        """Give the metadata of batches, several thousands asked for at once, fewer of tables with many columns."""
         widest = int(self._blocks["metadata"][batches].max(initial=1))
         step = min(max(ROOM // widest, 1), TOGETHER)
         for at in range(0, len(batches), step):

@@ -15,7 +15,7 @@ import numpy as np
 
 from corgipile.errors import CorruptFile, TableError
 from corgipile.tables.arrow.footer import Footer, read_footer
-from corgipile.tables.arrow.metadata import Heads
+from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.io.files import File, PathLike
 
 MARK = b"CorgiNote"
@@ -28,8 +28,8 @@ def write_note(path: PathLike) -> None:
     """Write the note of a file that is complete otherwise; whoever calls sees to it that nobody reads it meanwhile."""
     file = File(path)
     blocks, _, end, *_ = read_footer(file)
-    heads = Heads(file, blocks).many(np.arange(len(blocks)))
-    runs = [(sum(1 for _ in same), head.rows) for head, same in groupby(heads)]
+    metadata = BatchMetadata(file, blocks).many(np.arange(len(blocks)))
+    runs = [(sum(1 for _ in same), head.rows) for head, same in groupby(metadata)]
     alike = len(runs) <= MOST_RUNS
     if not alike:
         runs = [(sum(count for count, _ in same), rows) for rows, same in groupby(runs, itemgetter(1))]

@@ -73,7 +73,7 @@ def _is_indexed(kind: pa.DataType) -> bool:
     return bool(types.is_dictionary(kind) or types.is_fixed_size_binary(kind))
 
 
-class Body:
+class BatchSlices:
     """Reads columns of one uncompressed record batch.
 
     Args:

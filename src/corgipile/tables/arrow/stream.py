@@ -1,4 +1,4 @@
-"""Arrow IPC streams, as Hugging Face datasets are stored: rows found by walking over the heads of all messages."""
+"""Arrow IPC streams, as Hugging Face datasets are stored: rows found by walking over the metadata of all messages."""
 
 import struct
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
-from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_BATCH, SCHEMA, Flat
+from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_BATCH, SCHEMA, FlatBuffer
 from corgipile.tables.arrow.footer import BLOCK, Footer
 from corgipile.tables.io.files import File
 
@@ -134,7 +134,7 @@ def _message(file: File, at: int) -> _Message | None:
 
 
 def _parse(metadata: bytes, at: int, left: int) -> _Message:
-    message = Flat(metadata)
+    message = FlatBuffer(metadata)
     kind, header, body = message.scalar(1, "<B"), message.table(2), message.scalar(3, "<q")
     left -= 8 + len(metadata)
     if not 0 <= body <= left:

@@ -7,16 +7,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile
-from corgipile.tables.arrow.slices import Body, Place
+from corgipile.tables.arrow.slices import BatchSlices, Place
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_list, is_wide, item_bytes
 
 types = pa.types
 UNKNOWN, UNFIT = -1, -2
-Bodies = Callable[[IntArray], Iterable[Body]]
+Bodies = Callable[[IntArray], Iterable[BatchSlices]]
 
 
-class Scatter:
+class Take:
     """Takes rows from many record batches; what is learnt of a batch is kept in a few numbers a column.
 
     Args:
