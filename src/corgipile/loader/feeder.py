@@ -61,7 +61,7 @@ class Feeder:
         >>> from corgipile.tables import MemoryTable
         >>> table = MemoryTable(pa.table({"x": pa.array(range(10), pa.int32())}))
         >>> with Feeder(table, order="riffle", memory=None) as feeder:
-        ...     seen = [feeder.store.dense("x")[visit].tolist() for visit in feeder.epoch(0)]
+        ...     seen = [feeder.buffer.dense("x")[visit].tolist() for visit in feeder.epoch(0)]
         >>> sorted(sum(seen, []))
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """

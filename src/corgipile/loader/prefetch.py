@@ -115,7 +115,7 @@ class KernelPrefetch:
 
 
 class StepPrefetch:
-    """One pass of any order and filler, read ahead by one Python thread; credits count the visits that are over."""
+    """One pass of any order and reader, read ahead by one Python thread; credits count the visits that are over."""
 
     def __init__(self, steps: Iterator[Step], reader: RowReader, buffer: Buffer, order: Order, far: int) -> None:
         self._steps, self._reader, self._buffer, self._order = steps, reader, buffer, order
