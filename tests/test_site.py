@@ -102,6 +102,6 @@ def test_messages_are_those_shown(name, tmp_path):
     with pytest.raises(getattr(cp.errors, name)) as raised:
         SHOWN[name](str(tmp_path))
     said = re.sub(r"MemoryTable\(.*?\)(?= has)", "MemoryTable(...)", str(raised.value).replace(f"{tmp_path}/", ""))
-    shown = "".join(re.findall(r"^```text\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)).splitlines()
+    shown = "".join(re.findall(r"^```output\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)).splitlines()
     assert said in shown or name == "UnknownFormat"
     assert name != "UnknownFormat" or any("files of several formats" in line for line in shown)
