@@ -291,10 +291,10 @@ def _run(order: Order, plan: _Plan) -> Result:
 
     task = plan.task
     with task.inputs.feeder(task.table(), task.label, order, plan.memory, plan.seed) as feeder:
-        course = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
+        training = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
         with warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
             warnings.simplefilter("always", DivergenceWarning)
-            history = course.run(plan.epochs, judge, _idle, _idle).history
+            history = training.run(plan.epochs, judge, _idle, _idle).history
         quality = _measured(feeder, plan.labels, 0, plan.batch)
         buffer_bytes = feeder.buffer_bytes
     metric = "r2" if task.kind == "linear" else "accuracy"
