@@ -119,7 +119,7 @@ class Feeder:
     def _reader(self) -> RowReader:
         """Return what reads rows into slots."""
         if self._row_reader is None:
-            sources, sequential = self.columns.sources, self.order.name == "no_shuffle"
+            sources, sequential = self.columns.sources, self.order.sequential
             self._row_reader = row_reader(self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential)
         return self._row_reader
 

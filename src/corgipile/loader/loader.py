@@ -12,7 +12,8 @@ from corgipile.loader.list_widths import widths_of
 from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import alike, stands
 from corgipile.loader.wide_rows import WideRows
-from corgipile.orders import FullShuffle, Order, described, instead, seek
+from corgipile.orders import Order, described, instead, seek
+from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 
@@ -228,7 +229,7 @@ class Loader:
         except BadArgument as error:
             raise StateMismatch(f"state has no valid position: {error}") from None
         visited = min(batches * self.batch_size, rows)
-        if isinstance(self.feeder.order, FullShuffle):  # states are older than the size of its steps
+        if isinstance(self.feeder.order, Seekable):  # whose states may be older than the size of its steps
             return epoch, batches, *seek(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited)
         if not stands(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited, (step, offset)):
             raise StateMismatch(f"state has step {step}, offset {offset}: {batches} batches end elsewhere")

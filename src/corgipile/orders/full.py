@@ -58,6 +58,11 @@ class FullShuffle(Sized):
             raise BadArgument(f"pages must be at least 1, got {self.pages}")
 
     @property
+    def cuts_into(self) -> Literal["row", "page", "block"]:
+        """Return the unit that is visited as it lies."""
+        return self.unit
+
+    @property
     def run_bytes(self) -> int:
         """Return the bytes of a run of pages."""
         return self.pages * PAGE_BYTES

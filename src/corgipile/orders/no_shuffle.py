@@ -18,5 +18,5 @@ class NoShuffle(Planned):
     """
 
     name: ClassVar[str] = "no_shuffle"
-    apart: ClassVar[bool] = False
+    sequential: ClassVar[bool] = True
     kind: ClassVar[int] = NO_SHUFFLE

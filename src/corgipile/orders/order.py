@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +147,7 @@ class Order(Protocol):
 
     name: ClassVar[str]
     once: ClassVar[bool]  # a row loaded is visited once
+    sequential: ClassVar[bool]  # rows are read as they lie
 
     @property
     def ahead(self) -> int:
@@ -155,6 +156,18 @@ class Order(Protocol):
     @property
     def block_rows(self) -> int:
         """Return the rows of a block once sizes are known."""
+
+    @property
+    def cuts_into(self) -> Literal["row", "page", "block"]:
+        """Return the unit that blocks are cut into: ``"page"``: runs of ``run_bytes`` of the file's pages."""
+
+    @property
+    def run_bytes(self) -> int:
+        """Return the bytes of a run of pages, where blocks are these."""
+
+    @property
+    def sketch_column(self) -> str | None:
+        """Return the column of which it needs a number a block in ``Blocks.sketch``; None: of none."""
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Return this order with all sizes in rows, within a budget of rows in memory (None: as its sizes say)."""
@@ -193,7 +206,7 @@ class Sized:
     """
 
     once: ClassVar[bool] = True
-    apart: ClassVar[bool] = True  # blocks that are read one after the other lie apart
+    sequential: ClassVar[bool] = False
     block: Size | None = None
     buffer: Size | None = None
     ahead: int = 1
@@ -205,6 +218,21 @@ class Sized:
             size = getattr(self, what)
             if size is not None:
                 to_rows(size, 1, 1.0, what)
+
+    @property
+    def cuts_into(self) -> Literal["row", "page", "block"]:
+        """Return the unit that blocks are cut into."""
+        return "block"
+
+    @property
+    def run_bytes(self) -> int:
+        """Return the bytes of a run of pages; blocks are none."""
+        return 0
+
+    @property
+    def sketch_column(self) -> str | None:
+        """Return the column of which it needs a number a block: none."""
+        return None
 
     @property
     def block_rows(self) -> int:
@@ -228,7 +256,7 @@ class Sized:
             return min(to_rows(self.block, rows, row_bytes, "block"), max(rows, 1))
         room = to_rows(self.buffer, rows, row_bytes, "buffer") if self.buffer is not None else budget
         room = rows if room is None else room
-        if not self.apart:
+        if self.sequential:
             return max(1, min(int(RUN_BYTES / row_bytes), rows, room // FEWEST_BLOCKS))
         least = min(LEAST_ROWS, room // 16)
         block = min(max(least, rows // MOST_BLOCKS), max(least, room // FEWEST_BLOCKS))

@@ -66,6 +66,11 @@ class Riffle(Planned):
         return with_sizes(self, block=block, buffer=buffer, group=group, whole=whole)
 
     @property
+    def sketch_column(self) -> str | None:
+        """Return the column by which blocks are balanced."""
+        return self.balance
+
+    @property
     def title(self) -> str:
         """Return the order's name, and the column by which it balances."""
         return self.name if self.balance is None else f"balanced by {self.balance!r}"

@@ -20,7 +20,7 @@ class Streaming(Sized):
 
     name: ClassVar[str]
     reservoir: ClassVar[bool]
-    apart: ClassVar[bool] = False
+    sequential: ClassVar[bool] = True
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Turn all sizes into rows: the window gets what the budget leaves beside the rows read ahead.

@@ -25,6 +25,8 @@ class MemoryTable:
         {'label': [1, 0]}
     """
 
+    columnar = True  # a column is read without the others
+
     def __init__(self, rows: pa.Table) -> None:
         check_names(rows.schema, "the table in memory")
         self.schema: pa.Schema = rows.schema

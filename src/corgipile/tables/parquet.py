@@ -57,6 +57,8 @@ class ParquetTable:
         [0, 2, 3]
     """
 
+    columnar = True  # a column is read without the others
+
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
