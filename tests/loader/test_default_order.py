@@ -17,7 +17,7 @@ from corgipile.loader.feeder import Feeder
 from corgipile.orders import Auto, CorgiPile, Riffle, restored
 from corgipile.tables import MemoryTable, Subset
 from corgipile.tables.arrow.writer import Writer
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 ROWS = 4000
 

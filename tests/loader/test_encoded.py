@@ -11,7 +11,7 @@ import corgipile as cp
 from corgipile.errors import BudgetTooSmall, StateMismatch, WriteFailed
 from corgipile.tables import encoded, parquet
 from corgipile.tables.arrow import file as arrow
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 ORDERS = ["no_shuffle", "riffle", "corgipile", "block_only", "balanced", "full", "sliding_window", "reservoir"]
 ROWS = 40_000

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile.errors import BadArgument, BudgetTooSmall, MissingColumn, ReadFailed, StateMismatch
 from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Reservoir, Riffle, SlidingWindow
-from corgipile.tables.wrappers import Counting, Failing, Slow
+from corgipile.testing import Counting, Failing, Slow
 
 ORDERS = [
     NoShuffle(block=37),

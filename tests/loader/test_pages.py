@@ -5,7 +5,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.orders import FullShuffle
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 ROWS = 3000
 

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 import corgipile as cp
 from corgipile.loader import fit
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 from corgipile.torch import CorgiPileDataset
 
 ROWS = pa.table({"x": np.arange(4000.0), "label": np.arange(4000) // 40 % 2})

@@ -12,7 +12,7 @@ from corgipile.errors import BudgetTooSmall, CorruptFile
 from corgipile.loader import feeder
 from corgipile.loader.wide_rows import GROUP_BYTES
 from corgipile.orders import FullShuffle, Reservoir
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 ORDERS = ["no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full", "sliding_window", "reservoir"]
 ROWS, WIDTH = 90, 40_000

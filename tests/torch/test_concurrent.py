@@ -13,7 +13,7 @@ import pytest
 
 from corgipile.errors import BadArgument, FetchFailed, ReadFailed
 from corgipile.tables import open as open_table
-from corgipile.tables.wrappers import Counting, Failing, Slow
+from corgipile.testing import Counting, Failing, Slow
 
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")

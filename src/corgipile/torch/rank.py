@@ -30,7 +30,7 @@ class RankFinder:
     them. A spawned DataLoader worker knows neither; it is told what its parent found when it was pickled there.
 
     Example:
-        >>> Places(rank=1, world=2).find()
+        >>> RankFinder(rank=1, world=2).find()
         Place(rank=1, world=2)
     """
 
