@@ -14,7 +14,7 @@ from corgipile.orders.block_only import BlockOnly
 from corgipile.orders.corgipile import CorgiPile
 from corgipile.orders.full import FullShuffle
 from corgipile.orders.no_shuffle import NoShuffle
-from corgipile.orders.order import Blocks, Key, Order, Step, seek, visited_rows
+from corgipile.orders.order import Blocks, Key, Order, Shard, Step, seek, visited_rows
 from corgipile.orders.riffle import Auto, Riffle
 from corgipile.orders.streaming import Reservoir, SlidingWindow
 from corgipile.plugins import ORDERS, registered
@@ -31,6 +31,7 @@ __all__ = [
     "Order",
     "Reservoir",
     "Riffle",
+    "Shard",
     "SlidingWindow",
     "Step",
     "described",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from corgipile import _kernel, random
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.sizes import Size, format_bytes, to_rows
+from corgipile.sizes import Size, format_bytes, to_rows, whole
 
 IntArray = npt.NDArray[np.int64]
 SlotArray = npt.NDArray[np.int32]
@@ -20,6 +20,33 @@ BLOCK_BYTES = 64 << 10  # read at random at nine tenths of the rate of any large
 MOST_BLOCKS = 12_800  # of a smaller table, so that 0.5 % of it holds...
 LEAST_ROWS = 8  # of such a block, where 16 fit: fewer are read row by row
 FEWEST_BLOCKS = 64  # ...that many, enough to mix
+
+
+class Shard(NamedTuple):
+    """Says whose part of each pass it is; the fields are those of a `Key`."""
+
+    rank: int = 0
+    world: int = 1
+    disjoint: bool = False
+    worker: int = 0
+    workers: int = 1
+    batch: int = 1
+
+    @classmethod
+    def checked(cls, rank: Any, world: Any, **more: Any) -> Self:
+        """Make one whose rank and world are whole numbers, one inside the other.
+
+        Raises:
+            BadArgument: They are not.
+
+        Example:
+            >>> Shard.checked(1, 2, workers=4)
+            Shard(rank=1, world=2, disjoint=False, worker=0, workers=4, batch=1)
+        """
+        rank, world = whole(rank, "rank"), whole(world, "world", 1)
+        if not 0 <= rank < world:
+            raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
+        return cls(rank, world, **more)
 
 
 class Key(NamedTuple):

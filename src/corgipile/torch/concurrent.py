@@ -53,7 +53,7 @@ class Concurrent(Dataset[Any]):
         [64, 81]
     """
 
-    def __init__(self, dataset: Any, threads: int = 32, unordered: bool = True) -> None:
+    def __init__(self, dataset: Any, *, threads: int = 32, unordered: bool = True) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise BadArgument(f"a map-style dataset with __getitem__ is needed, got {type(dataset).__name__}")
         threads = whole(threads, "threads", 1, MOST_THREADS)

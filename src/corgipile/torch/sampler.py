@@ -51,6 +51,7 @@ class BatchSampler(Sampler[list[int]]):
     def __init__(
         self,
         n: int,
+        *,
         block: Size,
         buffer: Size,
         batch_size: int,
@@ -59,7 +60,6 @@ class BatchSampler(Sampler[list[int]]):
         world: int = 1,
         order: Order | str = "riffle",
         labels: Sequence[Any] | npt.ArrayLike | None = None,
-        *,
         drop_last: bool = False,
     ) -> None:
         self.batch_size, self.drop_last = whole(batch_size, "batch_size", 1), drop_last

@@ -46,8 +46,9 @@ class Settings:
     def loader(self, table: Table, rank: int, world: int, worker: int, workers: int) -> Loader:
         """Make the loader of one worker."""
         return Loader(
-            table, self.unit, self.order, self.memory, self.seed, self.columns, "torch", self.prefetch, self.drop_last,
-            rank, world, worker, workers, self.widths,
+            table, batch_size=self.unit, order=self.order, memory=self.memory, seed=self.seed, columns=self.columns,
+            format="torch", prefetch=self.prefetch, drop_last=self.drop_last, rank=rank, world=world, worker=worker,
+            workers=workers, widths=self.widths,
         )  # fmt: skip
 
     def fitted(self, table: Table, workers: int) -> Fitted:
