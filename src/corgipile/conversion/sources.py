@@ -23,7 +23,7 @@ from corgipile.tables.arrow.stream import Unended
 from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.io.files import File, decoding, readable
-from corgipile.tables.io.segments import check_names
+from corgipile.tables.io.pieces import check_names
 from corgipile.tables.partitions import keys_of
 from corgipile.tables.svmlight.text import stream_batches
 from corgipile.tables.table import even_cuts

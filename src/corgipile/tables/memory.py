@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.tables.io.files import describe, digest
-from corgipile.tables.io.segments import check_names, check_rows, empty, pick_rows, read_pieces, take_pieces
+from corgipile.tables.io.pieces import check_names, check_rows, empty, pick_rows, read_pieces, take_pieces
 from corgipile.tables.table import IntArray, Layout, check_columns, check_run, even_cuts
 
 SAMPLES = 64

@@ -17,7 +17,7 @@ from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
 from corgipile.tables.arrow.take import Take
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
-from corgipile.tables.io.segments import (
+from corgipile.tables.io.pieces import (
     Recent,
     check_names,
     check_rows,
