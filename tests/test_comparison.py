@@ -10,10 +10,10 @@ import pytest
 from corgipile import tables
 from corgipile.comparison import ORDERS, Result, compare, measure_order
 from corgipile.datasets import clustered, higgs_like
-from corgipile.description import column
 from corgipile.errors import BadArgument, MissingColumn
 from corgipile.orders import CorgiPile
 from corgipile.quality import expected_deff_corgipile
+from corgipile.tables.columns import column
 
 
 @pytest.fixture(scope="module")

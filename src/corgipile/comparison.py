@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import orders, scratch, tables
-from corgipile.description import column
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
@@ -23,6 +22,7 @@ from corgipile.quality import Report, measure
 from corgipile.relayout import reshuffle
 from corgipile.sizes import Size, whole
 from corgipile.tables import Table
+from corgipile.tables.columns import column
 
 if TYPE_CHECKING:
     from corgipile.linear.schedule import Schedule

@@ -109,7 +109,7 @@ def test_a_state_crosses_processes(mixed, tmp_path):
     script = (
         "import json, sys, corgipile as cp\n"
         "path, state = json.load(sys.stdin)\n"
-        "loader = cp.Loader(cp.open(path), 64, 'riffle', seed=5, columns=['row'], memory='16KB')\n"
+        "loader = cp.Loader(cp.open(path), batch_size=64, order='riffle', seed=5, columns=['row'], memory='16KB')\n"
         "loader.load_state_dict(state)\n"
         "print(json.dumps([int(row) for batch in loader for row in batch['row']]))\n"
     )

@@ -264,7 +264,7 @@ def test_ctrl_c_ends_a_pass(paths):
 def test_a_pass_ends_with_the_interpreter(paths):
     script = (
         "import sys, corgipile as cp\n"
-        "visits = iter(cp.Loader(sys.argv[1], 10, cp.orders.Riffle(block=20, buffer=200)))\n"
+        "visits = iter(cp.Loader(sys.argv[1], batch_size=10, order=cp.orders.Riffle(block=20, buffer=200)))\n"
         "next(visits)\n"
         "keep = [visits]; keep.append(keep)\n"
     )

@@ -278,9 +278,9 @@ def test_workers_fetch_ahead_what_they_will_be_asked_for(monkeypatch):
         gate.open.set()
         rows.__getitems__(announced[1])
         (here,) = rows._under_way.values()
-        assert [number for _, number in here._flights] == [3, 5]
+        assert [number for _, number in here._begun] == [3, 5]
         rows.__getitems__(announced[3])
-        assert [number for _, number in here._flights] == [5, 7]
+        assert [number for _, number in here._begun] == [5, 7]
 
 
 def test_pickled_it_is_the_same_without_its_threads():
@@ -299,7 +299,7 @@ def test_a_new_pass_forgets_what_the_last_one_had_ahead():
         assert next(iter(loader)) == wanted[0]
         assert list(loader) == wanted
         (here,) = rows._under_way.values()
-        assert not here._flights
+        assert not here._begun
 
 
 def test_dropped_without_close_it_ends_its_threads():

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corgipile.orders.planned import NO_SHUFFLE, Planned
+from corgipile.orders.planned import Planned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,4 +19,4 @@ class NoShuffle(Planned):
 
     name: ClassVar[str] = "no_shuffle"
     sequential: ClassVar[bool] = True
-    kind: ClassVar[int] = NO_SHUFFLE
+    kind: ClassVar[str] = "no_shuffle"

@@ -8,9 +8,7 @@ import numpy as np
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.orders.order import Blocks, IntArray, Key, with_sizes
-from corgipile.orders.planned import RIFFLE, Planned
-
-BALANCE = 4
+from corgipile.orders.planned import Planned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +40,7 @@ class Riffle(Planned):
     """
 
     name: ClassVar[str] = "riffle"
-    kind: ClassVar[int] = RIFFLE
+    kind: ClassVar[str] = "riffle"
     balance: str | None = None
     group: int = 0
     whole: bool | None = None
@@ -80,7 +78,7 @@ class Riffle(Planned):
         if self.balance is None or blocks.sketch is None:
             return None
         order = np.empty(blocks.count, np.int64)
-        _kernel.balance(np.ascontiguousarray(blocks.sketch, np.float64), key.hash(BALANCE), order)
+        _kernel.balance(np.ascontiguousarray(blocks.sketch, np.float64), key.hash(_kernel.KEY_BALANCE), order)
         return order
 
 

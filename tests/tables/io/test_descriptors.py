@@ -69,11 +69,11 @@ def numbers(batch):
 for order in ("riffle", "corgipile", "full", "no_shuffle", "reservoir", "balanced"):
     if order == "balanced" and "label" not in table.schema.names:
         continue
-    loader = cp.Loader(table, 64, order)
+    loader = cp.Loader(table, batch_size=64, order=order)
     for _ in range(2):
         seen = sorted(n for batch in loader for n in numbers(batch))
         assert seen == list(range(rows)), (order, len(seen), seen[:5])
-one = next(iter(cp.Loader(table, 64)))
+one = next(iter(cp.Loader(table, batch_size=64)))
 dataset = CorgiPileDataset(folder, batch_size=64)
 for workers in (0, 2):
     seen = sorted(int(n) for batch in DataLoader(dataset, batch_size=None, num_workers=workers) for n in numbers(batch))

@@ -144,13 +144,13 @@ class ArrowFile:
         if self._scatter is None:
             return None
         with decoding(self._file.path):
-            return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._bodies)
+            return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._slices)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""
         if self._scatter is None:
             return list(self.take(rows, [column]).column(0).to_pylist())
-        return self._scatter.take_bytes(self.schema.field(column), *self._within(rows), self._bodies)
+        return self._scatter.take_bytes(self.schema.field(column), *self._within(rows), self._slices)
 
     def _within(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return the record batches of rows, and their numbers there."""
@@ -162,7 +162,7 @@ class ArrowFile:
         dense = self.nbytes < WIDE * len(self) and int(rows.max() - rows.min()) < DENSE * len(rows)
         if self._scatter is None or dense:
             return None
-        return self._scatter.take(pick(self.schema, names), *self._within(rows), self._bodies)
+        return self._scatter.take(pick(self.schema, names), *self._within(rows), self._slices)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
@@ -250,7 +250,7 @@ class ArrowFile:
         self._check(i, head)
         return BatchSlices(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
 
-    def _bodies(self, batches: IntArray) -> Iterator[BatchSlices]:
+    def _slices(self, batches: IntArray) -> Iterator[BatchSlices]:
         return (self._body(i, head) for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True))
 
     @property
