@@ -29,7 +29,7 @@ void corgi_block_open(CustomScanState *node, CorgiRun *run)
     s->scans = palloc0(sizeof *s->scans * (Size) Max(run->source.part_count, 1));
     s->quiet = QUIET_BLOCKS;
     s->asker = NULL;
-    if (run->options.order != CP_NO_SHUFFLE && !CORGI_DIRECT_IO &&
+    if (cp_order(run->options.order)->random && !CORGI_DIRECT_IO &&
         get_tablespace_io_concurrency(rel->rd_rel->reltablespace) > 0)
         s->asker = corgi_make_asker();
 }

@@ -11,7 +11,6 @@
 #include "utils/builtins.h"
 
 static const char *const losses[] = {"logistic", "svm", "linear", "softmax"};
-static const char *const orders[] = {"no_shuffle", "block_only", "corgipile", "riffle"};
 enum { DEFAULT_BUFFER_BYTES = 64 << 20 };
 static const int64 exact = INT64CONST(1) << 53;
 
@@ -50,7 +49,7 @@ static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid)
     o->balance = unsaid ? balanced : DatumGetBool(balance);
     if (balanced)
         o->order_name = "riffle";
-    o->order = place_of(o->order_name, orders, lengthof(orders));
+    o->order = cp_order_named(o->order_name);
     if (o->order < 0)
         REFUSE("order must be balanced, riffle, corgipile, block_only or no_shuffle, got \"%s\"", o->order_name);
 }
@@ -145,7 +144,7 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("holdout must be a share of the rows, at least 0 and below 1, got %g", o->holdout);
     if (o->threads < 1 || o->threads > 2)
         REFUSE("threads must be 1 or 2, got %d", o->threads);
-    if (o->balance && o->order != CP_RIFFLE)
+    if (o->balance && !cp_order(o->order)->deals)
         REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
 }
 

@@ -136,7 +136,7 @@ static void ask_after(TupleState *s, int64 k)
 static int64 place_of(const TupleState *s, const corgi_step *step, const int32 *into, int64 e)
 {
     int64 widest = s->run->survey.widest;
-    return s->run->options.order == CP_RIFFLE ? *into / widest : *step->into / widest + e;
+    return cp_order(s->run->options.order)->deals ? *into / widest : *step->into / widest + e;
 }
 
 /* Load the rows of a step into their slots. */

@@ -1,6 +1,6 @@
 # Binds the C kernel; see kernel/*.h.
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy.typing as npt
 
@@ -8,15 +8,24 @@ _Array: TypeAlias = npt.NDArray[Any]
 _Bytes: TypeAlias = bytes | memoryview
 
 # bind_memory.c
+ADVICE_NORMAL: Final[int]
+ADVICE_RANDOM: Final[int]
+ADVICE_SOON: Final[int]
+ADVICE_NOW: Final[int]
+
 def advise(address: _Array, length: _Array, what: int, /) -> int: ...
 
 # bind_plan.c
+KEY_BALANCE: Final[int]
+KEY_STREAM: Final[int]
+KEY_FULL: Final[int]
+
 def balance(values: _Array, key: int, out: _Array, /) -> None: ...
 def derive(*parts: int) -> int: ...
 def permute(n: int, key: int, start: int, out: _Array, /) -> None: ...
-def plan_begin(plan: object, /) -> tuple[int, int, int] | None: ...
+def plan_begin(plan: object, /) -> tuple[int, int, int, int] | None: ...
 def plan_fit(
-    kind: int,
+    kind: str,
     rows: int,
     even: int,
     wanted: int,
@@ -29,7 +38,7 @@ def plan_fit(
     /,
 ) -> tuple[int, int, bool]: ...
 def plan_new(
-    kind: int,
+    kind: str,
     rows: int,
     blocks: int,
     even: int,
@@ -46,7 +55,7 @@ def plan_new(
     /,
 ) -> object: ...
 def plan_next(plan: object, extents: _Array, into: _Array, visit: _Array, sweep: _Array, /) -> None: ...
-def plan_slots(kind: int, blocks: int, widest: int, buffer: int, group: int, whole: bool, ahead: int, /) -> int: ...
+def plan_slots(kind: str, blocks: int, widest: int, buffer: int, group: int, whole: bool, ahead: int, /) -> int: ...
 def randoms(key: int, start: int, out: _Array, /) -> None: ...
 def shuffle(array: _Array, key: int, /) -> None: ...
 def step_rows(row_bytes: float, /) -> int: ...

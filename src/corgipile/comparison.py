@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import orders, scratch, tables
-from corgipile.description import column
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
@@ -23,6 +22,7 @@ from corgipile.quality import Report, measure
 from corgipile.relayout import reshuffle
 from corgipile.sizes import Size, whole
 from corgipile.tables import Table
+from corgipile.tables.columns import column
 
 if TYPE_CHECKING:
     from corgipile.linear.schedule import Schedule
@@ -291,10 +291,10 @@ def _run(order: Order, plan: _Plan) -> Result:
 
     task = plan.task
     with task.inputs.feeder(task.table(), task.label, order, plan.memory, plan.seed) as feeder:
-        course = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
+        training = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
         with warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
             warnings.simplefilter("always", DivergenceWarning)
-            history = course.run(plan.epochs, judge, _idle, _idle).history
+            history = training.run(plan.epochs, judge, _idle, _idle).history
         quality = _measured(feeder, plan.labels, 0, plan.batch)
         buffer_bytes = feeder.buffer_bytes
     metric = "r2" if task.kind == "linear" else "accuracy"

@@ -18,7 +18,7 @@ from corgipile.linear import load, train
 from corgipile.linear.train import Schedule
 from corgipile.orders import Riffle
 from corgipile.tables import MemoryTable
-from corgipile.tables.wrappers import Failing
+from corgipile.testing import Failing
 
 KINDS = ["logistic", "svm", "softmax", "linear"]
 

@@ -16,7 +16,7 @@ CHECKOUT = Path(__file__).parents[2]
 def test_built_packages_hold_the_sources(tmp_path):
     words = ["-q", "egg_info", "--egg-base", tmp_path, "build_py", "--build-lib", tmp_path / "lib"]
     subprocess.run([sys.executable, "setup.py", *words], cwd=CHECKOUT, check=True, capture_output=True)
-    packed = tmp_path / "lib" / "corgipile" / "pg" / "sources"
+    packed = tmp_path / "lib" / "corgipile" / "postgres" / "sources"
     for folder, pattern in (("kernel", "*.h"), ("postgres/src", "*.[ch]"), ("postgres/sql", "*.sql")):
         here = {path.name: path.read_bytes() for path in (CHECKOUT / folder).glob(pattern)}
         assert here

@@ -17,6 +17,15 @@ extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
 extern PyMethodDef cp_sketch_methods[]; /* bind_sketch.c: descriptions of blocks */
 extern PyMethodDef cp_memory_methods[]; /* bind_memory.c: advice on mapped files */
 
+/* What Python needs to know by name of the kernel's enums. */
+typedef struct {
+    const char *name;
+    long value;
+} cp_constant;
+
+extern const cp_constant cp_plan_constants[];   /* purposes of keys */
+extern const cp_constant cp_memory_constants[]; /* kinds of advice */
+
 /* Get a C-contiguous buffer of `item`-byte elements (item 0: any), writable if asked.
  * On failure sets TypeError/ValueError naming `what` and returns -1; the caller then must not release it. */
 int cp_buffer(PyObject *object, Py_buffer *view, Py_ssize_t item, int writable, const char *what);

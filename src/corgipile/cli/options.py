@@ -84,10 +84,10 @@ def order_of(name: str, block: str | None, buffer: str | None, balance: str | No
     if getattr(order, "balance", None) is not None:
         order = replace(order, balance=label)
     if balance is not None:
-        if not isinstance(order, orders.Riffle):
+        if not hasattr(order, "balance"):
             raise BadArgument(f"balance is for order riffle, not {name}")
         order = replace(order, balance=balance)
-    if block is not None and isinstance(order, orders.FullShuffle):
+    if block is not None and order.cuts_into == "row":
         raise BadArgument(f"block is {block}, but order {name} visits single rows; leave it out")
     sizes = {"block": block, "buffer": buffer}
     return replace(order, **{what: number_or_text(size) for what, size in sizes.items() if size is not None})

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.description import column
 from corgipile.errors import BadArgument, BadValue, MissingExtra
 from corgipile.linear.labelled import Labelled
 from corgipile.linear.labels import check_label
@@ -16,6 +15,7 @@ from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
+from corgipile.tables.columns import column
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model

@@ -1,4 +1,4 @@
-"""One training: what is learnt from what, and the machine that does it, epoch by epoch."""
+"""One training: what is learnt from what, and the kernel that learns it, epoch by epoch."""
 
 import logging
 import time
@@ -68,7 +68,7 @@ class Task:
 
 
 class Training:
-    """One training: its machine, epoch by epoch.
+    """One training, epoch by epoch.
 
     Args:
         task: What is learnt.
