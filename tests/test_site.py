@@ -9,10 +9,12 @@ import pytest
 from documents import ROOT, languages
 
 import corgipile as cp
+from corgipile.orders import NAMES
+from corgipile.tables.formats import formats
 
 DOCUMENTS = [*languages(), "kernel/README.md", "bench/README.md"]
 PAGES = [name.removeprefix("docs/") for name in DOCUMENTS if name.startswith("docs/")]
-PUBLIC = ("corgipile", "orders", "tables", "torch", "linear.estimators", "quality", "postgres")
+PUBLIC = ("corgipile", "orders", "tables", "torch", "linear.estimators", "quality", "postgres", "testing")
 
 
 def text(name):
@@ -62,6 +64,11 @@ def test_every_public_name_is_in_the_reference(name):
     assert not missing - ({"open"} if name == "tables" else set())
 
 
+@pytest.mark.parametrize(("page", "names"), [("guide", NAMES), ("formats", formats())])
+def test_every_order_and_format_is_named(page, names):
+    assert not [name for name in names if f"`{name}`" not in text(f"docs/{page}.md")]
+
+
 def table(**columns):
     return cp.open(pa.table(columns))
 
@@ -89,6 +96,7 @@ SHOWN = {
     "StateMismatch": lambda folder: cp.Loader(table(x=[1.0]), seed=2).load_state_dict(
         cp.Loader(table(x=[1.0]), seed=1).state_dict()
     ),
+    "BadModelFile": lambda folder: cp.load(f"{folder}/t.arrow"),
     "WriteFailed": lambda folder: cp.convert(table(x=[1.0]), "/nonexistent/x.arrow"),
 }
 
