@@ -12,7 +12,7 @@ import corgipile as cp
 
 DOCUMENTS = [*languages(), "kernel/README.md", "bench/README.md"]
 PAGES = [name.removeprefix("docs/") for name in DOCUMENTS if name.startswith("docs/")]
-PUBLIC = ("corgipile", "orders", "tables", "torch", "linear.estimators", "quality", "postgres")
+PUBLIC = ("corgipile", "orders", "tables", "torch", "linear.estimators", "quality", "postgres", "testing")
 
 
 def text(name):
