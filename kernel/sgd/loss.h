@@ -1,52 +1,91 @@
-/* Template: losses of one margin, and their derivatives. `y` is -1 or 1, or the target.
+/* Template: the formulas of the losses of one margin m. `y` is -1 or 1, or the target; a margin of 0 counts as -1.
  *
- * | loss     | value             | derivative by the margin m              |
- * |----------|-------------------|-----------------------------------------|
- * | logistic | log(1 + exp(-ym)) | -y / (1 + exp(ym))                      |
- * | hinge    | max(0, 1 - ym)    | -y where ym < 1, else 0 (also at ym = 1) |
- * | squared  | (m - y)^2 / 2     | m - y                                   |
+ * Each has two functions: CP(ID) makes step * derivative by m, for a few rows at a time, and what the value needs;
+ * CP(ID_value) adds the value of one of them to the totals. Those of one score a class are in sgd/softmax.h.
+ *
+ * | loss     | value             | derivative by the margin m               |
+ * |----------|-------------------|------------------------------------------|
+ * | LOGISTIC | log(1 + exp(-ym)) | -y / (1 + exp(ym))                       |
+ * | HINGE    | max(0, 1 - ym)    | -y where ym < 1, else 0 (also at ym = 1) |
+ * | SQUARED  | (m - y)^2 / 2     | m - y                                    |
  */
 
-typedef struct { quad slope, loss, e; mask wrong; } CP(point_type);
+/* `off`: the prediction less the target, of numbers; `wrong`: the sign of m is, of classes. */
+typedef struct { quad slope, loss, e, off; mask wrong; } CP(point_type);
 #define point CP(point_type)
 
-/* Return step * derivative, and what the totals need. A margin of 0 counts as the negative class. */
-CP_INLINE point CP(point)(int loss, quad m, quad y, quad step)
+CP_INLINE mask CP(is_wrong)(quad m, quad y) { return (mask)(m > 0) ^ (mask)(y > 0); }
+
+CP_INLINE point CP(LOGISTIC)(quad m, quad y, quad step, quad unused)
 {
-    point p = {.loss = m};
-    if (loss == CP_LOGISTIC) {
-        quad a = CP(absolute)(m);
-        p.e = CP(exp_minus)(a);
-        p.wrong = (mask)(m > 0) ^ (mask)(y > 0);
-        p.slope = (CP(select)(p.wrong, CP(all)(1), p.e) * (-y * step)) / (1 + p.e);
-        p.loss = (quad)(p.wrong & (mask)a);
-    } else if (loss == CP_HINGE) {
-        quad short_of = 1 - y * m;
-        mask inside = (mask)(short_of > 0);
-        p.wrong = (mask)(m > 0) ^ (mask)(y > 0);
-        p.slope = (quad)(inside & (mask)(-y * step));
-        p.loss = (quad)(inside & (mask)short_of);
-    } else {
-        p.loss = m - y;
-        p.slope = p.loss * step;
-    }
-    return p;
+    quad a = CP(absolute)(m), e = CP(exp_minus)(a);
+    mask wrong = CP(is_wrong)(m, y);
+    (void)unused;
+    return (point){.slope = (CP(select)(wrong, CP(all)(1), e) * (-y * step)) / (1 + e), .e = e, .wrong = wrong,
+                   .loss = (quad)(wrong & (mask)a)};
 }
 
-CP_INLINE void CP(count)(cp_sgd_totals *t, int loss, const point *p, int i, double y)
+CP_INLINE void CP(LOGISTIC_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
 {
+    (void)y, (void)unused;
+    t->loss += (double)p->loss[i];
+    cp_add_log(t, 1 + (double)p->e[i]);
+}
+
+CP_INLINE point CP(HINGE)(quad m, quad y, quad step, quad unused)
+{
+    quad short_of = 1 - y * m;
+    mask inside = (mask)(short_of > 0);
+    (void)unused;
+    return (point){.slope = (quad)(inside & (mask)(-y * step)), .loss = (quad)(inside & (mask)short_of),
+                   .wrong = CP(is_wrong)(m, y)};
+}
+
+CP_INLINE void CP(HINGE_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
+{
+    (void)y, (void)unused;
+    t->loss += (double)p->loss[i];
+}
+
+CP_INLINE point CP(SQUARED)(quad m, quad y, quad step, quad unused)
+{
+    quad off = m - y;
+    (void)unused;
+    return (point){.slope = off * step, .off = off};
+}
+
+CP_INLINE void CP(SQUARED_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
+{
+    (void)y, (void)unused;
+    t->loss += (double)p->off[i] * (double)p->off[i] / 2;
+}
+
+#define CP_NO_MARGIN(id, ...) case CP_##id: break;
+
+CP_INLINE point CP(formula)(enum cp_loss loss, quad m, quad y, quad step, quad parameter)
+{
+#define CP_POINT(id, ...) case CP_##id: return CP(id)(m, y, step, parameter);
+    switch (loss) { CP_LOSSES(CP_POINT, CP_NO_MARGIN) }
+#undef CP_POINT
+    return (point){.slope = m};
+}
+
+/* Count a row: its loss, and whether it was right or how far off. */
+CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double parameter)
+{
+#define CP_VALUE(id, ...) case CP_##id: CP(id##_value)(t, p, i, y, parameter); break;
     t->rows++;
-    if (loss == CP_SQUARED) {
-        double off = (double)p->loss[i];
+    switch (loss) { CP_LOSSES(CP_VALUE, CP_NO_MARGIN) }
+#undef CP_VALUE
+    if (cp_losses[loss].labels == CP_NUMBERS) {
+        double off = (double)p->off[i];
         t->squares += off * off;
         t->sum += y;
         t->square += y * y;
-        return;
-    }
-    t->loss += (double)p->loss[i];
-    t->correct += p->wrong[i] == 0;
-    if (loss == CP_LOGISTIC)
-        cp_add_log(t, 1 + (double)p->e[i]);
+    } else
+        t->correct += p->wrong[i] == 0;
 }
+
+#undef CP_NO_MARGIN
 
 CP_INLINE int CP(is_finite)(real a) { return a - a == 0; }

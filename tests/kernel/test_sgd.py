@@ -265,7 +265,7 @@ def test_wrong_buffers_raise():
     for wrong in ((9, 4, 1, 1, 1), (0, 2, 1, 1, 1), (0, 4, 0, 1, 1), (0, 4, 1, 2, 1), (0, 4, 1, 1, 0)):
         loss, size, features, outputs, batch = wrong
         with pytest.raises(ValueError, match=r"out of range|reals of"):
-            _kernel.sgd_new(loss, size, 0, features, outputs, batch, 1, 0.0, np.zeros(2), -1)
+            _kernel.sgd_new(loss, 0.0, size, 0, features, outputs, batch, 1, 0.0, np.zeros(2), -1)
 
 
 def test_one_model_serves_one_thread_at_a_time():
