@@ -62,7 +62,7 @@ CP_INLINE void CP(SQUARED_value)(cp_sgd_totals *t, const point *p, int i, double
 
 #define CP_NO_MARGIN(id, ...) case CP_##id: break;
 
-CP_INLINE point CP(formula)(enum cp_loss loss, quad m, quad y, quad step, quad parameter)
+CP_INLINE point CP(formula_here)(enum cp_loss loss, quad m, quad y, quad step, quad parameter)
 {
 #define CP_POINT(id, ...) case CP_##id: return CP(id)(m, y, step, parameter);
     switch (loss) { CP_LOSSES(CP_POINT, CP_NO_MARGIN) }
@@ -70,8 +70,7 @@ CP_INLINE point CP(formula)(enum cp_loss loss, quad m, quad y, quad step, quad p
     return (point){.slope = m};
 }
 
-/* Count a row: its loss, and whether it was right or how far off. */
-CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double parameter)
+CP_INLINE void CP(count_here)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double parameter)
 {
 #define CP_VALUE(id, ...) case CP_##id: CP(id##_value)(t, p, i, y, parameter); break;
     t->rows++;
@@ -87,5 +86,35 @@ CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const point *p, in
 }
 
 #undef CP_NO_MARGIN
+
+/* Where the copy of the learner is not of one loss, the formulas are called: inlined, all of them would be in each. */
+static CP_NOINLINE void CP(formula_there)(point *p, enum cp_loss loss, quad m, quad y, quad step, quad parameter)
+{
+    *p = CP(formula_here)(loss, m, y, step, parameter);
+}
+
+static CP_NOINLINE void CP(count_there)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y,
+                                        double parameter)
+{
+    CP(count_here)(t, loss, p, i, y, parameter);
+}
+
+CP_INLINE point CP(formula)(enum cp_loss loss, quad m, quad y, quad step, quad parameter)
+{
+    point p;
+    if (__builtin_constant_p(loss))
+        return CP(formula_here)(loss, m, y, step, parameter);
+    CP(formula_there)(&p, loss, m, y, step, parameter);
+    return p;
+}
+
+/* Count a row: its loss, and whether it was right or how far off. */
+CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double parameter)
+{
+    if (__builtin_constant_p(loss))
+        CP(count_here)(t, loss, p, i, y, parameter);
+    else
+        CP(count_there)(t, loss, p, i, y, parameter);
+}
 
 CP_INLINE int CP(is_finite)(real a) { return a - a == 0; }
