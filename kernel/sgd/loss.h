@@ -8,6 +8,7 @@
  * | LOGISTIC | log(1 + exp(-ym)) | -y / (1 + exp(ym))                       |
  * | HINGE    | max(0, 1 - ym)    | -y where ym < 1, else 0 (also at ym = 1) |
  * | SQUARED  | (m - y)^2 / 2     | m - y                                    |
+ * | HUBER    | (m - y)^2 / 2 where |m - y| < delta, else delta (|m - y| - delta / 2) | m - y, at most delta in size |
  */
 
 /* `off`: the prediction less the target, of numbers; `wrong`: the sign of m is, of classes. */
@@ -58,6 +59,19 @@ CP_INLINE void CP(SQUARED_value)(cp_sgd_totals *t, const point *p, int i, double
 {
     (void)y, (void)unused;
     t->loss += (double)p->off[i] * (double)p->off[i] / 2;
+}
+
+CP_INLINE point CP(HUBER)(quad m, quad y, quad step, quad delta)
+{
+    quad off = m - y, most = CP(select)((mask)(off > 0), delta, -delta);
+    return (point){.slope = CP(select)((mask)(CP(absolute)(off) < delta), off, most) * step, .off = off};
+}
+
+CP_INLINE void CP(HUBER_value)(cp_sgd_totals *t, const point *p, int i, double y, double delta)
+{
+    double off = (double)p->off[i], a = off < 0 ? -off : off;
+    (void)y;
+    t->loss += a < delta ? off * off / 2 : delta * (a - delta / 2);
 }
 
 #define CP_NO_MARGIN(id, ...) case CP_##id: break;
