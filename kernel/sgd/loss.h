@@ -9,6 +9,7 @@
  * | HINGE    | max(0, 1 - ym)    | -y where ym < 1, else 0 (also at ym = 1) |
  * | SQUARED  | (m - y)^2 / 2     | m - y                                    |
  * | HUBER    | (m - y)^2 / 2 where |m - y| < delta, else delta (|m - y| - delta / 2) | m - y, at most delta in size |
+ * | SQUARED_HINGE | max(0, 1 - ym)^2 | -2y max(0, 1 - ym) |
  */
 
 /* `off`: the prediction less the target, of numbers; `wrong`: the sign of m is, of classes. */
@@ -72,6 +73,19 @@ CP_INLINE void CP(HUBER_value)(cp_sgd_totals *t, const point *p, int i, double y
     double off = (double)p->off[i], a = off < 0 ? -off : off;
     (void)y;
     t->loss += a < delta ? off * off / 2 : delta * (a - delta / 2);
+}
+
+CP_INLINE point CP(SQUARED_HINGE)(quad m, quad y, quad step, quad unused)
+{
+    point hinge = CP(HINGE)(m, y, step, unused);
+    hinge.slope *= 2 * hinge.loss;
+    return hinge;
+}
+
+CP_INLINE void CP(SQUARED_HINGE_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
+{
+    (void)y, (void)unused;
+    t->loss += (double)p->loss[i] * (double)p->loss[i];
 }
 
 #define CP_NO_MARGIN(id, ...) case CP_##id: break;
