@@ -10,6 +10,7 @@
  * | SQUARED  | (m - y)^2 / 2     | m - y                                    |
  * | HUBER    | (m - y)^2 / 2 where |m - y| < delta, else delta (|m - y| - delta / 2) | m - y, at most delta in size |
  * | SQUARED_HINGE | max(0, 1 - ym)^2 | -2y max(0, 1 - ym) |
+ * | POISSON | exp(m) - ym + y log(y) - y, half the deviance | exp(m) - y |
  */
 
 /* `off`: the prediction less the target, of numbers; `wrong`: the sign of m is, of classes. */
@@ -86,6 +87,23 @@ CP_INLINE void CP(SQUARED_HINGE_value)(cp_sgd_totals *t, const point *p, int i, 
 {
     (void)y, (void)unused;
     t->loss += (double)p->loss[i] * (double)p->loss[i];
+}
+
+/* A margin beyond what exponentials and their products can hold counts as the most that they can. */
+CP_INLINE point CP(POISSON)(quad m, quad y, quad step, quad unused)
+{
+    const quad most = CP(all)(CP_BYTES == 4 ? 60 : 300);
+    quad held = CP(select)((mask)(m < most), m, most), e = CP(exp_minus)(CP(absolute)(held));
+    quad off = CP(select)((mask)(m > 0), 1 / e, e) - y;
+    (void)unused;
+    return (point){.slope = off * step, .off = off, .loss = held};
+}
+
+CP_INLINE void CP(POISSON_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
+{
+    double m = (double)p->loss[i];
+    (void)unused;
+    t->loss += (cp_exp(m) - y * m) + (y > 0 ? y * cp_log(y) - y : 0);
 }
 
 #define CP_NO_MARGIN(id, ...) case CP_##id: break;
