@@ -11,6 +11,7 @@
  * | HUBER    | (m - y)^2 / 2 where |m - y| < delta, else delta (|m - y| - delta / 2) | m - y, at most delta in size |
  * | SQUARED_HINGE | max(0, 1 - ym)^2 | -2y max(0, 1 - ym) |
  * | POISSON | exp(m) - ym + y log(y) - y, half the deviance | exp(m) - y |
+ * | QUANTILE | tau (y - m) where m < y, else (1 - tau)(m - y) | -tau where m < y, 1 - tau where m > y, 0 at m = y |
  */
 
 /* `off`: the prediction less the target, of numbers; `wrong`: the sign of m is, of classes. */
@@ -104,6 +105,19 @@ CP_INLINE void CP(POISSON_value)(cp_sgd_totals *t, const point *p, int i, double
     double m = (double)p->loss[i];
     (void)unused;
     t->loss += (cp_exp(m) - y * m) + (y > 0 ? y * cp_log(y) - y : 0);
+}
+
+CP_INLINE point CP(QUANTILE)(quad m, quad y, quad step, quad tau)
+{
+    quad off = m - y, above = (quad)((mask)(off > 0) & (mask)(1 - tau));
+    return (point){.slope = CP(select)((mask)(off < 0), -tau, above) * step, .off = off};
+}
+
+CP_INLINE void CP(QUANTILE_value)(cp_sgd_totals *t, const point *p, int i, double y, double tau)
+{
+    double off = (double)p->off[i];
+    (void)y;
+    t->loss += off < 0 ? -tau * off : (1 - tau) * off;
 }
 
 #define CP_NO_MARGIN(id, ...) case CP_##id: break;

@@ -23,7 +23,8 @@
     SCORES(HINGES, .name = "svm", .labels = CP_CLASSES) \
     MARGIN(HUBER, ANY, .name = "huber", .labels = CP_NUMBERS, .parameter = "delta", .usual = 1, .below = INFINITY) \
     MARGIN(SQUARED_HINGE, ANY, .name = "squared_hinge", .labels = CP_TWO_CLASSES) \
-    MARGIN(POISSON, ANY, .name = "poisson", .labels = CP_NUMBERS, .exponential = 1, .not_negative = 1, .of_mean = 1)
+    MARGIN(POISSON, ANY, .name = "poisson", .labels = CP_NUMBERS, .exponential = 1, .not_negative = 1, .of_mean = 1) \
+    MARGIN(QUANTILE, ANY, .name = "quantile", .labels = CP_NUMBERS, .parameter = "tau", .usual = 0.5, .below = 1)
 
 #define CP_LOSS_ID(id, ...) CP_##id,
 enum cp_loss { CP_LOSSES(CP_LOSS_ID, CP_LOSS_ID) };
