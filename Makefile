@@ -39,7 +39,7 @@ check: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	for file in src/corgipile/_kernel/*.c; do \
-	    $(CLANG) -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror -DPy_LIMITED_API=0x030B0000 \
+	    $(CLANG) -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wswitch-enum -Werror -DPy_LIMITED_API=0x030B0000 \
 	        -Ikernel -Isrc/corgipile/_kernel -I$$($(PY) -c "import sysconfig; print(sysconfig.get_path('include'))") $$file || exit 1; \
 	done
 

@@ -23,7 +23,8 @@ typedef struct {
     const char *kind, *label, *name, *order_name;
     List *features;         /* of char * */
     const char *warm_start; /* name of a model to go on from */
-    int loss, order;        /* of kernel/sgd/sgd.h, of kernel/plan/plan.h */
+    cp_loss_choice of;      /* kind, read; of two classes until it is known how many there are */
+    int order;              /* of kernel/plan/plan.h */
     int epochs, batch;
     double learning_rate, decay, l2, holdout;
     double tolerance;       /* negative: train all epochs */
@@ -147,7 +148,8 @@ typedef struct {
     char *kind, *label;
     Datum figures[CORGI_FIGURES]; /* of its epochs: arrays, see model.c */
     List *features;         /* of char * */
-    int loss, bytes;
+    cp_loss_choice of;
+    int bytes;
     int64 width, outputs, classes, epochs;
     double *class_values, *coefficients, *intercepts;
     double *losses;         /* [epochs] */
@@ -175,7 +177,6 @@ typedef struct {
     int64 width, seen;
     int block;              /* rows to look at in the block under way */
 } CorgiScales;
-extern double corgi_chance(int loss, const int64 *counts, int64 classes);
 extern void corgi_note_scales(CorgiScales *s, const CorgiSource *source, TupleTableSlot *row, int64 width);
 extern void corgi_tell_scales(const CorgiScales *s, const CorgiSource *source);
 extern void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last);
@@ -188,10 +189,24 @@ enum {
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature);
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
-extern int corgi_loss_of(const char *kind);
-extern const char *corgi_kind_of(int loss);
 extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
+
+/* losses.c */
+extern cp_loss_choice corgi_loss_of(const char *kind, int64 classes);
+extern const char *corgi_loss_name(const cp_loss_choice *of);
+extern int64 corgi_most_classes(const char *kind);
+extern bool corgi_has_probability(const cp_loss_facts *f);
+extern bool corgi_is_per_class(const cp_loss_facts *f);
+extern bool corgi_is_of_numbers(const cp_loss_facts *f);
+extern char *corgi_loss_names(bool (*wanted)(const cp_loss_facts *));
+
+static inline bool corgi_predicts_numbers(const cp_loss_choice *of) { return cp_losses[of->loss].labels == CP_NUMBERS; }
+
+static inline int64 corgi_outputs(const cp_loss_choice *of, int64 classes)
+{
+    return cp_loss_per_class(of->loss) ? classes : 1;
+}
 
 /* source.c */
 extern char *corgi_sql_name(Relation rel);
@@ -279,7 +294,8 @@ extern int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o);
 
 /* machine.c */
 typedef struct CorgiMachine CorgiMachine;
-extern CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes);
+extern CorgiMachine *corgi_machine(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
+                                   const double *classes);
 extern CorgiMachine *corgi_machine_for(const CorgiRun *run);
 extern CorgiMachine *corgi_machine_judge(const CorgiRun *run);
 extern void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from);
@@ -294,6 +310,7 @@ extern void corgi_machine_decide(CorgiMachine *m, const char *row, double *score
 extern int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char *values, int64 count,
                                      double *scores);
 extern void corgi_probabilities(double *scores, int64 classes);
+extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes);
 
 /* pipeline.c */
 extern void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanState *tuples);

@@ -3,6 +3,7 @@
 
 #include "utils/memutils.h"
 
+#include "sgd/constant.h"
 #include "sgd/sgd.h"
 
 enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel request */
@@ -23,9 +24,11 @@ static CorgiMachine *make(const cp_sgd_shape *shape)
 }
 
 /* Make a machine that only scores and measures rows. */
-CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes)
+CorgiMachine *corgi_machine(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
+                            const double *classes)
 {
-    cp_sgd_shape shape = {.loss = loss,
+    cp_sgd_shape shape = {.loss = of.loss,
+                          .parameter = of.parameter,
                           .bytes = bytes,
                           .sparse = sparse,
                           .intercept = 1,
@@ -41,9 +44,9 @@ CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64
 CorgiMachine *corgi_machine_judge(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
-    int loss = run->options.loss;
-    int64 outputs = loss == CP_SOFTMAX ? v->class_count : 1;
-    return corgi_machine(loss, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
+    cp_loss_choice of = run->options.of;
+    int64 outputs = corgi_outputs(&of, v->class_count);
+    return corgi_machine(of, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
 }
 
 /* Make a machine that learns. */
@@ -51,13 +54,14 @@ CorgiMachine *corgi_machine_for(const CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
     const CorgiSurvey *v = &run->survey;
-    cp_sgd_shape shape = {.loss = o->loss,
+    cp_sgd_shape shape = {.loss = o->of.loss,
+                          .parameter = o->of.parameter,
                           .bytes = run->source.bytes,
                           .sparse = run->source.sparse,
                           .intercept = o->intercept,
                           .isa = -1,
                           .features = v->width,
-                          .outputs = o->loss == CP_SOFTMAX ? v->class_count : 1,
+                          .outputs = corgi_outputs(&o->of, v->class_count),
                           .batch = o->batch,
                           .l2 = o->l2,
                           .classes = v->classes};
@@ -74,6 +78,10 @@ void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
     const char *row = corgi_row_name(c, &b->tid[slot]);
     switch (status) {
     case CP_SGD_BAD_LABEL:
+        if (corgi_predicts_numbers(&run->options.of))
+            ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("%s has label %g; a %s model takes labels of 0 or more", row, b->y[slot],
+                           corgi_loss_name(&run->options.of)));
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("%s has label %g, which is none of the classes", row, b->y[slot]));
         break;
@@ -194,3 +202,20 @@ int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char 
 }
 
 void corgi_probabilities(double *scores, int64 classes) { cp_sgd_probabilities(scores, classes); }
+
+/* Return the loss of the best constant, that of a model that has learnt nothing but how common the classes are; where it
+ * is not known how common, of weights of zero. */
+double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes)
+{
+    double rows = 0, chance, *share;
+    if (counts == NULL)
+        return cp_zero_loss_of_classes(*of, classes);
+    share = palloc(sizeof *share * (Size) classes);
+    for (int64 k = 0; k < classes; k++)
+        rows += (double) counts[k];
+    for (int64 k = 0; k < classes; k++)
+        share[k] = (double) counts[k] / rows;
+    chance = cp_least_loss_of_classes(*of, share, classes);
+    pfree(share);
+    return chance;
+}

@@ -6,11 +6,9 @@
 #include "catalog/pg_type.h"
 #include "plan/plan.h"
 #include "settings.h"
-#include "sgd/state.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-static const char *const losses[] = {"logistic", "svm", "linear", "softmax"};
 enum { DEFAULT_BUFFER_BYTES = 64 << 20 };
 static const int64 exact = INT64CONST(1) << 53;
 
@@ -29,16 +27,6 @@ static int place_of(const char *name, const char *const *names, int count)
             return i;
     return -1;
 }
-
-int corgi_loss_of(const char *kind)
-{
-    int loss = place_of(kind, losses, lengthof(losses));
-    if (loss < 0)
-        REFUSE("model must be logistic, svm, linear or softmax, got \"%s\"", kind);
-    return loss;
-}
-
-const char *corgi_kind_of(int loss) { return losses[loss]; }
 
 /* Riffle is balanced if `balance` says so, or if it is not said and the order is called balanced. */
 static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid)
@@ -103,9 +91,9 @@ double *corgi_check_classes(double *classes, int64 count, const char *whose, con
             classes[kept++] = classes[i];
     if (kept < 2)
         REFUSE("%s %d value%s; a %s model needs two at least", whose, (int) kept, kept == 1 ? "" : "s", kind);
-    if (kept > 2 && corgi_loss_of(kind) != CP_SOFTMAX)
-        REFUSE("%s the values %g, %g, %g...; a %s model takes two, softmax takes more", whose, classes[0], classes[1],
-               classes[2], kind);
+    if (kept > 2 && corgi_most_classes(kind) == 2)
+        REFUSE("%s the values %g, %g, %g...; a %s model takes two, %s takes more", whose, classes[0], classes[1],
+               classes[2], kind, corgi_loss_names(corgi_is_per_class));
     *found = kept;
     return classes;
 }
@@ -179,7 +167,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
             REFUSE("%s must not be NULL", arguments[i]);
     o->source = DatumGetObjectId(values[ARG_SOURCE]);
     o->kind = TextDatumGetCString(values[ARG_MODEL]);
-    o->loss = corgi_loss_of(o->kind);
+    o->of = corgi_loss_of(o->kind, 2);
     o->features = corgi_feature_names(values[ARG_FEATURES], one_feature);
     o->label = TextDatumGetCString(values[ARG_LABEL]);
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
@@ -203,6 +191,6 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");
     check_schedule(o);
     keep_limits(o);
-    if (!nulls[ARG_CLASSES] && o->loss != CP_SQUARED)
+    if (!nulls[ARG_CLASSES] && !corgi_predicts_numbers(&o->of))
         read_classes(o, values[ARG_CLASSES]);
 }

@@ -209,7 +209,7 @@ static void fill_weights(const SgdState *s, Datum *values, bool *nulls)
 static void fill_row(const SgdState *s, TupleTableSlot *slot)
 {
     const CorgiEpoch *e = &s->history.epochs[s->returned];
-    bool linear = s->run.options.loss == CP_SQUARED, held = e->held.rows > 0;
+    bool numbers = corgi_predicts_numbers(&s->run.options.of), held = e->held.rows > 0;
     Datum *values = slot->tts_values;
     bool *nulls = slot->tts_isnull;
     values[0] = Int32GetDatum((int32) (s->history.past + s->returned));
@@ -220,11 +220,11 @@ static void fill_row(const SgdState *s, TupleTableSlot *slot)
     values[7] = Int64GetDatum(e->learnt.rows);
     values[8] = Float8GetDatum(e->seconds);
     memset(nulls, 0, sizeof *nulls * COLUMNS);
-    nulls[2] = linear;
-    nulls[3] = !linear;
+    nulls[2] = numbers;
+    nulls[3] = !numbers;
     nulls[4] = !held;
-    nulls[5] = !held || linear;
-    nulls[6] = !held || !linear;
+    nulls[5] = !held || numbers;
+    nulls[6] = !held || !numbers;
     nulls[9] = nulls[10] = nulls[11] = true;
     if (s->run.options.weights && s->finished && s->returned == s->history.count - 1)
         fill_weights(s, values, nulls);

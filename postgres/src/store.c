@@ -93,7 +93,7 @@ void corgi_check_name(const CorgiOptions *o)
 void corgi_check_size(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
-    int64 outputs = run->options.loss == CP_SOFTMAX ? v->class_count : 1;
+    int64 outputs = corgi_outputs(&run->options.of, v->class_count);
     int64 most = (int64) (MaxAllocSize - REST_OF_ROW) / (int64) sizeof(double) - outputs - v->class_count;
     if (outputs * v->width > most)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -183,7 +183,7 @@ static char *params_of(const CorgiRun *run)
 CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiMachine *machine)
 {
     const CorgiSurvey *v = &run->survey;
-    int64 outputs = run->options.loss == CP_SOFTMAX ? v->class_count : 1;
+    int64 outputs = corgi_outputs(&run->options.of, v->class_count);
     CorgiWeights w = {.coefficients = make_array(2, outputs, v->width), .intercepts = make_array(1, 0, outputs)};
     w.classes = v->class_count ? make_array(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
     corgi_machine_get(machine, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));

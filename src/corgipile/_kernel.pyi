@@ -7,6 +7,32 @@ import numpy.typing as npt
 _Array: TypeAlias = npt.NDArray[Any]
 _Bytes: TypeAlias = bytes | memoryview
 
+# bind_losses.c
+LOSSES: tuple[tuple[str, int, bool, bool, bool, bool, str, str | None, float], ...]
+TWO_CLASSES: int
+CLASSES: int
+NUMBERS: int
+MOST_CLASSES: int
+LOSS_UNKNOWN: int
+LOSS_TAKES_NONE: int
+LOSS_BAD_PARAMETER: int
+BAD_LABEL: int
+LABEL_VALUE: int
+BAD_VALUE: int
+BAD_INDEX: int
+BAD_ORDER: int
+DIVERGED: int
+ENOUGH: int
+LOSS_GROWS: int
+
+def sgd_constant(loss: int, parameter: float, labels: _Array, /) -> tuple[float, float]: ...
+def sgd_constant_of_classes(loss: int, parameter: float, shares: _Array, /) -> tuple[float, float]: ...
+def sgd_exp(scores: _Array, /) -> None: ...
+def sgd_loss(said: str, classes: int, /) -> tuple[int, int, float]: ...
+def sgd_probabilities(scores: _Array, classes: int, /) -> None: ...
+def sgd_rate(rate: float, decay: float, epoch: int, /) -> float: ...
+def sgd_verdict(losses: _Array, tolerance: float, /) -> int: ...
+
 # bind_memory.c
 ADVICE_NORMAL: Final[int]
 ADVICE_RANDOM: Final[int]
@@ -145,6 +171,7 @@ def sgd_get(model: object, weights: _Array, biases: _Array, /) -> None: ...
 def sgd_isa() -> int: ...
 def sgd_new(
     loss: int,
+    parameter: float,
     number_bytes: int,
     sparse: bool,
     features: int,
@@ -156,8 +183,6 @@ def sgd_new(
     isa: int,
     /,
 ) -> object: ...
-def sgd_probabilities(scores: _Array, classes: int, /) -> None: ...
-def sgd_rate(rate: float, decay: float, epoch: int, /) -> float: ...
 def sgd_set(model: object, weights: _Array, biases: _Array, /) -> None: ...
 def sgd_sparse(
     model: object,
@@ -169,7 +194,6 @@ def sgd_sparse(
     visit: _Array,
     /,
 ) -> tuple[int, int]: ...
-def sgd_verdict(losses: _Array, tolerance: float, /) -> int: ...
 
 # bind_sketch.c
 def sketch_add(sketch: object, values: _Array, number_type: int, /) -> int: ...

@@ -137,7 +137,7 @@ def compare(
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
-        model: "logistic", "svm", "linear" or "softmax".
+        model: A loss by its name, as `corgipile.train` takes it.
         features: Feature columns, as for ``corgipile.train``.
         label: Label column.
         test: Held-out rows to score; the table itself by default.
@@ -166,8 +166,8 @@ def compare(
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
+    from corgipile.linear.losses import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
     from corgipile.linear.schedule import Schedule  # noqa: PLC0415
-    from corgipile.linear.sgd import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
     from corgipile.linear.train import check_calls, check_way, prepare  # noqa: PLC0415
 
     opened = tables.open(table)
@@ -297,7 +297,7 @@ def _run(order: Order, plan: _Plan) -> Result:
             history = training.run(plan.epochs, judge, _idle, _idle).history
         quality = _measured(feeder, plan.labels, 0, plan.batch)
         buffer_bytes = feeder.buffer_bytes
-    metric = "r2" if task.kind == "linear" else "accuracy"
+    metric = task.loss.score
     seconds = median(record["seconds"] for record in history)
     return Result(
         _name(order),

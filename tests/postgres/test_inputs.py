@@ -149,7 +149,8 @@ def test_sparse_rows_of_all_lengths(server, train):
 
 REFUSED = {
     "'good', 'svm', ARRAY['x', 'x'], 'label'": 'sparse features "x" and "x" are real[] and real[]',
-    "'good', 'tree', 'x', 'label'": 'model must be logistic, svm, linear or softmax, got "tree"',
+    "'good', 'tree', 'x', 'label'": "model must be logistic, svm, linear",
+    "'good', 'svm:2', 'x', 'label'": 'a svm model has no parameter, got "svm:2"',
     "'good', 'svm', 'y', 'label'": 'has no column "y"',
     "'good', 'svm', 'gone', 'label'": 'has no column "gone"',
     "'good', 'svm', 'ctid', 'label'": 'has no column "ctid"',
@@ -159,7 +160,7 @@ REFUSED = {
     "'good', 'svm', 'label', 'label'": "cannot be a feature too",
     "'good', 'svm', ARRAY['x', 'three'], 'label'": "is an array; give it alone",
     "'good', 'svm', '{}'::text[], 'label'": "features is an empty list",
-    "'good', 'svm', 'x', 'three'": "a svm model takes two",
+    "'good', 'logistic', 'x', 'three'": "a logistic model takes two, softmax or svm takes more",
     "'good', 'svm', 'x', NULL": "label must not be NULL",
     "'good', 'svm', 'x', 'label', threads => 3": "threads must be 1 or 2, got 3",
     "'good', 'svm', 'x', 'label', epochs => 0": "epochs must be 1 to 1000000, got 0",
@@ -174,7 +175,7 @@ REFUSED = {
     "'good', 'svm', 'x', 'label', buffer_size => '100'": "the buffer holds 4 rows",
     "'good', 'svm', 'x', 'label', classes => '{1}'": "classes has 1 value; a svm model needs two at least",
     "'good', 'svm', 'x', 'label', classes => '{}'": "classes has 0 values; a svm",
-    "'good', 'svm', 'x', 'label', classes => '{1, 2, 3}'": "classes has the values 1, 2, 3...; a svm",
+    "'good', 'logistic', 'x', 'label', classes => '{1, 2, 3}'": "classes has the values 1, 2, 3...; a logistic",
     "'good', 'svm', 'x', 'label', name => ''": "name is empty",
     "'good', 'svm', 'x', 'label', classes => '{1, NaN}'": "classes must be finite numbers",
     "'good', 'svm', 'x', 'label', classes => '{1, 2}'": "has label 0, which is none of the classes",
