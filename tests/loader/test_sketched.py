@@ -6,6 +6,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import corgipile as cp
+from corgipile.loader import budget
 from corgipile.testing import Counting
 from corgipile.torch import CorgiPileDataset
 
