@@ -109,7 +109,8 @@ CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const enum cp_loss l
     return i;
 }
 
-static CP_NOINLINE int64_t CP(LOGISTIC_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_LOGISTIC); }
-static CP_NOINLINE int64_t CP(HINGE_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_HINGE); }
-static CP_NOINLINE int64_t CP(SQUARED_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_SQUARED); }
+#define CP_COPY(id) \
+    static CP_NOINLINE int64_t CP(id##_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_##id); }
+CP_COPIES(CP_COPY)
+#undef CP_COPY
 static CP_NOINLINE int64_t CP(ANY_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, s->loss); }

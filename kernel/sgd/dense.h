@@ -188,9 +188,9 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss
     default: return CP(many)(s, c, loss); \
     }
 
-static CP_NOINLINE int64_t CP(LOGISTIC_rows)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_LOGISTIC) }
-static CP_NOINLINE int64_t CP(HINGE_rows)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_HINGE) }
-static CP_NOINLINE int64_t CP(SQUARED_rows)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_SQUARED) }
+#define CP_COPY(id) static CP_NOINLINE int64_t CP(id##_rows)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_##id) }
+CP_COPIES(CP_COPY)
+#undef CP_COPY
 static CP_NOINLINE int64_t CP(ANY_rows)(cp_sgd *s, const cp_chunk *c) { return CP(many)(s, c, s->loss); }
 
 #undef CP_WIDTHS

@@ -3,15 +3,18 @@
  * Each has two functions: CP(ID) makes step * derivative by m, for a few rows at a time, and what the value needs;
  * CP(ID_value) adds the value of one of them to the totals. Those of one score a class are in sgd/softmax.h.
  *
- * | loss     | value             | derivative by the margin m               |
- * |----------|-------------------|------------------------------------------|
- * | LOGISTIC | log(1 + exp(-ym)) | -y / (1 + exp(ym))                       |
- * | HINGE    | max(0, 1 - ym)    | -y where ym < 1, else 0 (also at ym = 1) |
- * | SQUARED  | (m - y)^2 / 2     | m - y                                    |
- * | HUBER    | (m - y)^2 / 2 where |m - y| < delta, else delta (|m - y| - delta / 2) | m - y, at most delta in size |
- * | SQUARED_HINGE | max(0, 1 - ym)^2 | -2y max(0, 1 - ym) |
- * | POISSON | exp(m) - ym + y log(y) - y, half the deviance | exp(m) - y |
- * | QUANTILE | tau (y - m) where m < y, else (1 - tau)(m - y) | -tau where m < y, 1 - tau where m > y, 0 at m = y |
+ * | loss          | value                                   | derivative by the margin m               |
+ * |---------------|-----------------------------------------|------------------------------------------|
+ * | LOGISTIC      | log(1 + exp(-ym))                       | -y / (1 + exp(ym))                       |
+ * | HINGE         | max(0, 1 - ym)                          | -y where ym < 1, else 0 (also at ym = 1) |
+ * | SQUARED       | (m - y)^2 / 2                           | m - y                                    |
+ * | HUBER         | the same where |m - y| < delta,         | m - y, in size at most delta             |
+ * |               | else delta (|m - y| - delta / 2)        |                                          |
+ * | SQUARED_HINGE | max(0, 1 - ym)^2                        | -2y max(0, 1 - ym)                       |
+ * | POISSON       | exp(m) - ym + y log(y) - y, which is    | exp(m) - y                               |
+ * |               | half the deviance                       |                                          |
+ * | QUANTILE      | tau (y - m) where m < y,                | -tau where m < y, 1 - tau where m > y,   |
+ * |               | else (1 - tau)(m - y)                   | 0 at m = y                               |
  */
 
 /* `off`: the prediction less the target, of numbers; `wrong`: the sign of m is, of classes. */

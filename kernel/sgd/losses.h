@@ -26,6 +26,9 @@
     MARGIN(POISSON, ANY, .name = "poisson", .labels = CP_NUMBERS, .exponential = 1, .not_negative = 1, .of_mean = 1) \
     MARGIN(QUANTILE, ANY, .name = "quantile", .labels = CP_NUMBERS, .parameter = "tau", .usual = 0.5, .below = 1)
 
+/* The copies of the learner that are made for one loss; the code of all others is ANY. */
+#define CP_COPIES(COPY) COPY(LOGISTIC) COPY(HINGE) COPY(SQUARED)
+
 #define CP_LOSS_ID(id, ...) CP_##id,
 enum cp_loss { CP_LOSSES(CP_LOSS_ID, CP_LOSS_ID) };
 #undef CP_LOSS_ID

@@ -147,9 +147,9 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
     { \
         return CP(sparse_rows)(s, c, status, loss); \
     }
-CP_SPARSE(LOGISTIC, CP_LOGISTIC)
-CP_SPARSE(HINGE, CP_HINGE)
-CP_SPARSE(SQUARED, CP_SQUARED)
+#define CP_COPY(id) CP_SPARSE(id, CP_##id)
+CP_COPIES(CP_COPY)
+#undef CP_COPY
 CP_SPARSE(ANY, s->loss)
 CP_SPARSE(SCORES, CP_SOFTMAX) /* and any other of them: see CP(per_class) */
 #undef CP_SPARSE

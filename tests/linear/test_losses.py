@@ -1,11 +1,13 @@
 """The table of losses as users meet it: names, parameters, and that no loss can be forgotten."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from corgipile.cli import main
 from corgipile.errors import BadArgument
 from corgipile.linear.losses import LOSSES, NAMES, loss_of, most_classes, quoted
 
@@ -31,6 +33,9 @@ def test_a_name_may_stand_for_two_losses():
         ("tree", "model must be one of logistic, svm, linear, softmax.*got 'tree'"),
         ("logistc", "did you mean logistic"),
         ("svm:2", "a svm model has no parameter, got 'svm:2'"),
+        ("quantile:1", "tau of a quantile model must be above 0 and below 1, got 'quantile:1'"),
+        ("quantile:x", "above 0 and below 1"), ("quantile:", "above 0"), ("quantile:0.5 ", "above 0"),
+        ("huber:inf", "delta of a huber model must be a finite number above 0"), ("huber:-1", "above 0"),
         ("", "got ''"), (":1", "got ':1'"), (None, "got None"), ("svm\0", "got"), ("SVM", "did you mean svm"),
     ],
 )  # fmt: skip
@@ -66,6 +71,17 @@ def test_a_loss_without_a_formula_does_not_compile(line, tmp_path):
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode != 0
     assert "NEW" in built.stderr
+
+
+def test_documents_name_losses_that_there_are_and_the_command_line_all(capsys, monkeypatch):
+    line = next(line for line in (KERNEL.parent / "postgres/README.md").read_text().split("\n") if "| `model`" in line)
+    named = re.findall(r"`([a-z_:0-9.]+)`", line.removeprefix("| `model`"))
+    assert {"logistic", "linear"} < {loss_of(name).name for name in named}
+    monkeypatch.setenv("COLUMNS", "500")
+    assert main(["train", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in NAMES)
+    assert "quantile:TAU" in said
 
 
 def test_no_switch_over_losses_has_a_default():

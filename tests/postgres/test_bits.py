@@ -117,6 +117,14 @@ CASES = [
     ("double precision", "linear", {"holdout": 0.1, "learning_rate": 0.001, "batch_size": 7, "l2": 0.1}),
     ("real", "svm", {"features": ["k", "v"], "holdout": 0.3}),
     ("real", "logistic", {"epochs": 30, "tolerance": 0.05}),
+    ("real", "huber", {"learning_rate": 0.001}),
+    ("double precision", "huber:0.3", {"features": ["k", "v"], "batch_size": 8}),
+    ("real", "squared_hinge", {"balance": True, "holdout": 0.2}),
+    ("double precision", "squared_hinge", {"batch_size": 16, "learning_rate": 0.001}),
+    ("real", "poisson", {"holdout": 0.2, "learning_rate": 0.001}),
+    ("double precision", "poisson", {"features": ["k", "v"], "learning_rate": 0.001}),
+    ("real", "quantile", {}),
+    ("double precision", "quantile:0.9", {"order": "corgipile", "l2": 0.01}),
     ("real", "svm of three", {}),
     ("double precision", "svm of three", {"features": ["k", "v"], "batch_size": 8}),
 ]
@@ -208,7 +216,7 @@ def test_columns_and_an_array_give_the_same_model(server, train):
     assert first == second
 
 
-@pytest.mark.parametrize("kind", ["svm of three", *NAMES])
+@pytest.mark.parametrize("kind", ["svm of three", "quantile:0.9", *NAMES])
 def test_predictions_are_those_of_python(server, train, kind):
     make_table(server, "real", classes=3 if kind in MORE else 2)
     kind = kind.split()[0]
@@ -240,7 +248,10 @@ def test_sparse_predictions_are_those_of_python(server, train, kind, number):
     assert np.array_equal([row["s"] for row in rows], python.predict_proba(table))
 
 
-@pytest.mark.parametrize(("kind", "features"), [("logistic", "x"), ("linear", "x"), ("softmax", ["k", "v"])])
+@pytest.mark.parametrize(
+    ("kind", "features"),
+    [("logistic", "x"), ("linear", "x"), ("softmax", ["k", "v"]), ("poisson", "x"), ("quantile:0.2", "x")],
+)
 def test_evaluation_is_that_of_python(server, train, kind, features):
     make_table(server, "real", classes=3 if kind == "softmax" else 2)
     train("t", model=kind, name="judged", learning_rate=0.001, features=features, holdout=0.5)

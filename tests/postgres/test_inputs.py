@@ -2,6 +2,8 @@
 
 # ruff: noqa: S608  # tests write SQL
 
+import re
+
 import pytest
 
 
@@ -151,6 +153,9 @@ REFUSED = {
     "'good', 'svm', ARRAY['x', 'x'], 'label'": 'sparse features "x" and "x" are real[] and real[]',
     "'good', 'tree', 'x', 'label'": "model must be logistic, svm, linear",
     "'good', 'svm:2', 'x', 'label'": 'a svm model has no parameter, got "svm:2"',
+    "'good', 'quantile:1', 'x', 'label'": 'tau of a quantile model must be above 0 and below 1, got "quantile:1"',
+    "'good', 'huber:-1', 'x', 'label'": 'delta of a huber model must be a finite number above 0, got "huber:-1"',
+    "'good', 'squared_hinge', 'x', 'three'": "a squared_hinge model takes two, softmax or svm takes more",
     "'good', 'svm', 'y', 'label'": 'has no column "y"',
     "'good', 'svm', 'gone', 'label'": 'has no column "gone"',
     "'good', 'svm', 'ctid', 'label'": 'has no column "ctid"',
@@ -353,3 +358,20 @@ def test_rows_that_others_wrote_are_not_trusted(server, train, fails, damage):
     if history:
         call = "train('good', 'linear', 'x', 'three', warm_start => 'damaged')"
         assert DAMAGE[damage] in fails(change + call)
+
+
+def test_counts_are_not_negative(server, fails):
+    server.sql("CREATE TABLE counts AS SELECT ARRAY[i % 5]::real[] AS x, i % 3 - (i = 77)::int * 9 AS label "
+               "FROM generate_series(1, 100) i")  # fmt: skip
+    message = fails("SELECT * FROM corgipile.train('counts', 'poisson', 'x', 'label')")
+    assert re.search(r"row \(0,77\) has label -\d; a poisson model takes labels of 0 or more", message)
+    server.sql("DELETE FROM counts WHERE label < 0")
+    assert server.value("SELECT count(*) FROM corgipile.train('counts', 'poisson', 'x', 'label')") == 5
+
+
+def test_a_model_goes_on_by_its_loss_and_parameter(train, fails):
+    train("good", model="quantile:0.9", name="high")
+    train("good", model="quantile:0.90", warm_start="high")
+    for other in ("quantile", "linear"):
+        call = f"SELECT * FROM corgipile.train('good', '{other}', 'x', 'label', warm_start => 'high')"
+        assert f"is a quantile:0.9 model; a {other} model is needed" in fails(call)
