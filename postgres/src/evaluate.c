@@ -58,7 +58,7 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
     run.options = choose(fcinfo, m, name);
     corgi_open_source(&run.source, &run.options);
     fit_source(&run, m, name);
-    f = corgi_measure(&run, corgi_model_machine(m, run.source.sparse), false, GetActiveSnapshot());
+    f = corgi_measure(&run, corgi_model_learner(m, run.source.sparse), false, GetActiveSnapshot());
     corgi_close_source(&run.source);
     values[0] = Float8GetDatum(f.loss);
     values[1] = values[2] = Float8GetDatum(f.score);

@@ -160,12 +160,12 @@ CorgiModel *corgi_load_model(const char *name, bool past)
     return m;
 }
 
-/* Make a machine that scores and measures dense or sparse rows by a model. */
-CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse)
+/* Make a learner that scores and measures dense or sparse rows by a model. */
+CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse)
 {
-    CorgiMachine *machine = corgi_machine(m->of, m->bytes, sparse, m->width, m->outputs, m->class_values);
-    corgi_machine_set(machine, m->coefficients, m->intercepts);
-    return machine;
+    CorgiLearner *learner = corgi_learner(m->of, m->bytes, sparse, m->width, m->outputs, m->class_values);
+    corgi_learner_set(learner, m->coefficients, m->intercepts);
+    return learner;
 }
 
 /* Load the model to go on from. Its classes become those of the new one. */

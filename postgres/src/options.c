@@ -19,15 +19,6 @@ static const char *const arguments[ARG_COUNT] = {
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
-/* Find a name in a list; -1 if it is none of them. */
-static int place_of(const char *name, const char *const *names, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (strcmp(name, names[i]) == 0)
-            return i;
-    return -1;
-}
-
 /* Riffle is balanced if `balance` says so, or if it is not said and the order is called balanced. */
 static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid)
 {

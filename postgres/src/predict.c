@@ -144,7 +144,7 @@ static void score_row(FunctionCallInfo fcinfo, const Site *site, const CorgiCach
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "the row has " INT64_FORMAT " features; model \"%s\" was trained with " INT64_FORMAT, found, c->name,
                m->width);
-    corgi_machine_decide(c->machine, c->row, c->scores);
+    corgi_learner_decide(c->learner, c->row, c->scores);
 }
 
 /* Score the row of a call. */

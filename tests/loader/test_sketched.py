@@ -6,7 +6,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import corgipile as cp
-from corgipile.loader import fit
+from corgipile.loader import budget
 from corgipile.testing import Counting
 from corgipile.torch import CorgiPileDataset
 
@@ -36,7 +36,7 @@ def test_once_for_the_same_blocks(memory):
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning", "ignore:.*fork.*:DeprecationWarning")
 def test_before_workers_are_forked(monkeypatch):
     dataset = CorgiPileDataset(ROWS, order="balanced", memory="64KB", batch_size=64)
-    monkeypatch.setattr(fit, "sketch", None)  # a worker that reads labels again fails
+    monkeypatch.setattr(budget, "sketch", None)  # a worker that reads labels again fails
     for _ in range(2):
         loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
         assert sum(len(batch["x"]) for batch in loader) == len(ROWS)

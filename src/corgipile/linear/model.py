@@ -94,7 +94,7 @@ class Model:
         return list(self.params.get("notes", ()))
 
     def sgd(self, inputs: Features) -> SGD:
-        """Return a machine that holds this model, for features of the given form."""
+        """Return an SGD kernel that holds this model, for features of the given form."""
         if not inputs.sparse:
             inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         if inputs.width != self.width:

@@ -55,7 +55,7 @@ class Task:
         return NaNs(self.source, self.inputs, self.label, skip=self.on_bad == "skip")
 
     def sgd(self, schedule: Schedule) -> SGD:
-        """Return a machine that has learnt nothing yet."""
+        """Return an SGD kernel that has learnt nothing yet."""
         return SGD(
             self.kind,
             self.inputs,
@@ -129,7 +129,7 @@ class Training:
         return self.model()
 
     def _begin(self) -> None:
-        """Make a machine that has learnt what an earlier model had."""
+        """Make an SGD kernel that has learnt what an earlier model had."""
         task, past = self.task, self._past
         self.sgd = task.sgd(self.schedule)
         if past is None:

@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
+from corgipile.loader.budget import columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.default_order import chosen
-from corgipile.loader.fit import columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.orders import Key, Order, Shard, visited_rows

@@ -5,8 +5,8 @@ from typing import Any, Self
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
 from corgipile.loader.batches import Format, cutter
+from corgipile.loader.budget import found_alone
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.fit import found_alone
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.list_widths import widths_of
 from corgipile.loader.prefetch import ENDED, Overfull

@@ -10,8 +10,8 @@ import pyarrow as pa
 from torch.utils.data import Sampler
 
 from corgipile.errors import BadArgument, BadSize
+from corgipile.loader.budget import Fitted, cut, sketched
 from corgipile.loader.checkpoint import Part, checked, go_on, identity_of
-from corgipile.loader.fit import Fitted, cut, sketched
 from corgipile.loader.remaining import Segment
 from corgipile.orders import Order, named, seek, visited_rows
 from corgipile.sizes import MOST_EPOCH, Size, whole

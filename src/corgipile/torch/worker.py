@@ -10,8 +10,8 @@ from torch.utils.data import get_worker_info
 
 from corgipile.errors import StateMismatch
 from corgipile.loader import Loader
+from corgipile.loader.budget import Fitted, columns_of, fit
 from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
-from corgipile.loader.fit import Fitted, columns_of, fit
 from corgipile.loader.remaining import Segment, next_worker
 from corgipile.orders import Order
 from corgipile.sizes import Size

@@ -8,13 +8,13 @@
 
 enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel request */
 
-struct CorgiMachine {
+struct CorgiLearner {
     cp_sgd *state;
 };
 
-static CorgiMachine *make(const cp_sgd_shape *shape)
+static CorgiLearner *make(const cp_sgd_shape *shape)
 {
-    CorgiMachine *m = palloc(sizeof *m);
+    CorgiLearner *m = palloc(sizeof *m);
     Size size = cp_sgd_size(shape);
     char *memory = MemoryContextAllocHuge(CurrentMemoryContext, size + CP_LINE);
     m->state = (cp_sgd *) TYPEALIGN(CP_LINE, memory);
@@ -23,8 +23,8 @@ static CorgiMachine *make(const cp_sgd_shape *shape)
     return m;
 }
 
-/* Make a machine that only scores and measures rows. */
-CorgiMachine *corgi_machine(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
+/* Make a learner that only scores and measures rows. */
+CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
                             const double *classes)
 {
     cp_sgd_shape shape = {.loss = of.loss,
@@ -40,17 +40,17 @@ CorgiMachine *corgi_machine(cp_loss_choice of, int bytes, bool sparse, int64 wid
     return make(&shape);
 }
 
-/* Make a machine that measures what another one of the run has learnt. */
-CorgiMachine *corgi_machine_judge(const CorgiRun *run)
+/* Make a learner that measures what another one of the run has learnt. */
+CorgiLearner *corgi_learner_judge(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
     cp_loss_choice of = run->options.of;
     int64 outputs = corgi_outputs(&of, v->class_count);
-    return corgi_machine(of, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
+    return corgi_learner(of, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
 }
 
-/* Make a machine that learns. */
-CorgiMachine *corgi_machine_for(const CorgiRun *run)
+/* Make a learner that learns. */
+CorgiLearner *corgi_learner_for(const CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
     const CorgiSurvey *v = &run->survey;
@@ -68,10 +68,10 @@ CorgiMachine *corgi_machine_for(const CorgiRun *run)
     return make(&shape);
 }
 
-void corgi_machine_begin(CorgiMachine *m, double rate) { cp_sgd_begin(m->state, rate); }
+void corgi_learner_begin(CorgiLearner *m, double rate) { cp_sgd_begin(m->state, rate); }
 
 /* Say why the kernel refused the row in a slot. */
-void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
+void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
 {
     const CorgiBuffer *b = &run->buffer;
     const CorgiColumn *c = run->source.parts[b->part ? b->part[slot] : 0].features;
@@ -110,7 +110,7 @@ void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
 
 /* Learn from rows by slot, from visit[*done] on, one piece: the model does not depend on how rows are cut into calls.
  * Moves `done` on to the row after the last one learnt. Returns a status of the kernel. A thread may call this. */
-int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
+int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
 {
     const CorgiBuffer *b = &run->buffer;
     int64 row_bytes = run->source.sparse ? Max(b->heaviest / b->widest, 1) : b->stride;
@@ -125,17 +125,17 @@ int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit
 }
 
 /* End an epoch: apply the last batch, however short, and return its figures. */
-cp_figures corgi_machine_end(CorgiMachine *m)
+cp_figures corgi_learner_end(CorgiLearner *m)
 {
     cp_sgd_flush(m->state);
     return cp_sgd_figures(m->state);
 }
 
 /* Return the figures of the epoch so far. */
-cp_figures corgi_machine_figures(const CorgiMachine *m) { return cp_sgd_figures(m->state); }
+cp_figures corgi_learner_figures(const CorgiLearner *m) { return cp_sgd_figures(m->state); }
 
-/* Copy the weights, [outputs][features], and the intercepts out of a flushed machine. */
-void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts)
+/* Copy the weights, [outputs][features], and the intercepts out of a flushed learner. */
+void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts)
 {
     int bytes = m->state->bytes;
     int64 outputs = m->state->outputs, count = outputs * m->state->features;
@@ -147,8 +147,8 @@ void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts
     pfree(weights);
 }
 
-/* Copy the weights of a flushed machine into one of the same shape. */
-void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from)
+/* Copy the weights of a flushed learner into one of the same shape. */
+void corgi_learner_copy(CorgiLearner *to, CorgiLearner *from)
 {
     Size count = (Size) (from->state->outputs * (from->state->features + 1)) * from->state->bytes;
     char *weights = MemoryContextAllocHuge(CurrentMemoryContext, count);
@@ -158,7 +158,7 @@ void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from)
     pfree(weights);
 }
 
-void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts)
+void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts)
 {
     int bytes = m->state->bytes;
     int64 outputs = m->state->outputs, count = outputs * m->state->features;
@@ -169,7 +169,7 @@ void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double
     pfree(weights);
 }
 
-static int decide(CorgiMachine *m, cp_rows rows, double *scores)
+static int decide(CorgiLearner *m, cp_rows rows, double *scores)
 {
     const int32_t first = 0;
     int64 outputs = m->state->outputs;
@@ -185,7 +185,7 @@ static int decide(CorgiMachine *m, cp_rows rows, double *scores)
 }
 
 /* Score one row. */
-void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
+void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores)
 {
     cp_rows rows = {.x = row, .stride = m->state->features * m->state->bytes};
     if (decide(m, rows, scores) != CP_SGD_OK)
@@ -193,7 +193,7 @@ void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
 }
 
 /* Score one sparse row. Returns a status of the kernel. */
-int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char *values, int64 count, double *scores)
+int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count, double *scores)
 {
     const uint64_t index_at = (uintptr_t) indices, values_at = (uintptr_t) values;
     const int64_t length = count;
