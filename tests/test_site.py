@@ -9,6 +9,7 @@ import pytest
 from documents import ROOT, languages
 
 import corgipile as cp
+from corgipile.linear import losses
 from corgipile.orders import NAMES
 from corgipile.tables.formats import formats
 
@@ -64,8 +65,8 @@ def test_every_public_name_is_in_the_reference(name):
     assert not missing - ({"open"} if name == "tables" else set())
 
 
-@pytest.mark.parametrize(("page", "names"), [("guide", NAMES), ("formats", formats())])
-def test_every_order_and_format_is_named(page, names):
+@pytest.mark.parametrize(("page", "names"), [("guide", NAMES), ("guide", losses.NAMES), ("formats", formats())])
+def test_every_order_model_and_format_is_named(page, names):
     assert not [name for name in names if f"`{name}`" not in text(f"docs/{page}.md")]
 
 
