@@ -89,7 +89,7 @@ static uint64_t run(cp_sgd_shape shape)
     memset(s, 0, cp_sgd_size(&shape));
     cp_sgd_init(s, &shape);
     for (int epoch = 0; epoch < 3 && !status; epoch++) {
-        cp_sgd_begin(s, cp_losses[shape.loss].labels == CP_NUMBERS ? 0.01 : 0.3);
+        cp_sgd_begin(s, cp_losses[shape.loss].labels == CP_NUMBERS || shape.loss == CP_SQUARED_HINGE ? 0.01 : 0.3);
         status = cp_sgd_learn(s, &rows, &done);
         cp_sgd_flush(s);
     }
