@@ -25,7 +25,7 @@ FloatArray = npt.NDArray[Any]
 ROWS_FAULT = (2, 3, 4, 5, 6)  # statuses that blame one row's values
 INDEX_FAULT = (5, 6)
 OVERFLOW = 8
-SCALED_ROWS = 4096  # standardised at a time: their copies stay in the second-level cache
+SCALED_ROWS, SCALED_BYTES = 4096, 4 << 20  # standardised at a time: copies of narrow rows stay in a cache
 OnBad = Literal["raise", "skip"]
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
@@ -135,8 +135,11 @@ class SGD:
         if self.scaling is None:
             self._learn_all(rows, labels, visit, locate)
             return
-        for first in range(0, len(visit), SCALED_ROWS):
-            part = visit[first : first + SCALED_ROWS]
+        some = SCALED_ROWS
+        if not self.inputs.sparse:
+            some = max(1, min(some, SCALED_BYTES // (self.inputs.width * self.inputs.dtype.itemsize)))
+        for first in range(0, len(visit), some):
+            part = visit[first : first + some]
             scaled, kept = self._scaled(rows, part)
             places = np.arange(len(part), dtype=np.int32)
             self._learn_all(scaled, labels[part], places, lambda place, first=first: locate(first + place))  # type: ignore[misc]
