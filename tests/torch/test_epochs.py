@@ -4,7 +4,7 @@ import copy
 import pickle
 
 import pytest
-from corgipile.torch.begun import KEPT, WORKERS, Epochs
+from corgipile.torch.epochs import KEPT, WORKERS, Epochs
 
 from corgipile.errors import BadArgument
 

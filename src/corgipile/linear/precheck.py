@@ -78,7 +78,7 @@ def precheck(table: Table, inputs: Features) -> Precheck:
         >>> from corgipile.linear.features import find_inputs
         >>> from corgipile.tables import open
         >>> table = open(pa.table({"id": range(100), "x": [0.01, -0.01] * 50, "label": [0, 1] * 50}))
-        >>> seen = look(table, find_inputs(table, None, "label"))
+        >>> seen = precheck(table, find_inputs(table, None, "label"))
         >>> seen.numbered, seen.apart >= 1000, seen.unscaled
         (('id',), True, True)
     """
