@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo test check memcheck bench clean
+.PHONY: setup demo test check docs memcheck bench clean
 
 setup: $(VENV)/.done
 
@@ -39,9 +39,17 @@ check: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	for file in src/corgipile/_kernel/*.c; do \
-	    $(CLANG) -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror -DPy_LIMITED_API=0x030B0000 \
+	    $(CLANG) -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wswitch-enum -Werror -DPy_LIMITED_API=0x030B0000 \
 	        -Ikernel -Isrc/corgipile/_kernel -I$$($(PY) -c "import sysconfig; print(sysconfig.get_path('include'))") $$file || exit 1; \
 	done
+
+# The site, in build/site; a link or a name that leads nowhere fails.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PY) -m pip install --quiet --group docs
+	touch $@
 
 # A part of the tests of PostgreSQL's extension under valgrind, minutes long; of one vector width, which valgrind knows.
 memcheck: setup

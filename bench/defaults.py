@@ -31,7 +31,7 @@ def trained(path: Path, order: Any, memory: str, rows: int, epochs: int) -> floa
 
 def batches(path: Path, order: Any, memory: str, rows: int, epochs: int) -> float:
     """Return the seconds of the last of some epochs of batches."""
-    with cp.Loader(cp.open(path), BATCH, order=order, memory=memory) as loader:
+    with cp.Loader(cp.open(path), batch_size=BATCH, order=order, memory=memory) as loader:
         return [walk(loader, rows) for _ in range(epochs)][-1]
 
 

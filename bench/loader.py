@@ -45,7 +45,8 @@ def torch_part(bench: Bench, features: int) -> None:
     x, y, arrow = classes(bench.work, rows, features)
     with Peer("torch", x=str(x), y=str(y), batch=BATCH) as peer, ExitStack() as stack:
         loaders = {
-            form: stack.enter_context(cp.Loader(cp.open(arrow), BATCH, format=form)) for form in ("torch", "numpy")
+            form: stack.enter_context(cp.Loader(cp.open(arrow), batch_size=BATCH, format=form))
+            for form in ("torch", "numpy")
         }
         theirs = peer_deff(peer, bench.work / "labels.npy")
         found = label_deff(loaders["numpy"], np.load(y))
@@ -116,7 +117,7 @@ def _scdataset(x: Path, y: Path) -> dict[str, Any]:
 
 
 def _budgeted(table: cp.tables.Table, text: str) -> cp.Loader:
-    return cp.Loader(table, BATCH, order=cp.orders.Riffle(block=BUDGETS[text][1]), memory=BUDGETS[text][0])
+    return cp.Loader(table, batch_size=BATCH, order=cp.orders.Riffle(block=BUDGETS[text][1]), memory=BUDGETS[text][0])
 
 
 def _scdataset_rows(bench: Bench, state: str, target: str, times: dict, deffs: dict[Any, float], rows: int) -> None:
@@ -141,7 +142,7 @@ def rows_part(bench: Bench) -> None:
     def ours(epoch: int, keep: list[np.ndarray]) -> float:
         drop(arrow, stream)
         start, seen = time.perf_counter(), 0
-        with cp.Loader(cp.open(arrow), BATCH, order=order, seed=5) as loader:
+        with cp.Loader(cp.open(arrow), batch_size=BATCH, order=order, seed=5) as loader:
             loader.set_epoch(epoch)
             for batch in loader:
                 keep.append(batch["label"].copy())

@@ -44,7 +44,7 @@ def child_load(path: str, order: str) -> dict[str, float]:
     import corgipile as cp
 
     table, growth = cp.open(path), Growth()
-    with cp.Loader(table, 256, order=order, memory=BUDGET) as loader:
+    with cp.Loader(table, batch_size=256, order=order, memory=BUDGET) as loader:
         rows = sum(len(batch["label"]) for batch in loader)
     return {"rows": rows, **growth.mib()}
 

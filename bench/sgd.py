@@ -138,7 +138,7 @@ def compute_alone(path: Path, order: str, rows: int) -> float:
 
 def load_alone(path: Path, order: str, rows: int, epoch: int = 1) -> float:
     """Return the seconds of an epoch that loads all rows and visits none."""
-    with Feeder(cp.open(path), order, "64MB", ["features", "label"]) as feeder:
+    with Feeder(cp.open(path), order=order, memory="64MB", columns=["features", "label"]) as feeder:
         for _ in feeder.epoch(0):
             pass
         start, seen = time.perf_counter(), 0

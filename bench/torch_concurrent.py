@@ -89,7 +89,7 @@ def records_part(bench: Bench, width: int) -> None:
     path = records(bench.work, bench.pick(2 << 30, 1 << 30))
     count = min(bench.pick(65_536, 32_768), path.stat().st_size // width // 4) // BATCH * BATCH
     dataset, seeds = Records(path, width), iter(range(10**6))
-    pools: dict = {"RINAS": ThreadPerRow(dataset), "Concurrent": Concurrent(dataset, THREADS)}
+    pools: dict = {"RINAS": ThreadPerRow(dataset), "Concurrent": Concurrent(dataset, threads=THREADS)}
 
     def run(name: str, ahead: int = 0) -> float:
         wanted = np.random.default_rng(next(seeds)).permutation(len(dataset))[:count]

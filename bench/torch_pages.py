@@ -35,7 +35,7 @@ def pages_part(bench: Bench) -> None:
         drop(path)
         order = cp.orders.FullShuffle(unit=unit)  # type: ignore[arg-type]
         seen, total, start = 0, 0.0, time.perf_counter()
-        with cp.Loader(cp.open(path), BATCH, order=order, seed=next(seeds)) as loader:
+        with cp.Loader(cp.open(path), batch_size=BATCH, order=order, seed=next(seeds)) as loader:
             for batch in loader:
                 seen += len(batch["features"])
                 total += float(batch["features"][:, 0].sum(dtype=np.float64))

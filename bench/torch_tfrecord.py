@@ -29,7 +29,7 @@ def warm_part(bench: Bench) -> None:
         peer.ask(labels=str(out))
         theirs = quality.deff(np.load(out), BATCH)
         loaders = {
-            name: cp.Loader(cp.open(path), BATCH, order=order, memory=MEMORY, format="torch")
+            name: cp.Loader(cp.open(path), batch_size=BATCH, order=order, memory=MEMORY, format="torch")
             for name, order in orders.items()
         }
         deffs = {name: label_deff(loader, rows) for name, loader in loaders.items()}
@@ -52,7 +52,7 @@ def decode_part(bench: Bench) -> None:
     path = examples(bench.work, rows, FEATURES, CLASSES)
     with (
         Peer("tfrecord", path=str(path), index=f"{path}.idx", batch=BATCH, queue=None) as peer,
-        cp.Loader(cp.open(path), BATCH, order="no_shuffle", format="torch") as loader,
+        cp.Loader(cp.open(path), batch_size=BATCH, order="no_shuffle", format="torch") as loader,
     ):
         times = interleave({"peer": lambda: peer.seconds(rows), "ours": lambda: walk(loader, rows)}, bench.few)
     value, spread = ratio(times, "peer", "ours")

@@ -88,7 +88,7 @@ def ours(loader: DataLoader[Any]) -> Iterator[tuple[Any, torch.Tensor]]:
 def images_part(bench: Bench) -> None:
     """Rows per second of an epoch, warm."""
     folder, arrow, rows = images(bench)
-    first = next(iter(cp.Loader(arrow, 1, order="no_shuffle")))
+    first = next(iter(cp.Loader(arrow, batch_size=1, order="no_shuffle")))
     check(first["image"][0] == (folder / "0.jpg").read_bytes(), "the table has other images than the folder")
     for decode in (False, True):
         wanted = bench.pick(1200, 600) if decode else None
@@ -131,7 +131,7 @@ def orders_part(bench: Bench) -> None:
     for title, width in WIDTHS.items():
         path, rows = wide(bench, width)
         names = ("full", "riffle", "corgipile", "sliding_window")
-        loaders = {name: cp.Loader(path, 16, order=name, memory=MEMORY) for name in names}
+        loaders = {name: cp.Loader(path, batch_size=16, order=name, memory=MEMORY) for name in names}
         cases = {name: lambda loader=loader, rows=rows: _epoch(loader, rows) for name, loader in loaders.items()}
         times = interleave(cases, bench.few)
         for loader in loaders.values():
@@ -160,7 +160,7 @@ def small_part(bench: Bench) -> None:
     table = cp.open(pa.table({"x": _features(rows), "label": np.arange(rows)}))
     for form in ("numpy", "torch"):
         for size in (1, 2, 4, 8, 16):
-            with cp.Loader(table, size, format=form, memory="16MB") as loader:
+            with cp.Loader(table, batch_size=size, format=form, memory="16MB") as loader:
                 _rows_of(loader, rows)
                 found = median([_rows_of(loader, rows) for _ in range(bench.few)])
             bench.report(f"Loader, {form}, batches of {size}", rows / found / 1e6, "M rows/s")
@@ -189,7 +189,9 @@ def lengths_part(bench: Bench) -> None:
     path = bench.work / "lengths.arrow"
     with pa.ipc.new_file(str(path), pa.schema([("text", pa.binary()), ("label", pa.int64())])) as writer:
         writer.write_table(pa.table({"text": text, "label": np.arange(rows)}), max_chunksize=4096)
-    loaders = {name: cp.Loader(path, 256, order=name, memory="16MB") for name in ("riffle", "sliding_window")}
+    loaders = {
+        name: cp.Loader(path, batch_size=256, order=name, memory="16MB") for name in ("riffle", "sliding_window")
+    }
     cases = {name: lambda loader=loader: _lengths(loader, lengths) for name, loader in loaders.items()}
     times = interleave(cases, bench.few)
     value, spread = ratio(times, "sliding_window", "riffle")

@@ -10,10 +10,10 @@ import pytest
 from corgipile import tables
 from corgipile.comparison import ORDERS, Result, compare, measure_order
 from corgipile.datasets import clustered, higgs_like
-from corgipile.description import column
 from corgipile.errors import BadArgument, MissingColumn
 from corgipile.orders import CorgiPile
 from corgipile.quality import expected_deff_corgipile
+from corgipile.tables.columns import column
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_what_no_order_could_be_trained_with_is_an_error(setting, value):
 def test_the_warning_of_any_seed_is_told(monkeypatch):
     """The first seed's training goes well, the others' drifts away."""
     told = iter(["", "drifts", "drifts"])
-    module = importlib.import_module("corgipile.compare")  # of which the package's own name is the function
+    module = importlib.import_module("corgipile.comparison")  # of which the package's own name is the function
     monkeypatch.setattr(module, "_run", lambda *_: Result("full", scores=(0.5,), warning=next(told)))
     (found,) = compare(clustered(100, classes=2), order=["full"], seeds=3)
     assert found.warning == "drifts"

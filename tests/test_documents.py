@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pyarrow as pa
@@ -73,9 +74,9 @@ WholeBatches(model, arguments, train_dataset=dataset).train()
 
 
 def test_the_documents_have_no_blocks_that_nothing_runs():
-    run = {"README.md": {"sh", "python", "sql"}, "postgres/README.md": {"sh", "sql"}}
+    run = {"README.md": {"sh", "python", "sql"}, "postgres/README.md": {"sh", "sql"}, "docs/sql.md": {"sh", "sql"}}
     for name, kinds in languages().items():
-        assert set(kinds) <= run.get(name, {"python"}), name
+        assert set(kinds) <= run.get(name, {"sh", "python", "text", "output"}), name
     assert sum(map(len, languages().values())) > 10
 
 
@@ -103,6 +104,31 @@ def test_frameworks(tmp_path):
     for module in ("torch", "lightning", "accelerate", "transformers"):
         pytest.importorskip(module)
     script(tmp_path, IMAGES, FRAMEWORKS, *blocks("docs/frameworks.md", "python"), AFTER_FRAMEWORKS)
+
+
+PAGES = [name for name, kinds in languages().items() if name.startswith("docs/") and "python" in kinds]
+EACH = """
+import os
+for page, code in PAGES.items():
+    os.makedirs(page)
+    os.chdir(page)
+    exec(compile(code, page, "exec"), {"__name__": "__main__"})
+    os.chdir(HERE)
+"""
+
+
+def test_pages(tmp_path, monkeypatch, capsys):
+    """Blocks of a page run one after the other in an empty folder, Python first; all pages in one process."""
+    code = {page: "\n".join(blocks(page, "python")) for page in PAGES if page != "docs/frameworks.md"}
+    if find_spec("torch") is None:
+        code = {page: lines for page, lines in code.items() if "torch" not in lines}
+    script(tmp_path, f"PAGES, HERE = {code!r}, {str(tmp_path)!r}", EACH)
+    for page in code:
+        monkeypatch.chdir(tmp_path / page)
+        for line in (line for block in blocks(page, "sh") for line in commands(block)):
+            assert line.startswith("corgipile ")
+            assert cli.main(shlex.split(line)[1:]) == 0, line
+    capsys.readouterr()
 
 
 def test_readme_in_a_shell(tmp_path, monkeypatch, capsys):

@@ -11,12 +11,11 @@ import pytest
 from tfrecords import frame
 
 import corgipile as cp
-from corgipile import cli, scratch
+from corgipile import cli, scratch, testing
 from corgipile.datasets import clustered, higgs_like
 from corgipile.errors import WouldOverwrite, WriteFailed
 from corgipile.linear import load
 from corgipile.outputs import Kind, check_target, replacing
-from corgipile.tables import wrappers
 from corgipile.tables.arrow.writer import Writer
 from corgipile.tables.subset import Subset
 
@@ -159,7 +158,7 @@ def test_functions_refuse_as_commands_do(folder):
         opened,
         [source],
         halves,
-        wrappers.Counting(halves),
+        testing.Counting(halves),
         cp.open([source, folder / "parts" / "0.arrow"]),
     ):
         for overwrite in (False, True):

@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 WANTED = (
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
     "CHANGELOG.md",
     "LICENSE",
     "Makefile",

@@ -108,7 +108,7 @@ static inline void cp_cast(char *to, int wide, const char *from, enum cp_type ty
         CP_CAST_CASE(CP_U64, uint64_t);
         CP_CAST_CASE(CP_F32, float);
         CP_CAST_CASE(CP_F64, double);
-    default:
+    case CP_TYPES:
         break;
     }
 }

@@ -77,7 +77,7 @@ static inline void cp_steps_free(cp_step *step)
 /* Make room for the step that the plan has sized up; memory that a much larger one left behind is given back. */
 static inline int cp_step_fit(cp_step *step, const cp_plan *plan)
 {
-    int64_t swept = plan->spec.kind == CP_RIFFLE && !plan->spec.whole ? plan->reads : 0;
+    int64_t swept = cp_plan_swept(plan);
     int64_t need = 16 * plan->extents + 4 * (plan->reads + swept + plan->visits) + 64;
     if (need > step->room || need < step->room / 8) {
         free(step->extents);

@@ -6,8 +6,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum cp_kind { CP_NO_SHUFFLE, CP_BLOCK_ONLY, CP_CORGIPILE, CP_RIFFLE };
-enum { CP_KEY_BLOCKS = 1, CP_KEY_ROWS, CP_KEY_JITTER, CP_KEY_BALANCE };
+/* The orders: the name users give; whether blocks come at random; whether the rows of several blocks are mixed; whether
+ * rows are dealt one by one (riffle.h), else a filled buffer is drained. Every host takes names and rules from here. */
+#define CP_ORDERS(X)                            \
+    X(CP_NO_SHUFFLE, "no_shuffle", 0, 0, 0)     \
+    X(CP_BLOCK_ONLY, "block_only", 1, 0, 0)     \
+    X(CP_CORGIPILE, "corgipile", 1, 1, 0)       \
+    X(CP_RIFFLE, "riffle", 1, 1, 1)
+
+#define CP_ORDER_ID(id, name, random, mixes, deals) id,
+enum cp_kind { CP_ORDERS(CP_ORDER_ID) CP_ORDER_COUNT };
+#undef CP_ORDER_ID
+
+typedef struct {
+    const char *name;
+    int random, mixes, deals;
+} cp_order_traits;
+
+static inline const cp_order_traits *cp_order(int32_t kind)
+{
+#define CP_ORDER_ROW(id, name, random, mixes, deals) {name, random, mixes, deals},
+    static const cp_order_traits all[] = {CP_ORDERS(CP_ORDER_ROW)};
+#undef CP_ORDER_ROW
+    return &all[kind];
+}
+
+/* The number of an order by its name, -1 if there is none. */
+static inline int32_t cp_order_named(const char *name)
+{
+    for (int32_t kind = 0; kind < CP_ORDER_COUNT; kind++)
+        if (strcmp(name, cp_order(kind)->name) == 0)
+            return kind;
+    return -1;
+}
+
+/* What a key is hashed with: each use of randomness within a pass has a number of its own, in every host. */
+enum { CP_KEY_BLOCKS = 1, CP_KEY_ROWS, CP_KEY_JITTER, CP_KEY_BALANCE, CP_KEY_STREAM, CP_KEY_FULL };
 #define CP_MAX_BLOCKS ((int64_t)1 << 30) /* times are 32.32 fixed point and reach 2 N */
 
 typedef struct {
@@ -79,7 +113,7 @@ static inline int64_t cp_block_at(const cp_plan *plan, int64_t position)
     const cp_spec *s = &plan->spec;
     if (s->order)
         return s->order[position];
-    return s->kind == CP_NO_SHUFFLE ? position : (int64_t)cp_permute(&plan->walk, (uint64_t)position);
+    return !cp_order(s->kind)->random ? position : (int64_t)cp_permute(&plan->walk, (uint64_t)position);
 }
 
 /* The run of rows at a position of this rank, counted from 0. */
@@ -97,7 +131,7 @@ static inline int64_t cp_locate(const cp_plan *plan, int64_t row, int64_t *befor
     int64_t position = 0, sum = 0;
     if (!s->cuts && !s->order) { /* all blocks alike but the last of the table: O(1) */
         int64_t last = s->blocks - 1, lack = s->blocks * s->even - s->rows;
-        int64_t at = s->kind == CP_NO_SHUFFLE ? last : (int64_t)cp_unpermute(&plan->walk, (uint64_t)last);
+        int64_t at = !cp_order(s->kind)->random ? last : (int64_t)cp_unpermute(&plan->walk, (uint64_t)last);
         position = row / s->even;
         if (position >= at && row >= (at + 1) * s->even - lack)
             position = (row + lack) / s->even;

@@ -27,8 +27,8 @@ typedef struct {
 
 static inline int64_t cp_fit_mixed(cp_spec *spec, const cp_room *r)
 {
-    int64_t low = 1, high = spec->kind == CP_RIFFLE && spec->whole ? 2 * r->blocks : r->blocks;
-    if (r->balanced || (r->spare && spec->kind == CP_RIFFLE))
+    int64_t low = 1, high = cp_order(spec->kind)->deals && spec->whole ? 2 * r->blocks : r->blocks;
+    if (r->balanced || (r->spare && cp_order(spec->kind)->deals))
         high = cp_min64(high, cp_max64(r->balanced ? CP_BALANCED_BLOCKS : CP_WHOLE_PILES, r->near / r->widest));
     while (low < high) {
         spec->buffer = low + (high - low + 1) / 2;
@@ -46,7 +46,7 @@ static inline void cp_fit(cp_spec *spec, const cp_room *r)
 {
     int64_t step = (r->step + r->widest - 1) / r->widest;
     int64_t held = (r->wanted ? r->wanted : r->budget >= 0 ? r->budget : r->rows) / r->widest;
-    if (spec->kind == CP_RIFFLE) {
+    if (cp_order(spec->kind)->deals) {
         spec->group = spec->group ? spec->group : cp_max64(1, cp_min64(held / 8, step));
         spec->whole = spec->whole < 0 ? r->balanced || held >= CP_WHOLE_PILES : spec->whole;
     } else {
@@ -55,7 +55,7 @@ static inline void cp_fit(cp_spec *spec, const cp_room *r)
     }
     if (r->wanted)
         spec->buffer = r->wanted / r->widest;
-    else if (spec->kind >= CP_CORGIPILE)
+    else if (cp_order(spec->kind)->mixes)
         spec->buffer = cp_fit_mixed(spec, r);
     else
         spec->buffer = cp_min64(step, r->budget / (1 + spec->ahead) / r->widest);

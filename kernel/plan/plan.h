@@ -15,7 +15,7 @@ static inline int64_t cp_step_count(const cp_plan *plan)
 {
     if (plan->count == 0)
         return 0;
-    if (plan->spec.kind == CP_RIFFLE)
+    if (cp_order(plan->spec.kind)->deals)
         return 1 + (plan->count - 1 + plan->spec.group) / plan->spec.group;
     return (plan->count + plan->spec.buffer - 1) / plan->spec.buffer;
 }
@@ -52,14 +52,20 @@ static inline int cp_plan_init(cp_plan *plan, const cp_spec *spec, int64_t start
         plan->last_rows = spec->stop_row - before;
         plan->count = last - plan->first + 1;
     }
-    if (spec->kind != CP_RIFFLE)
+    if (!cp_order(spec->kind)->deals)
         plan->spec.buffer = cp_max64(1, cp_min64(spec->buffer, plan->count));
     plan->steps = cp_step_count(plan);
-    if (spec->kind == CP_RIFFLE && cp_riffle_alloc(plan) < 0) {
+    if (cp_order(spec->kind)->deals && cp_riffle_alloc(plan) < 0) {
         cp_plan_free(plan);
         return -1;
     }
     return 0;
+}
+
+/* Rows of the step begun whose order of slots is written too: all that are read, where rows are dealt into chunks. */
+static inline int64_t cp_plan_swept(const cp_plan *plan)
+{
+    return cp_order(plan->spec.kind)->deals && !plan->spec.whole ? plan->reads : 0;
 }
 
 /* Size up the next step: sets extents, reads and visits. Returns 1, 0 at the end of the epoch, -1 without memory. */
@@ -68,7 +74,7 @@ static inline int cp_plan_begin(cp_plan *plan)
     const cp_spec *s = &plan->spec;
     if (plan->step >= plan->steps)
         return 0;
-    if (s->kind == CP_RIFFLE) {
+    if (cp_order(s->kind)->deals) {
         cp_riffle_loads(plan);
     } else {
         plan->load_from = plan->step * s->buffer;
@@ -80,13 +86,13 @@ static inline int cp_plan_begin(cp_plan *plan)
         int64_t start, stop;
         cp_run_at(plan, k, &start, &stop);
         plan->reads += stop - start;
-        if (s->kind == CP_RIFFLE) {
+        if (cp_order(s->kind)->deals) {
             plan->clocks[k % plan->ring] = cp_clock_make(plan, k, (int32_t)(stop - start));
             plan->due[k % plan->ring] = 0;
         }
     }
     plan->visits = plan->reads;
-    return s->kind == CP_RIFFLE && cp_riffle_shares(plan) < 0 ? -1 : 1;
+    return cp_order(s->kind)->deals && cp_riffle_shares(plan) < 0 ? -1 : 1;
 }
 
 /* Write the slots of a fill-and-drain step: each of ahead + 1 regions of the buffer in turn. */
@@ -96,7 +102,7 @@ static inline void cp_drain(cp_plan *plan, int32_t *into, int32_t *visit)
     int64_t slot = (plan->step % (1 + s->ahead)) * s->buffer * plan->widest;
     for (int64_t i = 0; i < plan->reads; i++)
         visit[i] = into[i] = (int32_t)slot++;
-    if (s->kind == CP_CORGIPILE)
+    if (cp_order(s->kind)->mixes)
         cp_shuffle32(visit, (uint64_t)plan->visits, cp_derive2(s->key ^ CP_KEY_ROWS, (uint64_t)plan->step));
 }
 
@@ -117,7 +123,7 @@ static inline int cp_plan_next(cp_plan *plan, int64_t *extents, int32_t *into, i
 {
     for (int64_t k = plan->load_from; k < plan->load_to; k++, extents += 2)
         cp_run_at(plan, k, &extents[0], &extents[1]);
-    if (plan->spec.kind == CP_RIFFLE) {
+    if (cp_order(plan->spec.kind)->deals) {
         if (cp_riffle_step(plan, into, sweep, visit) < 0)
             return -1;
     } else {

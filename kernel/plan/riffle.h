@@ -19,7 +19,7 @@ enum { CP_LOOK = 64, CP_SOON_SHARES = 12 }; /* blocks looked at together; shares
 /* Buffer slots that a plan of these sizes needs. */
 static inline int64_t cp_slots(const cp_spec *s, int64_t widest, int64_t blocks)
 {
-    if (s->kind == CP_RIFFLE)
+    if (cp_order(s->kind)->deals)
         return cp_chunk_bound(s, widest, blocks) * cp_chunk_rows(s, widest);
     int64_t n = cp_min64(s->buffer, blocks);
     return cp_min64((1 + s->ahead) * n, blocks + n) * widest;

@@ -66,21 +66,21 @@ static CP_NOINLINE void CP(close_batch)(cp_sgd *s)
 }
 
 /* Turn the margins of up to CP_GROUP rows into slopes, four or two at a time, and count the rows. */
-CP_INLINE void CP(slopes)(cp_sgd *s, int loss, const real *margin, const double *label, int64_t rows, real *slope)
+CP_INLINE void CP(slopes)(cp_sgd *s, enum cp_loss loss, const real *margin, const double *label, int64_t rows, real *slope)
 {
     for (int64_t r = 0; r < rows; r += CP_QUAD) {
         quad m, y = CP(all)(1);
         memcpy(&m, margin + r, sizeof m);
         for (int64_t i = 0; i < CP_QUAD && r + i < rows; i++)
             y[i] = (real)label[r + i];
-        point at = CP(point)(loss, m, y, CP(all)(1));
+        point at = CP(formula)(loss, m, y, CP(all)(1), CP(all)((real)s->parameter));
         memcpy(slope + r, &at.slope, sizeof m);
         for (int i = 0; i < CP_QUAD && r + i < rows; i++)
-            CP(count)(&s->totals, loss, &at, i, label[r + i]);
+            CP(count)(&s->totals, loss, &at, i, label[r + i], s->parameter);
     }
 }
 
-CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const int loss)
+CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss)
 {
     const int64_t packs = s->padded / CP_LANES;
     real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *grad_bias = CP_AT(s, real, grad_bias);
@@ -109,6 +109,8 @@ CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const int loss)
     return i;
 }
 
-static CP_NOINLINE int64_t CP(logistic_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_LOGISTIC); }
-static CP_NOINLINE int64_t CP(hinge_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_HINGE); }
-static CP_NOINLINE int64_t CP(squared_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_SQUARED); }
+#define CP_COPY(id) \
+    static CP_NOINLINE int64_t CP(id##_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_##id); }
+CP_COPIES(CP_COPY)
+#undef CP_COPY
+static CP_NOINLINE int64_t CP(ANY_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, s->loss); }

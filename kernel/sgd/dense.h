@@ -40,7 +40,7 @@ CP_INLINE void CP(put_pending)(cp_sgd *s, const pending *q)
 
 /* Rows of at most 4 packs: weights and the last row stay in registers. Returns the rows done: fewer than there are
  * where a margin is not finite. */
-CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const int loss, const int packs)
+CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss, const int packs)
 {
     pack v[4], p[4], x[4];
     real *weights = CP_AT(s, real, w), *prev = CP_AT(s, real, prev);
@@ -48,6 +48,7 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const int loss, const in
     pending q = CP(get_pending)(s);
     cp_sgd_totals totals = s->totals;
     const quad unit = CP(all)((real)s->intercept), step = CP(all)((real)s->rate);
+    const quad parameter = CP(all)((real)s->parameter);
     const int decaying = s->decay != 1;
     int64_t i;
     CP(tail_mask)(keep, s->features);
@@ -83,10 +84,10 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const int loss, const in
             q.scale = (real)s->scale;
             q.inverse = (real)s->inverse;
         }
-        point at = CP(point)(loss, m, CP(all)((real)c->label[i]), step);
+        point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), step, parameter);
         q.g = at.slope;
         q.h = at.slope[0] * q.inverse;
-        CP(count)(&totals, loss, &at, 0, c->label[i]);
+        CP(count)(&totals, loss, &at, 0, c->label[i], s->parameter);
     }
     for (int j = 0; j < packs; j++) {
         CP(store)(weights + j * CP_LANES, v[j]);
@@ -137,7 +138,7 @@ CP_INLINE void CP(keep_row)(cp_sgd *s, const real *row)
         memcpy(prev, row, (size_t)s->features * sizeof(real));
 }
 
-CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const int loss)
+CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss)
 {
     real *v = CP_AT(s, real, w);
     const real *prev = CP_AT(s, real, prev);
@@ -146,6 +147,7 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const int loss)
     pending q = CP(get_pending)(s);
     cp_sgd_totals totals = s->totals;
     const quad unit = CP(all)((real)s->intercept), step = CP(all)((real)s->rate);
+    const quad parameter = CP(all)((real)s->parameter);
     int64_t i;
     CP(tail_mask)(keep, s->features);
     for (i = 0; i < c->n; i++) {
@@ -166,10 +168,10 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const int loss)
             q.scale = (real)s->scale;
             q.inverse = (real)s->inverse;
         }
-        point at = CP(point)(loss, m, CP(all)((real)c->label[i]), step);
+        point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), step, parameter);
         q.g = at.slope;
         q.h = at.slope[0] * q.inverse;
-        CP(count)(&totals, loss, &at, 0, c->label[i]);
+        CP(count)(&totals, loss, &at, 0, c->label[i], s->parameter);
     }
     CP(keep_row)(s, prev);
     CP(put_pending)(s, &q);
@@ -186,8 +188,9 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const int loss)
     default: return CP(many)(s, c, loss); \
     }
 
-static CP_NOINLINE int64_t CP(logistic)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_LOGISTIC) }
-static CP_NOINLINE int64_t CP(hinge)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_HINGE) }
-static CP_NOINLINE int64_t CP(squared)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_SQUARED) }
+#define CP_COPY(id) static CP_NOINLINE int64_t CP(id##_rows)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_##id) }
+CP_COPIES(CP_COPY)
+#undef CP_COPY
+static CP_NOINLINE int64_t CP(ANY_rows)(cp_sgd *s, const cp_chunk *c) { return CP(many)(s, c, s->loss); }
 
 #undef CP_WIDTHS

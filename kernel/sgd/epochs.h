@@ -10,19 +10,20 @@ static inline double cp_sgd_rate(double rate, double decay, int64_t epoch) { ret
 
 typedef struct {
     int64_t rows;
-    double loss, score;  /* mean loss; accuracy, or R^2 of squared loss */
+    double loss, score;  /* mean loss; accuracy, or R^2 of numbers */
 } cp_figures;
 
 static inline cp_figures cp_sgd_figures(const cp_sgd *s)
 {
     const cp_sgd_totals *t = &s->totals;
     double rows = (double)(t->rows ? t->rows : 1), spread = t->square - t->sum * t->sum / rows;
-    if (s->loss != CP_SQUARED)
-        return (cp_figures){t->rows, cp_sgd_loss(s) / rows, (double)t->correct / rows};
-    return (cp_figures){t->rows, t->squares / 2 / rows, spread > 0 ? 1 - t->squares / spread : t->squares == 0};
+    double score = (double)t->correct / rows;
+    if (cp_losses[s->loss].labels == CP_NUMBERS)
+        score = spread > 0 ? 1 - t->squares / spread : t->squares == 0;
+    return (cp_figures){t->rows, cp_sgd_loss(s) / rows, score};
 }
 
-enum { CP_GO_ON, CP_ENOUGH, CP_LOSS_GROWS };
+enum cp_verdict { CP_GO_ON, CP_ENOUGH, CP_LOSS_GROWS };
 
 /* Judge by the losses of all epochs so far. They grow without bound where the last one is NaN, infinite, or above the
  * one before and a thousand times the first. They are enough where the loss improved twice in a row by less than this

@@ -2,15 +2,15 @@
 
 static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
 {
-    if (s->sparse)
-        return CP(sparse)(s, c, status);
-    if (cp_sgd_per_class(s->loss))
-        return s->batched ? CP(per_class_batches)(s, c) : CP(per_class_rows)(s, c);
-    switch (s->loss) {
-    case CP_LOGISTIC: return s->batched ? CP(logistic_batches)(s, c) : CP(logistic)(s, c);
-    case CP_HINGE: return s->batched ? CP(hinge_batches)(s, c) : CP(hinge)(s, c);
-    default: return s->batched ? CP(squared_batches)(s, c) : CP(squared)(s, c);
-    }
+#define CP_LEARN(id, code, ...) \
+    case CP_##id: \
+        return s->sparse ? CP(code##_sparse)(s, c, status) \
+                         : s->batched ? CP(code##_batches)(s, c) : CP(code##_rows)(s, c);
+#define CP_LEARN_SCORES(id, ...) CP_LEARN(id, SCORES, )
+    switch (s->loss) { CP_LOSSES(CP_LEARN, CP_LEARN_SCORES) }
+#undef CP_LEARN
+#undef CP_LEARN_SCORES
+    return 0;
 }
 
 /* Apply the update that is held back, and the open batch, and the scale: what then lies in w is the model, so

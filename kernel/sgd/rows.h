@@ -94,13 +94,22 @@ static inline int64_t cp_find_class(const double *classes, int64_t count, double
 static inline int64_t cp_encode_labels(const cp_sgd *s, double *label, int64_t n, int *status)
 {
     const double *classes = CP_AT(s, const double, classes);
+    const enum cp_labels labels = cp_losses[s->loss].labels;
+    const double least = cp_losses[s->loss].not_negative ? 0 : -INFINITY;
     for (int64_t i = 0; i < n; i++) {
         double y = label[i], coded = y;
-        if (cp_sgd_per_class(s->loss))
-            coded = (double)cp_find_class(classes, s->outputs, y);
-        else if (s->loss != CP_SQUARED)
+        int bad = 0;
+        switch (labels) {
+        case CP_TWO_CLASSES:
             coded = (y == classes[1]) - (y == classes[0]); /* no branch: labels in good order cannot be foretold */
-        int bad = cp_sgd_per_class(s->loss) ? coded < 0 : s->loss != CP_SQUARED && coded == 0;
+            bad = coded == 0;
+            break;
+        case CP_CLASSES:
+            coded = (double)cp_find_class(classes, s->outputs, y);
+            bad = coded < 0;
+            break;
+        case CP_NUMBERS: bad = y < least; break;
+        }
         if (y - y != 0 || bad) {
             *status = y - y != 0 ? CP_SGD_LABEL_VALUE : CP_SGD_BAD_LABEL;
             return i;

@@ -1,4 +1,4 @@
-/* Linear models by stochastic gradient descent: logistic, hinge, squared and softmax loss; dense and sparse rows;
+/* Linear models by stochastic gradient descent: the losses of sgd/losses.h; dense and sparse rows;
  * one update a row or a batch; L2; the loss of the model as it was before each update, summed in the same pass.
  *
  *     w <- (1 - rate * l2) w - rate * gradient        (the intercept is not regularised)

@@ -1,10 +1,10 @@
-/* Template: softmax or one hinge each over K outputs, dense: one row a update, and mini-batches.
+/* Template: losses of one score a class, with their formulas, dense: one row an update, and mini-batches.
  *
  * The update of one row is applied in the walk that makes the scores of the next, so weights are read once a row. */
 
 /* Turn scores into slopes, step * (probability - [k is the label]), and count the row. Returns 0 where a score is
  * not finite. Scores have room for whole quads. */
-CP_INLINE int CP(softmax)(cp_sgd *s, real *score, int64_t target, real step, real *slope)
+CP_INLINE int CP(SOFTMAX)(cp_sgd *s, real *score, int64_t target, real step, real *slope)
 {
     const int64_t outputs = s->outputs;
     int64_t best = 0;
@@ -36,7 +36,7 @@ CP_INLINE int CP(softmax)(cp_sgd *s, real *score, int64_t target, real step, rea
 
 /* Turn scores into slopes of one hinge an output, its class against the rest, and count the row. Returns 0 where a
  * score is not finite. */
-CP_INLINE int CP(hinges)(cp_sgd *s, const real *score, int64_t target, real step, real *slope)
+CP_INLINE int CP(HINGES)(cp_sgd *s, real *score, int64_t target, real step, real *slope)
 {
     int64_t best = 0;
     real loss = 0;
@@ -56,8 +56,12 @@ CP_INLINE int CP(hinges)(cp_sgd *s, const real *score, int64_t target, real step
 
 CP_INLINE int CP(per_class)(cp_sgd *s, real *score, int64_t target, real step, real *slope)
 {
-    return s->loss == CP_HINGES ? CP(hinges)(s, score, target, step, slope)
-                                : CP(softmax)(s, score, target, step, slope);
+#define CP_NO_SCORES(id, ...) case CP_##id: break;
+#define CP_SLOPES(id, ...) case CP_##id: return CP(id)(s, score, target, step, slope);
+    switch (s->loss) { CP_LOSSES(CP_NO_SCORES, CP_SLOPES) }
+#undef CP_NO_SCORES
+#undef CP_SLOPES
+    return 0;
 }
 
 /* Apply h * p to the weights of two outputs, at v and at v + apart, and score x by them, in one walk; apart is 0
@@ -81,7 +85,7 @@ CP_INLINE void CP(walk_two)(real *v, int64_t apart, const real *p, const real *x
         score[1] = CP(sum)(a1)[0];
 }
 
-static CP_NOINLINE int64_t CP(per_class_rows)(cp_sgd *s, const cp_chunk *c)
+static CP_NOINLINE int64_t CP(SCORES_rows)(cp_sgd *s, const cp_chunk *c)
 {
     const int64_t packs = s->padded / CP_LANES, outputs = s->outputs;
     real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *score = CP_AT(s, real, work);
@@ -113,7 +117,7 @@ static CP_NOINLINE int64_t CP(per_class_rows)(cp_sgd *s, const cp_chunk *c)
     return i;
 }
 
-static CP_NOINLINE int64_t CP(per_class_batches)(cp_sgd *s, const cp_chunk *c)
+static CP_NOINLINE int64_t CP(SCORES_batches)(cp_sgd *s, const cp_chunk *c)
 {
     const int64_t packs = s->padded / CP_LANES, outputs = s->outputs, apart = cp_round_up(outputs, CP_LANES);
     real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *grad_bias = CP_AT(s, real, grad_bias);

@@ -110,9 +110,9 @@ CP_INLINE void CP(sparse_ahead)(const cp_sgd *s, const cp_chunk *c, int64_t i)
 }
 
 /* Returns the rows done; `status` tells where a row was refused for its indices. */
-CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, const int loss)
+CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, const enum cp_loss loss)
 {
-    real *score = CP_AT(s, real, work), *slope = cp_sgd_per_class(loss) ? CP_AT(s, real, g) : score + CP_LANES;
+    real *score = CP_AT(s, real, work), *slope = cp_loss_per_class(loss) ? CP_AT(s, real, g) : score + CP_LANES;
     const real step = (real)(s->batched ? 1 : s->rate);
     int64_t i;
     for (i = 0; i < c->n; i++) {
@@ -123,15 +123,16 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
         if ((*status = cp_check_indices(index, n, s->features)))
             break;
         CP(sparse_scores)(s, index, x, n, score);
-        if (cp_sgd_per_class(loss)) {
+        if (cp_loss_per_class(loss)) {
             if (!CP(per_class)(s, score, (int64_t)c->label[i], step, slope))
                 break;
         } else {
             if (!CP(is_finite)(*score))
                 break;
-            point at = CP(point)(loss, CP(all)(*score), CP(all)((real)c->label[i]), CP(all)(step));
+            point at = CP(formula)(loss, CP(all)(*score), CP(all)((real)c->label[i]), CP(all)(step),
+                                 CP(all)((real)s->parameter));
             *slope = at.slope[0];
-            CP(count)(&s->totals, loss, &at, 0, c->label[i]);
+            CP(count)(&s->totals, loss, &at, 0, c->label[i], s->parameter);
         }
         if (s->batched)
             CP(sparse_hold)(s, index, x, n, slope);
@@ -141,12 +142,14 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
     return i;
 }
 
-static CP_NOINLINE int64_t CP(sparse)(cp_sgd *s, const cp_chunk *c, int *status)
-{
-    switch (s->loss) {
-    case CP_LOGISTIC: return CP(sparse_rows)(s, c, status, CP_LOGISTIC);
-    case CP_HINGE: return CP(sparse_rows)(s, c, status, CP_HINGE);
-    case CP_SQUARED: return CP(sparse_rows)(s, c, status, CP_SQUARED);
-    default: return CP(sparse_rows)(s, c, status, CP_SOFTMAX);
+#define CP_SPARSE(code, loss) \
+    static CP_NOINLINE int64_t CP(code##_sparse)(cp_sgd *s, const cp_chunk *c, int *status) \
+    { \
+        return CP(sparse_rows)(s, c, status, loss); \
     }
-}
+#define CP_COPY(id) CP_SPARSE(id, CP_##id)
+CP_COPIES(CP_COPY)
+#undef CP_COPY
+CP_SPARSE(ANY, s->loss)
+CP_SPARSE(SCORES, CP_SOFTMAX) /* and any other of them: see CP(per_class) */
+#undef CP_SPARSE

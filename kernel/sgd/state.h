@@ -7,20 +7,17 @@
 #define CP_SGD_STATE_H
 
 #include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+
+#include "sgd/losses.h"
 
 #ifdef __FAST_MATH__
 #error "corgipile's kernel must be compiled without -ffast-math: results would depend on the compiler"
 #endif
 
-/* The last two have an output a class; CP_HINGES is one hinge each, its class against the rest. */
-enum { CP_LOGISTIC, CP_HINGE, CP_SQUARED, CP_SOFTMAX, CP_HINGES };
-
 enum {
     CP_SGD_OK,
     CP_SGD_BAD_SLOT,      /* a slot number outside the buffer */
-    CP_SGD_BAD_LABEL,     /* a label that is none of the classes */
+    CP_SGD_BAD_LABEL,     /* a label that is none of the classes, or negative where that is not taken */
     CP_SGD_LABEL_VALUE,   /* a label that is NaN or infinite */
     CP_SGD_BAD_VALUE,     /* a feature that is NaN or infinite */
     CP_SGD_BAD_INDEX,     /* a sparse index outside the features */
@@ -31,13 +28,14 @@ enum {
 
 enum { CP_GROUP = 16, CP_LINE = 64, CP_SECOND_CACHE = 1 << 20 };
 
-/* What a host asks for. `classes`: two values, negative first, for logistic and hinge; `outputs` ascending
- * values for softmax and hinges; unused for squared. */
+/* What a host asks for. `classes`: two values, negative first, where labels are CP_TWO_CLASSES; `outputs` ascending
+ * values where they are CP_CLASSES; unused for CP_NUMBERS. */
 typedef struct {
-    int loss, bytes;            /* bytes of a real: 4 or 8 */
+    enum cp_loss loss;
+    int bytes;                  /* bytes of a real: 4 or 8 */
     int sparse, intercept, isa; /* isa: a level of cp_sgd_isa(), or -1 for the best of this CPU */
     int64_t features, outputs, batch;
-    double l2;
+    double l2, parameter;       /* parameter: of a loss that has one */
     const double *classes;
 } cp_sgd_shape;
 
@@ -47,9 +45,10 @@ typedef struct {
 } cp_sgd_totals;
 
 typedef struct {
-    int32_t loss, bytes, sparse, intercept, isa, batched;
+    enum cp_loss loss;
+    int32_t bytes, sparse, intercept, isa, batched;
     int64_t features, outputs, padded, batch;  /* padded: features (dense) or outputs (sparse) in whole packs */
-    double l2, rate, decay, undecay, scale, inverse;
+    double l2, parameter, rate, decay, undecay, scale, inverse;
     int64_t held, touched, epoch;  /* rows in the open batch; sparse: touched features and the batch's number */
     cp_sgd_totals totals;
     size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, size;  /* offsets in bytes */
@@ -72,7 +71,8 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
 {
     cp_sgd s = {.loss = shape->loss, .bytes = shape->bytes, .sparse = shape->sparse, .isa = shape->isa,
                 .intercept = shape->intercept, .features = shape->features, .outputs = shape->outputs,
-                .batch = shape->batch, .batched = shape->batch > 1, .l2 = shape->l2};
+                .batch = shape->batch, .batched = shape->batch > 1, .l2 = shape->l2,
+                .parameter = shape->parameter};
     size_t real = (size_t)s.bytes;
     int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
     s.decay = s.undecay = s.scale = s.inverse = s.totals.ln = 1;
@@ -98,14 +98,16 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     return s;
 }
 
-/* Return whether a loss has an output a class. */
-static inline int cp_sgd_per_class(int loss) { return loss >= CP_SOFTMAX; }
-
 static inline size_t cp_sgd_size(const cp_sgd_shape *shape) { return cp_sgd_layout(shape).size; }
 
 static inline int64_t cp_sgd_classes(const cp_sgd_shape *shape)
 {
-    return cp_sgd_per_class(shape->loss) ? shape->outputs : shape->loss == CP_SQUARED ? 0 : 2;
+    switch (cp_losses[shape->loss].labels) {
+    case CP_TWO_CLASSES: return 2;
+    case CP_CLASSES: return shape->outputs;
+    case CP_NUMBERS: break;
+    }
+    return 0;
 }
 
 #endif

@@ -29,6 +29,19 @@ static inline double cp_log(double x)
            + (2 * t + (double)power * 0.693147180369123816490);
 }
 
+/* exp(x) within 2 ulp, likewise; infinite from 709 on, 0 below -708. */
+static inline double cp_exp(double x)
+{
+    const double magic = 6755399441055744.0;
+    if (!(x > -708) || x >= 709)
+        return x > 0 ? INFINITY : x < 0 ? 0 : x;
+    double n = (x * 1.44269504088896340736 + magic) - magic, sum = 1;
+    double r = (x - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10;
+    for (int k = 13; k >= 1; k--)
+        sum = 1 + sum * r * (1.0 / k);
+    return sum * cp_bits_double((uint64_t)((int64_t)n + 1023) << 52);
+}
+
 /* Multiply what a row's loss is the logarithm of into the running product: one logarithm serves hundreds of rows. */
 static inline void cp_add_log(cp_sgd_totals *t, double value)
 {

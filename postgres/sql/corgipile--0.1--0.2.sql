@@ -69,6 +69,9 @@ CREATE FUNCTION corgipile.may(privilege text, who corgipile.role, owner corgipil
 REVOKE ALL ON FUNCTION corgipile.may(text, corgipile.role, corgipile.role, corgipile.role[], corgipile.role[],
     corgipile.role[]) FROM PUBLIC;
 
+-- Which kinds there are is for the library to say.
+ALTER TABLE corgipile.models DROP CONSTRAINT models_kind_check;
+
 -- Models belong to roles. Those of earlier versions could be read by everybody, and still can.
 DROP POLICY use_all ON corgipile.models;
 DROP POLICY insert_own ON corgipile.models;

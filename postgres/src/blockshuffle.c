@@ -29,7 +29,7 @@ void corgi_block_open(CustomScanState *node, CorgiRun *run)
     s->scans = palloc0(sizeof *s->scans * (Size) Max(run->source.part_count, 1));
     s->quiet = QUIET_BLOCKS;
     s->asker = NULL;
-    if (run->options.order != CP_NO_SHUFFLE && !CORGI_DIRECT_IO &&
+    if (cp_order(run->options.order)->random && !CORGI_DIRECT_IO &&
         get_tablespace_io_concurrency(rel->rd_rel->reltablespace) > 0)
         s->asker = corgi_make_asker();
 }
@@ -120,20 +120,8 @@ static void end(CustomScanState *node)
 
 static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
-    const CorgiRun *run = ((BlockState *) node)->run;
-    const CorgiSource *source;
-    if (run == NULL || run->source.rel == NULL)
-        return;
-    source = &run->source;
-    ExplainPropertyText("Table", RelationGetRelationName(source->rel), es);
-    if (source->parts != source)
-        ExplainPropertyInteger("Parts", NULL, source->part_count, es);
-    ExplainPropertyInteger("Pages", NULL, source->pages, es);
-    ExplainPropertyInteger("Block Pages", NULL, source->block_pages, es);
-    if (run->prepared)
-        ExplainPropertyInteger("Blocks", NULL, run->survey.blocks, es);
-    else
-        ExplainPropertyInteger("Blocks", NULL, corgi_most_blocks(source), es);
+    if (((BlockState *) node)->run != NULL)
+        corgi_explain_blocks(((BlockState *) node)->run, es);
 }
 
 static const CustomExecMethods exec_methods = {.CustomName = "BlockShuffle",

@@ -74,7 +74,7 @@ static void load(CorgiCached *e, const char *name)
     MemoryContextSwitchTo(new.context);
     new.name = pstrdup(name);
     new.model = corgi_load_model(name, false);
-    new.machine = corgi_model_machine(new.model, false);
+    new.learner = corgi_model_learner(new.model, false);
     new.scores = palloc(sizeof *new.scores * (Size) new.model->outputs);
     new.row = palloc((Size) (new.model->width * new.model->bytes));
     MemoryContextSwitchTo(outside);

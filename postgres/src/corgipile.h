@@ -23,7 +23,8 @@ typedef struct {
     const char *kind, *label, *name, *order_name;
     List *features;         /* of char * */
     const char *warm_start; /* name of a model to go on from */
-    int loss, order;        /* of kernel/sgd/sgd.h, of kernel/plan/plan.h */
+    cp_loss_choice of;      /* kind, read; of two classes until it is known how many there are */
+    int order;              /* of kernel/plan/plan.h */
     int epochs, batch;
     double learning_rate, decay, l2, holdout;
     double tolerance;       /* negative: train all epochs */
@@ -147,7 +148,8 @@ typedef struct {
     char *kind, *label;
     Datum figures[CORGI_FIGURES]; /* of its epochs: arrays, see model.c */
     List *features;         /* of char * */
-    int loss, bytes;
+    cp_loss_choice of;
+    int bytes;
     int64 width, outputs, classes, epochs;
     double *class_values, *coefficients, *intercepts;
     double *losses;         /* [epochs] */
@@ -175,7 +177,6 @@ typedef struct {
     int64 width, seen;
     int block;              /* rows to look at in the block under way */
 } CorgiScales;
-extern double corgi_chance(int loss, const int64 *counts, int64 classes);
 extern void corgi_note_scales(CorgiScales *s, const CorgiSource *source, TupleTableSlot *row, int64 width);
 extern void corgi_tell_scales(const CorgiScales *s, const CorgiSource *source);
 extern void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last);
@@ -188,10 +189,24 @@ enum {
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature);
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
-extern int corgi_loss_of(const char *kind);
-extern const char *corgi_kind_of(int loss);
 extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
+
+/* losses.c */
+extern cp_loss_choice corgi_loss_of(const char *kind, int64 classes);
+extern const char *corgi_loss_name(const cp_loss_choice *of);
+extern int64 corgi_most_classes(const char *kind);
+extern bool corgi_has_probability(const cp_loss_facts *f);
+extern bool corgi_is_per_class(const cp_loss_facts *f);
+extern bool corgi_is_of_numbers(const cp_loss_facts *f);
+extern char *corgi_loss_names(bool (*wanted)(const cp_loss_facts *));
+
+static inline bool corgi_predicts_numbers(const cp_loss_choice *of) { return cp_losses[of->loss].labels == CP_NUMBERS; }
+
+static inline int64 corgi_outputs(const cp_loss_choice *of, int64 classes)
+{
+    return cp_loss_per_class(of->loss) ? classes : 1;
+}
 
 /* source.c */
 extern char *corgi_sql_name(Relation rel);
@@ -277,30 +292,32 @@ extern void corgi_take_survey(CorgiRun *run, CustomScanState *blocks);
 extern void corgi_fit_sizes(CorgiRun *run);
 extern int64 corgi_block_pages(const CorgiSource *s, const CorgiOptions *o);
 
-/* machine.c */
-typedef struct CorgiMachine CorgiMachine;
-extern CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes);
-extern CorgiMachine *corgi_machine_for(const CorgiRun *run);
-extern CorgiMachine *corgi_machine_judge(const CorgiRun *run);
-extern void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from);
-extern void corgi_machine_begin(CorgiMachine *m, double rate);
-extern int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
-extern void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot);
-extern cp_figures corgi_machine_end(CorgiMachine *m);
-extern cp_figures corgi_machine_figures(const CorgiMachine *m);
-extern void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts);
-extern void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts);
-extern void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores);
-extern int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char *values, int64 count,
+/* learner.c */
+typedef struct CorgiLearner CorgiLearner;
+extern CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
+                                   const double *classes);
+extern CorgiLearner *corgi_learner_for(const CorgiRun *run);
+extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
+extern void corgi_learner_copy(CorgiLearner *to, CorgiLearner *from);
+extern void corgi_learner_begin(CorgiLearner *m, double rate);
+extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
+extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
+extern cp_figures corgi_learner_end(CorgiLearner *m);
+extern cp_figures corgi_learner_figures(const CorgiLearner *m);
+extern void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts);
+extern void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts);
+extern void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores);
+extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count,
                                      double *scores);
 extern void corgi_probabilities(double *scores, int64 classes);
+extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes);
 
 /* pipeline.c */
-extern void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanState *tuples);
+extern void corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
 
 
 /* measure.c */
-extern cp_figures corgi_measure(const CorgiRun *run, CorgiMachine *judge, bool held, Snapshot snapshot);
+extern cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot);
 
 /* history.c */
 extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
@@ -318,7 +335,7 @@ extern uint32 corgi_wait_event(void);
 extern CorgiModel *corgi_load_model(const char *name, bool past);
 extern CorgiModel *corgi_load_past(CorgiOptions *o);
 extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
-extern CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse);
+extern CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse);
 
 /* cache.c */
 typedef struct {
@@ -333,7 +350,7 @@ typedef struct {
     CorgiVersion version;
     uint64 asked, loads;
     CorgiModel *model;
-    CorgiMachine *machine, *sparse; /* sparse: NULL until a sparse row is to be scored */
+    CorgiLearner *learner, *sparse; /* sparse: NULL until a sparse row is to be scored */
     char *row;              /* room for a row and its scores */
     double *scores;
 } CorgiCached;
@@ -350,8 +367,8 @@ typedef struct {
 } CorgiWeights;
 extern void corgi_check_name(const CorgiOptions *o);
 extern void corgi_check_size(const CorgiRun *run);
-extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiMachine *machine);
-extern void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiHistory *history,
+extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner);
+extern void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history,
                               const CorgiModel *past);
 
 /* blockshuffle.c */
@@ -375,6 +392,11 @@ extern void corgi_tuple_stop(CustomScanState *node);
 
 /* sgd.c */
 extern const CustomScanMethods corgi_sgd_methods;
+
+/* explain.c */
+extern void corgi_explain_blocks(const CorgiRun *run, ExplainState *es);
+extern void corgi_explain_tuples(const CorgiRun *run, ExplainState *es);
+extern void corgi_explain_learning(const CorgiRun *run, ExplainState *es);
 
 /* planner.c */
 #define CORGI_PREFIX "corgipile." /* of the names by which the server knows our operators, beside those of others */

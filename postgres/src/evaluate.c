@@ -3,7 +3,6 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
-#include "sgd/state.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
@@ -13,7 +12,7 @@ PG_FUNCTION_INFO_V1(corgipile_evaluate);
 static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
     bool one = get_fn_expr_argtype(fcinfo->flinfo, 2) == TEXTOID;
-    CorgiOptions o = {.source = PG_GETARG_OID(1), .kind = m->kind, .loss = m->loss, .features = m->features,
+    CorgiOptions o = {.source = PG_GETARG_OID(1), .kind = m->kind, .of = m->of, .features = m->features,
                       .label = m->label};
     if (!PG_ARGISNULL(2))
         o.features = corgi_feature_names(PG_GETARG_DATUM(2), one);
@@ -59,13 +58,13 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
     run.options = choose(fcinfo, m, name);
     corgi_open_source(&run.source, &run.options);
     fit_source(&run, m, name);
-    f = corgi_measure(&run, corgi_model_machine(m, run.source.sparse), false, GetActiveSnapshot());
+    f = corgi_measure(&run, corgi_model_learner(m, run.source.sparse), false, GetActiveSnapshot());
     corgi_close_source(&run.source);
     values[0] = Float8GetDatum(f.loss);
     values[1] = values[2] = Float8GetDatum(f.score);
     values[3] = Int64GetDatum(f.rows);
     nulls[0] = f.rows == 0;
-    nulls[1] = f.rows == 0 || m->loss == CP_SQUARED;
-    nulls[2] = f.rows == 0 || m->loss != CP_SQUARED;
+    nulls[1] = f.rows == 0 || corgi_predicts_numbers(&m->of);
+    nulls[2] = f.rows == 0 || !corgi_predicts_numbers(&m->of);
     PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, values, nulls)));
 }

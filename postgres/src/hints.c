@@ -5,7 +5,6 @@
 
 #include "catalog/pg_cast.h"
 #include "catalog/pg_type.h"
-#include "sgd/state.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -30,20 +29,6 @@ int corgi_hint_cast(Oid type, const char *column)
 }
 
 enum { SAMPLE_ROWS = 256, WIDEST = 1 << 16, FAR_APART = 300 };
-
-/* Return the loss of the best constant: what a model has that has learnt nothing but how common the classes are. */
-double corgi_chance(int loss, const int64 *counts, int64 classes)
-{
-    double rows = 0, sum = 0;
-    int64 fewest = counts[0];
-    for (int64 i = 0; i < classes; i++) {
-        rows += (double) counts[i];
-        fewest = Min(fewest, counts[i]);
-    }
-    for (int64 i = 0; i < classes; i++)
-        sum -= (double) counts[i] / rows * log((double) counts[i] / rows);
-    return loss == CP_HINGE ? 2 * (double) fewest / rows : sum;
-}
 
 /* Note how large features are, of a few rows of each block until the sample is full. */
 void corgi_note_scales(CorgiScales *s, const CorgiSource *source, TupleTableSlot *row, int64 width)
@@ -89,17 +74,19 @@ void corgi_tell_scales(const CorgiScales *s, const CorgiSource *source)
                 errhint("Train on columns less their mean and divided by their spread, such as generated ones."));
 }
 
-/* Say so where the last epoch has been no better than a constant: on the rows held out, if there are any. */
+/* Say so where the last epoch has been no better than a constant: on the rows held out, if there are any. R2 compares
+ * with the mean, so of losses with another best constant it says nothing. */
 void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)
 {
-    bool held = last->held.rows > 0, linear = run->options.loss == CP_SQUARED;
+    const cp_loss_choice *of = &run->options.of;
+    bool held = last->held.rows > 0, numbers = corgi_predicts_numbers(of);
     const cp_figures *f = held ? &last->held : &last->learnt;
     double chance = run->survey.chance;
     const char *whose = run->options.classes == NULL ? "always the same answer" : "weights of zero";
-    if (linear ? f->score > 0 : f->loss < chance)
+    if (numbers ? f->score > 0 || !cp_losses[of->loss].of_mean : f->loss < chance)
         return;
     ereport(WARNING,
-            linear ? errmsg("the model is no better than the mean of the labels: R2 is %.4f%s", f->score,
+            numbers ? errmsg("the model is no better than the mean of the labels: R2 is %.4f%s", f->score,
                             held ? " on the rows held out" : "")
                    : errmsg("the model is no better than chance: its loss is %.4g%s, that of %s %.4g",
                             f->loss, held ? " on the rows held out" : "", whose, chance),

@@ -18,7 +18,7 @@ static void say(const CorgiHistory *h, const CorgiEpoch *e)
 /* Begin a history, after the epochs of an earlier model if there is one. */
 void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past)
 {
-    *h = (CorgiHistory){.past = past ? past->epochs : 0, .room = 16, .score = o->loss == CP_SQUARED ? "R2" : "accuracy"};
+    *h = (CorgiHistory){.past = past ? past->epochs : 0, .room = 16, .score = corgi_predicts_numbers(&o->of) ? "R2" : "accuracy"};
     h->epochs = palloc(sizeof *h->epochs * (Size) h->room);
     h->losses = palloc(sizeof *h->losses * (Size) (h->past + h->room));
     if (past)
@@ -66,7 +66,7 @@ static void run(const char *query, int count, Oid *types, Datum *values, const c
 }
 
 /* Write an epoch's row with a plan made for all of them. */
-static void store_epoch(SPIPlanPtr plan, const CorgiEpoch *e, bool linear, Datum name, int64 number)
+static void store_epoch(SPIPlanPtr plan, const CorgiEpoch *e, bool numbers, Datum name, int64 number)
 {
     bool held = e->held.rows > 0;
     Datum values[] = {Float8GetDatum(e->learnt.loss), Float8GetDatum(e->learnt.score), Float8GetDatum(e->learnt.score),
@@ -74,11 +74,11 @@ static void store_epoch(SPIPlanPtr plan, const CorgiEpoch *e, bool linear, Datum
                       Int64GetDatum(e->learnt.rows),  Float8GetDatum(e->seconds),      name,
                       Int64GetDatum(number)};
     char nulls[] = "          ";
-    nulls[1] = linear ? 'n' : ' ';
-    nulls[2] = linear ? ' ' : 'n';
+    nulls[1] = numbers ? 'n' : ' ';
+    nulls[2] = numbers ? ' ' : 'n';
     nulls[3] = held ? ' ' : 'n';
-    nulls[4] = held && !linear ? ' ' : 'n';
-    nulls[5] = held && linear ? ' ' : 'n';
+    nulls[4] = held && !numbers ? ' ' : 'n';
+    nulls[5] = held && numbers ? ' ' : 'n';
     if (SPI_execute_plan(plan, values, nulls, false, 0) != SPI_OK_INSERT)
         elog(ERROR, "writing corgipile.history failed");
 }
@@ -103,5 +103,5 @@ void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const Cor
         run(insert_past, CORGI_FIGURES + 1, lists, values, NULL);
     }
     for (int64 i = 0; i < h->count; i++)
-        store_epoch(plan, &h->epochs[i], o->loss == CP_SQUARED, name, h->past + i);
+        store_epoch(plan, &h->epochs[i], corgi_predicts_numbers(&o->of), name, h->past + i);
 }

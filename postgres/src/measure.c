@@ -8,7 +8,7 @@ enum { PART_ROWS = 4096, PART_BYTES = 1 << 20 };
 
 typedef struct {
     CorgiRun run;           /* with a small buffer of its own */
-    CorgiMachine *judge;
+    CorgiLearner *judge;
     int32 visit[PART_ROWS];
     int64 waiting, number;  /* rows in the buffer; number of the next row */
     bool held;              /* of rows held out, else of all */
@@ -24,7 +24,7 @@ static CorgiBuffer make_buffer(const CorgiRun *run, int64 bytes)
     return corgi_make_buffer(s, width, slots, slots, bytes);
 }
 
-static Pass *make_pass(const CorgiRun *run, CorgiMachine *judge, bool held)
+static Pass *make_pass(const CorgiRun *run, CorgiLearner *judge, bool held)
 {
     Pass *p = palloc0(sizeof *p);
     p->run = *run;
@@ -41,9 +41,9 @@ static Pass *make_pass(const CorgiRun *run, CorgiMachine *judge, bool held)
 static void judge_rows(Pass *p)
 {
     for (int64 done = 0; done < p->waiting;) {
-        int status = corgi_machine_learn(p->judge, &p->run, p->visit, p->waiting, &done);
+        int status = corgi_learner_learn(p->judge, &p->run, p->visit, p->waiting, &done);
         if (status != CP_SGD_OK)
-            corgi_machine_refuse(&p->run, status, p->visit[done]);
+            corgi_learner_refuse(&p->run, status, p->visit[done]);
     }
     p->waiting = 0;
     if (p->run.source.sparse)
@@ -84,19 +84,19 @@ static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
     ExecDropSingleTupleTableSlot(row);
 }
 
-/* Measure a machine that has one row a batch on the table's rows, or on those held out. */
-cp_figures corgi_measure(const CorgiRun *run, CorgiMachine *judge, bool held, Snapshot snapshot)
+/* Measure a learner that has one row a batch on the table's rows, or on those held out. */
+cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot)
 {
     MemoryContext outside = CurrentMemoryContext;
     MemoryContext context = AllocSetContextCreate(outside, "corgipile measure", ALLOCSET_DEFAULT_SIZES);
     Pass *p;
     MemoryContextSwitchTo(context);
     p = make_pass(run, judge, held);
-    corgi_machine_begin(judge, 0);
+    corgi_learner_begin(judge, 0);
     for (int i = 0; i < run->source.part_count; i++)
         measure_part(p, &run->source.parts[i], snapshot);
     judge_rows(p);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
-    return corgi_machine_end(judge);
+    return corgi_learner_end(judge);
 }

@@ -5,7 +5,6 @@
 
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "sgd/state.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -101,12 +100,12 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
     m->coefficients = doubles_at(4, 2, &m->outputs, &m->width, context);
     m->intercepts = doubles_at(5, 1, &one, &intercepts, context);
     numbers = text_at(6, context);
-    m->loss = corgi_loss_of(m->kind);
+    m->of = corgi_loss_of(m->kind, m->classes);
     m->bytes = numbers != NULL && strcmp(numbers, "real") == 0 ? 4 : 8;
-    outputs = m->loss == CP_SOFTMAX ? m->classes : 1;
+    outputs = corgi_outputs(&m->of, m->classes);
     if (m->class_values == NULL || m->coefficients == NULL || m->intercepts == NULL || m->width < 1 ||
         m->width != dims || m->outputs != outputs || intercepts != outputs ||
-        (m->loss <= CP_HINGE && m->classes != 2))
+        (cp_losses[m->of.loss].labels == CP_TWO_CLASSES && m->classes != 2))
         damaged(name, "its arrays do not fit together");
     if (!in_order(m->class_values, m->classes))
         damaged(name, "its classes are not finite numbers in ascending order");
@@ -172,12 +171,12 @@ CorgiModel *corgi_load_model(const char *name, bool past)
     return m;
 }
 
-/* Make a machine that scores and measures dense or sparse rows by a model. */
-CorgiMachine *corgi_model_machine(const CorgiModel *m, bool sparse)
+/* Make a learner that scores and measures dense or sparse rows by a model. */
+CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse)
 {
-    CorgiMachine *machine = corgi_machine(m->loss, m->bytes, sparse, m->width, m->outputs, m->class_values);
-    corgi_machine_set(machine, m->coefficients, m->intercepts);
-    return machine;
+    CorgiLearner *learner = corgi_learner(m->of, m->bytes, sparse, m->width, m->outputs, m->class_values);
+    corgi_learner_set(learner, m->coefficients, m->intercepts);
+    return learner;
 }
 
 /* Load the model to go on from. Its classes become those of the new one. */
@@ -186,7 +185,8 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
     CorgiModel *past;
     corgi_find_model(o->warm_start, CORGI_READ);
     past = corgi_load_model(o->warm_start, true);
-    if (past->loss != o->loss)
+    o->of = corgi_loss_of(o->kind, past->classes);
+    if (past->of.loss != o->of.loss || past->of.parameter != o->of.parameter)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" is a %s model; a %s model is needed", o->warm_start, past->kind, o->kind));
     for (int64 i = 0; i < past->outputs && !o->intercept; i++)
@@ -198,7 +198,7 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
                                memcmp(o->classes, past->class_values, sizeof(double) * (Size) past->classes) != 0))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" has other classes than those given", o->warm_start));
-    if (o->loss != CP_SQUARED) {
+    if (!corgi_predicts_numbers(&o->of)) {
         o->classes = past->class_values;
         o->class_count = (int) past->classes;
     }

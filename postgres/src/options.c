@@ -6,12 +6,9 @@
 #include "catalog/pg_type.h"
 #include "plan/plan.h"
 #include "settings.h"
-#include "sgd/state.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-static const char *const losses[] = {"logistic", "svm", "linear", "softmax"};
-static const char *const orders[] = {"no_shuffle", "block_only", "corgipile", "riffle"};
 enum { DEFAULT_BUFFER_BYTES = 64 << 20 };
 static const int64 exact = INT64CONST(1) << 53;
 
@@ -22,25 +19,6 @@ static const char *const arguments[ARG_COUNT] = {
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
-/* Find a name in a list; -1 if it is none of them. */
-static int place_of(const char *name, const char *const *names, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (strcmp(name, names[i]) == 0)
-            return i;
-    return -1;
-}
-
-int corgi_loss_of(const char *kind)
-{
-    int loss = place_of(kind, losses, lengthof(losses));
-    if (loss < 0)
-        REFUSE("model must be logistic, svm, linear or softmax, got \"%s\"", kind);
-    return loss;
-}
-
-const char *corgi_kind_of(int loss) { return losses[loss]; }
-
 /* Riffle is balanced if `balance` says so, or if it is not said and the order is called balanced. */
 static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid)
 {
@@ -50,7 +28,7 @@ static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid)
     o->balance = unsaid ? balanced : DatumGetBool(balance);
     if (balanced)
         o->order_name = "riffle";
-    o->order = place_of(o->order_name, orders, lengthof(orders));
+    o->order = cp_order_named(o->order_name);
     if (o->order < 0)
         REFUSE("order must be balanced, riffle, corgipile, block_only or no_shuffle, got \"%s\"", o->order_name);
 }
@@ -104,9 +82,9 @@ double *corgi_check_classes(double *classes, int64 count, const char *whose, con
             classes[kept++] = classes[i];
     if (kept < 2)
         REFUSE("%s %d value%s; a %s model needs two at least", whose, (int) kept, kept == 1 ? "" : "s", kind);
-    if (kept > 2 && corgi_loss_of(kind) != CP_SOFTMAX)
-        REFUSE("%s the values %g, %g, %g...; a %s model takes two, softmax takes more", whose, classes[0], classes[1],
-               classes[2], kind);
+    if (kept > 2 && corgi_most_classes(kind) == 2)
+        REFUSE("%s the values %g, %g, %g...; a %s model takes two, %s takes more", whose, classes[0], classes[1],
+               classes[2], kind, corgi_loss_names(corgi_is_per_class));
     *found = kept;
     return classes;
 }
@@ -145,7 +123,7 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("holdout must be a share of the rows, at least 0 and below 1, got %g", o->holdout);
     if (o->threads < 1 || o->threads > 2)
         REFUSE("threads must be 1 or 2, got %d", o->threads);
-    if (o->balance && o->order != CP_RIFFLE)
+    if (o->balance && !cp_order(o->order)->deals)
         REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
 }
 
@@ -180,7 +158,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
             REFUSE("%s must not be NULL", arguments[i]);
     o->source = DatumGetObjectId(values[ARG_SOURCE]);
     o->kind = TextDatumGetCString(values[ARG_MODEL]);
-    o->loss = corgi_loss_of(o->kind);
+    o->of = corgi_loss_of(o->kind, 2);
     o->features = corgi_feature_names(values[ARG_FEATURES], one_feature);
     o->label = TextDatumGetCString(values[ARG_LABEL]);
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
@@ -204,6 +182,6 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");
     check_schedule(o);
     keep_limits(o);
-    if (!nulls[ARG_CLASSES] && o->loss != CP_SQUARED)
+    if (!nulls[ARG_CLASSES] && !corgi_predicts_numbers(&o->of))
         read_classes(o, values[ARG_CLASSES]);
 }

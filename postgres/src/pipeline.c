@@ -20,7 +20,7 @@
 enum { NAP_NANOSECONDS = 10 * 1000 * 1000 }; /* how late a cancel request may be seen */
 
 typedef struct {
-    CorgiMachine *machine;
+    CorgiLearner *learner;
     const CorgiRun *run;
     CustomScanState *tuples;
     corgi_steps *steps;
@@ -46,7 +46,7 @@ static int learn(Compute *c, const corgi_step *step)
     while (status == CP_SGD_OK && done < step->visits && !c->stop) {
         if (!c->running)
             CHECK_FOR_INTERRUPTS();
-        status = corgi_machine_learn(c->machine, c->run, step->visit, step->visits, &done);
+        status = corgi_learner_learn(c->learner, c->run, step->visit, step->visits, &done);
     }
     if (status != CP_SGD_OK)
         c->refused = step->visit[done];
@@ -81,7 +81,7 @@ static void do_task(Compute *c, Task task)
         c->planning = false;
     } else {
         c->trouble = c->trouble == 0 ? result : c->trouble;
-        c->so_far = corgi_machine_figures(c->machine);
+        c->so_far = corgi_learner_figures(c->learner);
         c->learnt++;
     }
     pthread_cond_signal(&c->changed);
@@ -139,7 +139,7 @@ static void raise_trouble(const Compute *c)
     if (c->trouble == CORGI_BROKEN_BOUND)
         elog(ERROR, "the buffer bound of order %s was broken", c->run->options.order_name);
     if (c->trouble != 0)
-        corgi_machine_refuse(c->run, c->trouble, c->refused);
+        corgi_learner_refuse(c->run, c->trouble, c->refused);
 }
 
 /* At most the step after the one being learnt from. Once `ended` is set there is none to load, or this one: the end is
@@ -201,17 +201,17 @@ static void run_alone(Compute *c)
         corgi_tuple_load(c->tuples, step);
         c->trouble = learn(c, step);
         raise_trouble(c);
-        c->so_far = corgi_machine_figures(c->machine);
+        c->so_far = corgi_learner_figures(c->learner);
         corgi_progress_rows(c->run, &c->so_far);
     }
     raise_trouble(c);
 }
 
 /* Learn from all rows of the epoch that TupleShuffle has begun. */
-void corgi_compute_epoch(CorgiMachine *machine, const CorgiRun *run, CustomScanState *tuples)
+void corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples)
 {
     Compute *c = palloc0(sizeof *c);
-    c->machine = machine;
+    c->learner = learner;
     c->run = run;
     c->tuples = tuples;
     c->wait_event = corgi_wait_event(); /* may fail, which nothing may while the lock is held */

@@ -7,7 +7,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "sgd/state.h"
+#include "sgd/totals.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -144,7 +144,7 @@ static void score_row(FunctionCallInfo fcinfo, const Site *site, const CorgiCach
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "the row has " INT64_FORMAT " features; model \"%s\" was trained with " INT64_FORMAT, found, c->name,
                m->width);
-    corgi_machine_decide(c->machine, c->row, c->scores);
+    corgi_learner_decide(c->learner, c->row, c->scores);
 }
 
 /* Score the row of a call. */
@@ -172,19 +172,25 @@ static Datum to_array(const double *values, int64 count)
         construct_array(items, (int) count, FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* Class of the row, or value of a linear model. A margin of 0 is the first class. */
+/* The number of the class of the row. A margin of 0 is the first class. */
+static int64 best_class(const CorgiCached *c)
+{
+    int64 best = 0;
+    if (!cp_loss_per_class(c->model->of.loss))
+        return c->scores[0] > 0;
+    for (int64 k = 1; k < c->model->outputs; k++)
+        best = c->scores[k] > c->scores[best] ? k : best;
+    return best;
+}
+
+/* Class of the row, or the number that is predicted of it. */
 Datum corgipile_predict(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score(fcinfo);
     const CorgiModel *m = c->model;
-    int64 best = 0;
-    if (m->loss == CP_SQUARED)
-        PG_RETURN_FLOAT8(c->scores[0]);
-    if (m->loss != CP_SOFTMAX)
-        PG_RETURN_FLOAT8(m->class_values[c->scores[0] > 0]);
-    for (int64 k = 1; k < m->outputs; k++)
-        best = c->scores[k] > c->scores[best] ? k : best;
-    PG_RETURN_FLOAT8(m->class_values[best]);
+    if (cp_losses[m->of.loss].exponential)
+        PG_RETURN_FLOAT8(cp_exp(c->scores[0]));
+    PG_RETURN_FLOAT8(corgi_predicts_numbers(&m->of) ? c->scores[0] : m->class_values[best_class(c)]);
 }
 
 /* Class of the row by a model whose label is boolean. */
@@ -192,10 +198,10 @@ Datum corgipile_predict_bool(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score(fcinfo);
     const CorgiModel *m = c->model;
-    if (m->loss == CP_SQUARED || m->classes != 2 || m->class_values[0] != 0 || m->class_values[1] != 1)
+    if (corgi_predicts_numbers(&m->of) || m->classes != 2 || m->class_values[0] != 0 || m->class_values[1] != 1)
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has not the classes false and true; use corgipile.predict",
                c->name);
-    PG_RETURN_BOOL(m->loss == CP_SOFTMAX ? c->scores[1] > c->scores[0] : c->scores[0] > 0);
+    PG_RETURN_BOOL(best_class(c) == 1);
 }
 
 Datum corgipile_decision(PG_FUNCTION_ARGS)
@@ -210,10 +216,10 @@ Datum corgipile_predict_proba(PG_FUNCTION_ARGS)
     const CorgiCached *c = score(fcinfo);
     const CorgiModel *m = c->model;
     double *p = palloc0(sizeof *p * (Size) Max(m->classes, 2));
-    if (m->loss != CP_LOGISTIC && m->loss != CP_SOFTMAX)
-        REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "a model of kind %s has no probabilities; train logistic or softmax",
-               m->kind);
-    memcpy(p + (m->loss == CP_LOGISTIC), c->scores, sizeof *p * (Size) m->outputs);
+    if (!cp_losses[m->of.loss].probability)
+        REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "a model of kind %s has no probabilities; train %s", m->kind,
+               corgi_loss_names(corgi_has_probability));
+    memcpy(p + (m->outputs == 1), c->scores, sizeof *p * (Size) m->outputs);
     corgi_probabilities(p, m->classes);
     PG_RETURN_DATUM(to_array(p, m->classes));
 }

@@ -22,13 +22,13 @@ static CorgiList open_list(Datum array, Oid type)
     return list;
 }
 
-static CorgiMachine *sparse_machine(CorgiCached *c)
+static CorgiLearner *sparse_machine(CorgiCached *c)
 {
     if (c->sparse == NULL) {
         MemoryContext outside = CurrentMemoryContext;
         MemoryContext context = AllocSetContextCreate(outside, "corgipile sparse model", ALLOCSET_SMALL_SIZES);
         MemoryContextSwitchTo(context);
-        c->sparse = corgi_model_machine(c->model, true);
+        c->sparse = corgi_model_learner(c->model, true);
         MemoryContextSwitchTo(outside);
         MemoryContextSetParent(context, c->context); /* no sooner, so that an error leaves nothing there */
     }
@@ -49,7 +49,7 @@ void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type)
                value.count);
     memcpy(index_copy, index.numbers, sizeof *index_copy * (Size) count);
     cp_cast(value_copy, m->bytes == sizeof(double), value.numbers, type == FLOAT8OID ? CP_F64 : CP_F32, count);
-    status = corgi_machine_decide_pair(sparse_machine(c), index_copy, value_copy, count, c->scores);
+    status = corgi_learner_decide_pair(sparse_machine(c), index_copy, value_copy, count, c->scores);
     if (status == CP_SGD_BAD_ORDER)
         REFUSE("the row has indices that repeat or fall; they must increase");
     if (status == CP_SGD_BAD_INDEX)

@@ -34,7 +34,7 @@ void corgi_progress_begin(CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
     int index[4 + NAME_BYTES / 8] = {LOSS_OF, EPOCHS, STARTED, LOSS};
-    int64 value[lengthof(index)] = {o->loss, o->epochs, GetCurrentTimestamp()};
+    int64 value[lengthof(index)] = {o->of.loss, o->epochs, GetCurrentTimestamp()};
     const double none = get_float8_nan();
     if (MyBEEntry == NULL || MyBEEntry->st_progress_command != PROGRESS_COMMAND_INVALID)
         return;
@@ -103,7 +103,7 @@ static void put(Tuplestorestate *rows, TupleDesc columns, const PgBackendStatus 
     nulls[0] = false;
     values[0] = Int32GetDatum(b->st_procpid);
     values[1] = ObjectIdGetDatum(b->st_progress_command_target);
-    values[2] = CStringGetTextDatum(corgi_kind_of((int) param[LOSS_OF]));
+    values[2] = CStringGetTextDatum(cp_losses[param[LOSS_OF]].name);
     values[3] = CStringGetTextDatum(name);
     values[4] = Int64GetDatum(param[EPOCH]);
     values[5] = Int64GetDatum(param[EPOCHS]);

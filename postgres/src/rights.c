@@ -86,8 +86,9 @@ bool corgi_may(CorgiRight right, Oid user, const CorgiHolders *h)
     case CORGI_USE: return listed(user, h->use) || listed(user, h->read);
     case CORGI_READ: return listed(user, h->read);
     case CORGI_REPLACE: return listed(user, h->replace);
-    default: return false;
+    case CORGI_OWN: break;
     }
+    return false;
 }
 
 /* Take the holders out of a row of a result that has CORGI_HOLDERS from a column on. */

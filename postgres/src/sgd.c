@@ -23,7 +23,7 @@ typedef struct {
     MemoryContext context;  /* of one run */
     CorgiRun run;
     CustomScanState *tuples;
-    CorgiMachine *machine, *judge; /* judge: measures on the rows held out */
+    CorgiLearner *learner, *judge; /* judge: measures on the rows held out */
     CorgiModel *past;       /* to go on from, or NULL */
     CorgiHistory history;
     int64 returned;         /* epochs */
@@ -131,10 +131,10 @@ static void prepare(SgdState *s)
         corgi_fit_past(run, past);
     if (run->options.name != NULL || run->options.weights)
         corgi_check_size(run);
-    s->machine = corgi_machine_for(run);
+    s->learner = corgi_learner_for(run);
     if (past != NULL)
-        corgi_machine_set(s->machine, past->coefficients, past->intercepts);
-    s->judge = run->survey.held > 0 ? corgi_machine_judge(run) : NULL;
+        corgi_learner_set(s->learner, past->coefficients, past->intercepts);
+    s->judge = run->survey.held > 0 ? corgi_learner_judge(run) : NULL;
 }
 
 static cp_figures learn(SgdState *s, int64 epoch)
@@ -142,9 +142,9 @@ static cp_figures learn(SgdState *s, int64 epoch)
     const CorgiOptions *o = &s->run.options;
     cp_figures figures;
     corgi_tuple_begin(s->tuples, (int) epoch);
-    corgi_machine_begin(s->machine, cp_sgd_rate(o->learning_rate, o->decay, epoch));
-    corgi_compute_epoch(s->machine, &s->run, s->tuples);
-    figures = corgi_machine_end(s->machine);
+    corgi_learner_begin(s->learner, cp_sgd_rate(o->learning_rate, o->decay, epoch));
+    corgi_compute_epoch(s->learner, &s->run, s->tuples);
+    figures = corgi_learner_end(s->learner);
     if (figures.rows != s->run.survey.rows)
         elog(ERROR, "epoch " INT64_FORMAT " visited " INT64_FORMAT " of " INT64_FORMAT " rows", epoch, figures.rows,
              s->run.survey.rows);
@@ -170,7 +170,7 @@ static void advance(SgdState *s)
     INSTR_TIME_SUBTRACT(took, start);
     epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
     if (s->judge != NULL) {
-        corgi_machine_copy(s->judge, s->machine);
+        corgi_learner_copy(s->judge, s->learner);
         epoch.held = corgi_measure(&s->run, s->judge, true, s->css.ss.ps.state->es_snapshot);
     }
     s->finished = corgi_add_epoch(h, o, &epoch);
@@ -178,7 +178,7 @@ static void advance(SgdState *s)
         corgi_progress_end(&s->run);
         corgi_tell_chance(&s->run, &epoch);
         if (o->name != NULL)
-            corgi_store_model(&s->run, s->machine, h, s->past);
+            corgi_store_model(&s->run, s->learner, h, s->past);
     }
     MemoryContextSwitchTo(outside);
 }
@@ -197,7 +197,7 @@ static void fill_whole_row(const SgdState *s, TupleTableSlot *slot)
 static void fill_weights(const SgdState *s, Datum *values, bool *nulls)
 {
     MemoryContext outside = MemoryContextSwitchTo(s->css.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
-    CorgiWeights w = corgi_get_weights(&s->run, s->machine);
+    CorgiWeights w = corgi_get_weights(&s->run, s->learner);
     values[9] = PointerGetDatum(w.classes);
     values[10] = PointerGetDatum(w.coefficients);
     values[11] = PointerGetDatum(w.intercepts);
@@ -209,7 +209,7 @@ static void fill_weights(const SgdState *s, Datum *values, bool *nulls)
 static void fill_row(const SgdState *s, TupleTableSlot *slot)
 {
     const CorgiEpoch *e = &s->history.epochs[s->returned];
-    bool linear = s->run.options.loss == CP_SQUARED, held = e->held.rows > 0;
+    bool numbers = corgi_predicts_numbers(&s->run.options.of), held = e->held.rows > 0;
     Datum *values = slot->tts_values;
     bool *nulls = slot->tts_isnull;
     values[0] = Int32GetDatum((int32) (s->history.past + s->returned));
@@ -220,11 +220,11 @@ static void fill_row(const SgdState *s, TupleTableSlot *slot)
     values[7] = Int64GetDatum(e->learnt.rows);
     values[8] = Float8GetDatum(e->seconds);
     memset(nulls, 0, sizeof *nulls * COLUMNS);
-    nulls[2] = linear;
-    nulls[3] = !linear;
+    nulls[2] = numbers;
+    nulls[3] = !numbers;
     nulls[4] = !held;
-    nulls[5] = !held || linear;
-    nulls[6] = !held || !linear;
+    nulls[5] = !held || numbers;
+    nulls[6] = !held || !numbers;
     nulls[9] = nulls[10] = nulls[11] = true;
     if (s->run.options.weights && s->finished && s->returned == s->history.count - 1)
         fill_weights(s, values, nulls);
@@ -293,23 +293,8 @@ static void rescan(CustomScanState *node)
 
 static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
-    const SgdState *s = (const SgdState *) node;
-    const CorgiOptions *o = &s->run.options;
-    if (!s->configured)
-        return;
-    ExplainPropertyText("Model", o->kind, es);
-    ExplainPropertyInteger("Epochs", NULL, o->epochs, es);
-    ExplainPropertyInteger("Batch Size", NULL, o->batch, es);
-    if (o->holdout > 0)
-        ExplainPropertyFloat("Holdout", NULL, o->holdout, 4, es);
-    if (o->warm_start != NULL)
-        ExplainPropertyText("Warm Start", o->warm_start, es);
-    ExplainPropertyInteger("Threads", NULL, o->threads, es);
-    ExplainPropertyText("Numbers", s->run.source.bytes == 4 ? "real" : "double precision", es);
-    if (s->run.prepared) {
-        ExplainPropertyInteger("Features", NULL, s->run.survey.width, es);
-        ExplainPropertyInteger("Rows per Epoch", NULL, s->run.survey.rows, es);
-    }
+    if (((const SgdState *) node)->configured)
+        corgi_explain_learning(&((const SgdState *) node)->run, es);
 }
 
 static const CustomExecMethods exec_methods = {.CustomName = "SGD",

@@ -67,7 +67,7 @@ static void check_room(const CorgiRun *run, const cp_room *room)
                        " rows needs at least " INT64_FORMAT,
                        room->budget, run->options.order_name, run->survey.widest, z->slots),
                 hint_sizes(run, room));
-    if (run->options.order < CP_CORGIPILE || z->buffer_blocks >= Min((int64) FEWEST_BLOCKS, blocks))
+    if (!cp_order(run->options.order)->mixes || z->buffer_blocks >= Min((int64) FEWEST_BLOCKS, blocks))
         return;
     if (z->buffer_blocks == 1)
         ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -95,7 +95,7 @@ void corgi_fit_sizes(CorgiRun *run)
     room.near = CP_NEAR_BYTES / z->row_bytes;
     room.budget = Min(run->options.buffer_bytes / z->row_bytes, (int64) INT32_MAX - 1);
     cp_fit(&spec, &room);
-    z->buffer_blocks = spec.kind == CP_RIFFLE ? spec.buffer : Min(spec.buffer, v->blocks);
+    z->buffer_blocks = cp_order(spec.kind)->deals ? spec.buffer : Min(spec.buffer, v->blocks);
     z->group = spec.group;
     z->whole = spec.whole;
     z->slots = cp_slots(&spec, v->widest, v->blocks);

@@ -93,7 +93,7 @@ void corgi_check_name(const CorgiOptions *o)
 void corgi_check_size(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
-    int64 outputs = run->options.loss == CP_SOFTMAX ? v->class_count : 1;
+    int64 outputs = corgi_outputs(&run->options.of, v->class_count);
     int64 most = (int64) (MaxAllocSize - REST_OF_ROW) / (int64) sizeof(double) - outputs - v->class_count;
     if (outputs * v->width > most)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -180,13 +180,13 @@ static char *params_of(const CorgiRun *run)
 }
 
 /* Return the weights as a row has them. */
-CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiMachine *machine)
+CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiSurvey *v = &run->survey;
-    int64 outputs = run->options.loss == CP_SOFTMAX ? v->class_count : 1;
+    int64 outputs = corgi_outputs(&run->options.of, v->class_count);
     CorgiWeights w = {.coefficients = make_array(2, outputs, v->width), .intercepts = make_array(1, 0, outputs)};
     w.classes = v->class_count ? make_array(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
-    corgi_machine_get(machine, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
+    corgi_learner_get(learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
     if (v->class_count)
         memcpy(ARR_DATA_PTR(w.classes), v->classes, sizeof(double) * (Size) v->class_count);
     return w;
@@ -200,10 +200,10 @@ static Datum everybody(bool on_it)
 }
 
 /* Store the model under its name, in place of an earlier one. */
-void corgi_store_model(const CorgiRun *run, CorgiMachine *machine, const CorgiHistory *history, const CorgiModel *past)
+void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history, const CorgiModel *past)
 {
     const CorgiOptions *o = &run->options;
-    CorgiWeights w = corgi_get_weights(run, machine);
+    CorgiWeights w = corgi_get_weights(run, learner);
     Oid types[] = {TEXTOID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, TEXTOID, TEXTOID, INT8OID,
                    INT8ARRAYOID, INT8ARRAYOID};
     Datum values[] = {CStringGetTextDatum(o->name),

@@ -8,11 +8,10 @@
 #include <math.h>
 
 #include "catalog/pg_type.h"
-#include "sgd/state.h"
 #include "plan/sketch.h"
 #include "utils/memutils.h"
 
-enum { MOST_CLASSES = 1 << 16, SCALES_OF_BLOCK = 4 }; /* rows whose features are looked at */
+enum { SCALES_OF_BLOCK = 4 }; /* rows whose features are looked at */
 
 /* What is found out about labels: the classes of all rows, and the sketch of the rows to learn from. */
 typedef struct {
@@ -44,8 +43,8 @@ static cp_sketch *make_sketch(Oid type, const int64 *cuts, int64 blocks)
 static Tally make_tally(const CorgiRun *run, int64 blocks)
 {
     const CorgiOptions *o = &run->options;
-    Tally t = {.kind = o->kind, .wanted = o->loss != CP_SQUARED && o->classes == NULL, .sketching = o->balance,
-               .limit = o->loss == CP_SOFTMAX ? MOST_CLASSES : 2, .room = 16};
+    Tally t = {.kind = o->kind, .wanted = !corgi_predicts_numbers(&o->of) && o->classes == NULL,
+               .sketching = o->balance, .limit = corgi_most_classes(o->kind), .room = 16};
     t.values = take(t.room, sizeof *t.values);
     t.counts = take(t.room, sizeof *t.counts);
     t.scales = run->source.sparse ? NULL : palloc0(sizeof *t.scales);
@@ -77,9 +76,10 @@ static void note_value(Tally *t, double y)
         ereport(
             ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
             t->limit == 2
-                ? errmsg("the labels have the values %g, %g, %g...; a %s model takes two, softmax takes more",
-                         t->values[0], t->values[1], y, t->kind)
-                : errmsg("the labels have more than %d values; for numbers to predict use model linear", MOST_CLASSES));
+                ? errmsg("the labels have the values %g, %g, %g...; a %s model takes two, %s takes more",
+                         t->values[0], t->values[1], y, t->kind, corgi_loss_names(corgi_is_per_class))
+                : errmsg("the labels have more than %d values; for numbers to predict use model %s", CP_MOST_CLASSES,
+                         corgi_loss_names(corgi_is_of_numbers)));
     if (t->n == t->room) {
         t->room *= 2;
         t->values = repalloc(t->values, sizeof *t->values * (Size) t->room);
@@ -151,15 +151,15 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
 static void settle_classes(CorgiRun *run, Tally *t)
 {
     CorgiSurvey *v = &run->survey;
-    if (run->options.loss == CP_SQUARED)
+    CorgiOptions *o = &run->options;
+    if (corgi_predicts_numbers(&o->of))
         return;
-    v->classes = run->options.classes;
-    v->class_count = run->options.class_count;
-    v->chance = run->options.loss == CP_HINGE ? 1 : log(Max(v->class_count, 1)); /* of weights of zero */
-    if (t->wanted) {
+    v->classes = o->classes;
+    v->class_count = o->class_count;
+    if (t->wanted)
         v->classes = corgi_check_classes(t->values, t->n, "the labels have", t->kind, &v->class_count);
-        v->chance = corgi_chance(run->options.loss, t->counts, t->n);
-    }
+    o->of = corgi_loss_of(o->kind, v->class_count);
+    v->chance = corgi_chance(&o->of, t->wanted ? t->counts : NULL, v->class_count);
 }
 
 static void check_rows(const CorgiRun *run)
@@ -178,7 +178,7 @@ static void check_rows(const CorgiRun *run)
 static void check_weights(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
-    int64 outputs = run->options.loss == CP_SOFTMAX ? v->class_count : 1;
+    int64 outputs = corgi_outputs(&run->options.of, v->class_count);
     if (v->width > CORGI_MOST_NUMBERS / outputs)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("a model of " INT64_FORMAT " features and " INT64_FORMAT " outputs is too large: a column holds "

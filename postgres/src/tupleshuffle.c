@@ -136,7 +136,7 @@ static void ask_after(TupleState *s, int64 k)
 static int64 place_of(const TupleState *s, const corgi_step *step, const int32 *into, int64 e)
 {
     int64 widest = s->run->survey.widest;
-    return s->run->options.order == CP_RIFFLE ? *into / widest : *step->into / widest + e;
+    return cp_order(s->run->options.order)->deals ? *into / widest : *step->into / widest + e;
 }
 
 /* Load the rows of a step into their slots. */
@@ -169,18 +169,8 @@ static void rescan(CustomScanState *node) { ExecReScan(linitial(node->custom_ps)
 
 static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
-    const CorgiRun *run = ((TupleState *) node)->run;
-    if (run == NULL || run->source.rel == NULL)
-        return;
-    ExplainPropertyText("Order", run->options.order_name, es);
-    ExplainPropertyBool("Balanced", run->options.balance, es);
-    if (run->prepared) {
-        ExplainPropertyInteger("Buffer Blocks", NULL, run->sizes.buffer_blocks, es);
-        ExplainPropertyInteger("Buffer Rows", NULL, run->sizes.slots, es);
-        ExplainPropertyInteger("Buffer Memory", "kB", run->sizes.slots * run->sizes.row_bytes / 1024, es);
-    } else {
-        ExplainPropertyInteger("Buffer Memory", "kB", run->options.buffer_bytes / 1024, es);
-    }
+    if (((TupleState *) node)->run != NULL)
+        corgi_explain_tuples(((TupleState *) node)->run, es);
 }
 
 static const CustomExecMethods exec_methods = {.CustomName = "TupleShuffle",

@@ -1,22 +1,57 @@
 # Binds the C kernel; see kernel/*.h.
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
 _Bytes: TypeAlias = bytes | memoryview
 
+# bind_losses.c
+LOSSES: tuple[tuple[str, int, bool, bool, bool, bool, str, str | None, float], ...]
+TWO_CLASSES: int
+CLASSES: int
+NUMBERS: int
+MOST_CLASSES: int
+LOSS_UNKNOWN: int
+LOSS_TAKES_NONE: int
+LOSS_BAD_PARAMETER: int
+BAD_LABEL: int
+LABEL_VALUE: int
+BAD_VALUE: int
+BAD_INDEX: int
+BAD_ORDER: int
+DIVERGED: int
+ENOUGH: int
+LOSS_GROWS: int
+
+def sgd_constant(loss: int, parameter: float, labels: _Array, /) -> tuple[float, float]: ...
+def sgd_constant_of_classes(loss: int, parameter: float, shares: _Array, /) -> tuple[float, float]: ...
+def sgd_exp(scores: _Array, /) -> None: ...
+def sgd_loss(said: str, classes: int, /) -> tuple[int, int, float]: ...
+def sgd_probabilities(scores: _Array, classes: int, /) -> None: ...
+def sgd_rate(rate: float, decay: float, epoch: int, /) -> float: ...
+def sgd_verdict(losses: _Array, tolerance: float, /) -> int: ...
+
 # bind_memory.c
+ADVICE_NORMAL: Final[int]
+ADVICE_RANDOM: Final[int]
+ADVICE_SOON: Final[int]
+ADVICE_NOW: Final[int]
+
 def advise(address: _Array, length: _Array, what: int, /) -> int: ...
 
 # bind_plan.c
+KEY_BALANCE: Final[int]
+KEY_STREAM: Final[int]
+KEY_FULL: Final[int]
+
 def balance(values: _Array, key: int, out: _Array, /) -> None: ...
 def derive(*parts: int) -> int: ...
 def permute(n: int, key: int, start: int, out: _Array, /) -> None: ...
-def plan_begin(plan: object, /) -> tuple[int, int, int] | None: ...
+def plan_begin(plan: object, /) -> tuple[int, int, int, int] | None: ...
 def plan_fit(
-    kind: int,
+    kind: str,
     rows: int,
     even: int,
     wanted: int,
@@ -29,7 +64,7 @@ def plan_fit(
     /,
 ) -> tuple[int, int, bool]: ...
 def plan_new(
-    kind: int,
+    kind: str,
     rows: int,
     blocks: int,
     even: int,
@@ -46,7 +81,7 @@ def plan_new(
     /,
 ) -> object: ...
 def plan_next(plan: object, extents: _Array, into: _Array, visit: _Array, sweep: _Array, /) -> None: ...
-def plan_slots(kind: int, blocks: int, widest: int, buffer: int, group: int, whole: bool, ahead: int, /) -> int: ...
+def plan_slots(kind: str, blocks: int, widest: int, buffer: int, group: int, whole: bool, ahead: int, /) -> int: ...
 def randoms(key: int, start: int, out: _Array, /) -> None: ...
 def shuffle(array: _Array, key: int, /) -> None: ...
 def step_rows(row_bytes: float, /) -> int: ...
@@ -136,6 +171,7 @@ def sgd_get(model: object, weights: _Array, biases: _Array, /) -> None: ...
 def sgd_isa() -> int: ...
 def sgd_new(
     loss: int,
+    parameter: float,
     number_bytes: int,
     sparse: bool,
     features: int,
@@ -147,8 +183,6 @@ def sgd_new(
     isa: int,
     /,
 ) -> object: ...
-def sgd_probabilities(scores: _Array, classes: int, /) -> None: ...
-def sgd_rate(rate: float, decay: float, epoch: int, /) -> float: ...
 def sgd_set(model: object, weights: _Array, biases: _Array, /) -> None: ...
 def sgd_sparse(
     model: object,
@@ -160,7 +194,6 @@ def sgd_sparse(
     visit: _Array,
     /,
 ) -> tuple[int, int]: ...
-def sgd_verdict(losses: _Array, tolerance: float, /) -> int: ...
 
 # bind_sketch.c
 def sketch_add(sketch: object, values: _Array, number_type: int, /) -> int: ...

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import orders, scratch, tables
-from corgipile.description import column
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
@@ -23,6 +22,7 @@ from corgipile.quality import Report, measure
 from corgipile.relayout import reshuffle
 from corgipile.sizes import Size, whole
 from corgipile.tables import Table
+from corgipile.tables.columns import column
 
 if TYPE_CHECKING:
     from corgipile.linear.schedule import Schedule
@@ -137,7 +137,7 @@ def compare(
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
-        model: "logistic", "svm", "linear" or "softmax".
+        model: A loss by its name, as `corgipile.train` takes it.
         features: Feature columns, as for ``corgipile.train``.
         label: Label column.
         test: Held-out rows to score; the table itself by default.
@@ -166,8 +166,8 @@ def compare(
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
+    from corgipile.linear.losses import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
     from corgipile.linear.schedule import Schedule  # noqa: PLC0415
-    from corgipile.linear.sgd import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
     from corgipile.linear.train import check_calls, check_way, prepare  # noqa: PLC0415
 
     opened = tables.open(table)
@@ -291,13 +291,13 @@ def _run(order: Order, plan: _Plan) -> Result:
 
     task = plan.task
     with task.inputs.feeder(task.table(), task.label, order, plan.memory, plan.seed) as feeder:
-        course = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
+        training = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
         with warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
             warnings.simplefilter("always", DivergenceWarning)
-            history = course.run(plan.epochs, judge, _idle, _idle).history
+            history = training.run(plan.epochs, judge, _idle, _idle).history
         quality = _measured(feeder, plan.labels, 0, plan.batch)
         buffer_bytes = feeder.buffer_bytes
-    metric = "r2" if task.kind == "linear" else "accuracy"
+    metric = task.loss.score
     seconds = median(record["seconds"] for record in history)
     return Result(
         _name(order),

@@ -5,22 +5,19 @@ import os
 import platform
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import tables
-from corgipile.errors import BadSchema
 from corgipile.quality import h_d
 from corgipile.sizes import Size, to_rows
 from corgipile.tables import Table
+from corgipile.tables.columns import column
 from corgipile.tables.table import check_columns, even_cuts
 
-_READ = 1 << 20
 _MOST_CLASSES = 1024
 
 
@@ -119,22 +116,6 @@ def _text(path: str) -> str:
     with contextlib.suppress(OSError):
         return Path(path).read_text(errors="replace")
     return ""
-
-
-def column(table: Table, name: str) -> npt.NDArray[Any]:
-    """Read one scalar column of all rows into an array, a part at a time.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> column(tables.open(pa.table({"label": [3, 1]})), "label").tolist()
-        [3, 1]
-    """
-    rows = len(table)
-    if pa.types.is_nested(kind := table.schema.field(check_columns(table.schema, [name])[0]).type):
-        raise BadSchema(f"column {name!r} is {kind}; one value a row is needed")
-    cuts = even_cuts(rows, max(1, _READ * rows // max(1, table.nbytes))).tolist()
-    parts = [table.read(start, stop, [name]).column(0).to_numpy(zero_copy_only=False) for start, stop in pairwise(cuts)]
-    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def _coarse(table: Table, rows: int) -> bool:

@@ -163,7 +163,7 @@ def test_a_comparison_of_failures_alone_is_one(higgs, capsys):
 
 
 def test_an_interrupted_comparison_shows_what_is_finished(higgs, monkeypatch, capsys):
-    module = importlib.import_module("corgipile.compare")
+    module = importlib.import_module("corgipile.comparison")
     run = module._run
 
     def interrupted(order, plan):

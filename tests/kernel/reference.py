@@ -2,21 +2,39 @@
 
 import numpy as np
 
+DERIVATIVES = {
+    "logistic": lambda m, y: -y / (1 + np.exp(y * m)),
+    "svm": lambda m, y: -y if y * m < 1 else 0.0,
+    "linear": lambda m, y: m - y,
+    "huber": lambda m, y, delta=1.0: np.clip(m - y, -delta, delta),
+    "squared_hinge": lambda m, y: -2 * y * max(0.0, 1 - y * m),
+    "poisson": lambda m, y: np.exp(m) - y,
+    "quantile": lambda m, y, tau=0.5: float(m > y) * (1 - tau) - float(m < y) * tau,
+}
+VALUES = {
+    "logistic": lambda m, y: np.logaddexp(0, -y * m),
+    "svm": lambda m, y: max(0.0, 1 - y * m),
+    "linear": lambda m, y: (m - y) ** 2 / 2,
+    "huber": lambda m, y, delta=1.0: (m - y) ** 2 / 2 if abs(m - y) < delta else delta * (abs(m - y) - delta / 2),
+    "squared_hinge": lambda m, y: max(0.0, 1 - y * m) ** 2,
+    "poisson": lambda m, y: np.exp(m) - y * m + (y * np.log(y) - y if y > 0 else 0.0),
+    "quantile": lambda m, y, tau=0.5: max(tau * (y - m), (1 - tau) * (m - y)),
+}
+
+
+def parts(loss):
+    name, _, parameter = loss.partition(":")
+    return name, [float(parameter)] if parameter else []
+
 
 def derivative(loss, margin, y):
-    if loss == "logistic":
-        return -y / (1 + np.exp(y * margin))
-    if loss == "svm":
-        return -y if y * margin < 1 else 0.0
-    return margin - y
+    name, parameter = parts(loss)
+    return DERIVATIVES[name](margin, y, *parameter)
 
 
 def value(loss, margin, y):
-    if loss == "logistic":
-        return np.logaddexp(0, -y * margin)
-    if loss == "svm":
-        return max(0.0, 1 - y * margin)
-    return (margin - y) ** 2 / 2
+    name, parameter = parts(loss)
+    return VALUES[name](margin, y, *parameter)
 
 
 def sgd(loss, x, y, *, rate, epochs, batch, l2, intercept, outputs=1):

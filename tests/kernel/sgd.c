@@ -62,8 +62,9 @@ static data make(const cp_sgd_shape *shape)
                 d.lengths[i]++;
             }
         }
-        d.y[i] = shape->loss == CP_SQUARED ? (float)first
-                 : cp_sgd_per_class(shape->loss) ? (float)((int)((first + 1) * 1.4999)) : (float)(first > 0.1);
+        d.y[i] = cp_losses[shape->loss].not_negative ? (float)(int)(first * 2 + 2)
+                 : cp_losses[shape->loss].labels == CP_NUMBERS ? (float)first
+                 : cp_loss_per_class(shape->loss) ? (float)((int)((first + 1) * 1.4999)) : (float)(first > 0.1);
         d.visit[i] = (int32_t)((i * 377) % ROWS);
     }
     return d;
@@ -88,7 +89,7 @@ static uint64_t run(cp_sgd_shape shape)
     memset(s, 0, cp_sgd_size(&shape));
     cp_sgd_init(s, &shape);
     for (int epoch = 0; epoch < 3 && !status; epoch++) {
-        cp_sgd_begin(s, shape.loss == CP_SQUARED ? 0.01 : 0.3);
+        cp_sgd_begin(s, cp_losses[shape.loss].labels == CP_NUMBERS ? 0.01 : 0.3);
         status = cp_sgd_learn(s, &rows, &done);
         cp_sgd_flush(s);
     }
@@ -133,15 +134,16 @@ int main(void)
     double classes[] = {0, 1, 2};
     for (int isa = cp_sgd_isa(); isa >= 0; isa--) {
         uint64_t all = 14695981039346656037ull;
-        for (int loss = CP_LOGISTIC; loss <= CP_HINGES; loss++)
+        for (int loss = 0; loss < CP_LOSS_COUNT; loss++)
             for (int form = 0; form < 8; form++)
                 for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
                     seed = 88172645463325252ull;
-                    cp_sgd_shape shape = {.loss = loss, .bytes = form & 1 ? 8 : 4, .sparse = form >> 1 & 1,
+                    cp_sgd_shape shape = {.loss = (enum cp_loss)loss, .parameter = cp_losses[loss].usual,
+                                          .bytes = form & 1 ? 8 : 4, .sparse = form >> 1 & 1,
                                           .batch = form & 4 ? 48 : 1, .features = widths[w], .intercept = w & 1,
-                                          .outputs = cp_sgd_per_class(loss) ? 3 : 1, .l2 = w & 2 ? 0.01 : 0,
+                                          .outputs = cp_loss_per_class((enum cp_loss)loss) ? 3 : 1, .l2 = w & 2 ? 0.01 : 0,
                                           .classes = classes, .isa = isa};
-                    if (loss == CP_SQUARED)
+                    if (cp_losses[loss].labels == CP_NUMBERS)
                         shape.l2 = 0.05;
                     uint64_t h = run(shape);
                     all = hash(all, &h, sizeof h);

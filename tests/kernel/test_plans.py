@@ -46,7 +46,7 @@ def test_no_fault_under_sanitizers(tmp_path, sanitizer):
 
 
 def test_runs_under_sanitizers(tmp_path, sanitizer):
-    run(build(tmp_path, *sanitizer, source="run.c"))
+    run(build(tmp_path, *sanitizer, source="prefetch.c"))
 
 
 def test_plans_do_not_depend_on_the_build(tmp_path):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, Diverged
 from corgipile.linear.features import Features
+from corgipile.linear.losses import LOSSES, NAMES, loss_of
 from corgipile.linear.sgd import SGD
 from corgipile.linear.sparse import Sparse
 
@@ -23,8 +24,14 @@ spec = importlib.util.spec_from_file_location("reference", Path(__file__).with_n
 reference = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(reference)
 
-KINDS = ["logistic", "svm", "linear", "softmax", "hinges"]  # hinges: an svm of several classes
-CLASSES = {"logistic": [0, 1], "svm": [-1, 1], "linear": [], "softmax": [0, 1, 2], "hinges": [0, 1, 2]}
+SET = [f"{loss.name}:0.3" for loss in LOSSES if loss.takes]
+KINDS = [*NAMES, *SET, "hinges"]  # hinges: an svm of several classes
+MARGINS = [kind for kind in [*NAMES, *SET] if not loss_of(kind).per_class]
+NUMBERS = [kind for kind in MARGINS if loss_of(kind).numbers]
+TWO = [kind for kind in MARGINS if not loss_of(kind).numbers]
+CLASSES = {"softmax": [0, 1, 2], "hinges": [0, 1, 2], "svm": [-1, 1], **{kind: [] for kind in NUMBERS}}
+CLASSES |= {kind: [0, 1] for kind in TWO if kind not in CLASSES}
+KINKS = [kind for kind in KINDS if kind.startswith(("svm", "hinges", "quantile"))]  # the derivative jumps
 
 
 def where(place):
@@ -46,8 +53,8 @@ def made(kind, rows, width, dtype, seed=0):
     x = rng.uniform(-1, 1, (rows, width)).astype(dtype)
     x[rng.random(x.shape) < 0.3] = 0
     signal = x.sum(axis=1) + rng.normal(0, 0.3, rows)
-    if kind == "linear":
-        return x, signal.astype(dtype)
+    if kind in NUMBERS:
+        return x, rng.poisson(np.exp(signal / 4)) if loss_of(kind).not_negative else signal.astype(dtype)
     if kind in ("softmax", "hinges"):
         return x, np.digitize(signal, [-0.4, 0.4]).astype(np.int64)
     return x, np.where(signal > 0, CLASSES[kind][1], CLASSES[kind][0]).astype(np.int64)
@@ -83,14 +90,14 @@ def fit(model, x, y, *, rate=0.1, epochs=2, cuts=()):
 )
 def test_kernel_is_the_textbook(kind, sparse, wide, batch, l2, intercept, rows, width, seed):
     x, y = made(kind, rows, width, np.float64 if wide else np.float32, seed)
-    rate = 0.02 if kind == "linear" else 0.1
+    rate = 0.02 if kind in NUMBERS else 0.1
     model = sgd(kind, width, x.dtype, sparse=sparse, batch_size=batch, l2=l2, intercept=intercept)
     coef, bias, figures = fit(model, x, y, rate=rate)
-    coded = np.where(y == CLASSES[kind][1], 1, -1) if kind in ("logistic", "svm") else y.astype(np.float64)
+    coded = np.where(y == CLASSES[kind][1], 1, -1) if kind in TWO else y.astype(np.float64)
     w, b, loss = reference.sgd(
         kind, x, coded, rate=rate, epochs=2, batch=batch, l2=l2, intercept=intercept, outputs=len(coef)
     )
-    if kind in ("svm", "hinges") and not wide and not np.allclose(coef, w, atol=2e-3):
+    if kind in KINKS and not wide and not np.allclose(coef, w, atol=2e-3):
         return  # a margin within rounding of the kink falls on either side in float32
     near = 1e-9 if wide else 2e-3 * max(1.0, np.abs(w).max())
     np.testing.assert_allclose(coef, w, atol=near, rtol=0)
@@ -119,7 +126,7 @@ def test_model_does_not_depend_on_calls_or_vectors(kind, sparse, dtype, batch, c
     assert len(set(found)) == 1
 
 
-@pytest.mark.parametrize("kind", ["logistic", "svm", "linear"])
+@pytest.mark.parametrize("kind", MARGINS)
 @pytest.mark.parametrize("margin", [-3.0, -0.5, 0.3, 2.5])
 def test_derivative_is_that_of_the_loss(kind, margin):
     """One step of rate 1 on x = 1 moves the intercept-free weight by minus the derivative."""
@@ -180,7 +187,7 @@ def test_softmax_survives_huge_scores():
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [-1, 1], [1, 2], [False, True], [-2.5, 7.25]])
-@pytest.mark.parametrize("kind", ["logistic", "svm"])
+@pytest.mark.parametrize("kind", TWO)
 def test_any_two_values_are_labels(labels, kind):
     x = np.array([[-1.0], [1.0]] * 8, np.float32)
     inputs = Features(("x",), sparse=False, width=1, dtype=np.dtype(np.float32), lists=True)
@@ -212,9 +219,9 @@ def test_bad_values_are_found_in_their_row(kind, width, batch, sparse):
     labels[133] = np.nan
     with pytest.raises(BadValue, match="place 133 has label nan"):
         fit(sgd(kind, width, np.float32, sparse=sparse, batch_size=batch), x, labels, rate=0.01)
-    if kind != "linear":
-        labels[133] = 17
-        with pytest.raises(BadLabel, match=r"place 133 has label 17.0"):
+    if kind not in NUMBERS or loss_of(kind).not_negative:
+        labels[133] = -17
+        with pytest.raises(BadLabel, match=r"place 133 has label -17.0"):
             fit(sgd(kind, width, np.float32, sparse=sparse, batch_size=batch), x, labels, rate=0.01)
 
 
@@ -265,7 +272,7 @@ def test_wrong_buffers_raise():
     for wrong in ((9, 4, 1, 1, 1), (0, 2, 1, 1, 1), (0, 4, 0, 1, 1), (0, 4, 1, 2, 1), (0, 4, 1, 1, 0)):
         loss, size, features, outputs, batch = wrong
         with pytest.raises(ValueError, match=r"out of range|reals of"):
-            _kernel.sgd_new(loss, size, 0, features, outputs, batch, 1, 0.0, np.zeros(2), -1)
+            _kernel.sgd_new(loss, 0.0, size, 0, features, outputs, batch, 1, 0.0, np.zeros(2), -1)
 
 
 def test_one_model_serves_one_thread_at_a_time():

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-COMMON = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{HERE.parents[1] / 'kernel'}"]
+COMMON = [
+    "-std=c11",
+    "-Wall",
+    "-Wextra",
+    "-Wswitch-enum",
+    "-Werror",
+    "-ffp-contract=off",
+    f"-I{HERE.parents[1] / 'kernel'}",
+]
 BUILDS = [["-O1"], ["-O0", "-DCP_NO_CLONES"], ["-O3", "-march=native", "-DCP_NO_CLONES"]]
 SANITIZE = ["-O0", "-DCP_NO_CLONES", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 REFUSALS = "label 2 slot 1 slot 1 indices 6 5 7"

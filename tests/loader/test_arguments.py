@@ -36,7 +36,7 @@ def test_wrong_arguments_are_named(settings, message):
 
 
 def test_a_closed_loader_says_so():
-    loader = cp.Loader(TEXT, 4)
+    loader = cp.Loader(TEXT, batch_size=4)
     loader.close()
     with pytest.raises(BadArgument, match="this loader was closed"):
         next(iter(loader))
@@ -47,16 +47,20 @@ def test_paths_and_huge_batches_are_fine(tmp_path):
     with pa.ipc.new_file(str(path), TEXT.schema) as writer:
         writer.write_table(TEXT)
     for source in (str(path), pathlib.Path(path), TEXT):
-        assert [len(batch["id"]) for batch in cp.Loader(source, 10**12)] == [200]
+        assert [len(batch["id"]) for batch in cp.Loader(source, batch_size=10**12)] == [200]
 
 
 def test_prefetch_may_change_between_runs():
-    loader = cp.Loader(TEXT, 16, cp.orders.Riffle(block=10, buffer=40, group=1), seed=1, columns=["id"])
+    loader = cp.Loader(
+        TEXT, batch_size=16, order=cp.orders.Riffle(block=10, buffer=40, group=1), seed=1, columns=["id"]
+    )
     batches = iter(loader)
     next(batches)
     state = loader.state_dict()
     rest = np.concatenate([batch["id"] for batch in batches])
-    again = cp.Loader(TEXT, 16, cp.orders.Riffle(block=10, buffer=40, group=1), seed=1, columns=["id"], prefetch=3)
+    again = cp.Loader(
+        TEXT, batch_size=16, order=cp.orders.Riffle(block=10, buffer=40, group=1), seed=1, columns=["id"], prefetch=3
+    )
     again.load_state_dict(state)
     assert np.array_equal(np.concatenate([batch["id"] for batch in again]), rest)
 
@@ -64,9 +68,9 @@ def test_prefetch_may_change_between_runs():
 @pytest.mark.parametrize("order", ["sliding_window", "reservoir", "riffle", "corgipile", "no_shuffle", "full"])
 def test_the_memory_an_error_asks_for_is_enough(order):
     with pytest.raises(BudgetTooSmall) as raised:
-        cp.Loader(TEXT, 4, order, memory="500B")
+        cp.Loader(TEXT, batch_size=4, order=order, memory="500B")
     wanted = str(raised.value).split("give memory='")[1].split("'")[0]
-    assert sum(len(batch["id"]) for batch in cp.Loader(TEXT, 4, order, memory=wanted)) >= 200
+    assert sum(len(batch["id"]) for batch in cp.Loader(TEXT, batch_size=4, order=order, memory=wanted)) >= 200
 
 
 @pytest.mark.parametrize("order", [Riffle, CorgiPile, NoShuffle, SlidingWindow, Reservoir, FullShuffle])
@@ -82,16 +86,19 @@ def test_a_budget_that_is_asked_for_is_enough_at_once(order, rows, group, memory
     sizes = st.none() | st.sampled_from([1, 100, "1KB", "64KB", "2%"])
     chosen = order(block=data.draw(sizes), buffer=data.draw(sizes))
     try:
-        cp.Loader(str(path), 4, chosen, memory=memory)
+        cp.Loader(str(path), batch_size=4, order=chosen, memory=memory)
     except BudgetTooSmall as error:
         wanted = str(error).split("give memory='")[1].split("'")[0]
-        cp.Loader(str(path), 4, chosen, memory=wanted).close()
+        cp.Loader(str(path), batch_size=4, order=chosen, memory=wanted).close()
 
 
 def test_lists_of_strings_reach_torch():
     pytest.importorskip("torch")
     table = pa.table({"words": [["a", "b"], ["c"]]})
-    assert sorted(map(tuple, next(iter(cp.Loader(table, 2, format="torch")))["words"])) == [("a", "b"), ("c",)]
+    assert sorted(map(tuple, next(iter(cp.Loader(table, batch_size=2, format="torch")))["words"])) == [
+        ("a", "b"),
+        ("c",),
+    ]
 
 
 def write(path, table, rows):
@@ -107,14 +114,14 @@ def test_blocks_wider_than_a_stage_beside_narrow_ones(tmp_path, seed):
     wide = pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(np.arange(rows, dtype=np.float32), 256)), 256)
     table = write(tmp_path / "wide.arrow", pa.table({"x": wide}), 1000)
     order = cp.orders.Riffle(block=512, buffer=1536, group=3, whole=False)
-    seen = np.concatenate([np.array(batch["x"]) for batch in cp.Loader(table, 64, order, seed=seed)])
+    seen = np.concatenate([np.array(batch["x"]) for batch in cp.Loader(table, batch_size=64, order=order, seed=seed)])
     assert (seen == seen[:, :1]).all()
     assert np.array_equal(np.sort(seen[:, 0]), np.arange(rows))
 
 
 def test_half_floats_are_cast_by_value():
     table = cp.open(pa.table({"x": pa.array(np.arange(50, dtype=np.float16))}))
-    with Feeder(table, "no_shuffle", casts={"x": np.float32}) as feeder:
+    with Feeder(table, order="no_shuffle", casts={"x": np.float32}) as feeder:
         seen = np.concatenate([feeder.buffer.dense("x")[visit] for visit in feeder.epoch(0)])
     assert np.array_equal(seen, np.arange(50))
 
@@ -124,7 +131,7 @@ def test_half_floats_are_cast_by_value():
 def test_epochs_end_where_nothing_is_left_over(rows, form):
     if form == "torch":
         pytest.importorskip("torch")
-    loader = cp.Loader(pa.table({"x": np.arange(rows)}), 256, format=form)
+    loader = cp.Loader(pa.table({"x": np.arange(rows)}), batch_size=256, format=form)
     assert len(list(loader)) == rows // 256
     assert loader.epoch == 1
 
@@ -141,7 +148,7 @@ def test_balance_knows_uneven_blocks(tmp_path, seed):
             part = pa.table({"row": np.arange(rows, rows + size), "label": np.full(size, rows % 3, np.int32)}, schema)
             writer.write_table(part, row_group_size=size)
             rows += size
-    loader = cp.Loader(str(path), 50, cp.orders.Riffle(block=100, balance="label"), seed=seed)
+    loader = cp.Loader(str(path), batch_size=50, order=cp.orders.Riffle(block=100, balance="label"), seed=seed)
     assert np.array_equal(np.sort(np.concatenate([batch["row"] for batch in loader])), np.arange(rows))
 
 
@@ -149,7 +156,7 @@ def test_balance_knows_uneven_blocks(tmp_path, seed):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_neither_crashes_nor_hangs(tmp_path):
     table = write(tmp_path / "t.arrow", pa.table({"x": np.arange(200_000)}), 50_000)
-    loader = cp.Loader(table, 64, "riffle", memory="64KB")
+    loader = cp.Loader(table, batch_size=64, order="riffle", memory="64KB")
     batches = iter(loader)
     next(batches)
     child = os.fork()

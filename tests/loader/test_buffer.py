@@ -71,8 +71,8 @@ def test_rows_without_any_number_are_refused(form, tmp_path):
         file.write_table(table)
     for given in (table, tmp_path / "a.arrow"):
         with pytest.raises(BadSchema, match=r"column 'x' is fixed_size_list.*\[0\]: its rows are empty; leave it out"):
-            cp.Loader(given, 4, format=form)
-        assert sum(len(batch["row"]) for batch in cp.Loader(given, 4, columns=["row"])) == 10
+            cp.Loader(given, batch_size=4, format=form)
+        assert sum(len(batch["row"]) for batch in cp.Loader(given, batch_size=4, columns=["row"])) == 10
 
 
 def test_absurd_sizes_are_refused_before_any_memory_is_taken():
@@ -80,7 +80,7 @@ def test_absurd_sizes_are_refused_before_any_memory_is_taken():
     table = pa.table({"x": pa.array([], kind)})
     for order in ("riffle", Riffle(block=1, buffer=100)):
         with pytest.raises(BudgetTooSmall):
-            cp.Loader(table, 4, order)
+            cp.Loader(table, batch_size=4, order=order)
 
 
 VIEWS = {
@@ -97,18 +97,18 @@ def test_types_of_which_no_rows_are_picked_are_refused_at_once(kind, form):
     table = pa.table({"x": column, "deep": pa.StructArray.from_arrays([column], ["y"]), "row": range(10)})
     for name in ("x", "deep"):
         with pytest.raises(BadSchema, match=rf"column '{name}' is .*{kind}.*leave it out, by columns="):
-            cp.Loader(table, 4, columns=[name, "row"], format=form)
-    assert sum(len(batch["row"]) for batch in cp.Loader(table, 4, columns=["row"])) == 10
+            cp.Loader(table, batch_size=4, columns=[name, "row"], format=form)
+    assert sum(len(batch["row"]) for batch in cp.Loader(table, batch_size=4, columns=["row"])) == 10
 
 
 def test_unions_are_objects():
     union = pa.UnionArray.from_sparse(pa.array([0, 1] * 2, pa.int8()), [pa.array([1, 2, 3, 4]), pa.array(list("abcd"))])
-    batch = next(iter(cp.Loader(pa.table({"x": union, "row": range(4)}), 4, order="no_shuffle")))
+    batch = next(iter(cp.Loader(pa.table({"x": union, "row": range(4)}), batch_size=4, order="no_shuffle")))
     assert batch["x"].tolist() == [1, "b", 3, "d"]
 
 
 @pytest.mark.parametrize("order", ["riffle", "sliding_window", "full"])
 def test_what_is_noted_of_slots_counts_against_the_memory(order):
     table = cp.open(pa.table({"word": ["a", "bc"] * 100_000}))
-    with Feeder(table, order, "1MB") as feeder:
+    with Feeder(table, order=order, memory="1MB") as feeder:
         assert max(feeder.buffer.nbytes for _ in feeder.epoch(0)) <= 1.2 * (1 << 20)

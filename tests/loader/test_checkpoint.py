@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corgipile.loader import Loader
+from corgipile.loader.budget import columns_of, fit
 from corgipile.loader.checkpoint import go_on, segments_of
-from corgipile.loader.fit import columns_of, fit
 from corgipile.loader.remaining import Segment, dealt, next_worker
 from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Reservoir, Riffle, SlidingWindow
 from corgipile.tables import MemoryTable

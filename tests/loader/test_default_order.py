@@ -17,7 +17,7 @@ from corgipile.loader.feeder import Feeder
 from corgipile.orders import Auto, CorgiPile, Riffle, restored
 from corgipile.tables import MemoryTable, Subset
 from corgipile.tables.arrow.writer import Writer
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 ROWS = 4000
 
@@ -85,11 +85,11 @@ def test_sizes_and_columns_that_were_given_are_kept():
 
 def test_all_who_read_tables_choose_alike(path, caplog):
     with caplog.at_level(logging.INFO, "corgipile"):
-        loader = cp.Loader(path, 64)
+        loader = cp.Loader(path, batch_size=64)
     assert [record.getMessage().endswith(": balanced by 'label'") for record in caplog.records] == [True]
     assert "order=balanced by 'label'" in repr(loader)
     assert loader.order.balance == "label" == Feeder(path).order.balance
-    assert "order=riffle" in repr(cp.Loader(rows(name="y"), 64))
+    assert "order=riffle" in repr(cp.Loader(rows(name="y"), batch_size=64))
     assert "order=corgipile" in repr(cp.Loader(path, order="corgipile"))
     same = {"model": "logistic", "epochs": 1, "seed": 3}
     assert (train(path, **same).coef == train(path, order="balanced", **same).coef).all()
@@ -101,8 +101,8 @@ def test_all_who_read_tables_choose_alike(path, caplog):
 
 @pytest.mark.parametrize("parts", [{"rank": 1, "world": 3}, {"worker": 1, "workers": 2}])
 def test_parts_of_an_epoch_are_those_of_the_balanced_order(path, parts):
-    mine = [batch["x"].tolist() for batch in cp.Loader(path, 64, seed=1, **parts)]
-    assert mine == [batch["x"].tolist() for batch in cp.Loader(path, 64, "balanced", seed=1, **parts)]
+    mine = [batch["x"].tolist() for batch in cp.Loader(path, batch_size=64, seed=1, **parts)]
+    assert mine == [batch["x"].tolist() for batch in cp.Loader(path, batch_size=64, order="balanced", seed=1, **parts)]
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.int32(), pa.bool_()])
@@ -113,23 +113,23 @@ def test_nulls_and_nan_among_labels_are_no_hindrance_to_reading_on(kind):
         assert feeder.order.balance == "label"
         assert sum(map(len, feeder.epoch(0))) == ROWS
     holes = rows(np.where(np.arange(ROWS) % 4 == 2, np.nan, np.arange(ROWS) % 2))
-    assert sum(len(batch["x"]) for batch in cp.Loader(holes, 64)) == ROWS
+    assert sum(len(batch["x"]) for batch in cp.Loader(holes, batch_size=64)) == ROWS
     assert train(holes, epochs=1, on_bad="skip").history[0]["rows"] == ROWS * 3 // 4
     with pytest.raises(BadValue, match="row 2 of label column"):
         train(holes, epochs=1)
 
 
 def test_a_state_of_the_plain_order_says_how_to_go_on_with_it(path):
-    loader = cp.Loader(path, 64, "riffle", memory="20KB", seed=1)
+    loader = cp.Loader(path, batch_size=64, order="riffle", memory="20KB", seed=1)
     batches = iter(loader)
     next(batches)
     state = loader.state_dict()
     rest = [batch["x"].tolist() for batch in batches]
     with pytest.raises(StateMismatch, match=r"not riffle as here: give order=Riffle\(block=") as caught:
-        cp.Loader(path, 64, seed=1).load_state_dict(state)
+        cp.Loader(path, batch_size=64, seed=1).load_state_dict(state)
     wanted = restored(state["order"])
     assert repr(wanted) in str(caught.value)
-    again = cp.Loader(path, 64, wanted, seed=1)
+    again = cp.Loader(path, batch_size=64, order=wanted, seed=1)
     again.load_state_dict(state)
     assert [batch["x"].tolist() for batch in again] == rest
     assert replace(again.order) == loader.order

@@ -11,7 +11,7 @@ import corgipile as cp
 from corgipile.errors import BudgetTooSmall, StateMismatch, WriteFailed
 from corgipile.tables import encoded, parquet
 from corgipile.tables.arrow import file as arrow
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 ORDERS = ["no_shuffle", "riffle", "corgipile", "block_only", "balanced", "full", "sliding_window", "reservoir"]
 ROWS = 40_000
@@ -48,8 +48,8 @@ def ids(loader):
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_orders_are_those_of_a_plain_file(files, rows, kind, order):
     """One unit, unpacked, is cut and read as a file whose rows have places of their own."""
-    found = cp.Loader(str(files / kind), 100, order_of(order), memory="300KB", seed=3)
-    plain = cp.Loader(str(files / "plain"), 100, order_of(order), memory="300KB", seed=3)
+    found = cp.Loader(str(files / kind), batch_size=100, order=order_of(order), memory="300KB", seed=3)
+    plain = cp.Loader(str(files / "plain"), batch_size=100, order=order_of(order), memory="300KB", seed=3)
     assert found.feeder._way.even
     mine, theirs = ids(found), ids(plain)
     assert np.array_equal(mine, theirs)
@@ -62,30 +62,30 @@ def test_nothing_is_unpacked_before_the_first_batch_nor_for_small_units(files, k
     asked = []
     shared = encoded.shared
     monkeypatch.setattr(encoded, "shared", lambda *a: asked.append(1) or shared(*a))
-    with cp.Loader(str(files / kind), 100, "riffle", memory="300KB") as loader:
+    with cp.Loader(str(files / kind), batch_size=100, order="riffle", memory="300KB") as loader:
         assert not asked
         next(iter(loader))
         assert asked == [1]
         ids(loader)
-    assert not cp.Loader(str(files / kind), 100, "riffle", memory="64MB").feeder._way.even
+    assert not cp.Loader(str(files / kind), batch_size=100, order="riffle", memory="64MB").feeder._way.even
     assert asked == [1]
 
 
 def test_few_large_units_are_read_whole_only_where_memory_holds_many(rows, tmp_path):
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=500)  # 80 units of 24 KB
-    assert not cp.Loader(str(tmp_path / "a.parquet"), 100, "riffle", memory="3MB").feeder._way.even
-    assert cp.Loader(str(tmp_path / "a.parquet"), 100, "riffle", memory="500KB").feeder._way.even
+    assert not cp.Loader(str(tmp_path / "a.parquet"), batch_size=100, order="riffle", memory="3MB").feeder._way.even
+    assert cp.Loader(str(tmp_path / "a.parquet"), batch_size=100, order="riffle", memory="500KB").feeder._way.even
     counting = Counting(cp.open(tmp_path / "a.parquet"))
-    assert sorted(ids(cp.Loader(counting, 100, "riffle", memory="3MB")).tolist()) == list(range(ROWS))
+    assert sorted(ids(cp.Loader(counting, batch_size=100, order="riffle", memory="3MB")).tolist()) == list(range(ROWS))
 
 
 def test_whole_units_where_spilling_is_off(files, monkeypatch):
     monkeypatch.setattr("corgipile.loader.encoded.SMALL", 0)
     with pytest.raises(BudgetTooSmall, match=r"give memory='.*units of 40000 rows \(1.83 MB\).*spill=FOLDER.*convert"):
-        cp.Loader(cp.open(files / "parquet", spill="off"), 100, "riffle", memory="300KB")
+        cp.Loader(cp.open(files / "parquet", spill="off"), batch_size=100, order="riffle", memory="300KB")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        loader = cp.Loader(cp.open(files / "parquet", spill="off"), 100, "full", memory="8MB")
+        loader = cp.Loader(cp.open(files / "parquet", spill="off"), batch_size=100, order="full", memory="8MB")
         assert sorted(ids(loader).tolist()) == list(range(ROWS))
 
 
@@ -93,7 +93,7 @@ def test_few_units_in_memory_warn(rows, tmp_path, monkeypatch):
     monkeypatch.setattr("corgipile.loader.encoded.SMALL", 0)
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=500)
     with pytest.warns(UserWarning, match=r"units of 500 rows, of which the memory holds \d+: batches mix few of them"):
-        cp.Loader(cp.open(tmp_path / "a.parquet", spill="off"), 100, "corgipile", memory="1MB")
+        cp.Loader(cp.open(tmp_path / "a.parquet", spill="off"), batch_size=100, order="corgipile", memory="1MB")
 
 
 def test_no_room_is_said_at_once(files, monkeypatch):
@@ -102,21 +102,23 @@ def test_no_room_is_said_at_once(files, monkeypatch):
 
     monkeypatch.setattr("corgipile.tables.io.shared_spill.check_room", full)
     with pytest.raises(WriteFailed, match="no room"):
-        cp.Loader(str(files / "parquet"), 100, "riffle", memory="300KB", columns=["x1", "id"])
+        cp.Loader(str(files / "parquet"), batch_size=100, order="riffle", memory="300KB", columns=["x1", "id"])
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 @pytest.mark.parametrize("order", ["riffle", "full", "no_shuffle"])
 def test_states_go_on_where_rows_are_unpacked(files, kind, order):
-    loader = cp.Loader(str(files / kind), 100, order, memory="300KB", seed=1)
+    loader = cp.Loader(str(files / kind), batch_size=100, order=order, memory="300KB", seed=1)
     running = iter(loader)
     first = [next(running)["id"] for _ in range(150)]
-    again = cp.Loader(str(files / kind), 100, order, memory="300KB", seed=1)
+    again = cp.Loader(str(files / kind), batch_size=100, order=order, memory="300KB", seed=1)
     again.load_state_dict(loader.state_dict())
     rest = ids(again)
     assert sorted([*np.concatenate(first).tolist(), *rest.tolist()]) == list(range(ROWS))
     with pytest.raises(StateMismatch):
-        cp.Loader(str(files / kind), 100, order, memory="64MB", seed=1).load_state_dict(loader.state_dict())
+        cp.Loader(str(files / kind), batch_size=100, order=order, memory="64MB", seed=1).load_state_dict(
+            loader.state_dict()
+        )
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])

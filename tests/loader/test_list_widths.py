@@ -54,7 +54,7 @@ def written(rows, form, path):
 @pytest.mark.parametrize("form", ["parquet", "arrow", "zstd", "memory", "two files"])
 def test_even_lists_are_arrays(rows, form, tmp_path):
     seen = []
-    for batch in cp.Loader(cp.open(written(rows, form, tmp_path)), 64, memory="1MB", seed=3):
+    for batch in cp.Loader(cp.open(written(rows, form, tmp_path)), batch_size=64, memory="1MB", seed=3):
         assert batch["x"].dtype == np.float64
         assert np.array_equal(batch["x"], batch["row"][:, None] * WIDTH + np.arange(WIDTH))
         assert np.array_equal(batch["large"], batch["x"].astype(np.int16))
@@ -69,7 +69,7 @@ def test_even_lists_are_arrays(rows, form, tmp_path):
 def test_even_lists_are_tensors(rows, workers, tmp_path):
     torch, data = pytest.importorskip("torch"), pytest.importorskip("corgipile.torch")
     path = written(rows, "parquet", tmp_path)
-    batch = next(iter(cp.Loader(path, 64, format="torch")))
+    batch = next(iter(cp.Loader(path, batch_size=64, format="torch")))
     assert batch["x"].shape == (64, WIDTH)
     assert isinstance(batch["s_k"], tuple | list)
     dataset = data.CorgiPileDataset(path, batch_size=64)
@@ -96,9 +96,9 @@ def test_what_the_rest_of_an_epoch_holds_does_not_change_the_shape(rows):
 
 
 def test_arrow_batches_keep_the_type(rows):
-    batch = next(iter(cp.Loader(cp.open(rows), 64, format="arrow")))
+    batch = next(iter(cp.Loader(cp.open(rows), batch_size=64, format="arrow")))
     assert batch.schema.field("x").type == pa.list_(pa.float64())
-    batch = next(iter(cp.Loader(cp.open(rows), 64, format="arrow", widths={"x": WIDTH})))
+    batch = next(iter(cp.Loader(cp.open(rows), batch_size=64, format="arrow", widths={"x": WIDTH})))
     assert batch.schema.field("x").type == pa.list_(pa.float64(), WIDTH)
 
 
@@ -116,35 +116,35 @@ def test_a_ragged_row_is_named_with_a_way_to_read_it(length, tmp_path):
     with pytest.raises(
         RaggedRows, match=rf"row 1234 of column 'x' has {length} numbers, 7 are needed.*give widths={{}}"
     ):
-        list(cp.Loader(table, 64))
-    seen = [len(row) for batch in cp.Loader(table, 64, widths={}) for row in batch["x"]]
+        list(cp.Loader(table, batch_size=64))
+    seen = [len(row) for batch in cp.Loader(table, batch_size=64, widths={}) for row in batch["x"]]
     assert sorted(seen) == sorted([WIDTH] * (ROWS - 1) + [length])
 
 
 def test_of_parquet_all_row_groups_are_counted(tmp_path):
     path = written(uneven(1234, WIDTH - 1), "parquet", tmp_path)
-    assert next(iter(cp.Loader(path, 64)))["x"].dtype == object
+    assert next(iter(cp.Loader(path, batch_size=64)))["x"].dtype == object
 
 
 @pytest.mark.parametrize("at", [0, ROWS // 2, ROWS - 1])
 def test_rows_looked_at_that_differ_leave_lists(at):
-    assert next(iter(cp.Loader(cp.open(uneven(at, 2)), 64)))["x"].dtype == object
+    assert next(iter(cp.Loader(cp.open(uneven(at, 2)), batch_size=64)))["x"].dtype == object
 
 
 def test_nulls_and_empty_lists_leave_lists():
     for row in (None, [], [None]):
         table = pa.table({"x": pa.array([row] * 9, pa.list_(pa.float32()))})
-        assert next(iter(cp.Loader(cp.open(table), 4)))["x"].dtype == object
+        assert next(iter(cp.Loader(cp.open(table), batch_size=4)))["x"].dtype == object
     late = pa.table({"x": pa.array([[1.0]] * 100 + [[None]] + [[1.0]] * 399, pa.list_(pa.float32()))})
     with pytest.raises(BadValue, match="row 100 of column 'x' holds a null"):
-        list(cp.Loader(cp.open(late), 4))
+        list(cp.Loader(cp.open(late), batch_size=4))
 
 
 def test_wide_even_rows_are_read_one_by_one(tmp_path):
     values = np.arange(40 * 5000, dtype=np.float64).reshape(40, 5000)
     column = pa.ListArray.from_arrays(pa.array(np.arange(41, dtype=np.int32) * 5000), pa.array(values.ravel()))
     path = written(pa.table({"x": column}), "arrow", tmp_path)
-    loader = cp.Loader(path, 4, memory="1MB")
+    loader = cp.Loader(path, batch_size=4, memory="1MB")
     assert loader.feeder.apart
     seen = np.concatenate([batch["x"] for batch in loader])
     assert np.array_equal(seen[np.argsort(seen[:, 0])], values)
@@ -152,7 +152,7 @@ def test_wide_even_rows_are_read_one_by_one(tmp_path):
 
 def test_states_of_lists_go_on_as_arrays(rows):
     order, table = Riffle(block=50, buffer=1000), cp.open(rows)
-    before, after = (cp.Loader(table, 64, order, widths=widths) for widths in ({}, None))
+    before, after = (cp.Loader(table, batch_size=64, order=order, widths=widths) for widths in ({}, None))
     batches = iter(before)
     for _ in range(10):
         next(batches)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile.errors import BadArgument, BudgetTooSmall, MissingColumn, ReadFailed, StateMismatch
 from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Reservoir, Riffle, SlidingWindow
-from corgipile.tables.wrappers import Counting, Failing, Slow
+from corgipile.testing import Counting, Failing, Slow
 
 ORDERS = [
     NoShuffle(block=37),
@@ -46,7 +46,7 @@ def plain(batches):
 @pytest.mark.parametrize("order", ORDERS, ids=ids)
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_every_row_once_with_its_own_values(table, rows_table, order, prefetch):
-    loader = cp.Loader(table, 64, order, seed=3, prefetch=prefetch)
+    loader = cp.Loader(table, batch_size=64, order=order, seed=3, prefetch=prefetch)
     features = np.stack(rows_table["features"].to_numpy())
     labels = rows_table["label"].to_numpy()
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_every_row_once_with_its_own_values(table, rows_table, order, prefetch):
 @pytest.mark.parametrize("order", ORDERS, ids=ids)
 def test_lists_and_text_travel_with_their_rows(mixed, rows_table, order):
     tokens, text = rows_table["tokens"].to_pylist(), rows_table["text"].to_pylist()
-    for batch in cp.Loader(mixed, 50, order, seed=1):
+    for batch in cp.Loader(mixed, batch_size=50, order=order, seed=1):
         assert [list(row) for row in batch["tokens"]] == [tokens[i] for i in batch["row"]]
         assert list(batch["text"]) == [text[i] for i in batch["row"]]
 
@@ -83,7 +83,7 @@ def assert_resumable(table, order):
     """A state taken after any batch makes a fresh loader yield the rest, through JSON."""
 
     def fresh():
-        return cp.Loader(table, 96, order, seed=5)
+        return cp.Loader(table, batch_size=96, order=order, seed=5)
 
     whole = fresh()
     whole.set_epoch(2)
@@ -100,7 +100,7 @@ def assert_resumable(table, order):
 
 
 def test_a_state_crosses_processes(mixed, tmp_path):
-    loader = cp.Loader(mixed, 64, "riffle", seed=5, columns=["row"], memory="16KB")
+    loader = cp.Loader(mixed, batch_size=64, order="riffle", seed=5, columns=["row"], memory="16KB")
     batches = iter(loader)
     for _ in range(4):
         next(batches)
@@ -109,7 +109,7 @@ def test_a_state_crosses_processes(mixed, tmp_path):
     script = (
         "import json, sys, corgipile as cp\n"
         "path, state = json.load(sys.stdin)\n"
-        "loader = cp.Loader(cp.open(path), 64, 'riffle', seed=5, columns=['row'], memory='16KB')\n"
+        "loader = cp.Loader(cp.open(path), batch_size=64, order='riffle', seed=5, columns=['row'], memory='16KB')\n"
         "loader.load_state_dict(state)\n"
         "print(json.dumps([int(row) for batch in loader for row in batch['row']]))\n"
     )
@@ -132,7 +132,9 @@ def test_ranks_take_equal_numbers_of_batches(order, batch, world, drop_last, row
     table = cp.open(pa.table({"row": np.arange(rows), "label": np.arange(rows) % 2}))
     if getattr(order, "unit", "row") != "row":
         world = 1
-    loaders = [cp.Loader(table, batch, order, drop_last=drop_last, rank=r, world=world) for r in range(world)]
+    loaders = [
+        cp.Loader(table, batch_size=batch, order=order, drop_last=drop_last, rank=r, world=world) for r in range(world)
+    ]
     seen = [[b["row"] for b in loader] for loader in loaders]
     assert len({len(s) for s in seen}) == 1
     assert [len(s) for s in seen] == [len(rewound(loader)) for loader in loaders]
@@ -151,7 +153,9 @@ def test_ranks_take_equal_numbers_of_batches(order, batch, world, drop_last, row
 @settings(max_examples=30, deadline=None)
 def test_no_row_is_visited_more_often_than_equal_shares_demand(rows, world, order):
     table = cp.open(pa.table({"row": np.arange(rows)}))
-    seen = [[b["row"] for b in cp.Loader(table, 4, order, rank=rank, world=world)] for rank in range(world)]
+    seen = [
+        [b["row"] for b in cp.Loader(table, batch_size=4, order=order, rank=rank, world=world)] for rank in range(world)
+    ]
     assert {sum(map(len, batches)) for batches in seen} == {-(-rows // world)}
     times = np.bincount(np.concatenate([row for batches in seen for row in batches]), minlength=rows)
     assert times.min() == max(1, world // rows)
@@ -165,32 +169,32 @@ def rewound(loader):
 
 def test_formats(mixed):
     torch = pytest.importorskip("torch")
-    tensors = next(iter(cp.Loader(mixed, 10, format="torch")))
+    tensors = next(iter(cp.Loader(mixed, batch_size=10, format="torch")))
     assert tensors["features"].shape == (10, 5)
     assert tensors["features"].dtype == torch.float32
     assert tensors["tokens"][0].dtype == torch.int32
     assert isinstance(tensors["text"][0], str)
-    batch = next(iter(cp.Loader(mixed, 10, format="arrow")))
+    batch = next(iter(cp.Loader(mixed, batch_size=10, format="arrow")))
     assert isinstance(batch, pa.RecordBatch)
     assert batch.schema.field("features").type == pa.list_(pa.float32(), 5)
     with pytest.raises(BadArgument, match='format must be "numpy"'):
-        cp.Loader(mixed, 10, format="pandas")
+        cp.Loader(mixed, batch_size=10, format="pandas")
 
 
 def test_batches_kept_by_the_consumer_stay_as_they_were(table):
     """Arrays are used again only when nobody holds them."""
-    kept = list(cp.Loader(table, 7, "riffle", seed=2))
+    kept = list(cp.Loader(table, batch_size=7, order="riffle", seed=2))
     assert np.array_equal(np.sort(rows_of(kept)), np.arange(len(table)))
 
 
 def test_arrow_batches_are_copies(table):
-    kept = list(cp.Loader(table, 100, "riffle", format="arrow"))
+    kept = list(cp.Loader(table, batch_size=100, order="riffle", format="arrow"))
     assert sorted(pa.Table.from_batches(kept)["row"].to_pylist()) == list(range(len(table)))
 
 
 def test_reads_each_row_once_and_in_blocks(rows_table):
     counting = Counting(cp.open(rows_table.select(["row"])))
-    rows = rows_of(cp.Loader(counting, 50, Riffle(block=100, buffer=300)))
+    rows = rows_of(cp.Loader(counting, batch_size=50, order=Riffle(block=100, buffer=300)))
     assert len(rows) == len(rows_table)
     assert counting.rows == len(rows_table)
     assert counting.calls <= len(rows_table) // 100
@@ -201,7 +205,7 @@ def threads():
 
 
 def test_threads_end_with_the_iterator():
-    loader = cp.Loader(cp.open(pa.table({"x": np.arange(100_000)})), 10, "corgipile", memory="64KB")
+    loader = cp.Loader(cp.open(pa.table({"x": np.arange(100_000)})), batch_size=10, order="corgipile", memory="64KB")
     batches = iter(loader)
     next(batches)
     assert threads()
@@ -211,7 +215,7 @@ def test_threads_end_with_the_iterator():
 
 
 def test_a_new_iteration_ends_the_one_under_way(table):
-    loader = cp.Loader(table, 10, "riffle")
+    loader = cp.Loader(table, batch_size=10, order="riffle")
     first = iter(loader)
     next(first)
     assert len(rows_of(loader)) == len(table)
@@ -221,7 +225,7 @@ def test_a_new_iteration_ends_the_one_under_way(table):
 
 def test_a_slow_table_is_read_ahead_and_an_abandoned_one_let_go(rows_table):
     slow = Slow(cp.open(rows_table.select(["row"])), 0.005)
-    with cp.Loader(slow, 10, Riffle(block=50, buffer=200)) as loader:
+    with cp.Loader(slow, batch_size=10, order=Riffle(block=50, buffer=200)) as loader:
         next(iter(loader))
     assert not threads()
 
@@ -229,7 +233,7 @@ def test_a_slow_table_is_read_ahead_and_an_abandoned_one_let_go(rows_table):
 def test_errors_of_reading_reach_the_consumer(rows_table):
     failing = Failing(cp.open(rows_table.select(["row"])), 3)
     with pytest.raises(ReadFailed):
-        list(cp.Loader(failing, 10, Riffle(block=50, buffer=200)))
+        list(cp.Loader(failing, batch_size=10, order=Riffle(block=50, buffer=200)))
     assert not threads()
 
 
@@ -237,7 +241,7 @@ def test_a_file_cut_short_while_reading_is_named(rows_table, tmp_path):
     path = str(tmp_path / "t.arrow")
     with pa.ipc.new_file(path, rows_table.select(["features"]).schema) as writer:
         writer.write_table(rows_table.select(["features"]))
-    loader, late = (cp.Loader(cp.open(path), 10, "no_shuffle") for _ in range(2))
+    loader, late = (cp.Loader(cp.open(path), batch_size=10, order="no_shuffle") for _ in range(2))
     visits = loader.feeder.epoch(0)
     os.truncate(path, 5000)
     with pytest.raises(cp.errors.CorruptFile, match=r"t\.arrow was changed or replaced .* now it has 5000"):
@@ -247,31 +251,31 @@ def test_a_file_cut_short_while_reading_is_named(rows_table, tmp_path):
 
 
 def test_states_of_others_are_refused(table):
-    state = cp.Loader(table, 10, "riffle", seed=1).state_dict()
+    state = cp.Loader(table, batch_size=10, order="riffle", seed=1).state_dict()
     for other, what in [
-        (cp.Loader(table, 10, "riffle", seed=2), "seed"),
-        (cp.Loader(table, 20, "riffle", seed=1), "batch_size"),
-        (cp.Loader(table, 10, "corgipile", seed=1), "order"),
-        (cp.Loader(table, 10, "riffle", seed=1, rank=1, world=2), "rank"),
-        (cp.Loader(cp.open(pa.table({"x": [1, 2]})), 10, "riffle", seed=1), "table"),
+        (cp.Loader(table, batch_size=10, order="riffle", seed=2), "seed"),
+        (cp.Loader(table, batch_size=20, order="riffle", seed=1), "batch_size"),
+        (cp.Loader(table, batch_size=10, order="corgipile", seed=1), "order"),
+        (cp.Loader(table, batch_size=10, order="riffle", seed=1, rank=1, world=2), "rank"),
+        (cp.Loader(cp.open(pa.table({"x": [1, 2]})), batch_size=10, order="riffle", seed=1), "table"),
     ]:
         with pytest.raises(StateMismatch, match=f"state is of another {what}"):
             other.load_state_dict(state)
     with pytest.raises(StateMismatch, match="version"):
-        cp.Loader(table, 10).load_state_dict({})
+        cp.Loader(table, batch_size=10).load_state_dict({})
     with pytest.raises(StateMismatch, match="no valid position"):
-        cp.Loader(table, 10, "riffle", seed=1).load_state_dict({**state, "step": -1})
+        cp.Loader(table, batch_size=10, order="riffle", seed=1).load_state_dict({**state, "step": -1})
 
 
 def test_bad_arguments(table):
     with pytest.raises(BadArgument, match="batch_size must be a whole number of at least 1, got 0"):
-        cp.Loader(table, 0)
+        cp.Loader(table, batch_size=0)
     with pytest.raises(BadArgument, match="rank 2 of world 2"):
-        cp.Loader(table, 1, rank=2, world=2)
+        cp.Loader(table, batch_size=1, rank=2, world=2)
     with pytest.raises(MissingColumn, match="no column 'colour'; the table has"):
-        cp.Loader(table, 1, columns=["colour"])
+        cp.Loader(table, batch_size=1, columns=["colour"])
     with pytest.raises(BudgetTooSmall, match="give memory="):
-        cp.Loader(table, 1, CorgiPile(block=100), memory="1KB")
+        cp.Loader(table, batch_size=1, order=CorgiPile(block=100), memory="1KB")
     with pytest.raises(BadArgument, match="epoch must be a whole number of 0 to"):
         cp.Loader(table).set_epoch(-1)
 
@@ -279,13 +283,13 @@ def test_bad_arguments(table):
 @pytest.mark.parametrize("name", ["no_shuffle", "corgipile", "riffle", "balanced", "sliding_window", "full"])
 def test_an_empty_table_has_no_batches(name):
     empty = cp.open(pa.table({"x": pa.array([], pa.float32()), "label": pa.array([], pa.int32())}))
-    loader = cp.Loader(empty, 4, name)
+    loader = cp.Loader(empty, batch_size=4, order=name)
     assert list(loader) == []
     assert len(loader) == 0
 
 
 def test_ahead_changes_memory_not_the_rows(table):
     riffle = Riffle(block=20, buffer=110, group=2)
-    one, three = (rows_of(cp.Loader(table, 64, riffle, seed=3, prefetch=p)) for p in (1, 3))
+    one, three = (rows_of(cp.Loader(table, batch_size=64, order=riffle, seed=3, prefetch=p)) for p in (1, 3))
     assert np.array_equal(one, three)
     assert replace(riffle, ahead=3).fit(1000, 8, None).buffer == 110

@@ -23,7 +23,7 @@ from corgipile.loader import prefetch
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.prefetch import KernelPrefetch, StepPrefetch
 from corgipile.loader.readers import TAKEN_BYTES
-from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Riffle
+from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Riffle, Shard
 from corgipile.tables import MemoryTable
 
 TASKS = Path("/proc/self/task")
@@ -76,14 +76,12 @@ def test_the_kernel_runs_what_python_runs(paths, monkeypatch, data):
     chosen = {
         "seed": draw(st.integers(0, 99)),
         "prefetch": draw(st.integers(0, 3)),
-        "world": world,
-        "rank": draw(st.integers(0, world - 1)),
-        "disjoint": draw(st.booleans()),
+        "shard": Shard(draw(st.integers(0, world - 1)), world, disjoint=draw(st.booleans())),
     }
     start, epoch = draw(st.integers(0, 5)), draw(st.integers(0, 3))
     results = []
     for general in (False, True):
-        with monkeypatch.context() as patch, Feeder(path, order, **chosen) as feeder:
+        with monkeypatch.context() as patch, Feeder(path, order=order, **chosen) as feeder:
             if general:
                 patch.setattr(prefetch, "KernelPrefetch", python_run)
             steps = [seen(feeder, e, s) for e, s in ((epoch, start), (epoch + 1, 0))]
@@ -102,7 +100,7 @@ def test_an_order_with_steps_of_its_own_keeps_them(paths):
             for step in super().steps(blocks, key, start):
                 yield step._replace(visit=step.visit[::-1].copy())
 
-    with Feeder(paths[50], Backwards(block=50, buffer=50)) as feeder:
+    with Feeder(paths[50], order=Backwards(block=50, buffer=50)) as feeder:
         assert seen(feeder, 0) == [list(range(49, -1, -1))]
 
 
@@ -122,7 +120,7 @@ def readers():
 def test_no_thread_outlives_its_iterator(paths, prefetch):
     before = len(list(TASKS.iterdir()))
     for steps in (0, 1, 2, 5, None):
-        feeder = Feeder(paths[3001], Riffle(block=20, buffer=200), prefetch=prefetch)
+        feeder = Feeder(paths[3001], order=Riffle(block=20, buffer=200), prefetch=prefetch)
         visits = feeder.epoch(0)
         for done, _ in enumerate(visits):
             assert done > 5 or len(readers()) == (prefetch > 0)
@@ -131,12 +129,12 @@ def test_no_thread_outlives_its_iterator(paths, prefetch):
         visits.close()
         assert not readers()
         assert len(list(TASKS.iterdir())) == before
-    visits = Feeder(paths[3001], Riffle(block=20, buffer=200)).epoch(0)
+    visits = Feeder(paths[3001], order=Riffle(block=20, buffer=200)).epoch(0)
     next(visits)
     assert readers()
     del visits
     assert not readers()
-    feeder = Feeder(paths[3001], Riffle(block=20, buffer=200))
+    feeder = Feeder(paths[3001], order=Riffle(block=20, buffer=200))
     visits = feeder.epoch(0)
     next(visits)
     feeder.close()
@@ -146,14 +144,14 @@ def test_no_thread_outlives_its_iterator(paths, prefetch):
 
 
 def test_visits_kept_by_the_consumer_stay_as_they_were(paths):
-    with Feeder(paths[3001], Riffle(block=20, buffer=200)) as feeder:
+    with Feeder(paths[3001], order=Riffle(block=20, buffer=200)) as feeder:
         kept = list(feeder.epoch(0))
         again = [visit.copy() for visit in feeder.epoch(0)]
     assert all(np.array_equal(a, b) for a, b in zip(kept, again, strict=True))
 
 
 def test_a_new_epoch_ends_the_one_under_way(paths):
-    with Feeder(paths[1000], CorgiPile(block=20, buffer=100)) as feeder:
+    with Feeder(paths[1000], order=CorgiPile(block=20, buffer=100)) as feeder:
         first = feeder.epoch(0)
         next(first)
         assert sorted(flat(seen(feeder, 1))) == list(range(1000))
@@ -174,7 +172,7 @@ def test_whoever_waits_in_another_thread_learns_of_the_end(paths):
             said.append("to the end")
 
     for _ in range(20):
-        with Feeder(paths[3001], NoShuffle(block=1, buffer=1)) as feeder:
+        with Feeder(paths[3001], order=NoShuffle(block=1, buffer=1)) as feeder:
             other = threading.Thread(target=consume, args=(feeder.epoch(0),))
             other.start()
             time.sleep(0.001)
@@ -187,7 +185,7 @@ def test_whoever_waits_in_another_thread_learns_of_the_end(paths):
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
 def test_a_file_cut_short_during_a_pass_is_named(tmp_path, prefetch):
     path = write(tmp_path / "t.arrow", 3000)
-    with Feeder(path, NoShuffle(block=10, buffer=10), prefetch=prefetch) as feeder:
+    with Feeder(path, order=NoShuffle(block=10, buffer=10), prefetch=prefetch) as feeder:
         visits = feeder.epoch(0)
         done = sum(len(next(visits)) for _ in range(20))
         os.truncate(path, Path(path).stat().st_size // 2)
@@ -201,7 +199,7 @@ def test_a_file_cut_short_during_a_pass_is_named(tmp_path, prefetch):
 
 def test_an_error_of_reading_is_named_and_the_next_epoch_can_do_better(tmp_path):
     path = write(tmp_path / "t.arrow", 3000)
-    with Feeder(path, Riffle(block=10, buffer=100)) as feeder:
+    with Feeder(path, order=Riffle(block=10, buffer=100)) as feeder:
         assert len(seen(feeder, 0)) > 10
         visits = feeder.epoch(1)
         next(visits)
@@ -219,7 +217,7 @@ def test_an_error_of_reading_is_named_and_the_next_epoch_can_do_better(tmp_path)
 
 
 def test_many_epochs_each_every_row_once(paths):
-    with Feeder(paths[1000], Riffle(block=10, buffer=60)) as feeder:
+    with Feeder(paths[1000], order=Riffle(block=10, buffer=60)) as feeder:
         orders = [tuple(flat(seen(feeder, epoch))) for epoch in range(200)]
     assert all(sorted(order) == list(range(1000)) for order in orders)
     assert len(set(orders)) == 200
@@ -230,7 +228,7 @@ def test_a_child_begins_its_own_pass(paths):
     script = (
         "import os, sys, corgipile as cp\n"
         "from corgipile.loader import Feeder\n"
-        "feeder = Feeder(sys.argv[1], cp.orders.Riffle(block=10, buffer=60))\n"
+        "feeder = Feeder(sys.argv[1], order=cp.orders.Riffle(block=10, buffer=60))\n"
         "visits = feeder.epoch(0)\n"
         "next(visits)\n"
         "if os.fork():\n"
@@ -256,7 +254,7 @@ def test_ctrl_c_ends_a_pass(paths):
         while True:
             yield from feeder.epoch(0)
 
-    with Feeder(paths[3001], NoShuffle(block=10, buffer=10)) as feeder:
+    with Feeder(paths[3001], order=NoShuffle(block=10, buffer=10)) as feeder:
         with pytest.raises(KeyboardInterrupt):
             deque(endless(), maxlen=0)
         timer.join()
@@ -266,7 +264,7 @@ def test_ctrl_c_ends_a_pass(paths):
 def test_a_pass_ends_with_the_interpreter(paths):
     script = (
         "import sys, corgipile as cp\n"
-        "visits = iter(cp.Loader(sys.argv[1], 10, cp.orders.Riffle(block=20, buffer=200)))\n"
+        "visits = iter(cp.Loader(sys.argv[1], batch_size=10, order=cp.orders.Riffle(block=20, buffer=200)))\n"
         "next(visits)\n"
         "keep = [visits]; keep.append(keep)\n"
     )
@@ -286,7 +284,7 @@ def test_scattered_rows_are_asked_for_a_few_at_a_time():
 
     rows = 12_000
     table = Noting(pa.table({"data": [b"%06d" % row * 200 for row in range(rows)], "row": range(rows)}))
-    with Feeder(table, FullShuffle(), memory="12MB") as feeder:
+    with Feeder(table, order=FullShuffle(), memory="12MB") as feeder:
         found = flat(feeder.buffer.dense("row")[visit].tolist() for visit in feeder.epoch(0))
         assert sorted(found) == list(range(rows))
         assert max(asked) <= 1.1 * TAKEN_BYTES < feeder.slots * feeder.row_bytes / 3

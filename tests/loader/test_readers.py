@@ -29,7 +29,7 @@ def test_blocks_of_few_rows_are_not_asked_for_one_by_one(order, ragged):
     numbers = np.arange(rows)
     x = [f"row {row}" * (row % 3) for row in numbers] if ragged else numbers / 2
     table = Counting(pa.table({"x": x, "label": numbers}))
-    with cp.Loader(table, 256, order=order, memory="1MB", seed=1) as loader:
+    with cp.Loader(table, batch_size=256, order=order, memory="1MB", seed=1) as loader:
         table.asked = 0
         batches = [(batch["x"], batch["label"]) for batch in loader]
         assert loader.order.block_rows <= 256 or order == "block_only"

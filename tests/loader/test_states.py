@@ -45,7 +45,7 @@ def put(state, path, value):
 
 
 def loader(order="riffle", **options):
-    return cp.Loader(TABLE, 7, order, seed=5, **options)
+    return cp.Loader(TABLE, batch_size=7, order=order, seed=5, **options)
 
 
 def begun(made, batches):
@@ -124,7 +124,7 @@ def rows_of(dataset):
 
 
 MAKERS = {
-    "sampler": (lambda: BatchSampler(101, 4, 20, 7, seed=5), sampled),
+    "sampler": (lambda: BatchSampler(101, block=4, buffer=20, batch_size=7, seed=5), sampled),
     "dataset": (
         lambda: CorgiPileDataset(TABLE, order=Riffle(block=4, buffer=20), memory=None, batch_size=7, seed=5),
         rows_of,

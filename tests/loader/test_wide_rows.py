@@ -12,7 +12,7 @@ from corgipile.errors import BudgetTooSmall, CorruptFile
 from corgipile.loader import feeder
 from corgipile.loader.wide_rows import GROUP_BYTES
 from corgipile.orders import FullShuffle, Reservoir
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 ORDERS = ["no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full", "sliding_window", "reservoir"]
 ROWS, WIDTH = 90, 40_000
@@ -69,7 +69,7 @@ def check(batch):
 @pytest.mark.parametrize("prefetch", [0, 1])
 def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, monkeypatch):
     def loader():
-        return cp.Loader(blobs, 8, order, "1MB", seed=3, prefetch=prefetch)
+        return cp.Loader(blobs, batch_size=8, order=order, memory="1MB", seed=3, prefetch=prefetch)
 
     with loader() as apart:
         assert apart.feeder.apart
@@ -86,7 +86,7 @@ def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, monkeyp
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_rows_of_a_fixed_width_too(fixed, order, monkeypatch):
-    with cp.Loader(fixed, 8, order, "2MB", seed=3) as apart:
+    with cp.Loader(fixed, batch_size=8, order=order, memory="2MB", seed=3) as apart:
         assert apart.feeder.apart
         found = list(apart)
     for batch in found:
@@ -94,14 +94,14 @@ def test_rows_of_a_fixed_width_too(fixed, order, monkeypatch):
         assert batch["x"].flags.writeable
         assert (batch["x"] == batch["row"][:, None]).all()
     monkeypatch.setattr(feeder, "WIDE", 1 << 40)
-    with cp.Loader(fixed, 8, order, "2MB", seed=3) as held:
+    with cp.Loader(fixed, batch_size=8, order=order, memory="2MB", seed=3) as held:
         assert [batch["row"].tolist() for batch in held] == [batch["row"].tolist() for batch in found]
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_stop_anywhere_and_go_on(blobs, order):
     def fresh():
-        return cp.Loader(blobs, 16, order, "1MB", seed=5)
+        return cp.Loader(blobs, batch_size=16, order=order, memory="1MB", seed=5)
 
     states, batches = [], []
     whole = fresh()
@@ -118,7 +118,7 @@ def test_stop_anywhere_and_go_on(blobs, order):
 def test_formats(blobs, form):
     if form == "torch":
         pytest.importorskip("torch")
-    batch = next(iter(cp.Loader(blobs, 8, format=form, memory="1MB")))
+    batch = next(iter(cp.Loader(blobs, batch_size=8, format=form, memory="1MB")))
     rows = batch["row"].tolist() if form != "arrow" else batch["row"].to_pylist()
     images = batch["image"].to_pylist() if form == "arrow" else list(batch["image"])
     assert images == [blob(row, WIDTH + row) for row in rows]
@@ -128,14 +128,14 @@ def test_ranks_and_workers_share_the_rows(blobs):
     seen = []
     for rank in range(2):
         for worker in range(2):
-            with cp.Loader(blobs, 4, memory="4MB", rank=rank, world=2, worker=worker, workers=2) as loader:
+            with cp.Loader(blobs, batch_size=4, memory="4MB", rank=rank, world=2, worker=worker, workers=2) as loader:
                 seen += [int(row) for batch in loader for row in batch["row"]]
     assert sorted(seen) == list(range(ROWS))
 
 
 def test_the_first_batch_waits_for_no_other(blobs):
     counting = Counting(blobs)
-    with cp.Loader(counting, 4, memory="1MB", prefetch=0, columns=["image", "label"]) as loader:
+    with cp.Loader(counting, batch_size=4, memory="1MB", prefetch=0, columns=["image", "label"]) as loader:
         before = counting.rows  # what was read to learn how long rows are
         next(iter(loader))
         assert counting.rows - before == 2 * 4  # images, and labels
@@ -146,7 +146,7 @@ def test_held_rows_are_gathered_by_their_bytes(tmp_path, order, monkeypatch):
     """Also where rows are held: 8,192 of them together took gigabytes."""
     monkeypatch.setattr(feeder, "WIDE", 1 << 40)
     table = written(tmp_path / "t.arrow", [20_000] * 400, batch=50)
-    with cp.Loader(table, 4, order, "2MB") as loader:
+    with cp.Loader(table, batch_size=4, order=order, memory="2MB") as loader:
         sizes = [len(group.columns["image"]) for group in loader._source.groups(0, 0, 0, 400)]
     assert sizes[0] == 4
     assert max(sizes) <= GROUP_BYTES // 20_000 + 4
@@ -164,7 +164,7 @@ def uneven(path, **options):
 def test_rows_longer_than_the_sample_stay_within_the_budget(tmp_path, order, prefetch):
     table, lengths = uneven(tmp_path / "t.arrow")
     seen, before = [], set(threading.enumerate())
-    with cp.Loader(table, 4, order, "1MB", seed=2, prefetch=prefetch) as loader:
+    with cp.Loader(table, batch_size=4, order=order, memory="1MB", seed=2, prefetch=prefetch) as loader:
         for batch in loader:
             for row, image in zip(batch["row"], batch["image"], strict=True):
                 assert image == blob(int(row), lengths[row])
@@ -182,8 +182,8 @@ def test_rows_longer_than_the_sample_stay_within_the_budget(tmp_path, order, pre
 def test_it_is_an_error_where_rows_are_not_found_one_by_one(tmp_path):
     table, _ = uneven(tmp_path / "t.arrow", compression="zstd")
     with pytest.raises(BudgetTooSmall, match="too few for corgipile: give memory="):
-        cp.Loader(table, 4, cp.orders.CorgiPile(block=50), "1MB")
-    with cp.Loader(table, 4, cp.orders.CorgiPile(block=50), "64MB") as loader:
+        cp.Loader(table, batch_size=4, order=cp.orders.CorgiPile(block=50), memory="1MB")
+    with cp.Loader(table, batch_size=4, order=cp.orders.CorgiPile(block=50), memory="64MB") as loader:
         assert sum(len(batch["row"]) for batch in loader) == 600
 
 
@@ -197,7 +197,7 @@ def test_damaged_offsets_are_an_error(tmp_path, order):
     data[at + 4 * 100 : at + 4 * 101] = (2**30).to_bytes(4, "little")
     path.write_bytes(data)
     with (
-        cp.Loader(cp.open(path), 4, order, memory="4MB", columns=["image"]) as loader,
+        cp.Loader(cp.open(path), batch_size=4, order=order, memory="4MB", columns=["image"]) as loader,
         pytest.raises(CorruptFile, match="items"),
     ):
         list(loader)
@@ -213,9 +213,9 @@ def test_states_of_larger_steps_still_load():
     """Before, a step of this shuffle had all rows of the buffer."""
     table = cp.open(pa.table({"row": np.arange(200_000, dtype=np.int32)}))
     order = FullShuffle(buffer=150_000)
-    with cp.Loader(table, 1000, order, seed=4) as whole:
+    with cp.Loader(table, batch_size=1000, order=order, seed=4) as whole:
         rows = [batch["row"].tolist() for batch in whole]
-    with cp.Loader(table, 1000, order, seed=4) as loader:
+    with cp.Loader(table, batch_size=1000, order=order, seed=4) as loader:
         assert loader.feeder.order.visits_per_step < 150_000
         loader.load_state_dict({**loader.state_dict(), "batches": 160, "step": 1, "offset": 10_000})
         assert [batch["row"].tolist() for batch in loader] == rows[160:]
@@ -224,6 +224,6 @@ def test_states_of_larger_steps_still_load():
 def test_reservoirs_keep_rows_they_visit_again(tmp_path, monkeypatch):
     monkeypatch.setattr(feeder, "WIDE", 1 << 40)
     table = written(tmp_path / "t.arrow", [1000] * 400, batch=20)
-    with cp.Loader(table, 10, Reservoir(block=20, buffer=60)) as loader:
+    with cp.Loader(table, batch_size=10, order=Reservoir(block=20, buffer=60)) as loader:
         for batch in loader:
             assert list(batch["image"]) == [blob(int(row), 1000) for row in batch["row"]]

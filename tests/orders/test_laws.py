@@ -21,6 +21,7 @@ from corgipile.orders import (
     named,
     visited_rows,
 )
+from corgipile.testing import check_order, check_pass, check_seeds, check_slots, check_start, check_world
 
 SHUFFLED = [
     BlockOnly(),
@@ -86,23 +87,15 @@ def assert_visits(order, rows, visited):
 @given(cases())
 def test_each_row_once_as_documented(case):
     order, blocks, key = case
-    visited = flat(passes(order, blocks, key))
-    assert_visits(order, blocks.rows, visited)
-    assert order.visits(blocks, key) == len(visited)
+    check_pass(order, blocks, key)
+    assert_visits(order, blocks.rows, flat(passes(order, blocks, key)))
 
 
 @settings(max_examples=200)
 @given(cases(), st.integers(1, 5))
 def test_ranks_share_the_epoch_evenly(case, world):
     order, blocks, key = case
-    parts = [flat(passes(order, blocks, key._replace(rank=rank, world=world))) for rank in range(world)]
-    if order.name != "reservoir":
-        assert len({len(part) for part in parts}) == 1
-        assert sum(map(len, parts)) - blocks.rows < world
-    assert set(flat(parts)) == set(range(blocks.rows))
-    assert [order.visits(blocks, key._replace(rank=rank, world=world)) for rank in range(world)] == list(
-        map(len, parts)
-    )
+    check_world(order, blocks, key, world)
 
 
 @settings(max_examples=200)
@@ -120,35 +113,25 @@ def test_workers_share_the_epoch_in_whole_batches(case, workers, batch):
 @given(cases(), st.data())
 def test_any_step_can_be_the_first(case, data):
     order, blocks, key = case
-    steps = passes(order, blocks, key)
-    start = data.draw(st.integers(0, len(steps)))
-    assert np.array_equal(flat(passes(order, blocks, key, start)), flat(steps[start:]))
+    check_start(order, blocks, key, data.draw(st.integers(0, len(passes(order, blocks, key)))))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)  # each slot of each step is looked at
 @given(cases())
 def test_slots_are_a_bound_and_reused_only_after_their_visit(case):
-    """A slot loaded at step i must not be visited by the ``ahead`` steps before i, which may still be running."""
-    order, blocks, key = case
-    slots, loads = order.slots(blocks), []
-    for step in order.steps(blocks, key):
-        assert step.into.max(initial=-1) < slots
-        assert len(np.unique(step.into)) == len(step.into)
-        loads.append((set(step.into.tolist()), set(step.visit.tolist())))
-    for index, (loaded, _) in enumerate(loads):
-        for before in range(max(0, index - order.ahead), index):
-            assert not loaded & loads[before][1]
-    assert order.resident(blocks) <= slots
+    check_slots(*case)
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=names)
+def test_every_law_at_once(order):
+    check_order(order, random=order.name != "no_shuffle")
 
 
 @pytest.mark.parametrize("order", SHUFFLED, ids=names)
 def test_seeds_repeat_and_epochs_differ(order):
     fitted = replace(order, block=10, buffer=60).fit(600, 6000.0, None)
     blocks = Blocks(600, even=10, sketch=np.arange(60) % 5.0)
-    one = flat(passes(fitted, blocks, Key(7, 1)))
-    assert np.array_equal(one, flat(passes(fitted, blocks, Key(7, 1))))
-    for other in (Key(7, 0), Key(7, 2), Key(8, 0), Key(8, 1), Key(1, 7)):
-        assert not np.array_equal(one, flat(passes(fitted, blocks, other)))
+    check_seeds(fitted, blocks)
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=names)

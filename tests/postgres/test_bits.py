@@ -10,6 +10,7 @@ import pytest
 
 import corgipile as cp
 from corgipile import random
+from corgipile.linear.losses import NAMES
 from corgipile.tables import MemoryTable
 
 ROWS, WIDTH = 4000, 9
@@ -116,13 +117,25 @@ CASES = [
     ("double precision", "linear", {"holdout": 0.1, "learning_rate": 0.001, "batch_size": 7, "l2": 0.1}),
     ("real", "svm", {"features": ["k", "v"], "holdout": 0.3}),
     ("real", "logistic", {"epochs": 30, "tolerance": 0.05}),
+    ("real", "huber", {"learning_rate": 0.001}),
+    ("double precision", "huber:0.3", {"features": ["k", "v"], "batch_size": 8}),
+    ("real", "squared_hinge", {"balance": True, "holdout": 0.2}),
+    ("double precision", "squared_hinge", {"batch_size": 16, "learning_rate": 0.001}),
+    ("real", "poisson", {"holdout": 0.2, "learning_rate": 0.001}),
+    ("double precision", "poisson", {"features": ["k", "v"], "learning_rate": 0.001}),
+    ("real", "quantile", {}),
+    ("double precision", "quantile:0.9", {"order": "corgipile", "l2": 0.01}),
+    ("real", "svm of three", {}),
+    ("double precision", "svm of three", {"features": ["k", "v"], "batch_size": 8}),
 ]
+MORE = ("softmax", "svm of three")
 
 
 @pytest.mark.every_server
 @pytest.mark.parametrize(("kind", "model", "options"), CASES)
 def test_same_seed_same_model(server, train, kind, model, options):
-    make_table(server, kind, classes=3 if model == "softmax" else 2)
+    make_table(server, kind, classes=3 if model in MORE else 2)
+    model = model.split()[0]
     sparse = "features" in options
     sizes = {"block_size": "8kB", "buffer_size": "100kB" if kind == "double precision" or sparse else "70kB"}
     history = train("t", model=model, name="bits", **{"epochs": 3, **sizes, **options})
@@ -133,7 +146,7 @@ def test_same_seed_same_model(server, train, kind, model, options):
     assert np.array_equal(np.array(stored["coefficients"]), python.coef.astype(np.float64))
     assert np.array_equal(np.array(stored["intercepts"]), python.intercept.astype(np.float64))
     assert stored["classes"] == python.classes.tolist()
-    score = "r2" if model == "linear" else "accuracy"
+    score = python.loss.score
     for here, there in zip(history, python.history, strict=True):
         assert (here["loss"], here[score], here["rows"]) == (there["loss"], there[score], there["rows"])
         held = ("test_loss", f"test_{score}")
@@ -203,9 +216,10 @@ def test_columns_and_an_array_give_the_same_model(server, train):
     assert first == second
 
 
-@pytest.mark.parametrize("kind", ["logistic", "svm", "linear", "softmax"])
+@pytest.mark.parametrize("kind", ["svm of three", "quantile:0.9", *NAMES])
 def test_predictions_are_those_of_python(server, train, kind):
-    make_table(server, "real", classes=3 if kind == "softmax" else 2)
+    make_table(server, "real", classes=3 if kind in MORE else 2)
+    kind = kind.split()[0]
     train("t", model=kind, name="same", learning_rate=0.001)
     (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'same'")
     python = in_python(server, {**stored, "source": "t"}, "real")
@@ -213,7 +227,7 @@ def test_predictions_are_those_of_python(server, train, kind):
     x = np.array([row["x"] for row in rows], np.float32)
     assert [row["p"] for row in rows] == python.predict(x).tolist()
     assert np.array_equal(np.squeeze([row["d"] for row in rows]), python.decision(x).astype(np.float64))
-    if kind in ("logistic", "softmax"):
+    if python.loss.probability:
         shares = server.rows("SELECT corgipile.predict_proba('same', x) p FROM t ORDER BY ctid")
         assert np.array_equal([row["p"] for row in shares], python.predict_proba(x))
 
@@ -234,7 +248,10 @@ def test_sparse_predictions_are_those_of_python(server, train, kind, number):
     assert np.array_equal([row["s"] for row in rows], python.predict_proba(table))
 
 
-@pytest.mark.parametrize(("kind", "features"), [("logistic", "x"), ("linear", "x"), ("softmax", ["k", "v"])])
+@pytest.mark.parametrize(
+    ("kind", "features"),
+    [("logistic", "x"), ("linear", "x"), ("softmax", ["k", "v"]), ("poisson", "x"), ("quantile:0.2", "x")],
+)
 def test_evaluation_is_that_of_python(server, train, kind, features):
     make_table(server, "real", classes=3 if kind == "softmax" else 2)
     train("t", model=kind, name="judged", learning_rate=0.001, features=features, holdout=0.5)

@@ -2,6 +2,8 @@
 
 # ruff: noqa: S608  # tests write SQL
 
+import re
+
 import pytest
 
 
@@ -149,7 +151,11 @@ def test_sparse_rows_of_all_lengths(server, train):
 
 REFUSED = {
     "'good', 'svm', ARRAY['x', 'x'], 'label'": 'sparse features "x" and "x" are real[] and real[]',
-    "'good', 'tree', 'x', 'label'": 'model must be logistic, svm, linear or softmax, got "tree"',
+    "'good', 'tree', 'x', 'label'": "model must be logistic, svm, linear",
+    "'good', 'svm:2', 'x', 'label'": 'a svm model has no parameter, got "svm:2"',
+    "'good', 'quantile:1', 'x', 'label'": 'tau of a quantile model must be above 0 and below 1, got "quantile:1"',
+    "'good', 'huber:-1', 'x', 'label'": 'delta of a huber model must be a finite number above 0, got "huber:-1"',
+    "'good', 'squared_hinge', 'x', 'three'": "a squared_hinge model takes two, softmax or svm takes more",
     "'good', 'svm', 'y', 'label'": 'has no column "y"',
     "'good', 'svm', 'gone', 'label'": 'has no column "gone"',
     "'good', 'svm', 'ctid', 'label'": 'has no column "ctid"',
@@ -159,7 +165,7 @@ REFUSED = {
     "'good', 'svm', 'label', 'label'": "cannot be a feature too",
     "'good', 'svm', ARRAY['x', 'three'], 'label'": "is an array; give it alone",
     "'good', 'svm', '{}'::text[], 'label'": "features is an empty list",
-    "'good', 'svm', 'x', 'three'": "a svm model takes two",
+    "'good', 'logistic', 'x', 'three'": "a logistic model takes two, softmax or svm takes more",
     "'good', 'svm', 'x', NULL": "label must not be NULL",
     "'good', 'svm', 'x', 'label', threads => 3": "threads must be 1 or 2, got 3",
     "'good', 'svm', 'x', 'label', epochs => 0": "epochs must be 1 to 1000000, got 0",
@@ -174,7 +180,7 @@ REFUSED = {
     "'good', 'svm', 'x', 'label', buffer_size => '100'": "the buffer holds 4 rows",
     "'good', 'svm', 'x', 'label', classes => '{1}'": "classes has 1 value; a svm model needs two at least",
     "'good', 'svm', 'x', 'label', classes => '{}'": "classes has 0 values; a svm",
-    "'good', 'svm', 'x', 'label', classes => '{1, 2, 3}'": "classes has the values 1, 2, 3...; a svm",
+    "'good', 'logistic', 'x', 'label', classes => '{1, 2, 3}'": "classes has the values 1, 2, 3...; a logistic",
     "'good', 'svm', 'x', 'label', name => ''": "name is empty",
     "'good', 'svm', 'x', 'label', classes => '{1, NaN}'": "classes must be finite numbers",
     "'good', 'svm', 'x', 'label', classes => '{1, 2}'": "has label 0, which is none of the classes",
@@ -352,3 +358,20 @@ def test_rows_that_others_wrote_are_not_trusted(server, train, fails, damage):
     if history:
         call = "train('good', 'linear', 'x', 'three', warm_start => 'damaged')"
         assert DAMAGE[damage] in fails(change + call)
+
+
+def test_counts_are_not_negative(server, fails):
+    server.sql("CREATE TABLE counts AS SELECT ARRAY[i % 5]::real[] AS x, i % 3 - (i = 77)::int * 9 AS label "
+               "FROM generate_series(1, 100) i")  # fmt: skip
+    message = fails("SELECT * FROM corgipile.train('counts', 'poisson', 'x', 'label')")
+    assert re.search(r"row \(0,77\) has label -\d; a poisson model takes labels of 0 or more", message)
+    server.sql("DELETE FROM counts WHERE label < 0")
+    assert server.value("SELECT count(*) FROM corgipile.train('counts', 'poisson', 'x', 'label')") == 5
+
+
+def test_a_model_goes_on_by_its_loss_and_parameter(train, fails):
+    train("good", model="quantile:0.9", name="high")
+    train("good", model="quantile:0.90", warm_start="high")
+    for other in ("quantile", "linear"):
+        call = f"SELECT * FROM corgipile.train('good', '{other}', 'x', 'label', warm_start => 'high')"
+        assert f"is a quantile:0.9 model; a {other} model is needed" in fails(call)

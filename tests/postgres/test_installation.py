@@ -16,11 +16,13 @@ CHECKOUT = Path(__file__).parents[2]
 def test_built_packages_hold_the_sources(tmp_path):
     words = ["-q", "egg_info", "--egg-base", tmp_path, "build_py", "--build-lib", tmp_path / "lib"]
     subprocess.run([sys.executable, "setup.py", *words], cwd=CHECKOUT, check=True, capture_output=True)
-    packed = tmp_path / "lib" / "corgipile" / "pg" / "sources"
-    for folder, pattern in (("kernel", "*.h"), ("postgres/src", "*.[ch]"), ("postgres/sql", "*.sql")):
-        here = {path.name: path.read_bytes() for path in (CHECKOUT / folder).glob(pattern)}
-        assert here
-        assert {path.name: path.read_bytes() for path in (packed / folder).iterdir()} == here
+    packed = tmp_path / "lib" / "corgipile" / "postgres" / "sources"
+    for folder, pattern in (("kernel", "**/*.h"), ("postgres/src", "*.[ch]"), ("postgres/sql", "*.sql")):
+        here, there = CHECKOUT / folder, packed / folder
+        wanted = {path.relative_to(here): path.read_bytes() for path in here.glob(pattern)}
+        assert wanted
+        found = {path.relative_to(there): path.read_bytes() for path in there.rglob("*") if path.is_file()}
+        assert found == wanted
     assert (packed / "postgres" / "Makefile").exists()
     assert (packed / "postgres" / "corgipile.control").exists()
 

@@ -149,13 +149,13 @@ def test_a_damaged_model_predicts_once_it_is_repaired(server, model, backend, da
     backend("ROLLBACK")
     assert backend(DECIDE) == before
     server.sql(
-        f"CREATE TABLE whole AS TABLE corgipile.models; UPDATE corgipile.models SET {damage} WHERE name = 'form'"
+        f"CREATE TABLE undamaged AS TABLE corgipile.models; UPDATE corgipile.models SET {damage} WHERE name = 'form'"
     )
     assert "is damaged" in backend(DECIDE)
     assert "is damaged" in backend(DECIDE)
     server.sql("DELETE FROM corgipile.models WHERE name = 'form'")
     assert "there is no model" in backend(DECIDE)
-    server.sql("INSERT INTO corgipile.models SELECT * FROM whole WHERE name = 'form'; DROP TABLE whole")
+    server.sql("INSERT INTO corgipile.models SELECT * FROM undamaged WHERE name = 'form'; DROP TABLE undamaged")
     assert backend(DECIDE) == before
     server.sql("UPDATE corgipile.models SET intercepts = '{100}' WHERE name = 'form'")
     assert float(backend(DECIDE)) > float(before) + 50

@@ -17,7 +17,7 @@ def languages():
     documents = [
         "README.md",
         "postgres/README.md",
-        *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+        *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))),
     ]
     return {name: [kind for kind, _ in _BLOCK.findall((ROOT / name).read_text())] for name in documents}
 

@@ -87,7 +87,7 @@ def plan(path: Path, name: str) -> str:
     """Return a hash of two epochs of an order, by two seeds."""
     found = []
     for seed in (0, 7):
-        with cp.Loader(path, 16, sized(name), columns=["target", "x"], seed=seed) as loader:
+        with cp.Loader(path, batch_size=16, order=sized(name), columns=["target", "x"], seed=seed) as loader:
             found += [batch["x"].tobytes() + batch["target"].tobytes() for _ in range(2) for batch in loader]
     return digest(*found)
 
@@ -105,7 +105,7 @@ def bits(model: cp.Model) -> str:
 
 def state(path: Path, name: str) -> dict[str, object]:
     """Return where a loader stands after some batches."""
-    with cp.Loader(path, 16, sized(name), seed=3) as loader:
+    with cp.Loader(path, batch_size=16, order=sized(name), seed=3) as loader:
         batches = iter(loader)
         for _ in range(STOPPED):
             next(batches)
@@ -114,7 +114,7 @@ def state(path: Path, name: str) -> dict[str, object]:
 
 def tail(path: Path, name: str, found: dict[str, object]) -> str:
     """Return a hash of the batches that follow a state."""
-    with cp.Loader(path, 16, sized(name), seed=3) as loader:
+    with cp.Loader(path, batch_size=16, order=sized(name), seed=3) as loader:
         loader.load_state_dict(found)
         return digest(*(batch["x"].tobytes() for batch in loader))
 

@@ -118,7 +118,7 @@ def test_partitions_through_every_read_path(tmp_path, manners, laws):
     assert table.layout(["x", "label"]) is None
     assert sketch(table, np.array([0, 50, 100, 150]), "label").round(2).tolist() == [0.5, 1.5, 2.5]
     for order in ("riffle", "balanced", "full"):
-        with cp.Loader(table, 16, order) as loader:
+        with cp.Loader(table, batch_size=16, order=order) as loader:
             batches = list(loader)
         n, label = (np.concatenate([batch[name] for batch in batches]) for name in ("n", "label"))
         assert sorted(n.tolist()) == list(range(150))

@@ -67,7 +67,7 @@ def test_manners(tmp_path, manners):
     assert table.nbytes == sum(map(len, files.values()))
     assert table.layout(["label"]) is None
     assert open_table(tmp_path, paths=True).read(0, 1, ["path"]).to_pydict() == {"path": ["cat/0000.jpg"]}
-    with Loader(table, 32) as loader:
+    with Loader(table, batch_size=32) as loader:
         images = [image for batch in loader for image in batch["image"]]
     assert sorted(images) == sorted(files.values())
 
@@ -84,7 +84,7 @@ def test_labels_are_told_without_reading(tmp_path):
 def test_labels_reach_torch_as_losses_take_them(tmp_path):
     torch, data = pytest.importorskip("torch"), pytest.importorskip("corgipile.torch")
     table = open_table(write(tmp_path, numbered(10)))
-    loaders = Loader(table, 10, format="torch"), data.CorgiPileDataset(table, batch_size=10)
+    loaders = Loader(table, batch_size=10, format="torch"), data.CorgiPileDataset(table, batch_size=10)
     for batch in (next(iter(loader)) for loader in loaders):
         assert batch["label"].dtype == torch.int64
         assert torch.nn.functional.cross_entropy(torch.zeros(10, 2), batch["label"]) > 0

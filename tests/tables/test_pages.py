@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from corgipile.tables import open as open_table
 from corgipile.tables.pages import changes, run_cuts
 from corgipile.tables.table import ColumnLayout, Layout
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 
 def by_definition(runs):

@@ -11,8 +11,9 @@ from corgipile import _kernel
 from corgipile.errors import CorruptFile
 from corgipile.tables import Subset, sketch
 from corgipile.tables.arrow.spans import flat, objects
+from corgipile.tables.io.files import File
 from corgipile.tables.table import row_sizes
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 BYTES, TEXT = False, True
 BLOBS = [bytes([i]) * (i * 37 % 400) for i in range(60)]
@@ -88,7 +89,7 @@ def test_a_file_that_changed_is_an_error(tmp_path):
 def test_ranges_beyond_the_file_are_an_error(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(b"0123456789")
-    file = cp.tables.files.File(path)
+    file = File(path)
     assert file.gather_bytes(np.array([8, 0, 4]), np.array([2, 3, 0])) == [b"89", b"012", b""]
     assert file.gather(np.array([8, 0]), np.array([2, 3])).tobytes() == b"89012"
     with pytest.raises(CorruptFile):

@@ -10,7 +10,7 @@ from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.tables import open as open_table
 from corgipile.tables import sketch as module
 from corgipile.tables.sketch import row_bytes, sketch
-from corgipile.tables.wrappers import Counting
+from corgipile.testing import Counting
 
 KINDS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 KINDS += [np.float16, np.float32, np.float64, np.bool_]

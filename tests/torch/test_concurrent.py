@@ -13,7 +13,7 @@ import pytest
 
 from corgipile.errors import BadArgument, FetchFailed, ReadFailed
 from corgipile.tables import open as open_table
-from corgipile.tables.wrappers import Counting, Failing, Slow
+from corgipile.testing import Counting, Failing, Slow
 
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")
@@ -95,14 +95,14 @@ def nothing_outlives():
 @pytest.mark.parametrize("threads", [1, 3, 32])
 def test_rows_of_each_batch_come_once_in_the_order_asked_for(threads, ahead):
     wanted = batches(103)
-    with Concurrent(Rows(numbers(103)), threads, unordered=False) as rows:
+    with Concurrent(Rows(numbers(103)), threads=threads, unordered=False) as rows:
         assert loaded(rows, wanted if ahead is None else rows.ahead(wanted, ahead)) == wanted
 
 
 @pytest.mark.parametrize("ahead", [0, 3])
 def test_unordered_batches_hold_the_same_rows(ahead):
     wanted = batches(103)
-    with Concurrent(Rows(Slow(numbers(103), 0.001)), 8) as rows:
+    with Concurrent(Rows(Slow(numbers(103), 0.001)), threads=8) as rows:
         came = loaded(rows, rows.ahead(wanted, ahead))
     assert [sorted(batch) for batch in came] == [sorted(batch) for batch in wanted]
 
@@ -119,7 +119,7 @@ def test_unordered_rows_come_as_they_arrive():
 
     for unordered in (True, False):
         last = threading.Event()
-        with Concurrent(LateFirst(range(4)), 4, unordered=unordered) as rows:
+        with Concurrent(LateFirst(range(4)), threads=4, unordered=unordered) as rows:
             came = rows.__getitems__([0, 1, 2, 3])
         assert came == [0, 1, 2, 3] if not unordered else came[0] != 0
 
@@ -278,13 +278,13 @@ def test_workers_fetch_ahead_what_they_will_be_asked_for(monkeypatch):
         gate.open.set()
         rows.__getitems__(announced[1])
         (here,) = rows._under_way.values()
-        assert [number for _, number in here._flights] == [3, 5]
+        assert [number for _, number in here._begun] == [3, 5]
         rows.__getitems__(announced[3])
-        assert [number for _, number in here._flights] == [5, 7]
+        assert [number for _, number in here._begun] == [5, 7]
 
 
 def test_pickled_it_is_the_same_without_its_threads():
-    with Concurrent(list(range(10)), 3, unordered=False) as rows:
+    with Concurrent(list(range(10)), threads=3, unordered=False) as rows:
         rows.__getitems__([1])
         with pickle.loads(pickle.dumps(rows)) as again:  # noqa: S301
             assert (again.threads, again.unordered, len(again)) == (3, False, 10)
@@ -299,7 +299,7 @@ def test_a_new_pass_forgets_what_the_last_one_had_ahead():
         assert next(iter(loader)) == wanted[0]
         assert list(loader) == wanted
         (here,) = rows._under_way.values()
-        assert not here._flights
+        assert not here._begun
 
 
 def test_dropped_without_close_it_ends_its_threads():

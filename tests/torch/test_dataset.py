@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from corgipile.errors import BadArgument, BudgetTooSmall, MissingColumn, ReadFailed
 from corgipile.orders import FullShuffle, NoShuffle, Reservoir, Riffle, SlidingWindow
 from corgipile.tables import MemoryTable
-from corgipile.tables.wrappers import Failing
+from corgipile.testing import Failing
 from corgipile.torch import CorgiPileDataset
 
 pytestmark = [

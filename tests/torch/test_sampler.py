@@ -24,7 +24,9 @@ def flat(batches):
 @given(st.sampled_from(NAMES), st.integers(0, 200), st.integers(1, 40), st.integers(1, 4), st.booleans())
 def test_each_row_once_over_ranks(order, n, batch_size, world, drop_last):
     samplers = [
-        BatchSampler(n, 5, 40, batch_size, rank=rank, world=world, order=order, drop_last=drop_last)
+        BatchSampler(
+            n, block=5, buffer=40, batch_size=batch_size, rank=rank, world=world, order=order, drop_last=drop_last
+        )
         for rank in range(world)
     ]
     seen = [list(sampler) for sampler in samplers]
@@ -39,31 +41,36 @@ def test_each_row_once_over_ranks(order, n, batch_size, world, drop_last):
 
 def test_labels_balance_every_batch():
     labels = np.arange(4000) // 1000
-    batches = list(BatchSampler(4000, 20, 1280, 100, labels=labels.tolist()))
+    batches = list(BatchSampler(4000, block=20, buffer=1280, batch_size=100, labels=labels.tolist()))
     shares = np.array([np.bincount(labels[batch], minlength=4) for batch in batches])
     plain = np.array(
-        [np.bincount(labels[b], minlength=4) for b in BatchSampler(4000, 20, 1280, 100, order="corgipile")]
+        [
+            np.bincount(labels[b], minlength=4)
+            for b in BatchSampler(4000, block=20, buffer=1280, batch_size=100, order="corgipile")
+        ]
     )
     assert shares.std(axis=0).mean() < 0.7 * np.sqrt(100 * 0.25 * 0.75) < plain.std(axis=0).mean()
-    named = BatchSampler(4000, 20, 1280, 100, labels=np.array(["ant", "bee", "cow", "dog"])[labels])
+    named = BatchSampler(
+        4000, block=20, buffer=1280, batch_size=100, labels=np.array(["ant", "bee", "cow", "dog"])[labels]
+    )
     assert list(named) == batches
 
 
 def test_epochs_advance_and_can_be_set():
-    sampler = BatchSampler(100, 5, 20, 8, seed=3)
+    sampler = BatchSampler(100, block=5, buffer=20, batch_size=8, seed=3)
     first, second = list(sampler), list(sampler)
     assert first != second
     assert sampler.epoch == 1
     sampler.set_epoch(1)
     assert list(sampler) == second
-    assert list(BatchSampler(100, 5, 20, 8, seed=4)) != first
+    assert list(BatchSampler(100, block=5, buffer=20, batch_size=8, seed=4)) != first
 
 
 @pytest.mark.parametrize("order", NAMES)
 def test_stop_anywhere_and_go_on(order):
     def fresh(world=1, rank=0):
         labels = np.arange(101) // 40 if order == "riffle" else None
-        return BatchSampler(101, 5, 40, 8, order=order, labels=labels, world=world, rank=rank)
+        return BatchSampler(101, block=5, buffer=40, batch_size=8, order=order, labels=labels, world=world, rank=rank)
 
     sampler = fresh()
     whole, following = list(sampler), list(sampler)
@@ -84,7 +91,7 @@ def test_stop_anywhere_and_go_on(order):
 
 def test_under_data_loaders():
     rows = TensorDataset(torch.arange(100))
-    sampler = BatchSampler(100, 5, 40, 8)
+    sampler = BatchSampler(100, block=5, buffer=40, batch_size=8)
     for _ in range(2):
         assert sorted(flat(batch.tolist() for (batch,) in DataLoader(rows, batch_sampler=sampler))) == list(range(100))
     assert sampler.epoch == 1
@@ -98,7 +105,9 @@ def test_stateful_data_loader(workers):
     rows = TensorDataset(torch.arange(100))
 
     def fresh():
-        return torchdata.StatefulDataLoader(rows, batch_sampler=BatchSampler(100, 5, 40, 8), num_workers=workers)
+        return torchdata.StatefulDataLoader(
+            rows, batch_sampler=BatchSampler(100, block=5, buffer=40, batch_size=8), num_workers=workers
+        )
 
     def seen(batches):
         return [batch.tolist() for (batch,) in batches]
@@ -121,11 +130,20 @@ def test_stateful_data_loader(workers):
 
 def test_numbers_of_numpy_are_as_good():
     sampler = BatchSampler(
-        np.int64(10), 2, 4, np.int64(2), seed=np.int64(3), rank=np.int64(1), world=np.int64(2), labels=["a", "b"] * 5
+        np.int64(10),
+        block=2,
+        buffer=4,
+        batch_size=np.int64(2),
+        seed=np.int64(3),
+        rank=np.int64(1),
+        world=np.int64(2),
+        labels=["a", "b"] * 5,
     )
     next(iter(sampler))
     json.dumps(sampler.state_dict())
-    assert BatchSampler(10, "20%", 4, 2, order="balanced", labels=np.arange(10.0)).batch_size == 2
+    assert (
+        BatchSampler(10, block="20%", buffer=4, batch_size=2, order="balanced", labels=np.arange(10.0)).batch_size == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +172,7 @@ def test_mistakes(settings, message):
 
 
 def test_states_and_positions_that_do_not_fit():
-    sampler = BatchSampler(10, 2, 4, 2)
+    sampler = BatchSampler(10, block=2, buffer=4, batch_size=2)
     next(iter(sampler))
     for batches in (-1, 1.5, "1"):
         with pytest.raises(BadArgument, match="batches must be a whole number of at least 0"):
@@ -163,4 +181,6 @@ def test_states_and_positions_that_do_not_fit():
         with pytest.raises(BadArgument, match="epoch must be a whole number"):
             sampler.set_epoch(epoch)
     with pytest.raises(StateMismatch, match="state is of another seed"):
-        BatchSampler(10, 2, 4, 2, seed=1).load_state_dict(BatchSampler(10, 2, 4, 2).state_dict())
+        BatchSampler(10, block=2, buffer=4, batch_size=2, seed=1).load_state_dict(
+            BatchSampler(10, block=2, buffer=4, batch_size=2).state_dict()
+        )

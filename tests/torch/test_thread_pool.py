@@ -1,4 +1,4 @@
-"""A crew runs what it is given, by as many threads as allowed, and forgets the rest when stopped."""
+"""A pool runs what it is given, by as many threads as allowed, and forgets the rest when stopped."""
 
 import os
 import queue
@@ -40,7 +40,7 @@ def test_stopping_forgets_what_waits_and_waits_for_what_runs():
     assert seen == ["slow"]
 
 
-def test_a_task_may_stop_its_own_crew():
+def test_a_task_may_stop_its_own_pool():
     pool, done = ThreadPool(2), queue.SimpleQueue()
 
     def stop():

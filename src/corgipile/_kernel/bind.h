@@ -13,9 +13,20 @@ extern PyMethodDef cp_rows_methods[];   /* bind_rows.c: gather, scatter, batched
 extern PyMethodDef cp_records_methods[]; /* bind_records.c: TFRecord, Example, byte ranges */
 extern PyMethodDef cp_run_methods[];    /* bind_prefetch.c: plans run ahead */
 extern PyMethodDef cp_sgd_methods[];    /* bind_sgd.c: SGD steps */
+extern PyMethodDef cp_losses_methods[]; /* bind_losses.c: what is known of losses */
 extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
 extern PyMethodDef cp_sketch_methods[]; /* bind_sketch.c: descriptions of blocks */
 extern PyMethodDef cp_memory_methods[]; /* bind_memory.c: advice on mapped files */
+
+/* What Python needs to know by name of the kernel's enums. */
+typedef struct {
+    const char *name;
+    long value;
+} cp_constant;
+
+extern const cp_constant cp_plan_constants[];   /* purposes of keys */
+extern const cp_constant cp_memory_constants[]; /* kinds of advice */
+int cp_losses_constants(PyObject *module); /* adds the table of losses, and numbers of kernel/sgd */
 
 /* Get a C-contiguous buffer of `item`-byte elements (item 0: any), writable if asked.
  * On failure sets TypeError/ValueError naming `what` and returns -1; the caller then must not release it. */

@@ -31,6 +31,9 @@ static PyObject *advise(PyObject *self, PyObject *args)
     return fits ? PyLong_FromLong(failed) : NULL;
 }
 
+const cp_constant cp_memory_constants[] = {
+    {"ADVICE_NORMAL", CP_NORMAL}, {"ADVICE_RANDOM", CP_RANDOM}, {"ADVICE_SOON", CP_SOON}, {"ADVICE_NOW", CP_NOW}, {NULL, 0}};
+
 PyMethodDef cp_memory_methods[] = {
     {"advise", advise, METH_VARARGS, "Tell the system which ranges of memory are wanted."},
     {NULL, NULL, 0, NULL},

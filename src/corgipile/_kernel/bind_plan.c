@@ -180,6 +180,20 @@ static int plan_arrays(plan_object *object, cp_spec *spec, PyObject *cuts, PyObj
     return 0;
 }
 
+/* Turn the name of an order into its number: for "O&". */
+static int order_kind(PyObject *name, void *kind)
+{
+    PyObject *bytes = PyUnicode_AsUTF8String(name);
+    if (!bytes)
+        return 0;
+    *(int32_t *)kind = cp_order_named(PyBytes_AsString(bytes));
+    Py_DecRef(bytes);
+    if (*(int32_t *)kind >= 0)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "the kernel has no order %R", name);
+    return 0;
+}
+
 static PyObject *plan_new(PyObject *self, PyObject *args)
 {
     cp_spec spec = {.kind = 0};
@@ -188,7 +202,7 @@ static PyObject *plan_new(PyObject *self, PyObject *args)
     long long rows, blocks, even, first, stop, buffer, group, start;
     plan_object *object;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLLLOOKLLLLpiL", &spec.kind, &rows, &blocks, &even, &cuts, &order, &key, &first,
+    if (!PyArg_ParseTuple(args, "O&LLLOOKLLLLpiL", order_kind, &spec.kind, &rows, &blocks, &even, &cuts, &order, &key, &first,
                           &stop, &buffer, &group, &spec.whole, &spec.ahead, &start))
         return NULL;
     spec.rows = rows, spec.blocks = blocks, spec.even = even, spec.key = key, spec.first_row = first;
@@ -234,8 +248,8 @@ static PyObject *plan_begin(PyObject *self, PyObject *capsule)
         return PyErr_NoMemory();
     if (status == 0)
         Py_RETURN_NONE;
-    return Py_BuildValue("(LLL)", (long long)object->plan.extents, (long long)object->plan.reads,
-                         (long long)object->plan.visits);
+    return Py_BuildValue("(LLLL)", (long long)object->plan.extents, (long long)object->plan.reads,
+                         (long long)object->plan.visits, (long long)cp_plan_swept(&object->plan));
 }
 
 static PyObject *plan_next(PyObject *self, PyObject *args)
@@ -256,7 +270,7 @@ static PyObject *plan_next(PyObject *self, PyObject *args)
     if (got == 4) {
         const cp_plan *p = &object->plan;
         if (views[0].len / 16 < p->extents || views[1].len / 4 < p->reads || views[2].len / 4 < p->visits ||
-            (p->spec.kind == CP_RIFFLE && !p->spec.whole && views[3].len / 4 < p->reads))
+            views[3].len / 4 < cp_plan_swept(p))
             PyErr_SetString(PyExc_ValueError, "extents, into, visit or sweep is shorter than plan_begin said");
         else {
             Py_BEGIN_ALLOW_THREADS
@@ -278,7 +292,7 @@ static PyObject *plan_slots(PyObject *self, PyObject *args)
     cp_spec spec = {.kind = 0};
     long long blocks, widest, buffer, group;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLLLLpi", &spec.kind, &blocks, &widest, &buffer, &group, &spec.whole, &spec.ahead))
+    if (!PyArg_ParseTuple(args, "O&LLLLpi", order_kind, &spec.kind, &blocks, &widest, &buffer, &group, &spec.whole, &spec.ahead))
         return NULL;
     spec.buffer = buffer, spec.group = group;
     return PyLong_FromLongLong(cp_slots(&spec, widest, blocks));
@@ -292,7 +306,7 @@ static PyObject *plan_fit(PyObject *self, PyObject *args)
     long long rows, even, wanted, budget, group;
     double row_bytes;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLLLLdLipi", &spec.kind, &rows, &even, &wanted, &budget, &row_bytes, &group,
+    if (!PyArg_ParseTuple(args, "O&LLLLdLipi", order_kind, &spec.kind, &rows, &even, &wanted, &budget, &row_bytes, &group,
                           &spec.whole, &room.balanced, &spec.ahead))
         return NULL;
     if (even < 1 || !(row_bytes > 0))
@@ -312,6 +326,9 @@ static PyObject *step_rows(PyObject *self, PyObject *args)
         return NULL;
     return PyLong_FromLongLong(cp_step_rows(row_bytes));
 }
+
+const cp_constant cp_plan_constants[] = {
+    {"KEY_BALANCE", CP_KEY_BALANCE}, {"KEY_STREAM", CP_KEY_STREAM}, {"KEY_FULL", CP_KEY_FULL}, {NULL, 0}};
 
 PyMethodDef cp_plan_methods[] = {
     {"balance", balance, METH_VARARGS, "Order blocks so that every stretch samples all values."},

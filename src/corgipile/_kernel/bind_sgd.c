@@ -49,23 +49,25 @@ static PyObject *model_make(const cp_sgd_shape *shape)
     return capsule;
 }
 
-/* sgd_new(loss, bytes, sparse, features, outputs, batch, intercept, l2, classes, isa) */
+/* sgd_new(loss, parameter, bytes, sparse, features, outputs, batch, intercept, l2, classes, isa) */
 static PyObject *sgd_new(PyObject *self, PyObject *args)
 {
     cp_sgd_shape shape = {0};
     long long features, outputs, batch;
+    int loss;
     PyObject *classes, *capsule = NULL;
     Py_buffer view;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iipLLLpdOi", &shape.loss, &shape.bytes, &shape.sparse, &features, &outputs, &batch,
+    if (!PyArg_ParseTuple(args, "idipLLLpdOi", &loss, &shape.parameter, &shape.bytes, &shape.sparse, &features, &outputs, &batch,
                           &shape.intercept, &shape.l2, &classes, &shape.isa))
         return NULL;
-    if (shape.loss < CP_LOGISTIC || shape.loss > CP_HINGES || (shape.bytes != 4 && shape.bytes != 8))
-        return PyErr_Format(PyExc_ValueError, "loss 0 to 4 and reals of 4 or 8 bytes, got %d and %d", shape.loss,
-                            shape.bytes);
+    if (loss < 0 || loss >= CP_LOSS_COUNT || (shape.bytes != 4 && shape.bytes != 8))
+        return PyErr_Format(PyExc_ValueError, "loss 0 to %d and reals of 4 or 8 bytes, got %d and %d",
+                            CP_LOSS_COUNT - 1, loss, shape.bytes);
+    shape.loss = (enum cp_loss)loss;
     if (features < 1 || features > INT32_MAX || outputs < 1 || outputs > INT32_MAX || features * outputs > 1ll << 40)
         return PyErr_Format(PyExc_ValueError, "%lld features and %lld outputs are out of range", features, outputs);
-    if (batch < 1 || (!cp_sgd_per_class(shape.loss) && outputs != 1) || !(shape.l2 >= 0))
+    if (batch < 1 || (!cp_loss_per_class(shape.loss) && outputs != 1) || !(shape.l2 >= 0))
         return PyErr_Format(PyExc_ValueError, "batch %lld, outputs %lld or l2 is out of range", batch, outputs);
     shape.features = features;
     shape.outputs = outputs;
@@ -281,47 +283,6 @@ static PyObject *sgd_figures(PyObject *self, PyObject *capsule)
     return Py_BuildValue("Ldd", (long long)f.rows, f.loss, f.score);
 }
 
-/* sgd_probabilities(scores[rows, classes], classes): in place */
-static PyObject *sgd_probabilities(PyObject *self, PyObject *args)
-{
-    PyObject *array;
-    Py_buffer scores;
-    long long classes;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OL", &array, &classes) || cp_buffer(array, &scores, 8, 1, "scores") < 0)
-        return NULL;
-    double *row = scores.buf;
-    for (int64_t rows = classes > 0 ? scores.len / 8 / classes : 0; rows > 0; rows--, row += classes)
-        cp_sgd_probabilities(row, classes);
-    PyBuffer_Release(&scores);
-    Py_RETURN_NONE;
-}
-
-static PyObject *sgd_rate(PyObject *self, PyObject *args)
-{
-    double rate, decay;
-    long long epoch;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "ddL", &rate, &decay, &epoch))
-        return NULL;
-    return PyFloat_FromDouble(cp_sgd_rate(rate, decay, epoch));
-}
-
-/* sgd_verdict(losses, tolerance) -> 0: go on, 1: enough, 2: the loss grows without bound */
-static PyObject *sgd_verdict(PyObject *self, PyObject *args)
-{
-    PyObject *array;
-    Py_buffer losses;
-    double tolerance;
-    long verdict;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "Od", &array, &tolerance) || cp_buffer(array, &losses, 8, 0, "losses") < 0)
-        return NULL;
-    verdict = losses.len ? cp_verdict(losses.buf, losses.len / 8, tolerance) : CP_GO_ON;
-    PyBuffer_Release(&losses);
-    return PyLong_FromLong(verdict);
-}
-
 static PyObject *weights(PyObject *args, int into)
 {
     PyObject *capsule, *coef, *bias, *result = NULL;
@@ -378,10 +339,7 @@ PyMethodDef cp_sgd_methods[] = {
     {"sgd_get", sgd_get, METH_VARARGS, "Copy weights out."},
     {"sgd_isa", sgd_isa, METH_NOARGS, "Return the best vector level of this CPU."},
     {"sgd_new", sgd_new, METH_VARARGS, "Make a model."},
-    {"sgd_probabilities", sgd_probabilities, METH_VARARGS, "Turn scores of classes into probabilities."},
-    {"sgd_rate", sgd_rate, METH_VARARGS, "Return the learning rate of an epoch."},
     {"sgd_set", sgd_set, METH_VARARGS, "Copy weights in."},
     {"sgd_sparse", sgd_sparse, METH_VARARGS, "Learn from sparse rows."},
-    {"sgd_verdict", sgd_verdict, METH_VARARGS, "Judge whether to go on by the losses so far."},
     {NULL, NULL, 0, NULL},
 };

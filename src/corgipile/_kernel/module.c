@@ -1,4 +1,4 @@
-/* The module `corgipile._kernel`: nothing but the tables of functions of the binding files. */
+/* The module `corgipile._kernel`: the tables of functions and constants of the binding files. */
 #include "bind.h"
 
 int cp_buffer(PyObject *object, Py_buffer *view, Py_ssize_t item, int writable, const char *what)
@@ -22,10 +22,17 @@ PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyMethodDef *tables[] = {cp_plan_methods, cp_stream_methods, cp_rows_methods, cp_records_methods,
                              cp_run_methods,  cp_sgd_methods,    cp_text_methods, cp_memory_methods,
-                             cp_sketch_methods};
+                             cp_sketch_methods, cp_losses_methods};
+    const cp_constant *constants[] = {cp_plan_constants, cp_memory_constants};
     PyObject *module = PyModule_Create(&definition);
     for (size_t i = 0; module && i < sizeof tables / sizeof *tables; i++)
         if (PyModule_AddFunctions(module, tables[i]) < 0)
             Py_CLEAR(module);
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        for (const cp_constant *c = constants[i]; module && c->name; c++)
+            if (PyModule_AddIntConstant(module, c->name, c->value) < 0)
+                Py_CLEAR(module);
+    if (module && cp_losses_constants(module) < 0)
+        Py_CLEAR(module);
     return module;
 }

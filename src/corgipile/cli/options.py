@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from corgipile import _kernel
+
 Tables = Annotated[
     list[str], typer.Argument(help="Files, globs or folders; many are one table; x.npy,y.npy has features and labels.")
 ]
@@ -16,7 +18,8 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Block = Annotated[str | None, typer.Option(help="Block: rows (1000), bytes (256KB) or share (1%).")]
 Buffer = Annotated[str | None, typer.Option(help="Buffer: rows, bytes or share (2%).")]
 Balance = Annotated[str | None, typer.Option(help="Balance Riffle's blocks by this column.")]
-ModelKind = Annotated[str, typer.Option(help="logistic, svm, linear or softmax.")]
+_LOSSES = dict.fromkeys(f"{name}, {name}:{takes.upper()}" if takes else name for name, *_, takes, _ in _kernel.LOSSES)
+ModelKind = Annotated[str, typer.Option(help=f"{', '.join(_LOSSES)}.")]
 Features = Annotated[str | None, typer.Option(help="Feature column, or several with commas; found by default.")]
 Label = Annotated[str, typer.Option(help="Column of labels.")]
 Epochs = Annotated[int, typer.Option(help="Passes over the table.")]
@@ -84,10 +87,10 @@ def order_of(name: str, block: str | None, buffer: str | None, balance: str | No
     if getattr(order, "balance", None) is not None:
         order = replace(order, balance=label)
     if balance is not None:
-        if not isinstance(order, orders.Riffle):
+        if not hasattr(order, "balance"):
             raise BadArgument(f"balance is for order riffle, not {name}")
         order = replace(order, balance=balance)
-    if block is not None and isinstance(order, orders.FullShuffle):
+    if block is not None and order.cuts_into == "row":
         raise BadArgument(f"block is {block}, but order {name} visits single rows; leave it out")
     sizes = {"block": block, "buffer": buffer}
     return replace(order, **{what: number_or_text(size) for what, size in sizes.items() if size is not None})

@@ -22,8 +22,9 @@ from corgipile.tables import Table
 from corgipile.tables.arrow.stream import Unended
 from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY
+from corgipile.tables.formats import formats
 from corgipile.tables.io.files import File, decoding, readable
-from corgipile.tables.io.segments import check_names
+from corgipile.tables.io.pieces import check_names
 from corgipile.tables.partitions import keys_of
 from corgipile.tables.svmlight.text import stream_batches
 from corgipile.tables.table import even_cuts
@@ -91,12 +92,12 @@ def _open_path(path: str, options: Options) -> Stream:
     if Path(path).is_dir():
         return table_stream(tables.open(path))
     with readable(path), Path(path).open("rb") as file:
-        magic = file.read(8)
+        magic = file.read(16)
     if magic[:4] == b"\xff\xff\xff\xff":
         return _arrow_stream(path, options)
     if magic[:4] == b"PAR1":
         return _parquet_stream(path)
-    if magic[:6] in (b"ARROW1", b"\x93NUMPY"):
+    if any(kind.magic and magic.startswith(kind.magic) for kind in formats().values()):
         return _opened(path, options)
     return _open_bytes(path, options)
 

@@ -15,7 +15,7 @@ from corgipile.conversion.guess import csv_columns, is_number
 from corgipile.conversion.stream import Stream
 from corgipile.errors import CorruptFile, ParseError
 from corgipile.tables.io.files import readable
-from corgipile.tables.io.segments import check_names
+from corgipile.tables.io.pieces import check_names
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _BLOCK = 1 << 20

@@ -7,15 +7,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.description import column
 from corgipile.errors import BadArgument, BadValue, MissingExtra
 from corgipile.linear.labelled import Labelled
 from corgipile.linear.labels import check_label
+from corgipile.linear.losses import LOSSES, loss_of, most_classes, quoted
 from corgipile.linear.train import train
 from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
+from corgipile.tables.columns import column
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
@@ -53,11 +54,12 @@ def _as_table(x: Any, y: npt.NDArray[Any]) -> pa.Table:
 class _Corgi(BaseEstimator):  # type: ignore[misc]
     """What both estimators share; the arguments are those of `corgipile.train`."""
 
-    model: str
+    _usual: str  # the model where none is named
     feature_names_in_: npt.NDArray[Any]
 
     def __init__(
         self,
+        model: str | None = None,
         *,
         epochs: int = 20,
         learning_rate: float | None = None,
@@ -73,6 +75,7 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
         label: str = "label",
         seed: int = 0,
     ) -> None:
+        self.model = model
         self.epochs = epochs
         self.learning_rate = learning_rate
         self.decay = decay
@@ -91,6 +94,15 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _kind(self, *, numbers: bool) -> str:
+        """Return the model to train, of numbers or of classes."""
+        kind = self.model or self._usual
+        if loss_of(kind).numbers != numbers:
+            raise BadArgument(
+                f"{type(self).__name__} takes one of {', '.join(quoted(numbers=numbers))} as model, got {kind!r}"
+            )
+        return kind
 
     def _train(
         self,
@@ -121,9 +133,7 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = self.model_.width
         self._name_features()
         self.n_iter_ = len(self.model_.history)
-        self.coef_ = (
-            self.model_.coef if model == "softmax" or isinstance(self, ClassifierMixin) else self.model_.coef[0]
-        )
+        self.coef_ = self.model_.coef if isinstance(self, ClassifierMixin) else self.model_.coef[0]
         self.intercept_ = self.model_.intercept
         return self
 
@@ -185,15 +195,15 @@ class _Corgi(BaseEstimator):  # type: ignore[misc]
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    return bool(estimator.model != "svm")
+    return loss_of(estimator.model or estimator._usual).probability  # noqa: SLF001
 
 
 class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
     """Classifies by a linear model, trained by SGD from a table on disk or from arrays.
 
     Args:
-        model: ``"logistic"``, ``"svm"`` or ``"softmax"``. Of more than two classes logistic makes a softmax, and svm
-            tells each from the rest. An svm has no ``predict_proba``.
+        model: A loss of classes by its name, as `corgipile.train` takes it; None: ``"logistic"``. Of more than two
+            classes logistic makes a softmax, and svm tells each from the rest. Not all have ``predict_proba``.
         **settings: See `corgipile.train`.
 
     Example:
@@ -203,40 +213,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         ['no', 'no', 'yes', 'yes']
     """
 
-    def __init__(
-        self,
-        model: str = "logistic",
-        *,
-        epochs: int = 20,
-        learning_rate: float | None = None,
-        decay: float = 0.95,
-        l2: float = 1e-4,
-        batch_size: int = 1,
-        order: Order | str = "auto",
-        memory: Size | None = "64MB",
-        intercept: bool = True,
-        standardize: bool | None = None,
-        tolerance: float | None = None,
-        features: str | Sequence[str] | None = None,
-        label: str = "label",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            epochs=epochs,
-            learning_rate=learning_rate,
-            decay=decay,
-            l2=l2,
-            batch_size=batch_size,
-            order=order,
-            memory=memory,
-            intercept=intercept,
-            standardize=standardize,
-            tolerance=tolerance,
-            features=features,
-            label=label,
-            seed=seed,
-        )
-        self.model = model
+    _usual = "logistic"
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
@@ -252,7 +229,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
 
     def _fit_table(self, table: Table, y: npt.NDArray[Any] | None) -> Self:
         if y is None:
-            self._train(table, self.model, by_table=True)
+            self._train(table, self._kind(numbers=False), by_table=True)
             self.classes_ = self.model_.classes
             return self
         check_classification_targets(y)
@@ -285,7 +262,9 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         """Train on what ``table`` makes of the labels as numbers of classes."""
         if len(classes) < 2:
             raise ValueError(f"the data has one class only, {classes.tolist()}; two classes at least are needed")
-        model = "softmax" if self.model == "logistic" and len(classes) > 2 else self.model
+        model = self._kind(numbers=False)
+        if loss_of(model).probability and len(classes) > most_classes(model):
+            model = next(loss.name for loss in LOSSES if loss.probability and loss.per_class)
         coded = np.searchsorted(classes, y).astype(np.int32)
         self.classes_ = classes
         return self._train(table(coded), model, list(range(len(classes))), more=more, by_table=by_table)
@@ -317,6 +296,7 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
     """Predicts numbers by a linear model, trained by SGD from a table on disk or from arrays.
 
     Args:
+        model: A loss of numbers by its name, as `corgipile.train` takes it; None: ``"linear"``.
         **settings: See `corgipile.train`.
 
     Example:
@@ -326,7 +306,7 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
         [-2.0, 0.0, 2.0]
     """
 
-    model = "linear"
+    _usual = "linear"
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
@@ -336,7 +316,7 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
         if not _is_rows(X):
             table, labels = self._open(X, y)
             table = table if labels is None else Labelled(table, self.label, labels.astype(np.float64))
-            return self._train(table, "linear", by_table=True)
+            return self._train(table, self._kind(numbers=True), by_table=True)
         return self._fit_arrays(X, y, more=False)
 
     def partial_fit(self, X: Any, y: Any) -> Self:  # noqa: N803  # scikit-learn's name
@@ -347,7 +327,7 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
     def _fit_arrays(self, x: Any, y: Any, *, more: bool) -> Self:
         self._arrays_only()
         x, y = self._checked(x, y, reset=not (more and hasattr(self, "model_")))
-        return self._train(_as_table(x, y.astype(np.float64)), "linear", more=more)
+        return self._train(_as_table(x, y.astype(np.float64)), self._kind(numbers=True), more=more)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
         """Return the value of each row."""

@@ -13,6 +13,7 @@ from corgipile.suggestions import did_you_mean, listed
 __all__ = ["Chosen", "choose", "is_number", "item_of", "require"]
 
 PACKED = "features"
+TOLD = 5  # columns whose reason is said in an error
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas writes of an index beside the columns
 
 
@@ -48,7 +49,8 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
     why = {one.name: _unfit(one) for one in schema if one.name != label}
     names = tuple(name for name, reason in why.items() if not reason)
     if not names:
-        raise BadSchema(f"no column of numbers to learn from; the table has {listed(schema.names)}")
+        told = "; ".join(f"{name!r}: {reason}" for name, reason in list(why.items())[:TOLD])
+        raise BadSchema(f"no column of numbers to learn from; the table has {listed(schema.names)}. {told}")
     return Chosen(names, {name: reason for name, reason in why.items() if reason})
 
 
@@ -69,6 +71,8 @@ def _unfit(column: pa.Field) -> str:
     """Say why a column is no feature; nothing where it is one."""
     if INDEX.fullmatch(column.name):
         return "the index that pandas wrote"
+    if (item := item_of(column.type)) is not None and is_number(item):
+        return f"{column.type}, name it by features="
     return "" if is_number(column.type) else str(column.type)
 
 

@@ -51,12 +51,24 @@ class Features:
         labels = [] if label is None else [label]
         casts: dict[str, Any] = dict.fromkeys(labels, np.float32) if _is_half(table, label) else {}
         if self.sparse:
-            return Feeder(table, order, memory, [*self.columns, *labels], casts=casts, seed=seed, label=label)
+            return Feeder(
+                table, order=order, memory=memory, columns=[*self.columns, *labels], casts=casts, seed=seed, label=label
+            )
         pack = {} if self.lists else {PACKED: self.columns}
         widths = {self.name: self.width} if self.lists else {}
         casts = {**casts, self.name: self.dtype}
         names = [self.name, *labels]
-        return Feeder(table, order, memory, names, casts=casts, pack=pack, widths=widths, seed=seed, label=label)
+        return Feeder(
+            table,
+            order=order,
+            memory=memory,
+            columns=names,
+            casts=casts,
+            pack=pack,
+            widths=widths,
+            seed=seed,
+            label=label,
+        )
 
 
 def _is_half(table: Table, label: str | None) -> bool:

@@ -8,15 +8,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.linear.feature_columns import is_number, require
+from corgipile.linear.losses import loss_of, most_classes, quoted
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import Table
 
 __all__ = ["check_classes", "check_label", "find_classes"]
 
 RUN = 1 << 18
-MOST_CLASSES = 1 << 16
 MOST_FRACTIONS = 256  # classes that are no whole numbers: more are a target, not classes
 EXACT = 1 << 53
 FloatArray = npt.NDArray[np.float64]
@@ -26,10 +27,10 @@ def find_classes(table: Table, label: str, model: str, *, skip: bool = False) ->
     """Find the distinct labels by reading the label column once; with ``skip``, among those that are finite numbers.
 
     Returns:
-        The classes, ascending, in the type of the column; none for ``"linear"``.
+        The classes, ascending, in the type of the column; none where numbers are predicted.
 
     Raises:
-        BadLabel: There are fewer than two classes, or more than two for ``"logistic"``.
+        BadLabel: There are fewer than two classes, or more than the model can tell apart.
         BadValue: A label is null, NaN or infinite.
 
     Example:
@@ -39,9 +40,9 @@ def find_classes(table: Table, label: str, model: str, *, skip: bool = False) ->
     """
     kind = check_label(table, label)
     dtype = np.dtype(bool) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
-    if model == "linear":
+    most = most_classes(model)
+    if not most:
         return np.zeros(0, dtype)
-    most = 2 if model == "logistic" else MOST_CLASSES
     seen: set[Any] = set()
     for start in range(0, len(table), RUN):
         column = table.read(start, min(start + RUN, len(table)), [label]).column(0)
@@ -54,7 +55,7 @@ def find_classes(table: Table, label: str, model: str, *, skip: bool = False) ->
         if len(seen) > most:
             break
         if dtype.kind == "f" and len(seen) > MOST_FRACTIONS and any(value != int(value) for value in seen):
-            raise BadLabel(f'label column {label!r} holds fractions; for numbers to predict use model="linear"')
+            raise BadLabel(f"label column {label!r} holds fractions; {_for_numbers()}")
     return check_classes(np.array(sorted(seen), dtype), model, label)
 
 
@@ -104,6 +105,10 @@ def _flat(classes: Any) -> npt.NDArray[Any]:
     return found
 
 
+def _for_numbers() -> str:
+    return f"for numbers to predict use model={quoted(numbers=True)[0]}"
+
+
 def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: str = "label") -> npt.NDArray[Any]:
     """Check the classes of a model and return them, ascending.
 
@@ -116,16 +121,15 @@ def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: 
         raise BadArgument(f"classes must be finite numbers, got {list(classes)}")
     if found.dtype.kind in "iu" and found.size and max(abs(int(found[0])), abs(int(found[-1]))) > EXACT:
         raise BadLabel(f"label column {label!r} holds {found[-1]}; labels up to 2^53 in size are exact")
-    if model == "linear":
+    most = most_classes(model)
+    if not most:
         return found[:0]
-    if found.size > MOST_CLASSES:
-        raise BadLabel(
-            f'label column {label!r} has more than {MOST_CLASSES} values; for numbers to predict use model="linear"'
-        )
+    if found.size > _kernel.MOST_CLASSES:
+        raise BadLabel(f"label column {label!r} has more than {_kernel.MOST_CLASSES} values; {_for_numbers()}")
     if found.size < 2:
         raise BadLabel(f"label column {label!r} has only the value {found.tolist()}; two classes at least are needed")
-    if model == "logistic" and found.size > 2:
+    if found.size > most:
         shown = ", ".join(map(str, found[:3].tolist()))
-        more = '"softmax" and "svm" take more, "linear" predicts numbers'
-        raise BadLabel(f"label column {label!r} has the values {shown}...; {model} takes two, {more}")
+        more = f"{' and '.join(quoted(per_class=True))} take more, {quoted(numbers=True)[0]} predicts numbers"
+        raise BadLabel(f"label column {label!r} has the values {shown}...; {loss_of(model).name} takes two, {more}")
     return found

@@ -15,9 +15,10 @@ from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.labelled import NaNs
 from corgipile.linear.labels import check_label
+from corgipile.linear.losses import Loss, loss_of, most_classes, quoted
 from corgipile.linear.saving import read_tensors, write_tensors
 from corgipile.linear.scaling import Learnt, Scaling
-from corgipile.linear.sgd import LOSSES, SGD, outputs_of
+from corgipile.linear.sgd import SGD, outputs_of
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
 
@@ -25,7 +26,6 @@ __all__ = ["Model", "load"]
 
 FORMAT = 1
 What = Literal["predict", "predict_proba", "decision"]
-CLASSES = {"logistic": (2, 2), "svm": (2, 1 << 16), "linear": (0, 0), "softmax": (2, 1 << 16)}  # least and most
 WHATS = ("predict", "predict_proba", "decision")
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of a model learnt from standardised rows
 
@@ -35,10 +35,10 @@ class Model:
     """A linear model, made by `corgipile.train` or `corgipile.load`.
 
     Attributes:
-        kind: ``"logistic"``, ``"svm"``, ``"linear"`` or ``"softmax"``.
+        kind: The name of the loss, and perhaps a parameter after a colon.
         coef: [outputs, features]; one output, or one a class for softmax and for an svm of more than two.
         intercept: [outputs].
-        classes: Class values, ascending; empty for ``"linear"``.
+        classes: Class values, ascending; empty where numbers are predicted.
         params: What it was trained with.
         history: One dictionary an epoch: epoch, loss, accuracy or r2, rows, seconds, and test figures if asked for.
         learnt: The model as it was learnt, where features were standardised; ``coef`` is for features as they are.
@@ -57,6 +57,11 @@ class Model:
     params: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     learnt: Learnt | None = field(default=None, repr=False)
+
+    @property
+    def loss(self) -> Loss:
+        """Return the loss it was trained by."""
+        return loss_of(self.kind, len(self.classes))
 
     @property
     def width(self) -> int:
@@ -89,7 +94,7 @@ class Model:
         return list(self.params.get("notes", ()))
 
     def sgd(self, inputs: Features) -> SGD:
-        """Return a machine that holds this model, for features of the given form."""
+        """Return an SGD kernel that holds this model, for features of the given form."""
         if not inputs.sparse:
             inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
         if inputs.width != self.width:
@@ -108,14 +113,14 @@ class Model:
         return np.concatenate(list(self.stream(rows, "decision")))
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """Return classes, or values for ``"linear"``."""
+        """Return classes, or the numbers that are predicted."""
         return np.concatenate(list(self.stream(rows, "predict")))
 
     def predict_proba(self, rows: Any) -> npt.NDArray[Any]:
         """Return probabilities, [rows, classes].
 
         Raises:
-            BadArgument: The model is an SVM or a regression.
+            BadArgument: The loss makes no probabilities, as that of an SVM or of a regression.
         """
         return np.concatenate(list(self.stream(rows, "predict_proba")))
 
@@ -123,8 +128,9 @@ class Model:
         """Yield predictions in the order of the rows, a few thousand at a time, so that no table is too large."""
         if what not in WHATS:
             raise BadArgument(f"what is {what!r}; one of {', '.join(WHATS)} is right")
-        if what == "predict_proba" and self.kind not in ("logistic", "softmax"):
-            raise BadArgument(f'a model of kind {self.kind!r} has no probabilities; train "logistic" or "softmax"')
+        if what == "predict_proba" and not self.loss.probability:
+            some = " or ".join(quoted(probability=True))
+            raise BadArgument(f"a model of kind {self.kind!r} has no probabilities; train {some}")
         yield self._finish(np.empty((0, len(self.coef)), self.coef.dtype), what)
         for part in self._scores(rows):
             yield self._finish(part, what)
@@ -145,12 +151,14 @@ class Model:
         return find_inputs(table, self.features or None, label or self.label, self.width, whose=repr(table))
 
     def _finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
-        flat = scores if self.kind == "softmax" or len(self.coef) > 1 else scores[:, 0]
+        flat = scores if self.loss.per_class else scores[:, 0]
         if what == "decision":
             return flat
         if what == "predict_proba":
             return _probabilities(flat.astype(np.float64))
-        if self.kind == "linear":
+        if self.loss.exponential:
+            return _exponential(flat)
+        if self.loss.numbers:
             return flat
         return np.asarray(self.classes[flat.argmax(axis=1) if flat.ndim == 2 else (flat > 0).astype(np.intp)])
 
@@ -209,6 +217,13 @@ def _probabilities(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return shares
 
 
+def _exponential(scores: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return what scores predict where their exponentials do."""
+    predicted = np.array(scores, np.float64, order="C")
+    _kernel.sgd_exp(predicted)
+    return predicted
+
+
 def load(path: str | os.PathLike[str]) -> Model:
     """Load a model that `Model.save` wrote.
 
@@ -241,7 +256,7 @@ def load(path: str | os.PathLike[str]) -> Model:
 def _check(model: Model) -> None:
     """Raise unless the parts of a model fit together."""
     outputs = outputs_of(model.kind, model.classes)
-    if model.kind not in LOSSES or model.coef.ndim != 2 or model.width < 1:
+    if model.coef.ndim != 2 or model.width < 1:
         raise ValueError(f"kind {model.kind!r} with coefficients of shape {model.coef.shape}")
     if (
         model.coef.shape[0] != outputs
@@ -255,8 +270,8 @@ def _check(model: Model) -> None:
         or (np.unique(model.classes) != model.classes).any()
     ):
         raise ValueError("its classes are not ascending numbers")
-    least, most = CLASSES[model.kind]
-    if not least <= len(model.classes) <= most:
+    most = most_classes(model.kind)
+    if not min(most, 2) <= len(model.classes) <= most:
         raise ValueError(f"{len(model.classes)} classes for a {model.kind} model")
     if not (np.isfinite(model.coef).all() and np.isfinite(model.intercept).all()):
         raise ValueError("a coefficient is NaN or infinite")

@@ -1,4 +1,4 @@
-"""One pass of a machine over a table, to learn, to measure, to score or to survey."""
+"""One pass of the SGD kernel over a table, to learn, to measure, to score or to survey."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice

@@ -2,11 +2,10 @@
 
 import contextlib
 import json
-import math
 import os
 import struct
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,6 @@ __all__ = ["MODEL", "read_tensors", "write_tensors"]
 
 KEY = "corgipile.model"
 MOST_HEADER = 100 << 20
-DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -37,20 +35,12 @@ def write_tensors(
     path: str | os.PathLike[str], tensors: Arrays, meta: dict[str, Any], *, overwrite: bool = False
 ) -> None:
     """Write a file that appears under its name only when it is whole."""
-    header: dict[str, Any] = {}
-    at = 0
-    header["__metadata__"] = {KEY: json.dumps(meta, allow_nan=False, default=lambda value: value.item())}
-    names = {dtype: name for name, dtype in DTYPES.items()}
-    for name, tensor in tensors.items():
-        dtype = names[tensor.dtype.newbyteorder("<")]
-        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
-        at += tensor.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with replacing(path, MODEL, overwrite=overwrite) as temporary, temporary.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for tensor in tensors.values():
-            file.write(np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("<")).tobytes())
+    from safetensors.numpy import save  # noqa: PLC0415 - not before a model is saved
+
+    text = json.dumps(meta, allow_nan=False, default=lambda value: value.item())
+    content = save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, {KEY: text})
+    with replacing(path, MODEL, overwrite=overwrite) as temporary:
+        temporary.write_bytes(content)
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
@@ -61,42 +51,33 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
         BadModelFile: It is no model that corgipile saved, or it is damaged.
         ReadFailed: It cannot be read.
     """
+    from safetensors import SafetensorError  # noqa: PLC0415 - not before a model is read
+
     if not isinstance(path, str | os.PathLike):
         raise BadArgument(f"a model is loaded from a path, got {path!r}")
     refuse_url(path)
+    file = Path(path).expanduser()
     try:
-        with Path(path).expanduser().open("rb") as file:
+        with file.open("rb"):  # what the system says of it, said as of any other file
             return _parse(file)
     except FileNotFoundError:
         raise MissingFile(f"no model file at {os.fspath(path)}") from None
     except OSError as error:
         raise ReadFailed(error.errno, f"cannot read the model {os.fspath(path)}: {error.strerror}") from None
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error, RecursionError) as error:
+    except (SafetensorError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise BadModelFile(f"{os.fspath(path)} is not a model saved by corgipile: {error}") from None
 
 
-def _parse(file: BinaryIO) -> tuple[Arrays, dict[str, Any]]:
+def _parse(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Parse a model; of a file that is none, however large, little is read."""
-    (size,) = struct.unpack("<Q", file.read(8))
-    if size > min(os.fstat(file.fileno()).st_size - 8, MOST_HEADER):
-        raise ValueError(f"its header of {size} bytes is longer than the file")
-    header = json.loads(file.read(size))
-    meta = json.loads(header.pop("__metadata__")[KEY], parse_constant=_refuse)
-    claimed = sum(entry["data_offsets"][1] - entry["data_offsets"][0] for entry in header.values())
-    if claimed != os.fstat(file.fileno()).st_size - 8 - size:
-        raise ValueError(f"its tensors take {claimed} bytes, which is not what follows its header")
-    body, at, tensors = memoryview(file.read()), 0, {}
-    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        dtype, shape, (start, stop) = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
-        if not all(isinstance(side, int) and side >= 0 for side in shape) or len(shape) > 2:
-            raise ValueError(f"tensor {name!r} has shape {shape}")
-        if start != at or stop - start != math.prod(shape) * dtype.itemsize or stop > len(body):
-            raise ValueError(f"tensor {name!r} does not lie where its shape says")
-        tensors[name] = np.frombuffer(body[start:stop], dtype).reshape(shape).astype(dtype.newbyteorder("="))
-        at = stop
-    if at != len(body):
-        raise ValueError(f"{len(body) - at} bytes follow its last tensor")
-    return tensors, meta
+    from safetensors import safe_open  # noqa: PLC0415 - as above
+
+    with safe_open(path, "np") as file:
+        meta = json.loads((file.metadata() or {})[KEY], parse_constant=_refuse)
+        kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 - it is no mapping
+        if strange := sorted(set(kinds.values()) - {"F32", "F64"}):
+            raise ValueError(f"its tensors are {', '.join(strange)}; F32 or F64 is wanted")
+        return {name: file.get_tensor(name) for name in kinds}, meta
 
 
 def _refuse(name: str) -> None:

@@ -11,8 +11,6 @@ from corgipile.sizes import real
 
 __all__ = ["Schedule"]
 
-ENOUGH, LOSS_GROWS = 1, 2  # of kernel/sgd/epochs.h
-
 
 @dataclass(frozen=True)
 class Schedule:
@@ -64,9 +62,9 @@ class Schedule:
             True
         """
         verdict = _kernel.sgd_verdict(np.array(losses), -1.0 if self.tolerance is None else self.tolerance)
-        if verdict == LOSS_GROWS:
+        if verdict == _kernel.LOSS_GROWS:
             raise self.diverged(epoch, f"the loss is {losses[-1]:.6g}, after {losses[0]:.6g} in the first epoch")
-        return verdict == ENOUGH
+        return verdict == _kernel.ENOUGH
 
     def diverged(self, epoch: int, why: str, *, standardized: bool = True) -> Diverged:
         """Make the error that suggests a smaller step."""

@@ -11,30 +11,21 @@ import numpy.typing as npt
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
 from corgipile.linear.features import Features
+from corgipile.linear.losses import loss_of
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
 from corgipile.loader.buffer import Buffer
-from corgipile.suggestions import did_you_mean
 from corgipile.tables.table import type_code
 
-__all__ = ["LOSSES", "SGD", "Figures", "OnBad", "check_kind", "check_on_bad", "outputs_of", "rows_in"]
+__all__ = ["SGD", "Figures", "OnBad", "check_on_bad", "outputs_of", "rows_in"]
 
-LOSSES = {"logistic": 0, "svm": 1, "linear": 2, "softmax": 3}
-HINGES = 4  # an svm of several classes: one hinge each, its class against the rest
 FloatArray = npt.NDArray[Any]
-ROWS_FAULT = (2, 3, 4, 5, 6)  # statuses that blame one row's values
-INDEX_FAULT = (5, 6)
-OVERFLOW = 8
+INDEX_FAULT = (_kernel.BAD_INDEX, _kernel.BAD_ORDER)
+ROWS_FAULT = (_kernel.BAD_LABEL, _kernel.LABEL_VALUE, _kernel.BAD_VALUE, *INDEX_FAULT)  # the blame is one row's
 SCALED_ROWS, SCALED_BYTES = 4096, 4 << 20  # standardised at a time: copies of narrow rows stay in a cache
 OnBad = Literal["raise", "skip"]
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
-
-
-def check_kind(model: Any) -> None:
-    """Raise BadArgument for what is no kind of model."""
-    if not isinstance(model, str) or model not in LOSSES:
-        raise BadArgument(f"model must be one of {', '.join(LOSSES)}, got {model!r}{did_you_mean(model, LOSSES)}")
 
 
 def check_on_bad(on_bad: Any) -> None:
@@ -50,7 +41,7 @@ def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
         >>> outputs_of("svm", np.array([0, 1])), outputs_of("svm", np.array([0, 1, 2]))
         (1, 3)
     """
-    return len(classes) if kind == "softmax" or (kind == "svm" and len(classes) > 2) else 1
+    return len(classes) if loss_of(kind, len(classes)).per_class else 1
 
 
 class Figures(NamedTuple):
@@ -67,14 +58,14 @@ class Figures(NamedTuple):
             >>> Figures(4, 0.5, 0.75).record("logistic")
             {'loss': 0.5, 'accuracy': 0.75}
         """
-        return {"loss": self.loss, "r2" if kind == "linear" else "accuracy": self.score}
+        return {"loss": self.loss, loss_of(kind).score: self.score}
 
 
 class SGD:
     """One linear model in training or in use.
 
     Args:
-        kind: ``"logistic"``, ``"svm"``, ``"linear"`` or ``"softmax"``.
+        kind: The name of a loss.
         inputs: Form, width and number type of the features.
         classes: Class values, ascending.
         batch_size: Rows of an update.
@@ -99,13 +90,15 @@ class SGD:
     ) -> None:
         check_on_bad(on_bad)
         self.kind, self.inputs, self.scaling = kind, inputs, scaling
+        self.loss = loss_of(kind, len(classes))
         self.skipped, self._skip = 0, on_bad == "skip"
         self._skipped_for = ROWS_FAULT
         self.outputs = outputs_of(kind, classes)
         self._classes = classes
         coded = np.ascontiguousarray(classes, np.float64)
         self._state = _kernel.sgd_new(
-            HINGES if kind == "svm" and self.outputs > 1 else LOSSES[kind],
+            self.loss.code,
+            self.loss.parameter,
             inputs.dtype.itemsize,
             inputs.sparse,
             inputs.width,
@@ -182,24 +175,30 @@ class SGD:
         """Say why the kernel refused a row."""
         width, dtype = self.inputs.width, self.inputs.dtype
         reasons: dict[int, Flaw] = {
-            2: (BadLabel, f"has label {label}; the model's classes are {self._classes.tolist()}"),
-            3: (BadValue, f"has label {label}; a finite number is needed"),
-            4: NULL_VALUE,
-            5: (BadSparseRow, f"has an index outside the model's {width} features, which begin at 0"),
-            6: (BadSparseRow, "has sparse indices that repeat or fall; they must increase"),
-            8: (Diverged, f"brought the model's weights beyond what {dtype} can hold"),
+            _kernel.BAD_LABEL: (BadLabel, f"has label {label}; {self._taken()}"),
+            _kernel.LABEL_VALUE: (BadValue, f"has label {label}; a finite number is needed"),
+            _kernel.BAD_VALUE: NULL_VALUE,
+            _kernel.BAD_INDEX: (BadSparseRow, f"has an index outside the model's {width} features, which begin at 0"),
+            _kernel.BAD_ORDER: (BadSparseRow, "has sparse indices that repeat or fall; they must increase"),
+            _kernel.DIVERGED: (Diverged, f"brought the model's weights beyond what {dtype} can hold"),
         }
         kind, what = reasons.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
         if status in INDEX_FAULT:
             kind, what = flaw(rows, slot, dtype) or (kind, what)
         return kind(f"{where} {what}")
 
+    def _taken(self) -> str:
+        """Say which labels the model takes."""
+        if self.loss.numbers:
+            return f"a {self.loss.name} model takes labels of 0 or more"
+        return f"the model's classes are {self._classes.tolist()}"
+
     def judge_only(self) -> None:
         """Learn nothing from now on: a score that overflows is then the fault of its row, and the row is passed over.
 
         The weights are finite and stay as they are.
         """
-        self._skip, self._skipped_for = True, (*(ROWS_FAULT if self._skip else ()), OVERFLOW)
+        self._skip, self._skipped_for = True, (*(ROWS_FAULT if self._skip else ()), _kernel.DIVERGED)
 
     def flush(self) -> Figures:
         """End an epoch: apply the last batch, however short, and return its figures."""
@@ -247,7 +246,7 @@ class SGD:
         row = gathered(rows, one, dtype)[1] if isinstance(rows, Sparse) else rows[one]
         if np.isfinite(row).all():
             raise BadValue(f"{locate()} has features so large that its score is beyond what {dtype} can hold")
-        raise self._refused(4, rows, int(one[0]), locate())
+        raise self._refused(_kernel.BAD_VALUE, rows, int(one[0]), locate())
 
 
 def rows_in(buffer: Buffer, inputs: Features, visit: SlotArray) -> FloatArray | Sparse:

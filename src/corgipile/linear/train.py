@@ -17,11 +17,12 @@ from corgipile.linear import passes
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.labelled import NaNs
 from corgipile.linear.labels import check_classes, check_label, find_classes
+from corgipile.linear.losses import check_kind, loss_of
 from corgipile.linear.model import Model
 from corgipile.linear.precheck import precheck
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.sgd import SGD, OnBad, check_kind, check_on_bad
+from corgipile.linear.sgd import SGD, OnBad, check_on_bad
 from corgipile.linear.training import Record, Task, Training
 from corgipile.orders import Order, named
 from corgipile.outputs import check_target
@@ -67,7 +68,8 @@ def train(
 
     Args:
         table: A path, glob or list of them, a `Table`, a ``pyarrow.Table`` or a data frame.
-        model: ``"logistic"``, ``"svm"`` (hinge loss), ``"linear"`` (squared loss) or ``"softmax"``.
+        model: A loss by its name: ``"logistic"``, ``"svm"`` (hinge loss), ``"linear"`` (squared loss), ``"softmax"``,
+            or another of `corgipile.linear.losses.NAMES`; one with a parameter takes it after a colon.
         features: The feature columns; see `corgipile.linear.features.find_inputs`. Which were found, and which columns
             were left out, the log says, and ``features`` and ``left_out`` of the model.
         label: The label column: two values for logistic, any number of classes for softmax, and for svm, which then
@@ -88,7 +90,7 @@ def train(
         standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
             over the table before the first epoch; the coefficients are for features as they are. None: where a look at
             some rows says that SGD would suffer without; the log says so.
-        classes: The class values, to spare the reading of the label column; not for ``"linear"``.
+        classes: The class values, to spare the reading of the label column; not where numbers are predicted.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
         warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5. Its features are found by
             name.
@@ -190,8 +192,8 @@ def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: An
         raise BadArgument(f"save must be a path, got {save!r}")
     if not isinstance(warm_start, Model | None):
         raise BadArgument(f"warm_start must be a model, as corgipile.load returns, got {warm_start!r}")
-    if model == "linear" and classes is not None:
-        raise BadArgument(f"a linear model has no classes, got classes={classes!r}")
+    if loss_of(model).numbers and classes is not None:
+        raise BadArgument(f"a {loss_of(model).name} model has no classes, got classes={classes!r}")
 
 
 def check_way(order: Any, memory: Any, seed: Any, on_bad: Any = "raise") -> None:
@@ -221,7 +223,7 @@ def _wanted(features: str | Sequence[str] | None, past: Model | None) -> str | S
 
 
 def _classes(table: Table, label: str, model: str, given: Any, *, skip: bool) -> npt.NDArray[Any]:
-    if given is None or model == "linear":
+    if given is None or loss_of(model).numbers:
         return find_classes(table, label, model, skip=skip)
     check_label(table, label)
     return check_classes(given, model, label)
@@ -263,7 +265,7 @@ def _exact(inputs: Features, table: Table) -> Features:
 def _check_past(past: Model, task: Task) -> None:
     """Raise BadArgument unless an earlier model is of the same kind, features and classes."""
     inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
-    if past.kind != task.kind or past.width != inputs.width:
+    if past.loss != task.loss or past.width != inputs.width:
         raise BadArgument(
             f"warm_start is a {past.kind} model of {past.width} features; "
             f"a {task.kind} model of {inputs.width} is needed"

@@ -1,4 +1,4 @@
-"""One training: what is learnt from what, and the machine that does it, epoch by epoch."""
+"""One training: what is learnt from what, and the kernel that learns it, epoch by epoch."""
 
 import logging
 import time
@@ -14,6 +14,7 @@ from corgipile.linear import passes
 from corgipile.linear.baseline import Baseline
 from corgipile.linear.features import Features
 from corgipile.linear.labelled import NaNs
+from corgipile.linear.losses import Loss, loss_of
 from corgipile.linear.model import Model
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
@@ -44,12 +45,17 @@ class Task:
     scaling: Scaling | None = None
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def loss(self) -> Loss:
+        """Return what is made small."""
+        return loss_of(self.kind, len(self.classes))
+
     def table(self) -> NaNs:
         """Return the table as the learner reads it."""
         return NaNs(self.source, self.inputs, self.label, skip=self.on_bad == "skip")
 
     def sgd(self, schedule: Schedule) -> SGD:
-        """Return a machine that has learnt nothing yet."""
+        """Return an SGD kernel that has learnt nothing yet."""
         return SGD(
             self.kind,
             self.inputs,
@@ -68,7 +74,7 @@ class Task:
 
 
 class Training:
-    """One training: its machine, epoch by epoch.
+    """One training, epoch by epoch.
 
     Args:
         task: What is learnt.
@@ -123,7 +129,7 @@ class Training:
         return self.model()
 
     def _begin(self) -> None:
-        """Make a machine that has learnt what an earlier model had."""
+        """Make an SGD kernel that has learnt what an earlier model had."""
         task, past = self.task, self._past
         self.sgd = task.sgd(self.schedule)
         if past is None:
@@ -161,7 +167,7 @@ class Training:
         Steps of a constant rate end as far from the best weights as the labels are noisy: the loss stays above the best
         by a share of half the rate times the mean squared length of a row, which is near the number of features.
         """
-        if not self._adaptive or self.task.kind != "linear" or self.task.inputs.sparse or len(self.history) < 2:
+        if not self._adaptive or not self.task.loss.numbers or self.task.inputs.sparse or len(self.history) < 2:
             return
         before, last = (float(record["loss"]) for record in self.history[-2:])
         noise = self.schedule.rate(epoch) * (self.task.inputs.width + 1) / 2

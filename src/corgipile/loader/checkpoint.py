@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corgipile.errors import BadArgument, StateMismatch
-from corgipile.loader.fit import Fitted
+from corgipile.loader.budget import Fitted
 from corgipile.loader.remaining import Segment, alike, dealt, next_worker, remainder
 from corgipile.orders import Order, described, instead
 from corgipile.sizes import MOST_EPOCH, whole

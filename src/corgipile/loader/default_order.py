@@ -7,8 +7,6 @@ import pyarrow as pa
 
 from corgipile.orders import Auto, Order, Riffle, named
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.memory import MemoryTable
-from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["LABEL", "cheap", "chosen"]
@@ -31,6 +29,7 @@ def chosen(order: Order | str, table: Table, label: str | None = None) -> Order:
         label: The label column; None: the one named "label".
 
     Example:
+        >>> from corgipile.tables import MemoryTable
         >>> rows = MemoryTable(pa.table({"x": [0.5], "label": [1]}))
         >>> chosen("auto", rows).title, chosen("auto", rows, "y").title
         ("balanced by 'label'", 'riffle')
@@ -51,6 +50,7 @@ def cheap(table: Table, column: str) -> bool:
     """Say whether a column holds numbers that can be read without the rows around them, and are little of the table.
 
     Example:
+        >>> from corgipile.tables import MemoryTable
         >>> cheap(MemoryTable(pa.table({"label": ["a"]})), "label")
         False
     """
@@ -71,4 +71,4 @@ def _by_column(table: Table, column: str) -> bool:
         return _by_column(inner, column)
     if isinstance(table, ConcatTable):
         return all(_by_column(part, column) for part in table.tables)
-    return isinstance(table, MemoryTable | ParquetTable) or table.layout([column]) is not None
+    return getattr(table, "columnar", False) or table.layout([column]) is not None

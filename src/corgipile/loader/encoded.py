@@ -3,8 +3,7 @@
 import warnings
 from typing import NamedTuple
 
-from corgipile.orders import FullShuffle, NoShuffle, Order
-from corgipile.orders.streaming import Streaming
+from corgipile.orders import Order
 from corgipile.sizes import format_bytes
 from corgipile.tables.encoded import SMALL, Encoded, Units, is_encoded
 from corgipile.tables.io.shared_spill import expect_room
@@ -53,12 +52,11 @@ def find_way(table: Table, order: Order, columns: list[str], share: float | None
     units = table.units(columns)
     assert units is not None  # noqa: S101 - is_encoded says so
     beside = min(DECODING * units.nbytes, 2 * units.total)
-    singly = isinstance(order, FullShuffle) and order.unit == "row"
+    singly = order.cuts_into == "row"
     needed = units.total if singly else min(ENOUGH * units.nbytes, units.total)
     if (units_fit and (share is None or share >= beside + needed)) or table.spill is None:
         return Way(beside=beside, units=units)
-    ordered = isinstance(order, NoShuffle | Streaming)
-    spilled = not ordered or (units.pieces <= 2 and units.nbytes > SMALL)
+    spilled = not order.sequential or (units.pieces <= 2 and units.nbytes > SMALL)
     if spilled or units.nbytes > SMALL:
         _expect(table, units, columns, spilled=spilled)
     return Way(even=True, spilled=spilled, units=units)

@@ -8,21 +8,22 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
+from corgipile.loader.budget import columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.default_order import chosen
-from corgipile.loader.fit import columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
-from corgipile.orders import Key, Order, visited_rows
+from corgipile.orders import Key, Order, Shard, visited_rows
 from corgipile.sizes import Size, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["MOST_PREFETCH", "Feeder", "checked_place"]
+__all__ = ["MOST_PREFETCH", "Feeder"]
 
 MOST_PREFETCH = 64
+ALL = Shard()
 WIDE = 32 << 10  # bytes of a row that is read as fast alone as among its neighbours
 
 
@@ -39,12 +40,7 @@ class Feeder:
         widths: List columns that are dense, with their row length, by name.
         seed: Seed of all epochs.
         prefetch: Steps read ahead; 0 reads in the consumer's thread.
-        rank: This process of ``world``.
-        world: Number of processes that share the table.
-        disjoint: Let fewer than ``world`` rows go unvisited, where they do not divide, rather than visit some twice.
-        worker: This worker of the rank's ``workers``.
-        workers: Workers that share the rank's rows and divide its memory, and the order's buffer.
-        batch: Rows that workers are dealt at a time.
+        shard: Whose part of the table it is; workers of a rank divide its memory, and the order's buffer.
         apart: Make no buffer where rows are so wide that each is better read when it is its turn: `rows` says which.
         label: The column that orders balance by unless they name one; None: "label".
 
@@ -69,36 +65,30 @@ class Feeder:
     def __init__(
         self,
         table: Any,
+        *,
         order: Order | str = "auto",
         memory: Size | None = None,
         columns: Sequence[str] | None = None,
-        *,
         casts: Mapping[str, npt.DTypeLike] | None = None,
         pack: Mapping[str, Sequence[str]] | None = None,
         widths: Mapping[str, int] | None = None,
         seed: int = 0,
         prefetch: int = 1,
-        rank: int = 0,
-        world: int = 1,
-        disjoint: bool = False,
-        worker: int = 0,
-        workers: int = 1,
-        batch: int = 1,
+        shard: Shard = ALL,
         apart: bool = False,
         label: str | None = None,
     ) -> None:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
-        rank, world = checked_place(rank, world)
         table = open_table(table)
         self.columns = found = columns_of(table, columns, casts, pack, widths)
-        self.table, self.seed, self.rank, self.world = table, seed, rank, world
+        self.table, self.seed, self.shard = table, seed, shard
         self._closed = False
-        self._key = Key(self.seed, 0, rank, world, disjoint, worker, workers, batch)
+        self._key = Key(self.seed, 0, *shard)
         self.row_bytes = found.row_bytes
         wanted = replace(chosen(order, table, label), ahead=prefetch)  # type: ignore[type-var]
         size = limit_of(wanted, memory, len(table) * found.row_bytes)
-        self.limit = None if size is None else size // workers
-        self.order, blocks, *_, self._way = fit(table, wanted, memory, found, workers)
+        self.limit = None if size is None else size // shard.workers
+        self.order, blocks, *_, self._way = fit(table, wanted, memory, found, shard.workers)
         self.blocks = sketched(table, self.order, blocks)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
@@ -119,7 +109,7 @@ class Feeder:
     def _reader(self) -> RowReader:
         """Return what reads rows into slots."""
         if self._row_reader is None:
-            sources, sequential = self.columns.sources, self.order.name == "no_shuffle"
+            sources, sequential = self.columns.sources, self.order.sequential
             self._row_reader = row_reader(self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential)
         return self._row_reader
 
@@ -184,11 +174,3 @@ class Feeder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def checked_place(rank: Any, world: Any) -> tuple[int, int]:
-    """Return rank and world as whole numbers, one inside the other."""
-    rank, world = whole(rank, "rank"), whole(world, "world", 1)
-    if not 0 <= rank < world:
-        raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
-    return rank, world

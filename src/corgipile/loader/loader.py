@@ -5,14 +5,15 @@ from typing import Any, Self
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
 from corgipile.loader.batches import Format, cutter
+from corgipile.loader.budget import found_alone
 from corgipile.loader.feeder import Feeder
-from corgipile.loader.fit import found_alone
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.list_widths import widths_of
 from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import alike, stands
 from corgipile.loader.wide_rows import WideRows
-from corgipile.orders import FullShuffle, Order, described, instead, seek
+from corgipile.orders import Order, Shard, described, instead, seek
+from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 
@@ -67,6 +68,7 @@ class Loader:
     def __init__(
         self,
         table: Any,
+        *,
         batch_size: int = 256,
         order: Order | str = "auto",
         memory: Size | None = None,
@@ -86,9 +88,10 @@ class Loader:
         self.batch_size, self.drop_last = batch_size, drop_last
         table = open_table(table)
         widths = widths_of(table, columns, {} if widths is None and format == "arrow" else widths)
+        shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)
         self.feeder = Feeder(
-            table, order, memory, columns, widths=widths, seed=seed, prefetch=prefetch, rank=rank, world=world,
-            disjoint=drop_last, worker=worker, workers=workers, batch=batch_size, apart=True,
+            table, order=order, memory=memory, columns=columns, widths=widths, seed=seed, prefetch=prefetch,
+            shard=shard, apart=True,
         )  # fmt: skip
         self._settings = settings
         self._size = min(batch_size, max(1, self.feeder.visits(0)))
@@ -114,7 +117,7 @@ class Loader:
     @property
     def repeated(self) -> int:
         """Return how many rows all ranks together visit a second time per epoch so that their batch counts agree."""
-        rows, world = len(self.feeder.table), self.feeder.world
+        rows, world = len(self.feeder.table), self.feeder.shard.world
         return 0 if self.drop_last else -(-rows // world) * world - rows
 
     def set_epoch(self, epoch: int) -> None:
@@ -195,8 +198,8 @@ class Loader:
             "seed": self.feeder.seed,
             "batch_size": self.batch_size,
             "drop_last": self.drop_last,
-            "rank": self.feeder.rank,
-            "world": self.feeder.world,
+            "rank": self.feeder.shard.rank,
+            "world": self.feeder.shard.world,
             "worker": self._settings["worker"],
             "workers": self._settings["workers"],
         }
@@ -228,7 +231,7 @@ class Loader:
         except BadArgument as error:
             raise StateMismatch(f"state has no valid position: {error}") from None
         visited = min(batches * self.batch_size, rows)
-        if isinstance(self.feeder.order, FullShuffle):  # states are older than the size of its steps
+        if isinstance(self.feeder.order, Seekable):  # whose states may be older than the size of its steps
             return epoch, batches, *seek(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited)
         if not stands(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited, (step, offset)):
             raise StateMismatch(f"state has step {step}, offset {offset}: {batches} batches end elsewhere")

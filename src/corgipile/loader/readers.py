@@ -89,15 +89,15 @@ class LayoutReader:
             for path, expected in zip(layout.paths, which, strict=True)
         ]
         self._fds = np.full(len(self._files), -1, np.int32)  # of the files that are pinned
-        self._held: bool | None = None
+        self._pinned: bool | None = None
         self._places: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]] = []  # files of pieces, descriptors
         self._readers: dict[int, object] = {}
 
     def hold(self) -> bool:
         """Keep all files open until `rest`; False where they are too many, so that `fill` opens those it needs."""
-        if self._held is None:
-            self._held = POOL.spare(len(self._files)) and self._pin(np.arange(len(self._files)))
-        return self._held
+        if self._pinned is None:
+            self._pinned = POOL.spare(len(self._files)) and self._pin(np.arange(len(self._files)))
+        return self._pinned
 
     def _pin(self, files: IntArray) -> bool:
         """Open files; False where the process has too many open."""
@@ -206,7 +206,7 @@ class LayoutReader:
         self._readers.clear()
         self._places.clear()
         self._unpin()
-        self._held = None
+        self._pinned = None
 
     def close(self) -> None:
         """End threads and close files."""

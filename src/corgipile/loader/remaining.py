@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn, StateMismatch
-from corgipile.loader.fit import Fitted, by_pages, cut, sketched
+from corgipile.loader.budget import Fitted, by_pages, cut, sketched
 from corgipile.orders import Blocks, Key, Order, described, restored, visited_rows
 from corgipile.sizes import whole
 from corgipile.tables.subset import Subset

@@ -14,9 +14,10 @@ from corgipile.orders.block_only import BlockOnly
 from corgipile.orders.corgipile import CorgiPile
 from corgipile.orders.full import FullShuffle
 from corgipile.orders.no_shuffle import NoShuffle
-from corgipile.orders.order import Blocks, Key, Order, Step, seek, visited_rows
+from corgipile.orders.order import Blocks, Key, Order, Shard, Step, seek, visited_rows
 from corgipile.orders.riffle import Auto, Riffle
 from corgipile.orders.streaming import Reservoir, SlidingWindow
+from corgipile.plugins import ORDERS, registered
 from corgipile.suggestions import did_you_mean
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Order",
     "Reservoir",
     "Riffle",
+    "Shard",
     "SlidingWindow",
     "Step",
     "described",
@@ -56,6 +58,8 @@ NAMES: dict[str, Callable[[], Order]] = {
 def named(order: Order | str) -> Order:
     """Return an order by its name, or the order itself.
 
+    Other packages add names by entry points of the group ``corgipile.orders`` that make an `Order` when called.
+
     Raises:
         BadArgument: No order has this name.
 
@@ -67,9 +71,11 @@ def named(order: Order | str) -> Order:
         if isinstance(order, type) or not hasattr(order, "steps"):
             raise BadArgument(f"order must be a name or an order such as Riffle(), got {order!r}")
         return order
-    if order not in NAMES:
-        raise BadArgument(f"no order is named {order!r}; the names are {', '.join(NAMES)}{did_you_mean(order, NAMES)}")
-    return NAMES[order]()
+    make = NAMES.get(order) or registered(ORDERS).get(order)
+    if make is None:
+        names = [*NAMES, *registered(ORDERS)]
+        raise BadArgument(f"no order is named {order!r}; the names are {', '.join(names)}{did_you_mean(order, names)}")
+    return make()
 
 
 def described(order: Order) -> dict[str, Any]:

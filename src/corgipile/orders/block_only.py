@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corgipile.orders.planned import BLOCK_ONLY, Planned
+from corgipile.orders.planned import Planned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,4 +19,4 @@ class BlockOnly(Planned):
     """
 
     name: ClassVar[str] = "block_only"
-    kind: ClassVar[int] = BLOCK_ONLY
+    kind: ClassVar[str] = "block_only"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corgipile.orders.planned import CORGIPILE, Planned
+from corgipile.orders.planned import Planned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,4 +22,4 @@ class CorgiPile(Planned):
     """
 
     name: ClassVar[str] = "corgipile"
-    kind: ClassVar[int] = CORGIPILE
+    kind: ClassVar[str] = "corgipile"

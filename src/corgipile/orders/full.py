@@ -6,12 +6,11 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from corgipile import random
+from corgipile import _kernel, random
 from corgipile.errors import BadArgument
 from corgipile.orders.order import Blocks, IntArray, Key, Sized, Step, rows_of, too_small, with_sizes
 from corgipile.sizes import to_rows
 
-FULL = 6
 PAGES = 16
 PAGE_BYTES = 4096
 STEP_ROWS = 1 << 14  # of a step that is worth its overhead, however narrow its rows are
@@ -56,6 +55,11 @@ class FullShuffle(Sized):
             raise BadArgument(f'unit must be "row", "page" or "block", got {self.unit!r}')
         if self.pages < 1:
             raise BadArgument(f"pages must be at least 1, got {self.pages}")
+
+    @property
+    def cuts_into(self) -> Literal["row", "page", "block"]:
+        """Return the unit that is visited as it lies."""
+        return self.unit
 
     @property
     def run_bytes(self) -> int:
@@ -113,7 +117,7 @@ class FullShuffle(Sized):
         to, rest = _unit_at(units, key, stop)
         end = to + (rest > 0)
         for index, place in enumerate(range(at + start * each, end, each), start):
-            found = random.permute(units.count, key.hash(FULL), place, min(end, place + each))
+            found = random.permute(units.count, key.hash(_kernel.KEY_FULL), place, min(end, place + each))
             if self.unit == "row":
                 yield _step_of_rows(found, (index % (1 + self.ahead)) * self.visits_per_step)
                 continue
@@ -158,7 +162,7 @@ def _unit_at(units: Blocks, key: Key, position: int) -> tuple[int, int]:
     if position == 0 or (units.cuts is None and units.even == 1):
         return position, 0
     for at in range(0, units.count, SOUGHT):
-        found = random.permute(units.count, key.hash(FULL), at, min(units.count, at + SOUGHT))
+        found = random.permute(units.count, key.hash(_kernel.KEY_FULL), at, min(units.count, at + SOUGHT))
         runs = _rows_of_units(units, found)
         ends = np.cumsum(runs[:, 1] - runs[:, 0])
         if position < ends[-1]:

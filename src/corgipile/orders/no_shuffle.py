@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from corgipile.orders.planned import NO_SHUFFLE, Planned
+from corgipile.orders.planned import Planned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,5 +18,5 @@ class NoShuffle(Planned):
     """
 
     name: ClassVar[str] = "no_shuffle"
-    apart: ClassVar[bool] = False
-    kind: ClassVar[int] = NO_SHUFFLE
+    sequential: ClassVar[bool] = True
+    kind: ClassVar[str] = "no_shuffle"

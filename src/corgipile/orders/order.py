@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel, random
 from corgipile.errors import BadArgument, BudgetTooSmall
-from corgipile.sizes import Size, format_bytes, to_rows
+from corgipile.sizes import Size, format_bytes, to_rows, whole
 
 IntArray = npt.NDArray[np.int64]
 SlotArray = npt.NDArray[np.int32]
@@ -20,6 +20,33 @@ BLOCK_BYTES = 64 << 10  # read at random at nine tenths of the rate of any large
 MOST_BLOCKS = 12_800  # of a smaller table, so that 0.5 % of it holds...
 LEAST_ROWS = 8  # of such a block, where 16 fit: fewer are read row by row
 FEWEST_BLOCKS = 64  # ...that many, enough to mix
+
+
+class Shard(NamedTuple):
+    """Says whose part of each pass it is; the fields are those of a `Key`."""
+
+    rank: int = 0
+    world: int = 1
+    disjoint: bool = False
+    worker: int = 0
+    workers: int = 1
+    batch: int = 1
+
+    @classmethod
+    def checked(cls, rank: Any, world: Any, **more: Any) -> Self:
+        """Make one whose rank and world are whole numbers, one inside the other.
+
+        Raises:
+            BadArgument: They are not.
+
+        Example:
+            >>> Shard.checked(1, 2, workers=4)
+            Shard(rank=1, world=2, disjoint=False, worker=0, workers=4, batch=1)
+        """
+        rank, world = whole(rank, "rank"), whole(world, "world", 1)
+        if not 0 <= rank < world:
+            raise BadArgument(f"rank must be 0 to world - 1, got rank {rank} of world {world}")
+        return cls(rank, world, **more)
 
 
 class Key(NamedTuple):
@@ -147,6 +174,7 @@ class Order(Protocol):
 
     name: ClassVar[str]
     once: ClassVar[bool]  # a row loaded is visited once
+    sequential: ClassVar[bool]  # rows are read as they lie
 
     @property
     def ahead(self) -> int:
@@ -155,6 +183,18 @@ class Order(Protocol):
     @property
     def block_rows(self) -> int:
         """Return the rows of a block once sizes are known."""
+
+    @property
+    def cuts_into(self) -> Literal["row", "page", "block"]:
+        """Return the unit that blocks are cut into: ``"page"``: runs of ``run_bytes`` of the file's pages."""
+
+    @property
+    def run_bytes(self) -> int:
+        """Return the bytes of a run of pages, where blocks are these."""
+
+    @property
+    def sketch_column(self) -> str | None:
+        """Return the column of which it needs a number a block in ``Blocks.sketch``; None: of none."""
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Return this order with all sizes in rows, within a budget of rows in memory (None: as its sizes say)."""
@@ -193,7 +233,7 @@ class Sized:
     """
 
     once: ClassVar[bool] = True
-    apart: ClassVar[bool] = True  # blocks that are read one after the other lie apart
+    sequential: ClassVar[bool] = False
     block: Size | None = None
     buffer: Size | None = None
     ahead: int = 1
@@ -205,6 +245,21 @@ class Sized:
             size = getattr(self, what)
             if size is not None:
                 to_rows(size, 1, 1.0, what)
+
+    @property
+    def cuts_into(self) -> Literal["row", "page", "block"]:
+        """Return the unit that blocks are cut into."""
+        return "block"
+
+    @property
+    def run_bytes(self) -> int:
+        """Return the bytes of a run of pages; blocks are none."""
+        return 0
+
+    @property
+    def sketch_column(self) -> str | None:
+        """Return the column of which it needs a number a block: none."""
+        return None
 
     @property
     def block_rows(self) -> int:
@@ -228,7 +283,7 @@ class Sized:
             return min(to_rows(self.block, rows, row_bytes, "block"), max(rows, 1))
         room = to_rows(self.buffer, rows, row_bytes, "buffer") if self.buffer is not None else budget
         room = rows if room is None else room
-        if not self.apart:
+        if self.sequential:
             return max(1, min(int(RUN_BYTES / row_bytes), rows, room // FEWEST_BLOCKS))
         least = min(LEAST_ROWS, room // 16)
         block = min(max(least, rows // MOST_BLOCKS), max(least, room // FEWEST_BLOCKS))

@@ -10,8 +10,6 @@ from corgipile import _kernel
 from corgipile.orders.order import Blocks, IntArray, Key, Sized, SlotArray, Step, too_small, with_sizes
 from corgipile.sizes import to_rows
 
-NO_SHUFFLE, BLOCK_ONLY, CORGIPILE, RIFFLE = range(4)
-
 
 def _slots(count: int) -> SlotArray:
     return np.empty(count, np.int32)
@@ -22,7 +20,7 @@ class Planned(Sized):
     """Runs one kind of kernel plan; subclasses say which and how the buffer is cut into blocks."""
 
     name: ClassVar[str]
-    kind: ClassVar[int]
+    kind: ClassVar[str]  # its name in the kernel
 
     def shape(self) -> tuple[int, int, bool]:
         """Return the plan's buffer blocks, blocks per step, and whether blocks stay whole."""
@@ -76,9 +74,8 @@ class Planned(Sized):
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:
         """Make the steps of one pass from step ``start`` on."""
         plan = self.plan(blocks, key, start)
-        swept = self.kind == RIFFLE and not self.shape()[2]
         while (sizes := _kernel.plan_begin(plan)) is not None:
             extents, into, visit = np.empty((sizes[0], 2), np.int64), _slots(sizes[1]), _slots(sizes[2])
-            sweep = _slots(sizes[1] if swept else 0)
+            sweep = _slots(sizes[3])
             _kernel.plan_next(plan, extents, into, visit, sweep)
-            yield Step(extents, into, visit, sweep if swept else None)
+            yield Step(extents, into, visit, sweep if len(sweep) else None)

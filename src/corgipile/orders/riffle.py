@@ -8,9 +8,7 @@ import numpy as np
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.orders.order import Blocks, IntArray, Key, with_sizes
-from corgipile.orders.planned import RIFFLE, Planned
-
-BALANCE = 4
+from corgipile.orders.planned import Planned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +40,7 @@ class Riffle(Planned):
     """
 
     name: ClassVar[str] = "riffle"
-    kind: ClassVar[int] = RIFFLE
+    kind: ClassVar[str] = "riffle"
     balance: str | None = None
     group: int = 0
     whole: bool | None = None
@@ -66,6 +64,11 @@ class Riffle(Planned):
         return with_sizes(self, block=block, buffer=buffer, group=group, whole=whole)
 
     @property
+    def sketch_column(self) -> str | None:
+        """Return the column by which blocks are balanced."""
+        return self.balance
+
+    @property
     def title(self) -> str:
         """Return the order's name, and the column by which it balances."""
         return self.name if self.balance is None else f"balanced by {self.balance!r}"
@@ -75,7 +78,7 @@ class Riffle(Planned):
         if self.balance is None or blocks.sketch is None:
             return None
         order = np.empty(blocks.count, np.int64)
-        _kernel.balance(np.ascontiguousarray(blocks.sketch, np.float64), key.hash(BALANCE), order)
+        _kernel.balance(np.ascontiguousarray(blocks.sketch, np.float64), key.hash(_kernel.KEY_BALANCE), order)
         return order
 
 

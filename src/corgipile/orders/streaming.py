@@ -10,7 +10,6 @@ from corgipile import _kernel
 from corgipile.orders.order import Blocks, IntArray, Key, Sized, Step, step_rows, too_small, with_sizes
 from corgipile.sizes import to_rows
 
-STREAM = 5
 SPREAD = 4  # rows of varying length stay in their batches, of which a window keeps more than its rows
 
 
@@ -20,7 +19,7 @@ class Streaming(Sized):
 
     name: ClassVar[str]
     reservoir: ClassVar[bool]
-    apart: ClassVar[bool] = False
+    sequential: ClassVar[bool] = True
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Turn all sizes into rows: the window gets what the budget leaves beside the rows read ahead.
@@ -60,7 +59,9 @@ class Streaming(Sized):
         first, stop = key.share(blocks.rows)
         chunk, window = self.block_rows, self.window
         loops = self.loops(blocks, key)
-        stream = _kernel.stream_new(self.reservoir, first, stop, window, chunk, self.ahead, key.hash(STREAM), loops)
+        stream = _kernel.stream_new(
+            self.reservoir, first, stop, window, chunk, self.ahead, key.hash(_kernel.KEY_STREAM), loops
+        )
         into, visit = np.empty(chunk, np.int32), np.empty(max(2 * chunk, window), np.int32)
         for _ in range(start):
             _kernel.stream_next(stream, into, visit)

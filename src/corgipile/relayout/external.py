@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.relayout.piles import Piles
 from corgipile.relayout.plans import Plan
 from corgipile.tables.arrow.spans import array_of
-from corgipile.tables.io.segments import join
+from corgipile.tables.io.pieces import join
 from corgipile.tables.table import IntArray
 
 _INDEX = 32  # bytes a row for its pile, its place, and the sorting of both

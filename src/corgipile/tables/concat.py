@@ -11,7 +11,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_units
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import digest
-from corgipile.tables.io.segments import check_rows, empty, pick, read_pieces, take_pieces
+from corgipile.tables.io.pieces import check_rows, empty, pick, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, check_run, row_sizes

@@ -14,7 +14,7 @@ import pyarrow as pa
 from corgipile.arrow_memory import frugal
 from corgipile.errors import CorruptFile
 from corgipile.sizes import format_bytes
-from corgipile.tables.io.segments import Recent, check_rows, empty, pick
+from corgipile.tables.io.pieces import Recent, check_rows, empty, pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes

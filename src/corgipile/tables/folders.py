@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
-from corgipile.tables.formats import FORMATS
+from corgipile.tables.formats import formats
 from corgipile.tables.io.files import PathLike, readable
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.partitions import Found, is_key, keys_of
@@ -56,11 +56,11 @@ def format_named(path: PathLike) -> str | None:
         ('tfrecord', None)
     """
     name = re.sub(r"-\d+-of-\d+$", "", Path(path).name).lower()
-    return next((kind for kind, told in FORMATS.items() if name.endswith(told.suffixes)), None)
+    return next((kind for kind, told in formats().items() if name.endswith(told.suffixes)), None)
 
 
 def _in_folder(folder: Path, format_name: str | None) -> list[Found]:
-    kinds = FORMATS if format_name is None else {format_name: FORMATS[format_name]}
+    kinds = formats() if format_name is None else {format_name: formats()[format_name]}
     refuse_logged([str(folder / "any")])
     direct = [str(path) for path in _entries(folder) if path.is_file() and _kind(path) in kinds]
     if any(kind.folder(folder, direct) for kind in kinds.values()):
@@ -83,7 +83,7 @@ def _matching(pattern: Path, format_name: str | None) -> list[Found]:
         return [found for folder in folders for found in _in_folder(folder, format_name)]
     files = [path for path in files if not _is_index(path)]
     refuse_logged(map(str, files))
-    if format_name is None and len({_kind(path) for path in files} & FORMATS.keys()) > 1:
+    if format_name is None and len({_kind(path) for path in files} & formats().keys()) > 1:
         _refuse_several(files, f"{pattern} matches")
     if not files:
         raise MissingFile(f"no file matches {str(pattern)!r}")
@@ -126,7 +126,7 @@ def _first_table(folder: Path) -> Path | None:
             inner = _first_table(path)
             if inner is not None:
                 return inner
-        elif _kind(path) in FORMATS:
+        elif _kind(path) in formats():
             return path
     return None
 
@@ -139,8 +139,8 @@ def _kind(path: Path) -> str | None:
     if "." not in path.name and path.is_file():  # as Hive and Presto name files
         with readable(str(path)), path.open("rb") as file:
             head = file.read(_HEAD)
-        told = (name for name, kind in FORMATS.items() if (kind.magic and head.startswith(kind.magic)))
-        return next(told, None) or next((name for name, kind in FORMATS.items() if kind.knows(head)), None)
+        told = (name for name, kind in formats().items() if (kind.magic and head.startswith(kind.magic)))
+        return next(told, None) or next((name for name, kind in formats().items() if kind.knows(head)), None)
     end = path.suffix.lower()
     packed = end in _PACKED and (format_named(path.stem) or Path(path.stem).suffix.lower() in _OTHERS)
     return f"{path.suffixes[-2]}{end}" if packed else end if end in _OTHERS else None
@@ -151,7 +151,7 @@ def _one_format(paths: Sequence[Path], format_name: str | None, where: str) -> l
     kinds = {path: _kind(path) for path in paths}
     if format_name is not None:
         return [path for path in paths if kinds[path] == format_name]
-    tables = [path for path in paths if kinds[path] in FORMATS]
+    tables = [path for path in paths if kinds[path] in formats()]
     if tables and len({kind for kind in kinds.values() if kind}) > 1:
         _refuse_several(paths, f"{where} has")
     return tables

@@ -1,9 +1,13 @@
 """The formats that can be opened: one entry a format."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from corgipile.errors import BadArgument
+from corgipile.plugins import FORMATS as GROUP
+from corgipile.plugins import registered
 from corgipile.tables import huggingface, images, numpy, parquet
 from corgipile.tables.arrow import file as arrow
 from corgipile.tables.arrow import footer
@@ -12,9 +16,13 @@ from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
 from corgipile.tables.tfrecord import table as tfrecord
 
+__all__ = ["Format", "formats"]
+
 
 class Format(NamedTuple):
     """Tells how a kind of file is known, and what opens it.
+
+    Other packages add formats by an entry point of the group ``corgipile.formats`` that names a `Format`.
 
     Attributes:
         magic: First bytes of every such file; empty where there are none.
@@ -37,7 +45,7 @@ class Format(NamedTuple):
     index_file: Callable[[str], str] | None = None
 
 
-FORMATS = {
+_OURS = {
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
     "huggingface": Format(
@@ -68,3 +76,21 @@ FORMATS = {
         index_file=tfrecord.index_file,
     ),
 }
+
+
+@cache
+def formats() -> Mapping[str, Format]:
+    """Return all formats by name: ours, then those that other packages registered.
+
+    Raises:
+        BadArgument: A package registered something else, or under a name of ours.
+
+    Example:
+        >>> formats()["parquet"].suffixes
+        ('.parquet', '.pq')
+    """
+    others = registered(GROUP)
+    for name, kind in others.items():
+        if name in _OURS or not isinstance(kind, Format):
+            raise BadArgument(f"format {name!r} of another package must be a Format under a name of its own: {kind!r}")
+    return {**_OURS, **others}

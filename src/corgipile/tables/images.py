@@ -17,7 +17,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile
 from corgipile.tables.arrow.spans import array_of, places
 from corgipile.tables.io.files import PathLike, describe, digest, readable
-from corgipile.tables.io.segments import check_rows, empty, pick, pick_rows
+from corgipile.tables.io.pieces import check_rows, empty, pick, pick_rows
 from corgipile.tables.table import LIMIT, IntArray, Layout, check_columns, check_run, even_cuts
 from corgipile.tables.tfrecord.records import binary_array
 

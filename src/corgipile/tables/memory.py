@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.tables.io.files import describe, digest
-from corgipile.tables.io.segments import check_names, check_rows, empty, pick_rows, read_pieces, take_pieces
+from corgipile.tables.io.pieces import check_names, check_rows, empty, pick_rows, read_pieces, take_pieces
 from corgipile.tables.table import IntArray, Layout, check_columns, check_run, even_cuts
 
 SAMPLES = 64
@@ -24,6 +24,8 @@ class MemoryTable:
         >>> table.take([2, 0]).to_pydict()
         {'label': [1, 0]}
     """
+
+    columnar = True  # a column is read without the others
 
     def __init__(self, rows: pa.Table) -> None:
         check_names(rows.schema, "the table in memory")

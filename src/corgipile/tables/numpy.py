@@ -13,7 +13,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, CorruptFile, UnknownFormat
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
-from corgipile.tables.io.segments import check_rows, empty, pick, take_runs
+from corgipile.tables.io.pieces import check_rows, empty, pick, take_runs
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns, check_run, even_cuts
 
 MAGIC = b"\x93NUMPY"

@@ -11,7 +11,7 @@ from corgipile.errors import BadArgument, TableError, UnknownFormat
 from corgipile.outputs import refuse_url
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
-from corgipile.tables.formats import FORMATS
+from corgipile.tables.formats import formats
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.memory import MemoryTable
@@ -37,6 +37,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     on_bad: OnBad = "raise",
     paths: bool = False,
     spill: Spill = None,
+    **more: Any,
 ) -> Table:
     """Open a table.
 
@@ -60,8 +61,10 @@ def open(  # noqa: A001 - reads as corgipile.open
             that must be decoded whole; where a memory budget does not hold enough of them, they are unpacked to a file
             without a name that goes with its last reader. None: what the variable ``CORGIPILE_SPILL`` says, else the
             folder for large temporary files.
+        **more: Options of formats that other packages added.
 
     Raises:
+        BadArgument: An argument that does not apply to the format.
         MissingFile: No file lies there.
         UnknownFormat: It is no kind of file that can be opened, a folder of several kinds, or of a table format whose
             log says which files count (Delta Lake, Iceberg, Lance, Hudi).
@@ -71,8 +74,8 @@ def open(  # noqa: A001 - reads as corgipile.open
         >>> len(open(pa.table({"label": [0, 1, 1]})))
         3
     """
-    if format is not None and format not in FORMATS:
-        raise BadArgument(f"format {format!r} is not known; it must be one of {', '.join(FORMATS)}")
+    if format is not None and format not in formats():
+        raise BadArgument(f"format {format!r} is not known; it must be one of {', '.join(formats())}")
     if zero_based not in (True, False, "auto"):
         raise BadArgument(f"zero_based must be True, False or 'auto', got {zero_based!r}")
     beside = {"label": _paths(label), "index": _paths(index)}
@@ -85,6 +88,7 @@ def open(  # noqa: A001 - reads as corgipile.open
         "features": features,
         "on_bad": on_bad,
         "paths": paths or None,
+        **more,
     }
     spill_folder(spill)  # what is wrong with it is said for any format
     given = {name: value for name, value in common.items() if value not in ("auto", "raise", None)}
@@ -98,7 +102,7 @@ def open(  # noqa: A001 - reads as corgipile.open
         if spill is not None and isinstance(part, Found):
             chosen["spill"] = spill
     tables = [_open_part(part, format, chosen) for part, chosen in zip(parts, options, strict=True)]
-    for kind in FORMATS.values():
+    for kind in formats().values():
         tables = kind.agree(tables)
     tables = with_keys(tables, [part.keys if isinstance(part, Found) else {} for part in parts])
     return tables[0] if len(tables) == 1 else ConcatTable(tables)
@@ -120,11 +124,11 @@ def write_indexes(source: Source) -> Iterator[Index]:
     """
     for path, _ in _parts(source, None, set()):
         name = find_format(path)
-        write = FORMATS[name].index_file
+        write = formats()[name].index_file
         if write is None:
             raise BadArgument(f"{path} needs no index: rows of the {name} format are found without one")
         index = write(path)
-        yield Index(index, len(FORMATS[name].open(path)), Path(index).stat().st_size)
+        yield Index(index, len(formats()[name].open(path)), Path(index).stat().st_size)
 
 
 def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
@@ -165,10 +169,11 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> T
 
 def _open_file(path: str, format_name: str | None, options: dict[str, Any]) -> Table:
     name = format_name or find_format(path)
-    for option in options.keys() - FORMATS[name].options - {"spill"}:
+    for option in options.keys() - formats()[name].options - {"spill"}:
         raise BadArgument(f"{option} does not apply to {path}, whose format is {name}")
     # Files of other formats are never unpacked, so whatever is said of spill files is true of them.
-    return FORMATS[name].open(path, **{key: value for key, value in options.items() if key in FORMATS[name].options})
+    kind = formats()[name]
+    return kind.open(path, **{key: value for key, value in options.items() if key in kind.options})
 
 
 def of_frame(part: Any) -> Any:
@@ -186,12 +191,12 @@ def find_format(path: str) -> str:
     Raises:
         UnknownFormat: It is of no known format.
     """
-    for name, kind in FORMATS.items():
+    for name, kind in formats().items():
         if Path(path).is_dir() and kind.folder(Path(path), []):
             return name
     head = File(path)
     first = head.read(0, min(16, head.size))
-    for name, kind in FORMATS.items():
+    for name, kind in formats().items():
         if (kind.magic and first.startswith(kind.magic)) or kind.knows(first):
             return name
     for magic, name in COMPRESSED.items():
@@ -203,8 +208,8 @@ def find_format(path: str) -> str:
 def _named_format(path: str, first: bytes) -> str | None:
     """Return the format that a file's name tells, None if it tells none; what has no magic may be empty or damaged."""
     name = format_named(path)
-    if name is not None and FORMATS[name].magic:
-        raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {FORMATS[name].magic!r}")
+    if name is not None and formats()[name].magic:
+        raise UnknownFormat(f"{path} begins with {first[:8]!r}; the {name} format with {formats()[name].magic!r}")
     return name
 
 

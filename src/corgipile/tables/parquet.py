@@ -15,7 +15,7 @@ from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
-from corgipile.tables.io.segments import (
+from corgipile.tables.io.pieces import (
     Recent,
     check_names,
     check_rows,
@@ -56,6 +56,8 @@ class ParquetTable:
         ...     ParquetTable(f"{folder}/a.parquet").cuts(1).tolist()
         [0, 2, 3]
     """
+
+    columnar = True  # a column is read without the others
 
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from corgipile.tables.io.files import digest
-from corgipile.tables.io.segments import check_rows, pick
+from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
 from corgipile.tables.wrapper import Wrapper

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.tables.io.files import digest
-from corgipile.tables.io.segments import check_rows, empty
+from corgipile.tables.io.pieces import check_rows, empty
 from corgipile.tables.table import (
     ColumnLayout,
     IntArray,

@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Self
 
 from torch.utils.data import Dataset, IterableDataset
@@ -53,7 +54,7 @@ class Concurrent(Dataset[Any]):
         [64, 81]
     """
 
-    def __init__(self, dataset: Any, threads: int = 32, unordered: bool = True) -> None:
+    def __init__(self, dataset: Any, *, threads: int = 32, unordered: bool = True) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise BadArgument(f"a map-style dataset with __getitem__ is needed, got {type(dataset).__name__}")
         threads = whole(threads, "threads", 1, MOST_THREADS)
@@ -62,8 +63,8 @@ class Concurrent(Dataset[Any]):
         self._closed = False
         self._under_way: dict[int, BatchesInFlight] = {}
 
-    def __reduce__(self) -> tuple[type["Concurrent"], tuple[Any, int, bool]]:
-        return Concurrent, (self.dataset, self.threads, self.unordered)
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        return partial(Concurrent, threads=self.threads, unordered=self.unordered), (self.dataset,)
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -7,10 +7,10 @@ from typing import Any
 from torch.utils.data import IterableDataset, get_worker_info
 
 from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader.budget import sketched
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.default_order import chosen
 from corgipile.loader.feeder import MOST_PREFETCH
-from corgipile.loader.fit import sketched
 from corgipile.loader.list_widths import widths_of
 from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole

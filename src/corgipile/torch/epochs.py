@@ -55,11 +55,11 @@ class Epochs:
     started with the dataset, takes a copy for itself at its first use.
 
     Example:
-        >>> passes = Passes()
-        >>> passes.set(5, [])
-        >>> [passes.begin(worker, 2, seed=77, again=0).epoch for worker in (1, 0)]
+        >>> epochs = Epochs()
+        >>> epochs.set(5, [])
+        >>> [epochs.begin(worker, 2, seed=77, again=0).epoch for worker in (1, 0)]
         [5, 5]
-        >>> passes.begin().epoch
+        >>> epochs.begin().epoch
         6
     """
 

@@ -1,4 +1,4 @@
-"""Batches under way in one process: each fetched by a crew of threads, in runs of rows that lie near each other."""
+"""Batches under way in one process: each fetched by a pool of threads, in runs of rows that lie near each other."""
 
 import os
 import queue
@@ -28,17 +28,17 @@ class BatchesInFlight:
     def __init__(self, source: Any, threads: int) -> None:
         self._source, self._threads, self._pool = source, threads, ThreadPool(threads)
         self._lock, self._closed = threading.Lock(), False
-        self._flights: dict[tuple[int, int], BatchInFlight] = {}
+        self._begun: dict[tuple[int, int], BatchInFlight] = {}
         self._awaited: weakref.WeakSet[BatchInFlight] = weakref.WeakSet()
 
     def take(self, rows: Sequence[Any]) -> "BatchInFlight":
-        """Return a batch's flight, begun now if it was not ahead; begin with those announced and forget others."""
+        """Return a batch under way, begun now if it was not ahead; begin with those announced and forget others."""
         with self._lock:
             if self._closed:
                 raise BadArgument(CLOSED)
-            flight = self._announced(rows) if isinstance(rows, Announced) else self._begin(rows)
-            self._awaited.add(flight)
-            return flight
+            batch = self._announced(rows) if isinstance(rows, Announced) else self._begin(rows)
+            self._awaited.add(batch)
+            return batch
 
     def _announced(self, rows: Announced) -> "BatchInFlight":
         worker = get_worker_info()
@@ -46,12 +46,12 @@ class BatchesInFlight:
         wanted: dict[tuple[int, int], Sequence[Any]] = {(rows.turn, rows.number): rows}
         for number, later in enumerate(rows.following[stride - 1 :: stride], 1):
             wanted[rows.turn, rows.number + stride * number] = later
-        for name in self._flights.keys() - wanted:
-            self._flights.pop(name).cancel()
+        for name in self._begun.keys() - wanted:
+            self._begun.pop(name).cancel()
         for name, later in wanted.items():
-            if name not in self._flights:
-                self._flights[name] = self._begin(later)
-        return self._flights.pop((rows.turn, rows.number))
+            if name not in self._begun:
+                self._begun[name] = self._begin(later)
+        return self._begun.pop((rows.turn, rows.number))
 
     def _begin(self, rows: Sequence[Any]) -> "BatchInFlight":
         return BatchInFlight(self._source, rows, self._pool, self._threads)
@@ -62,9 +62,9 @@ class BatchesInFlight:
             return
         with self._lock:
             self._closed = True
-            for flight in [*self._flights.values(), *self._awaited]:
-                flight.cancel()
-            self._flights.clear()
+            for batch in [*self._begun.values(), *self._awaited]:
+                batch.cancel()
+            self._begun.clear()
         self._pool.stop(wait=wait)
 
 

@@ -37,7 +37,7 @@ class Lookahead:
         batches: How many batches are drawn ahead.
 
     Example:
-        >>> [(batch, batch.following) for batch in Ahead([[3, 1], [0], [2]], batches=1)]
+        >>> [(batch, batch.following) for batch in Lookahead([[3, 1], [0], [2]], batches=1)]
         [([3, 1], [[0]]), ([0], [[2]]), ([2], [])]
     """
 

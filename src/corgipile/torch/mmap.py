@@ -15,7 +15,6 @@ from corgipile import _kernel
 IntArray = npt.NDArray[np.int64]
 types = pa.types
 
-NORMAL, RANDOM, SOON, NOW = range(4)  # kernel/io/advise.h
 MOST_BYTES = 1 << 30
 
 
@@ -149,7 +148,7 @@ class Mapped:
             for name in (columns if kept else ())
         ]
         self._where = mappings(paths)
-        self._advise(self._where, RANDOM)
+        self._advise(self._where, _kernel.ADVICE_RANDOM)
 
     def ranges(self, rows: IntArray) -> Iterator[Ranges]:
         """Yield where rows lie, all columns side by side: offsets of all of them before any is looked at."""
@@ -161,16 +160,16 @@ class Mapped:
     def soon(self, rows: IntArray) -> None:
         """Let the device begin with these rows; waits at most for the offsets of rows of varying length."""
         for ranges in self.ranges(rows):
-            self._advise(ranges, SOON)
+            self._advise(ranges, _kernel.ADVICE_SOON)
 
     def now(self, rows: IntArray) -> None:
         """Wait until these rows are in memory, without keeping other threads of Python waiting too."""
         for ranges in self.ranges(rows):
-            self._advise(ranges, NOW)
+            self._advise(ranges, _kernel.ADVICE_NOW)
 
     def close(self) -> None:
         """Let the system read on as usual."""
-        self._advise(self._where, NORMAL)
+        self._advise(self._where, _kernel.ADVICE_NORMAL)
 
     @staticmethod
     def _advise(ranges: Ranges, what: int) -> None:

@@ -10,7 +10,7 @@ import torch.distributed
 from torch.utils.data import get_worker_info
 
 from corgipile.errors import BadArgument
-from corgipile.loader.feeder import checked_place
+from corgipile.orders import Shard
 
 __all__ = ["Place", "RankFinder", "dealt_by_accelerate"]
 
@@ -30,7 +30,7 @@ class RankFinder:
     them. A spawned DataLoader worker knows neither; it is told what its parent found when it was pickled there.
 
     Example:
-        >>> Places(rank=1, world=2).find()
+        >>> RankFinder(rank=1, world=2).find()
         Place(rank=1, world=2)
     """
 
@@ -42,7 +42,7 @@ class RankFinder:
         if (self.rank is None) != (self.world is None):
             raise BadArgument(f"rank and world must be given together, got rank {self.rank} and world {self.world}")
         if self.rank is not None:
-            self.rank, self.world = checked_place(self.rank, self.world)
+            self.rank, self.world, *_ = Shard.checked(self.rank, self.world)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_told": (os.getpid(), self.find())}

@@ -10,10 +10,10 @@ import pyarrow as pa
 from torch.utils.data import Sampler
 
 from corgipile.errors import BadArgument, BadSize
+from corgipile.loader.budget import Fitted, cut, sketched
 from corgipile.loader.checkpoint import Part, checked, go_on, identity_of
-from corgipile.loader.fit import Fitted, cut, sketched
 from corgipile.loader.remaining import Segment
-from corgipile.orders import Order, Riffle, named, seek, visited_rows
+from corgipile.orders import Order, named, seek, visited_rows
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import MemoryTable, Subset, Table
 from corgipile.tables.table import IntArray
@@ -51,6 +51,7 @@ class BatchSampler(Sampler[list[int]]):
     def __init__(
         self,
         n: int,
+        *,
         block: Size,
         buffer: Size,
         batch_size: int,
@@ -59,7 +60,6 @@ class BatchSampler(Sampler[list[int]]):
         world: int = 1,
         order: Order | str = "riffle",
         labels: Sequence[Any] | npt.ArrayLike | None = None,
-        *,
         drop_last: bool = False,
     ) -> None:
         self.batch_size, self.drop_last = whole(batch_size, "batch_size", 1), drop_last
@@ -184,10 +184,10 @@ def _places(table: Table, rows: IntArray) -> IntArray:
 
 def _balanced(order: Order, labelled: bool) -> Order:
     """Return an order that uses the labels given, and only those."""
-    if labelled and not isinstance(order, Riffle):
+    if labelled and not hasattr(order, "balance"):
         raise BadArgument(f'labels are for order="riffle" or "balanced": {order.name} does not balance; leave them out')
-    if isinstance(order, Riffle) and order.balance is not None and not labelled:
-        raise BadArgument(f'this order balances blocks by {order.balance!r}: give labels=, or order="riffle"')
+    if order.sketch_column is not None and not labelled:
+        raise BadArgument(f'this order balances blocks by {order.sketch_column!r}: give labels=, or order="riffle"')
     return replace(order, balance="label") if labelled else order  # type: ignore[type-var]
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
-__all__ = ["Sender", "Split", "Together", "send_parcels"]
+__all__ = ["Sender", "Split", "Together", "share_tensors"]
 
 SMALL = 16 << 10  # bytes that go through the pipe as they are
 KEPT = 64  # pieces of memory of a worker at most; what does not fit goes the usual way
@@ -30,7 +30,7 @@ _opened: dict[tuple[int, int], Bytes] = {}  # in the main process, by the worker
 
 
 @cache
-def send_parcels() -> "Sender":
+def share_tensors() -> "Sender":
     """Make this process, a worker, send tensors so; return what does."""
     sender = Sender()
     ForkingPickler.register(torch.Tensor, sender.reduce)
@@ -137,7 +137,7 @@ class Together(list[Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         if all(type(row) is bytes for row in self):
             large = sum(map(len, self)) > SMALL
-            return (send_parcels().join(self) if large else None) or (list, (list(self),))
+            return (share_tensors().join(self) if large else None) or (list, (list(self),))
         kinds = {row.dtype if _is_row(row) else None for row in self}
         if len(kinds) != 1 or None in kinds:
             return list, (list(self),)

@@ -1,4 +1,4 @@
-"""A crew of threads that run tasks, first come first served."""
+"""A pool of threads that run tasks, first come first served."""
 
 import contextlib
 import os
@@ -13,17 +13,17 @@ _Tasks = queue.SimpleQueue[Task | None]
 class ThreadPool:
     """Runs tasks in threads, which start as tasks come and end with `stop`.
 
-    The threads are daemons that know only the queue: they keep neither the process nor the crew's owner alive.
+    The threads are daemons that know only the queue: they keep neither the process nor the pool's owner alive.
 
     Args:
         threads: Threads at most.
 
     Example:
-        >>> crew, done = Crew(2), queue.SimpleQueue()
-        >>> crew.submit(lambda: done.put("fetched"))
+        >>> pool, done = ThreadPool(2), queue.SimpleQueue()
+        >>> pool.submit(lambda: done.put("fetched"))
         >>> done.get()
         'fetched'
-        >>> crew.stop()
+        >>> pool.stop()
     """
 
     def __init__(self, threads: int) -> None:
@@ -34,7 +34,7 @@ class ThreadPool:
         self._stopped = False
 
     def submit(self, task: Task) -> None:
-        """Run a task soon; it must not raise. Tasks handed to a crew that was stopped are forgotten."""
+        """Run a task soon; it must not raise. Tasks handed to a pool that was stopped are forgotten."""
         with self._lock:
             if self._stopped:
                 return

@@ -10,15 +10,15 @@ from torch.utils.data import get_worker_info
 
 from corgipile.errors import StateMismatch
 from corgipile.loader import Loader
+from corgipile.loader.budget import Fitted, columns_of, fit
 from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
-from corgipile.loader.fit import Fitted, columns_of, fit
 from corgipile.loader.remaining import Segment, next_worker
 from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
 from corgipile.torch.epochs import ALONE, Epochs, Turn
 from corgipile.torch.rank import RankFinder
-from corgipile.torch.shared_memory import Split, Together, send_parcels
+from corgipile.torch.shared_memory import Split, Together, share_tensors
 
 __all__ = ["Kept", "Settings", "WorkerIteration"]
 
@@ -46,8 +46,9 @@ class Settings:
     def loader(self, table: Table, rank: int, world: int, worker: int, workers: int) -> Loader:
         """Make the loader of one worker."""
         return Loader(
-            table, self.unit, self.order, self.memory, self.seed, self.columns, "torch", self.prefetch, self.drop_last,
-            rank, world, worker, workers, self.widths,
+            table, batch_size=self.unit, order=self.order, memory=self.memory, seed=self.seed, columns=self.columns,
+            format="torch", prefetch=self.prefetch, drop_last=self.drop_last, rank=rank, world=world, worker=worker,
+            workers=workers, widths=self.widths,
         )  # fmt: skip
 
     def fitted(self, table: Table, workers: int) -> Fitted:
@@ -98,7 +99,7 @@ class WorkerIteration:
         self._cell, self._worker, self._workers = (info.id, info.id, info.num_workers) if info else (ALONE, 0, 1)
         if info:
             turn = epochs.begin(info.id, info.num_workers, info.seed - info.id, kept.began, _process() - info.id)
-            send_parcels()
+            share_tensors()
         else:
             turn = epochs.begin()
         kept.began += 1

@@ -22,7 +22,8 @@ import corgipile as cp
 for path in sys.argv[1:]:
     for order in ("balanced", "full"):
         for form in ("numpy", "arrow"):
-            rows = sum(len(batch["label"]) for batch in cp.Loader(cp.open(path), 16, order, format=form))
+            batches = cp.Loader(cp.open(path), batch_size=16, order=order, format=form)
+            rows = sum(len(batch["label"]) for batch in batches)
             assert rows == 60, rows
     assert cp.reshuffle(path, path + ".shuffled.arrow", "corgi2", memory="100KB") == 60
 """

@@ -69,11 +69,11 @@ def numbers(batch):
 for order in ("riffle", "corgipile", "full", "no_shuffle", "reservoir", "balanced"):
     if order == "balanced" and "label" not in table.schema.names:
         continue
-    loader = cp.Loader(table, 64, order)
+    loader = cp.Loader(table, batch_size=64, order=order)
     for _ in range(2):
         seen = sorted(n for batch in loader for n in numbers(batch))
         assert seen == list(range(rows)), (order, len(seen), seen[:5])
-one = next(iter(cp.Loader(table, 64)))
+one = next(iter(cp.Loader(table, batch_size=64)))
 dataset = CorgiPileDataset(folder, batch_size=64)
 for workers in (0, 2):
     seen = sorted(int(n) for batch in DataLoader(dataset, batch_size=None, num_workers=workers) for n in numbers(batch))
@@ -115,10 +115,10 @@ def test_a_pass_over_more_files_than_may_be_open_is_the_same(tmp_path, monkeypat
         np.save(tmp_path / f"x{i:02}.npy", n)
         np.save(tmp_path / f"y{i:02}.npy", -n)
     table = cp.open(f"{tmp_path}/x*.npy", label=sorted(tmp_path.glob("y*.npy")))
-    expected = list(cp.Loader(table, 16, order, memory="4KB", seed=3))
+    expected = list(cp.Loader(table, batch_size=16, order=order, memory="4KB", seed=3))
     few(monkeypatch, 8)
     before = open_here()
-    loader = cp.Loader(table, 16, order, memory="4KB", seed=3)
+    loader = cp.Loader(table, batch_size=16, order=order, memory="4KB", seed=3)
     for mine, theirs in zip(loader, expected, strict=True):
         assert open_here() <= before + 8
         assert (mine["features"] == theirs["features"]).all()
@@ -129,11 +129,11 @@ def test_loaders_leave_nothing_open(tmp_path):
     path = arrow(tmp_path / "a.arrow", pa.table({"n": np.arange(100)}))
     before = open_here()
     for _ in range(20):
-        assert len(list(cp.Loader(path, 10))) == 10
-        next(iter(cp.Loader(path, 10, prefetch=0)))
+        assert len(list(cp.Loader(path, batch_size=10))) == 10
+        next(iter(cp.Loader(path, batch_size=10, prefetch=0)))
     gc.collect()
     assert open_here() <= before
-    kept = [cp.Loader(cp.open(path), 10) for _ in range(20)]
+    kept = [cp.Loader(cp.open(path), batch_size=10) for _ in range(20)]
     assert open_here() <= before + 20  # the tables'; the loaders open none before they read
     assert all(len(list(loader)) == 10 for loader in kept)
     del kept
@@ -156,7 +156,7 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path, monkeypatch, kind):
     (tmp_path / f"new.{kind}").replace(paths[0])
     few(monkeypatch, 1)
     with pytest.raises(CorruptFile, match="was changed or replaced since it was opened"):
-        list(cp.Loader(table, 10, "no_shuffle"))
+        list(cp.Loader(table, batch_size=10, order="no_shuffle"))
     with pytest.raises(CorruptFile, match="was changed or replaced since it was opened"):
         table.read(0, 40)
     assert cp.open(paths[0]).read(0, 50).to_pylist() != first  # opened anew it is what lies there

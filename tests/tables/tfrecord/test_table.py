@@ -88,7 +88,7 @@ def test_columns_are_found(tmp_path, manners):
     assert table.read(0, 300).to_pylist() == rows_of(range(300))
     manners(table)
     assert table.cuts(100).tolist() == [0, 100, 200, 300]
-    with Loader(table, 32, seed=3, columns=["label", "x", "name"]) as loader:
+    with Loader(table, batch_size=32, seed=3, columns=["label", "x", "name"]) as loader:
         batches = list(loader)
     assert sorted(label for batch in batches for label in batch["label"]) == list(range(300))
     assert all((batch["x"][:, 0] == batch["label"] + 0.5).all() for batch in batches)

@@ -17,7 +17,7 @@ from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
 from corgipile.tables.arrow.take import Take
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
-from corgipile.tables.io.segments import (
+from corgipile.tables.io.pieces import (
     Recent,
     check_names,
     check_rows,
@@ -144,13 +144,13 @@ class ArrowFile:
         if self._scatter is None:
             return None
         with decoding(self._file.path):
-            return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._bodies)
+            return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._slices)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""
         if self._scatter is None:
             return list(self.take(rows, [column]).column(0).to_pylist())
-        return self._scatter.take_bytes(self.schema.field(column), *self._within(rows), self._bodies)
+        return self._scatter.take_bytes(self.schema.field(column), *self._within(rows), self._slices)
 
     def _within(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return the record batches of rows, and their numbers there."""
@@ -162,7 +162,7 @@ class ArrowFile:
         dense = self.nbytes < WIDE * len(self) and int(rows.max() - rows.min()) < DENSE * len(rows)
         if self._scatter is None or dense:
             return None
-        return self._scatter.take(pick(self.schema, names), *self._within(rows), self._bodies)
+        return self._scatter.take(pick(self.schema, names), *self._within(rows), self._slices)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
@@ -250,7 +250,7 @@ class ArrowFile:
         self._check(i, head)
         return BatchSlices(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
 
-    def _bodies(self, batches: IntArray) -> Iterator[BatchSlices]:
+    def _slices(self, batches: IntArray) -> Iterator[BatchSlices]:
         return (self._body(i, head) for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True))
 
     @property
@@ -261,29 +261,29 @@ class ArrowFile:
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what compressed record batches take; None where they are not compressed."""
         names = tuple(dict.fromkeys(columns))
-        inflater = self._inflater(names)
-        if inflater is None:
+        decompressor = self._decompressor(names)
+        if decompressor is None:
             return None
-        sizes = self._sizes.get(names, lambda: inflater.bytes_of(range(len(self._blocks))))
+        sizes = self._sizes.get(names, lambda: decompressor.bytes_of(range(len(self._blocks))))
         return units_of(np.diff(self._starts), sizes)
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write all rows, decompressed little by little, as a section of a spill file."""
-        self.inflating(columns).write(range(len(self._blocks)), out)
+        self.decompressing(columns).write(range(len(self._blocks)), out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the section that `write_plain` wrote."""
-        return _DecompressedFile(self, columns, self.inflating(columns), range(len(self._blocks)), next(sections))
+        return _DecompressedFile(self, columns, self.decompressing(columns), range(len(self._blocks)), next(sections))
 
-    def _inflater(self, names: Sequence[str]) -> Decompressor | None:
+    def _decompressor(self, names: Sequence[str]) -> Decompressor | None:
         """Return what decompresses columns; None where they are not compressed, or cannot be read in parts then."""
         if self._packed is None or not all(sliceable(self._packed[name].kind) for name in names):
             return None
         return Decompressor(self._file, self._blocks, self._metadata, self._packed, names)
 
-    def inflating(self, names: Sequence[str]) -> Decompressor:
+    def decompressing(self, names: Sequence[str]) -> Decompressor:
         """Return what decompresses columns that are compressed."""
-        found = self._inflater(names)
+        found = self._decompressor(names)
         if found is None:
             raise BadArgument(f"{self!r} is not compressed")
         return found
@@ -301,8 +301,8 @@ class ArrowFile:
 
     def _plain(self, i: int, names: list[str]) -> Table | None:
         """Return a large record batch unpacked; the last ones stay so a while."""
-        inflater = self._inflater(names)
-        if self.spill is None or inflater is None or inflater.bytes_of([i]).sum() <= SMALL:
+        decompressor = self._decompressor(names)
+        if self.spill is None or decompressor is None or decompressor.bytes_of([i]).sum() <= SMALL:
             return None
         folder = self.spill
         with self._unpacking:
@@ -346,17 +346,17 @@ class _DecompressedFile(ArrowFile):
     Args:
         source: The file they are of.
         columns: The columns there are.
-        inflater: Wrote them.
+        decompressor: Wrote them.
         batches: The record batches there are.
         section: Where they lie.
     """
 
     def __init__(
-        self, source: ArrowFile, columns: Sequence[str], inflater: Decompressor, batches: range, section: Section
+        self, source: ArrowFile, columns: Sequence[str], decompressor: Decompressor, batches: range, section: Section
     ) -> None:
         self._name, self._identity = f"{source!r}, unpacked", source.fingerprint
         self._file, self.spill = section, None
-        found = inflater.located(batches)
+        found = decompressor.located(batches)
         self._blocks, self._metadata = found.blocks, found
         self._names, self.schema = list(columns), pick(source.schema, columns)
         self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
@@ -380,7 +380,7 @@ class _OneBatch:
         self._file, self._batches = file, range(i, i + 1)
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        self._file.inflating(columns).write(self._batches, out)
+        self._file.decompressing(columns).write(self._batches, out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        return _DecompressedFile(self._file, columns, self._file.inflating(columns), self._batches, next(sections))
+        return _DecompressedFile(self._file, columns, self._file.decompressing(columns), self._batches, next(sections))

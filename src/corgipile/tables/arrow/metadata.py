@@ -9,7 +9,7 @@ import numpy.typing as npt
 from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.flatbuffers import Batch, read_batch
 from corgipile.tables.io.files import File
-from corgipile.tables.io.segments import Recent
+from corgipile.tables.io.pieces import Recent
 from corgipile.tables.table import IntArray
 
 TOGETHER, ROOM = 4096, 8 << 20  # batches, and bytes of their metadata, that are read at a time

@@ -13,7 +13,7 @@ from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_list, is_wid
 
 types = pa.types
 UNKNOWN, UNFIT = -1, -2
-Bodies = Callable[[IntArray], Iterable[BatchSlices]]
+Slices = Callable[[IntArray], Iterable[BatchSlices]]
 
 
 class Take:
@@ -29,23 +29,23 @@ class Take:
         self._file, self._places, self._batches = file, places, batches
         self._known: dict[str, IntArray] = {}
 
-    def take(self, schema: pa.Schema, batches: IntArray, rows: IntArray, bodies: Bodies) -> pa.RecordBatch | None:
+    def take(self, schema: pa.Schema, batches: IntArray, rows: IntArray, slices: Slices) -> pa.RecordBatch | None:
         """Take rows, each given by its batch and its number there; None where runs must be read.
 
-        That is so for columns of other types and batches with nulls. ``bodies`` gives the bodies of some batches.
+        That is so for columns of other types and batches with nulls. ``slices`` gives the bodies of some batches.
         """
         if not all(width(field.type) for field in schema):
             return None
         arrays = []
         for field in schema:
-            found = self._find(field.name, batches, bodies)
+            found = self._find(field.name, batches, slices)
             if (found[:, 0] == UNFIT).any():
                 return None
             with decoding(self._file.path):
                 arrays.append(self._column(field.type, found, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def sizes(self, schema: pa.Schema, batches: IntArray, rows: IntArray, bodies: Bodies) -> IntArray | None:
+    def sizes(self, schema: pa.Schema, batches: IntArray, rows: IntArray, slices: Slices) -> IntArray | None:
         """Return the bytes of rows; None where they are not found one by one."""
         if not all(width(field.type) for field in schema):
             return None
@@ -53,7 +53,7 @@ class Take:
         for field in schema:
             size = width(field.type)
             if fixed_field(field.type) is None:
-                found = self._find(field.name, batches, bodies)
+                found = self._find(field.name, batches, slices)
                 if (found[:, 0] == UNFIT).any():
                     return None
                 low, high = self._ends(field.type, found, rows)
@@ -62,18 +62,18 @@ class Take:
                 sizes += size
         return sizes
 
-    def take_bytes(self, field: pa.Field, batches: IntArray, rows: IntArray, bodies: Bodies) -> list[bytes]:
+    def take_bytes(self, field: pa.Field, batches: IntArray, rows: IntArray, slices: Slices) -> list[bytes]:
         """Take rows of a binary column."""
-        found = self._find(field.name, batches, bodies)
+        found = self._find(field.name, batches, slices)
         low, high = self._ends(field.type, found, rows)
         return self._file.gather_bytes(found[:, 1] + low, high - low)
 
-    def _find(self, name: str, batches: IntArray, bodies: Bodies) -> IntArray:
+    def _find(self, name: str, batches: IntArray, slices: Slices) -> IntArray:
         """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
         known = self._known.setdefault(name, np.full((self._batches, 3), UNKNOWN))
         unknown = known[batches, 0] == UNKNOWN
         new = np.unique(batches[unknown]) if unknown.any() else batches[:0]
-        for batch, body in zip(new, bodies(new), strict=True):
+        for batch, body in zip(new, slices(new), strict=True):
             known[batch] = body.item_places(self._places[name]) or (UNFIT, 0, 0)
         return known[batches]
 

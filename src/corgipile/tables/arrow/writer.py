@@ -13,7 +13,7 @@ from corgipile.outputs import Kind, refuse_url, replacing
 from corgipile.sizes import parse_bytes
 from corgipile.tables.arrow.note import is_noted, write_note
 from corgipile.tables.io.files import PathLike
-from corgipile.tables.io.segments import join
+from corgipile.tables.io.pieces import join
 
 COMPRESSIONS = (None, "lz4", "zstd")
 LARGE, SMALL = 4 << 20, 1 << 20  # bytes of a record batch

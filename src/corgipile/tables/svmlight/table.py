@@ -10,7 +10,7 @@ from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, P
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.io.files import File, PathLike, describe, digest
 from corgipile.tables.io.index_cache import index_path
-from corgipile.tables.io.segments import check_rows, empty, pick, take_runs
+from corgipile.tables.io.pieces import check_rows, empty, pick, take_runs
 from corgipile.tables.pages import changes
 from corgipile.tables.svmlight.index import open_index, row_bytes_of
 from corgipile.tables.svmlight.text import Summary, ZeroBased, parse_rows, schema, stream_batches

@@ -18,7 +18,7 @@ from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, P
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.io.files import PathLike, decoding, readable
-from corgipile.tables.io.segments import join
+from corgipile.tables.io.pieces import join
 from corgipile.tables.table import IntArray
 
 ZeroBased = bool | Literal["auto"]

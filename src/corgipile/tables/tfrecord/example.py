@@ -9,7 +9,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema, BadValue, CorruptFile, RaggedRows, TableError
 from corgipile.tables.arrow.spans import array_of
-from corgipile.tables.io.segments import pick
+from corgipile.tables.io.pieces import pick
 from corgipile.tables.table import LIMIT, IntArray
 from corgipile.tables.tfrecord.records import Records, binary_array
 

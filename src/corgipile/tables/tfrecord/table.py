@@ -9,7 +9,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.tables.io.files import PathLike, describe, digest
-from corgipile.tables.io.segments import check_rows, empty, join, pick_rows
+from corgipile.tables.io.pieces import check_rows, empty, join, pick_rows
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.tfrecord.example import Examples, Features, Flaw, infer, wider
 from corgipile.tables.tfrecord.index import SUFFIXES, index_file, is_head

@@ -3,17 +3,18 @@
 
 #include "utils/memutils.h"
 
+#include "sgd/constant.h"
 #include "sgd/sgd.h"
 
 enum { PIECE = 1 << 22 }; /* numbers read between two checks for a cancel request */
 
-struct CorgiMachine {
+struct CorgiLearner {
     cp_sgd *state;
 };
 
-static CorgiMachine *make(const cp_sgd_shape *shape)
+static CorgiLearner *make(const cp_sgd_shape *shape)
 {
-    CorgiMachine *m = palloc(sizeof *m);
+    CorgiLearner *m = palloc(sizeof *m);
     Size size = cp_sgd_size(shape);
     char *memory = MemoryContextAllocHuge(CurrentMemoryContext, size + CP_LINE);
     m->state = (cp_sgd *) TYPEALIGN(CP_LINE, memory);
@@ -22,10 +23,12 @@ static CorgiMachine *make(const cp_sgd_shape *shape)
     return m;
 }
 
-/* Make a machine that only scores and measures rows. */
-CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64 outputs, const double *classes)
+/* Make a learner that only scores and measures rows. */
+CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
+                            const double *classes)
 {
-    cp_sgd_shape shape = {.loss = loss,
+    cp_sgd_shape shape = {.loss = of.loss,
+                          .parameter = of.parameter,
                           .bytes = bytes,
                           .sparse = sparse,
                           .intercept = 1,
@@ -37,43 +40,48 @@ CorgiMachine *corgi_machine(int loss, int bytes, bool sparse, int64 width, int64
     return make(&shape);
 }
 
-/* Make a machine that measures what another one of the run has learnt. */
-CorgiMachine *corgi_machine_judge(const CorgiRun *run)
+/* Make a learner that measures what another one of the run has learnt. */
+CorgiLearner *corgi_learner_judge(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
-    int loss = run->options.loss;
-    int64 outputs = loss == CP_SOFTMAX ? v->class_count : 1;
-    return corgi_machine(loss, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
+    cp_loss_choice of = run->options.of;
+    int64 outputs = corgi_outputs(&of, v->class_count);
+    return corgi_learner(of, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
 }
 
-/* Make a machine that learns. */
-CorgiMachine *corgi_machine_for(const CorgiRun *run)
+/* Make a learner that learns. */
+CorgiLearner *corgi_learner_for(const CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
     const CorgiSurvey *v = &run->survey;
-    cp_sgd_shape shape = {.loss = o->loss,
+    cp_sgd_shape shape = {.loss = o->of.loss,
+                          .parameter = o->of.parameter,
                           .bytes = run->source.bytes,
                           .sparse = run->source.sparse,
                           .intercept = o->intercept,
                           .isa = -1,
                           .features = v->width,
-                          .outputs = o->loss == CP_SOFTMAX ? v->class_count : 1,
+                          .outputs = corgi_outputs(&o->of, v->class_count),
                           .batch = o->batch,
                           .l2 = o->l2,
                           .classes = v->classes};
     return make(&shape);
 }
 
-void corgi_machine_begin(CorgiMachine *m, double rate) { cp_sgd_begin(m->state, rate); }
+void corgi_learner_begin(CorgiLearner *m, double rate) { cp_sgd_begin(m->state, rate); }
 
 /* Say why the kernel refused the row in a slot. */
-void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
+void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
 {
     const CorgiBuffer *b = &run->buffer;
     const CorgiColumn *c = run->source.parts[b->part ? b->part[slot] : 0].features;
     const char *row = corgi_row_name(c, &b->tid[slot]);
     switch (status) {
     case CP_SGD_BAD_LABEL:
+        if (corgi_predicts_numbers(&run->options.of))
+            ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("%s has label %g; a %s model takes labels of 0 or more", row, b->y[slot],
+                           corgi_loss_name(&run->options.of)));
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("%s has label %g, which is none of the classes", row, b->y[slot]));
         break;
@@ -102,7 +110,7 @@ void corgi_machine_refuse(const CorgiRun *run, int status, int32 slot)
 
 /* Learn from rows by slot, from visit[*done] on, one piece: the model does not depend on how rows are cut into calls.
  * Moves `done` on to the row after the last one learnt. Returns a status of the kernel. A thread may call this. */
-int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
+int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done)
 {
     const CorgiBuffer *b = &run->buffer;
     int64 row_bytes = run->source.sparse ? Max(b->heaviest / b->widest, 1) : b->stride;
@@ -117,17 +125,17 @@ int corgi_machine_learn(CorgiMachine *m, const CorgiRun *run, const int32 *visit
 }
 
 /* End an epoch: apply the last batch, however short, and return its figures. */
-cp_figures corgi_machine_end(CorgiMachine *m)
+cp_figures corgi_learner_end(CorgiLearner *m)
 {
     cp_sgd_flush(m->state);
     return cp_sgd_figures(m->state);
 }
 
 /* Return the figures of the epoch so far. */
-cp_figures corgi_machine_figures(const CorgiMachine *m) { return cp_sgd_figures(m->state); }
+cp_figures corgi_learner_figures(const CorgiLearner *m) { return cp_sgd_figures(m->state); }
 
-/* Copy the weights, [outputs][features], and the intercepts out of a flushed machine. */
-void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts)
+/* Copy the weights, [outputs][features], and the intercepts out of a flushed learner. */
+void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts)
 {
     int bytes = m->state->bytes;
     int64 outputs = m->state->outputs, count = outputs * m->state->features;
@@ -139,8 +147,8 @@ void corgi_machine_get(CorgiMachine *m, double *coefficients, double *intercepts
     pfree(weights);
 }
 
-/* Copy the weights of a flushed machine into one of the same shape. */
-void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from)
+/* Copy the weights of a flushed learner into one of the same shape. */
+void corgi_learner_copy(CorgiLearner *to, CorgiLearner *from)
 {
     Size count = (Size) (from->state->outputs * (from->state->features + 1)) * from->state->bytes;
     char *weights = MemoryContextAllocHuge(CurrentMemoryContext, count);
@@ -150,7 +158,7 @@ void corgi_machine_copy(CorgiMachine *to, CorgiMachine *from)
     pfree(weights);
 }
 
-void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double *intercepts)
+void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts)
 {
     int bytes = m->state->bytes;
     int64 outputs = m->state->outputs, count = outputs * m->state->features;
@@ -161,7 +169,7 @@ void corgi_machine_set(CorgiMachine *m, const double *coefficients, const double
     pfree(weights);
 }
 
-static int decide(CorgiMachine *m, cp_rows rows, double *scores)
+static int decide(CorgiLearner *m, cp_rows rows, double *scores)
 {
     const int32_t first = 0;
     int64 outputs = m->state->outputs;
@@ -177,7 +185,7 @@ static int decide(CorgiMachine *m, cp_rows rows, double *scores)
 }
 
 /* Score one row. */
-void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
+void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores)
 {
     cp_rows rows = {.x = row, .stride = m->state->features * m->state->bytes};
     if (decide(m, rows, scores) != CP_SGD_OK)
@@ -185,7 +193,7 @@ void corgi_machine_decide(CorgiMachine *m, const char *row, double *scores)
 }
 
 /* Score one sparse row. Returns a status of the kernel. */
-int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char *values, int64 count, double *scores)
+int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count, double *scores)
 {
     const uint64_t index_at = (uintptr_t) indices, values_at = (uintptr_t) values;
     const int64_t length = count;
@@ -194,3 +202,20 @@ int corgi_machine_decide_pair(CorgiMachine *m, const int32 *indices, const char 
 }
 
 void corgi_probabilities(double *scores, int64 classes) { cp_sgd_probabilities(scores, classes); }
+
+/* Return the loss of the best constant, that of a model that has learnt nothing but how common the classes are; where it
+ * is not known how common, of weights of zero. */
+double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes)
+{
+    double rows = 0, chance, *share;
+    if (counts == NULL)
+        return cp_zero_loss_of_classes(*of, classes);
+    share = palloc(sizeof *share * (Size) classes);
+    for (int64 k = 0; k < classes; k++)
+        rows += (double) counts[k];
+    for (int64 k = 0; k < classes; k++)
+        share[k] = (double) counts[k] / rows;
+    chance = cp_least_loss_of_classes(*of, share, classes);
+    pfree(share);
+    return chance;
+}

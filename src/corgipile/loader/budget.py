@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,7 +15,7 @@ from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Field, fields_of
 from corgipile.loader.encoded import AS_CUT, Way, find_way, warn_few, wide_units
 from corgipile.loader.varlen import slot_bytes
-from corgipile.orders import Blocks, FullShuffle, Order, Riffle
+from corgipile.orders import Blocks, Order
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import row_bytes, sketch
@@ -167,16 +167,16 @@ def cut(table: Table, order: Order, rows: int, columns: Sequence[str], *, even: 
 
     Blocks are ``even`` where encoded rows are read plain, and the table's own units do not matter.
     """
-    if isinstance(order, FullShuffle) and order.unit == "row":
+    if order.cuts_into == "row":
         return Blocks(len(table), even=1)
     if even:
         return Blocks(len(table), even=max(1, rows))
     return Blocks.of(run_cuts(table, columns, order.run_bytes) if by_pages(order) else table.cuts(rows))
 
 
-def by_pages(order: Order) -> TypeGuard[FullShuffle]:
+def by_pages(order: Order) -> bool:
     """Say whether an order's blocks are runs of pages, and so depend on the columns that are read."""
-    return isinstance(order, FullShuffle) and order.unit == "page"
+    return order.cuts_into == "page"
 
 
 def _enough(attempt: Callable[[int], object], limit: int) -> str | None:
@@ -210,15 +210,16 @@ def sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:
     The last one of a table is kept: workers that are forked later, and the next order over the same blocks, read no
     column again.
     """
-    if not isinstance(order, Riffle) or order.balance is None:
+    column = order.sketch_column
+    if column is None:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
-    asked = order.balance, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
+    asked = column, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
     try:
         known, found = _sketches.get(table, (None, None))
     except TypeError:  # a table of others that cannot be a key
-        return replace(blocks, sketch=sketch(table, cuts, order.balance))
+        return replace(blocks, sketch=sketch(table, cuts, column))
     if found is None or known != asked:
-        found = sketch(table, cuts, order.balance)
+        found = sketch(table, cuts, column)
         _sketches[table] = asked, found
     return replace(blocks, sketch=found)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corgipile.tables.io.segments import Recent, merge_cuts, runs_of
+from corgipile.tables.io.pieces import Recent, merge_cuts, runs_of
 
 
 @given(sizes=st.lists(st.integers(0, 50), min_size=1, max_size=30), rows=st.integers(1, 200))

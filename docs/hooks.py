@@ -1,0 +1,41 @@
+"""Puts files of the repository into pages, links mended; shows "Example:" of docstrings as code."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import griffe
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "bench/README.md": "bench.md",
+    "kernel/README.md": "kernel.md",
+    "postgres/README.md": "postgres.md",
+}
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace a line ``--8<-- "FILE"`` by the file; links lead to pages, since the file's folder is not theirs."""
+    return re.sub(r'^--8<-- "(.+)"$', lambda found: _included(found[1]), markdown, flags=re.MULTILINE)
+
+
+def _included(name: str) -> str:
+    folder = (ROOT / name).parent
+
+    def page(link: re.Match[str]) -> str:
+        target = str((folder / link[1]).resolve().relative_to(ROOT))
+        return f"]({PAGES.get(target, target.removeprefix('docs/'))})"
+
+    return re.sub(r"\]\((?!https?://|#)([^)]+)\)", page, (ROOT / name).read_text(encoding="utf-8"))
+
+
+class Examples(griffe.Extension):
+    """Renames the section of every docstring before it is read: Griffe knows "Examples:" only."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Rename the section of one."""
+        if obj.docstring is not None:
+            obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")

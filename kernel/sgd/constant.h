@@ -1,0 +1,95 @@
+/* What a model loses that says the same of every row: it tells whether another one has learnt anything. */
+#ifndef CP_SGD_CONSTANT_H
+#define CP_SGD_CONSTANT_H
+
+#include "sgd/sgd.h"
+
+/* Labels as a loss of one margin takes them, and how much each counts for; weight may be NULL. */
+typedef struct {
+    cp_loss_choice of;
+    const double *y, *weight;
+    int64_t count;
+} cp_labelled;
+
+/* Return the mean loss of one margin for all rows. */
+static inline double cp_mean_loss(const cp_labelled *rows, double margin)
+{
+    const double parameter = rows->of.parameter;
+    const cp_quad_type_f64_base m = {margin, margin}, p = {parameter, parameter};
+    double sum = 0, total = 0;
+    for (int64_t i = 0; i < rows->count; i++) {
+        const double weight = rows->weight ? rows->weight[i] : 1;
+        const cp_quad_type_f64_base y = {rows->y[i], rows->y[i]};
+        cp_sgd_totals t = {.ln = 1};
+        cp_point_type_f64_base at = cp_formula_f64_base(rows->of.loss, m, y, m, p);
+        cp_count_f64_base(&t, rows->of.loss, &at, 0, rows->y[i], parameter);
+        sum += weight * (t.loss + cp_log(t.ln));
+        total += weight;
+    }
+    return total > 0 ? sum / total : 0;
+}
+
+/* Return the mean loss of the best margin. All losses are convex: golden section finds it, once it lies between two. */
+static inline double cp_least_loss(const cp_labelled *rows)
+{
+    const double golden = 0.6180339887498949, most = 1e300;
+    double low = -1, high = 1, a, b, at_a, at_b;
+    while (high < most && cp_mean_loss(rows, 2 * high) < cp_mean_loss(rows, high))
+        high *= 2;
+    while (low > -most && cp_mean_loss(rows, 2 * low) < cp_mean_loss(rows, low))
+        low *= 2;
+    low *= 2;
+    high *= 2;
+    a = high - golden * (high - low);
+    b = low + golden * (high - low);
+    at_a = cp_mean_loss(rows, a);
+    at_b = cp_mean_loss(rows, b);
+    for (int step = 0; step < 80; step++)
+        if (at_a <= at_b) {
+            high = b;
+            b = a;
+            at_b = at_a;
+            a = high - golden * (high - low);
+            at_a = cp_mean_loss(rows, a);
+        } else {
+            low = a;
+            a = b;
+            at_a = at_b;
+            b = low + golden * (high - low);
+            at_b = cp_mean_loss(rows, b);
+        }
+    return at_a < at_b ? at_a : at_b;
+}
+
+/* Return the loss of the best constant by the shares of the classes: their entropy, or that of the best margin. Where
+ * there are more than two it is the sum over them, each against the rest, by the loss of two classes of that name. */
+static inline double cp_least_loss_of_classes(cp_loss_choice of, const double *share, int64_t classes)
+{
+    const double sides[] = {1, -1};
+    double sum = 0;
+    if (cp_losses[of.loss].probability) {
+        for (int64_t k = 0; k < classes; k++)
+            sum -= share[k] > 0 ? share[k] * log(share[k]) : 0;
+        return sum;
+    }
+    if (cp_loss_per_class(of.loss))
+        cp_loss_read(cp_losses[of.loss].name, 2, &of);
+    for (int64_t k = classes > 2 ? 0 : 1; k < classes; k++) {
+        const double weight[] = {share[k], 1 - share[k]};
+        sum += cp_least_loss(&(cp_labelled){of, sides, weight, 2});
+    }
+    return sum;
+}
+
+/* Return the loss of weights of zero on so many classes. */
+static inline double cp_zero_loss_of_classes(cp_loss_choice of, int64_t classes)
+{
+    const double side = 1;
+    if (cp_losses[of.loss].probability)
+        return log((double)(classes > 1 ? classes : 1));
+    if (cp_loss_per_class(of.loss))
+        cp_loss_read(cp_losses[of.loss].name, 2, &of);
+    return cp_mean_loss(&(cp_labelled){of, &side, NULL, 1}, 0) * (double)(classes > 2 ? classes : 1);
+}
+
+#endif

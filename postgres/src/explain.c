@@ -1,0 +1,48 @@
+/* What EXPLAIN says of each operator. */
+#include "corgipile.h"
+
+void corgi_explain_blocks(const CorgiRun *run, ExplainState *es)
+{
+    const CorgiSource *source = &run->source;
+    if (source->rel == NULL)
+        return;
+    ExplainPropertyText("Table", RelationGetRelationName(source->rel), es);
+    if (source->parts != source)
+        ExplainPropertyInteger("Parts", NULL, source->part_count, es);
+    ExplainPropertyInteger("Pages", NULL, source->pages, es);
+    ExplainPropertyInteger("Block Pages", NULL, source->block_pages, es);
+    ExplainPropertyInteger("Blocks", NULL, run->prepared ? run->survey.blocks : corgi_most_blocks(source), es);
+}
+
+void corgi_explain_tuples(const CorgiRun *run, ExplainState *es)
+{
+    if (run->source.rel == NULL)
+        return;
+    ExplainPropertyText("Order", run->options.order_name, es);
+    ExplainPropertyBool("Balanced", run->options.balance, es);
+    if (run->prepared) {
+        ExplainPropertyInteger("Buffer Blocks", NULL, run->sizes.buffer_blocks, es);
+        ExplainPropertyInteger("Buffer Rows", NULL, run->sizes.slots, es);
+        ExplainPropertyInteger("Buffer Memory", "kB", run->sizes.slots * run->sizes.row_bytes / 1024, es);
+    } else {
+        ExplainPropertyInteger("Buffer Memory", "kB", run->options.buffer_bytes / 1024, es);
+    }
+}
+
+void corgi_explain_learning(const CorgiRun *run, ExplainState *es)
+{
+    const CorgiOptions *o = &run->options;
+    ExplainPropertyText("Model", o->kind, es);
+    ExplainPropertyInteger("Epochs", NULL, o->epochs, es);
+    ExplainPropertyInteger("Batch Size", NULL, o->batch, es);
+    if (o->holdout > 0)
+        ExplainPropertyFloat("Holdout", NULL, o->holdout, 4, es);
+    if (o->warm_start != NULL)
+        ExplainPropertyText("Warm Start", o->warm_start, es);
+    ExplainPropertyInteger("Threads", NULL, o->threads, es);
+    ExplainPropertyText("Numbers", run->source.bytes == 4 ? "real" : "double precision", es);
+    if (run->prepared) {
+        ExplainPropertyInteger("Features", NULL, run->survey.width, es);
+        ExplainPropertyInteger("Rows per Epoch", NULL, run->survey.rows, es);
+    }
+}

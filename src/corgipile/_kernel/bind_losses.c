@@ -1,0 +1,175 @@
+/* The losses and what a model knows of its own: kernel/sgd/losses.h, constant.h, epochs.h. */
+#include "bind.h"
+#include "sgd/constant.h"
+#include "sgd/epochs.h"
+
+/* sgd_probabilities(scores[rows, classes], classes): in place */
+static PyObject *sgd_probabilities(PyObject *self, PyObject *args)
+{
+    PyObject *array;
+    Py_buffer scores;
+    long long classes;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OL", &array, &classes) || cp_buffer(array, &scores, 8, 1, "scores") < 0)
+        return NULL;
+    double *row = scores.buf;
+    for (int64_t rows = classes > 0 ? scores.len / 8 / classes : 0; rows > 0; rows--, row += classes)
+        cp_sgd_probabilities(row, classes);
+    PyBuffer_Release(&scores);
+    Py_RETURN_NONE;
+}
+
+/* sgd_exp(array): in place */
+static PyObject *sgd_exp(PyObject *self, PyObject *array)
+{
+    Py_buffer view;
+    (void)self;
+    if (cp_buffer(array, &view, 8, 1, "scores") < 0)
+        return NULL;
+    for (Py_ssize_t i = 0; i < view.len / 8; i++)
+        ((double *)view.buf)[i] = cp_exp(((double *)view.buf)[i]);
+    PyBuffer_Release(&view);
+    Py_RETURN_NONE;
+}
+
+/* sgd_loss(said, classes) -> how reading it went, loss, parameter */
+static PyObject *sgd_loss(PyObject *self, PyObject *args)
+{
+    const char *said;
+    long long classes;
+    cp_loss_choice choice = {0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sL", &said, &classes))
+        return NULL;
+    int how = (int)cp_loss_read(said, classes, &choice);
+    return Py_BuildValue("iid", how, (int)choice.loss, choice.parameter);
+}
+
+static int read_choice(cp_loss_choice *of, int loss, double parameter)
+{
+    if (loss < 0 || loss >= CP_LOSS_COUNT)
+        return PyErr_Format(PyExc_ValueError, "loss 0 to %d, got %d", CP_LOSS_COUNT - 1, loss), -1;
+    *of = (cp_loss_choice){(enum cp_loss)loss, parameter};
+    return 0;
+}
+
+/* sgd_constant(loss, parameter, labels) -> mean loss of a margin of 0, and of the best margin */
+static PyObject *sgd_constant(PyObject *self, PyObject *args)
+{
+    int loss;
+    double zero, least;
+    PyObject *labels;
+    Py_buffer view;
+    cp_labelled rows = {0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "idO", &loss, &rows.of.parameter, &labels) ||
+        read_choice(&rows.of, loss, rows.of.parameter) < 0 || cp_buffer(labels, &view, 8, 0, "labels") < 0)
+        return NULL;
+    rows.y = view.buf;
+    rows.count = view.len / 8;
+    zero = cp_mean_loss(&rows, 0);
+    least = cp_least_loss(&rows);
+    PyBuffer_Release(&view);
+    return Py_BuildValue("dd", zero, least);
+}
+
+/* sgd_constant_of_classes(loss, parameter, shares) -> loss of weights of zero, and of the best constant */
+static PyObject *sgd_constant_of_classes(PyObject *self, PyObject *args)
+{
+    int loss;
+    double parameter;
+    PyObject *shares, *result;
+    Py_buffer view;
+    cp_loss_choice of;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "idO", &loss, &parameter, &shares) || read_choice(&of, loss, parameter) < 0 ||
+        cp_buffer(shares, &view, 8, 0, "shares") < 0)
+        return NULL;
+    result = Py_BuildValue("dd", cp_zero_loss_of_classes(of, view.len / 8),
+                           cp_least_loss_of_classes(of, view.buf, view.len / 8));
+    PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *sgd_rate(PyObject *self, PyObject *args)
+{
+    double rate, decay;
+    long long epoch;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ddL", &rate, &decay, &epoch))
+        return NULL;
+    return PyFloat_FromDouble(cp_sgd_rate(rate, decay, epoch));
+}
+
+/* sgd_verdict(losses, tolerance) -> one of enum cp_verdict */
+static PyObject *sgd_verdict(PyObject *self, PyObject *args)
+{
+    PyObject *array;
+    Py_buffer losses;
+    double tolerance;
+    long verdict;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Od", &array, &tolerance) || cp_buffer(array, &losses, 8, 0, "losses") < 0)
+        return NULL;
+    verdict = losses.len ? cp_verdict(losses.buf, losses.len / 8, tolerance) : CP_GO_ON;
+    PyBuffer_Release(&losses);
+    return PyLong_FromLong(verdict);
+}
+
+PyMethodDef cp_losses_methods[] = {
+    {"sgd_constant", sgd_constant, METH_VARARGS, "Return the loss of a margin of 0, and of the best one."},
+    {"sgd_constant_of_classes", sgd_constant_of_classes, METH_VARARGS, "Likewise, by the shares of classes."},
+    {"sgd_exp", sgd_exp, METH_O, "Turn scores into what a loss with a logarithmic link predicts."},
+    {"sgd_loss", sgd_loss, METH_VARARGS, "Read the name of a loss and its parameter."},
+    {"sgd_probabilities", sgd_probabilities, METH_VARARGS, "Turn scores of classes into probabilities."},
+    {"sgd_rate", sgd_rate, METH_VARARGS, "Return the learning rate of an epoch."},
+    {"sgd_verdict", sgd_verdict, METH_VARARGS, "Judge whether to go on by the losses so far."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* One tuple a line of the table: name, labels, probability, exponential, not_negative, of_mean, score,
+ * parameter, below. */
+static PyObject *make_losses(void)
+{
+    PyObject *losses = PyTuple_New(CP_LOSS_COUNT);
+    for (int i = 0; losses && i < CP_LOSS_COUNT; i++) {
+        const cp_loss_facts *f = &cp_losses[i];
+        PyObject *line = Py_BuildValue("siOOOOszd", f->name, (int)f->labels, f->probability ? Py_True : Py_False,
+                                       f->exponential ? Py_True : Py_False, f->not_negative ? Py_True : Py_False, f->of_mean ? Py_True : Py_False,
+                                       cp_loss_score((enum cp_loss)i), f->parameter, f->below);
+        if (!line || PyTuple_SetItem(losses, i, line) < 0)
+            Py_CLEAR(losses);
+    }
+    return losses;
+}
+
+int cp_losses_constants(PyObject *module)
+{
+    static const struct { const char *name; int value; } numbers[] = {
+        {"TWO_CLASSES", CP_TWO_CLASSES},
+        {"CLASSES", CP_CLASSES},
+        {"NUMBERS", CP_NUMBERS},
+        {"MOST_CLASSES", CP_MOST_CLASSES},
+        {"LOSS_UNKNOWN", CP_LOSS_UNKNOWN},
+        {"LOSS_TAKES_NONE", CP_LOSS_TAKES_NONE},
+        {"LOSS_BAD_PARAMETER", CP_LOSS_BAD_PARAMETER},
+        {"BAD_LABEL", CP_SGD_BAD_LABEL},
+        {"LABEL_VALUE", CP_SGD_LABEL_VALUE},
+        {"BAD_VALUE", CP_SGD_BAD_VALUE},
+        {"BAD_INDEX", CP_SGD_BAD_INDEX},
+        {"BAD_ORDER", CP_SGD_BAD_ORDER},
+        {"DIVERGED", CP_SGD_DIVERGED},
+        {"ENOUGH", CP_ENOUGH},
+        {"LOSS_GROWS", CP_LOSS_GROWS},
+    };
+    PyObject *losses = make_losses();
+    if (!losses || PyModule_AddObjectRef(module, "LOSSES", losses) < 0) {
+        Py_XDECREF(losses);
+        return -1;
+    }
+    Py_DECREF(losses);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0)
+            return -1;
+    return 0;
+}

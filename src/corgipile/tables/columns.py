@@ -1,0 +1,32 @@
+"""Whole columns of numbers, read a part at a time."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadSchema
+from corgipile.tables.table import Table, check_columns, even_cuts
+
+__all__ = ["column"]
+
+_READ = 1 << 20
+
+
+def column(table: Table, name: str) -> npt.NDArray[Any]:
+    """Read one scalar column of all rows into an array, a part at a time.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from corgipile import tables
+        >>> column(tables.open(pa.table({"label": [3, 1]})), "label").tolist()
+        [3, 1]
+    """
+    rows = len(table)
+    if pa.types.is_nested(kind := table.schema.field(check_columns(table.schema, [name])[0]).type):
+        raise BadSchema(f"column {name!r} is {kind}; one value a row is needed")
+    cuts = even_cuts(rows, max(1, _READ * rows // max(1, table.nbytes))).tolist()
+    parts = [table.read(start, stop, [name]).column(0).to_numpy(zero_copy_only=False) for start, stop in pairwise(cuts)]
+    return np.concatenate(parts) if parts else np.zeros(0)

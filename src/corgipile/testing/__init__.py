@@ -1,0 +1,34 @@
+"""Laws for those who write a table, an order or a loop of their own, as checks to call from a test.
+
+Each check returns nothing, or raises `LawBroken`, an ``AssertionError`` that says which law does not hold and where.
+
+Example:
+    >>> from corgipile.orders import CorgiPile
+    >>> check_order(CorgiPile(), rows=300)
+"""
+
+from corgipile.testing.laws import LawBroken
+from corgipile.testing.loaders import check_loader
+from corgipile.testing.orders import check_order, check_pass, check_seeds, check_slots, check_start, check_world
+from corgipile.testing.tables import check_cuts, check_damaged, check_layout, check_manners, check_rows, check_table
+from corgipile.testing.wrappers import Counting, Failing, Slow
+
+__all__ = [
+    "Counting",
+    "Failing",
+    "LawBroken",
+    "Slow",
+    "check_cuts",
+    "check_damaged",
+    "check_layout",
+    "check_loader",
+    "check_manners",
+    "check_order",
+    "check_pass",
+    "check_rows",
+    "check_seeds",
+    "check_slots",
+    "check_start",
+    "check_table",
+    "check_world",
+]

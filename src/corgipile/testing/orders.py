@@ -1,0 +1,137 @@
+"""The laws of every order."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from corgipile.orders import Blocks, Key, Order, visited_rows
+from corgipile.orders.order import IntArray
+from corgipile.testing.laws import holds
+
+__all__ = ["check_order", "check_pass", "check_seeds", "check_slots", "check_start", "check_world"]
+
+ROW_BYTES = 4000.0
+
+
+def visits(order: Order, blocks: Blocks, key: Key, start: int = 0) -> IntArray:
+    """Return the numbers of the rows that a pass visits, one after the other."""
+    return np.concatenate([np.empty(0, np.int64), *visited_rows(order, blocks, key, start)])
+
+
+def check_order(order: Order, rows: int = 600, *, block: int = 10, buffer: int = 60, random: bool = True) -> None:
+    """Check every law of an order over a small table, with blocks of equal and of different lengths.
+
+    Args:
+        order: The order; its own sizes are replaced.
+        rows: Rows of the table.
+        block: Rows of a block.
+        buffer: Rows of the buffer.
+        random: Whether passes differ by seed and epoch.
+
+    Raises:
+        LawBroken: One does not hold.
+
+    Example:
+        >>> from corgipile.orders import NoShuffle
+        >>> check_order(NoShuffle(), rows=100, random=False)
+    """
+    sized: Any = replace(order, block=block, buffer=buffer)  # type: ignore[type-var]
+    fitted: Order = sized.fit(rows, ROW_BYTES, None)
+    widest = fitted.block_rows
+    uneven = np.unique(np.minimum(np.cumsum(np.arange(rows + 1) % widest + 1) - 1, rows))
+    for blocks in (Blocks(rows, even=widest), Blocks.of(uneven)):
+        described = (
+            replace(blocks, sketch=np.arange(blocks.count, dtype=np.float64) % 5) if fitted.sketch_column else blocks
+        )
+        key = Key(seed=7, epoch=1)
+        check_pass(fitted, described, key)
+        check_slots(fitted, described, key)
+        for start in (0, 1, 3):
+            check_start(fitted, described, key, start)
+        for world in (2, 3):
+            check_world(fitted, described, key, world)
+        if random:
+            check_seeds(fitted, described)
+
+
+def check_pass(order: Order, blocks: Blocks, key: Key) -> None:
+    """Check that a pass visits each row once, or at least once where ``order.once`` is false, as often as it says.
+
+    Raises:
+        LawBroken: It does not.
+    """
+    seen = visits(order, blocks, key)
+    counts = np.bincount(seen, minlength=blocks.rows)
+    wrong = np.flatnonzero((counts != 1) if order.once else (counts < 1))
+    holds(
+        not len(wrong) and len(counts) == blocks.rows,
+        otherwise=f"{order!r} visits row {wrong[:1]} {counts[wrong[:1]]} times, {blocks!r}, {key}",
+    )
+    told = order.visits(blocks, key)
+    holds(told == len(seen), otherwise=f"{order!r} says {told} visits and makes {len(seen)}, {blocks!r}, {key}")
+
+
+def check_start(order: Order, blocks: Blocks, key: Key, start: int) -> None:
+    """Check that a pass that begins at a step goes on as one that ran from the beginning.
+
+    Raises:
+        LawBroken: It does not.
+    """
+    steps = list(visited_rows(order, blocks, key))
+    rest = np.concatenate([np.empty(0, np.int64), *steps[start:]])
+    same = np.array_equal(visits(order, blocks, key, start), rest) if start <= len(steps) else True
+    holds(same, otherwise=f"{order!r} begun at step {start} is not the tail of the pass, {blocks!r}, {key}")
+
+
+def check_slots(order: Order, blocks: Blocks, key: Key) -> None:
+    """Check that slots are within bounds, and used again only when their rows have been visited.
+
+    A slot that step i loads must not be one that the ``ahead`` steps before it visit, which may still be running.
+
+    Raises:
+        LawBroken: They are not.
+    """
+    slots = order.slots(blocks)
+    before: list[set[int]] = []
+    for number, step in enumerate(order.steps(blocks, key)):
+        into = step.into[step.into >= 0]
+        where = f"{order!r}, step {number}, {blocks!r}, {key}"
+        holds(step.into.max(initial=-1) < slots, otherwise=f"a slot beyond {slots}: {where}")
+        holds(len(np.unique(into)) == len(into), otherwise=f"two rows in one slot: {where}")
+        loaded = set(into.tolist())
+        for earlier in before[max(0, number - order.ahead) :]:
+            holds(not loaded & earlier, otherwise=f"a slot is loaded while its row may be visited: {where}")
+        before.append(set(step.visit.tolist()))
+    resident = order.resident(blocks)
+    holds(resident <= slots, otherwise=f"{order!r} says {resident} rows in memory, of {slots} slots")
+
+
+def check_world(order: Order, blocks: Blocks, key: Key, world: int) -> None:
+    """Check that ranks share a pass: together all rows, each rank as many, fewer than ``world`` rows twice.
+
+    Raises:
+        LawBroken: They do not.
+    """
+    keys = [key._replace(rank=rank, world=world) for rank in range(world)]
+    parts = [visits(order, blocks, one) for one in keys]
+    where = f"{order!r}, {world} ranks, {blocks!r}, {key}"
+    told = [order.visits(blocks, one) for one in keys]
+    holds(told == [len(part) for part in parts], otherwise=f"ranks make other visits than they say: {where}")
+    holds(set(np.concatenate(parts).tolist()) == set(range(blocks.rows)), otherwise=f"rows are lost: {where}")
+    if order.once:
+        holds(len(set(told)) == 1, otherwise=f"ranks have {told} visits, not as many each: {where}")
+        holds(sum(told) - blocks.rows < world, otherwise=f"{sum(told)} visits of {blocks.rows} rows: {where}")
+
+
+def check_seeds(order: Order, blocks: Blocks) -> None:
+    """Check that a seed repeats, and that epochs and seeds differ: seed 7, epoch 1 is not seed 8, epoch 0 either.
+
+    Raises:
+        LawBroken: One does not.
+    """
+    one = visits(order, blocks, Key(7, 1))
+    holds(np.array_equal(one, visits(order, blocks, Key(7, 1))), otherwise=f"{order!r}: the same key, another pass")
+    for other in (Key(7, 0), Key(7, 2), Key(8, 0), Key(8, 1), Key(1, 7)):
+        same = np.array_equal(one, visits(order, blocks, other))
+        holds(not same, otherwise=f"{order!r}: seed 7, epoch 1 is seed {other.seed}, epoch {other.epoch}")

@@ -1,0 +1,176 @@
+"""The laws of every table."""
+
+import pickle
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, CorgiPileError, MissingColumn
+from corgipile.tables.table import Table
+from corgipile.testing.laws import LawBroken, holds, refuses
+
+__all__ = ["check_cuts", "check_damaged", "check_layout", "check_manners", "check_rows", "check_table"]
+
+MANY = 100_000  # rows that a damaged file may claim without all being read
+
+
+def check_table(table: Table, expected: pa.Table, seed: int = 0) -> None:
+    """Check every law of a table.
+
+    Args:
+        table: The table.
+        expected: Its rows.
+        seed: Of what is asked.
+
+    Raises:
+        LawBroken: One does not hold.
+
+    Example:
+        >>> import corgipile as cp
+        >>> rows = pa.table({"x": pa.array([1, 2, 3])})
+        >>> check_table(cp.open(rows), rows)
+    """
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        check_rows(table, expected, rng)
+    fixed = [name for name in expected.schema.names if table.layout([name]) is not None]
+    if fixed:
+        check_layout(table, fixed)
+    if len(table):
+        check_manners(table)
+
+
+def check_rows(table: Table, expected: pa.Table, rng: np.random.Generator) -> None:
+    """Check that a table agrees with the rows it was written from, asked for some of them in every way.
+
+    Raises:
+        LawBroken: It does not.
+    """
+    rows, names = expected.num_rows, expected.schema.names
+    holds(len(table) == rows, otherwise=f"{table!r} has {len(table)} rows, {rows} were written")
+    schema = table.schema
+    same = schema.names == names and schema.types == expected.schema.types
+    holds(same, otherwise=f"{table!r} has the schema {schema}, not {expected.schema}")
+    _same(table.read(0, rows), expected, f"{table!r}, all rows")
+    start, stop = sorted(rng.integers(0, rows + 1, 2).tolist())
+    some = rng.permutation(names)[: rng.integers(1, len(names) + 1)].tolist()
+    batch = table.read(start, stop, some)
+    holds(batch.schema.names == some, otherwise=f"{table!r}: columns {some} asked for, {batch.schema.names} came")
+    _same(batch, expected.select(some).slice(start, stop - start), f"{table!r}, rows {start} to {stop}, {some}")
+    wanted = rng.integers(0, rows, rng.integers(0, 20)) if rows else np.zeros(0, np.int64)
+    _same(table.take(wanted, some), expected.select(some).take(pa.array(wanted)), f"{table!r}, rows {wanted.tolist()}")
+    check_cuts(table, int(rng.integers(1, rows + 2)))
+
+
+def _same(found: pa.RecordBatch, expected: pa.Table, where: str) -> None:
+    found.validate(full=True)
+    holds(found.to_pylist() == expected.to_pylist(), otherwise=f"other rows came than were written: {where}")
+
+
+def check_cuts(table: Table, rows: int) -> None:
+    """Check that a table's cuts ascend from its first row to behind its last.
+
+    Raises:
+        LawBroken: They do not.
+    """
+    cuts = table.cuts(rows)
+    right = cuts.dtype == np.int64 and cuts[0] == 0 and cuts[-1] == len(table) and (np.diff(cuts) > 0).all()
+    holds(right, otherwise=f"{table!r}.cuts({rows}) are {cuts!r}, for {len(table)} rows")
+    refuses(lambda: table.cuts(0), BadArgument, "at least 1, got 0")
+
+
+def check_layout(table: Table, columns: Sequence[str]) -> None:
+    """Check a layout by reading the bytes it names.
+
+    Raises:
+        LawBroken: They are not the rows.
+    """
+    layout = table.layout(columns)
+    if layout is None:
+        raise LawBroken(f"{table!r} does not say where {list(columns)} lie")
+    for name in columns:
+        place = layout.columns[name]
+        items = int(np.prod(place.shape))
+        parts = [
+            np.fromfile(layout.paths[file], place.dtype, count=int(stop - start) * items, offset=int(offset))
+            for file, offset, start, stop in zip(
+                place.files, place.offsets, place.starts[:-1], place.starts[1:], strict=True
+            )
+        ]
+        covers = place.starts[0] == 0 and place.starts[-1] == len(table) and (np.diff(place.starts) > 0).all()
+        holds(covers, otherwise=f"{table!r}: the pieces of {name!r} begin at {place.starts!r}")
+        array = table.read(0, len(table), [name]).column(0)
+        while pa.types.is_fixed_size_list(array.type):
+            array = array.flatten()
+        found = np.concatenate([np.empty(0, place.dtype), *parts])
+        holds(np.array_equal(found, array.to_numpy()), otherwise=f"{table!r}: other bytes lie where {name!r} should")
+
+
+def check_manners(table: Table) -> None:
+    """Check what is the same for every table that has rows: pickling, threads, and answers to bad questions.
+
+    Raises:
+        LawBroken: Something is not.
+    """
+    again = pickle.loads(pickle.dumps(table))  # noqa: S301 - made a moment ago
+    same = again.fingerprint == table.fingerprint and again.nbytes == table.nbytes > 0
+    holds(same, otherwise=f"{table!r} is another table when it was pickled")
+    rows = len(table)
+    whole = table.read(0, rows).to_pylist()
+    holds(again.read(0, rows).to_pylist() == whole, otherwise=f"{table!r} has other rows when it was pickled")
+
+    def right(seed: int) -> bool:
+        rng = np.random.default_rng(seed)
+        start, stop = sorted(rng.integers(0, rows + 1, 2).tolist())
+        some = rng.integers(0, rows, 5)
+        taken = table.take(some).to_pylist() == [whole[row] for row in some]
+        return bool(taken and table.read(start, stop).to_pylist() == whole[start:stop])
+
+    with ThreadPoolExecutor(8) as pool:
+        holds(all(pool.map(right, range(40))), otherwise=f"{table!r} has other rows when several threads read it")
+    _check_refusals(table)
+
+
+def _check_refusals(table: Table) -> None:
+    rows = len(table)
+    refuses(lambda: table.read(0, 1, ["no such column"]), MissingColumn, "no column 'no such column'; the table has '")
+    refuses(lambda: table.layout(["no such column"]), MissingColumn, "no such column")
+    refuses(lambda: table.read(0, rows + 1), BadArgument, f"the table has rows 0 to {rows}")
+    refuses(lambda: table.take(np.array([0, rows])), BadArgument, f"row {rows} asked for")
+    refuses(lambda: table.take(np.array([-1])), BadArgument, "row -1 asked for")
+    refuses(lambda: table.take(np.array([0.5])), BadArgument, "list of integers")
+
+
+def check_damaged(path: Any, open: Callable[[], Table]) -> None:  # noqa: A002 - as corgipile.open
+    """Check that a damaged file is read, or refused by an error of ours that names it: nothing else may happen.
+
+    Args:
+        path: The file.
+        open: Opens it.
+
+    Raises:
+        LawBroken: The error does not name the file.
+    """
+    try:
+        _read_everyhow(open())
+    except CorgiPileError as error:
+        holds(str(path) in str(error), otherwise=f"the error does not name {path}: {error}")
+
+
+def _read_everyhow(table: Table) -> None:
+    rows = len(table)
+    holds(isinstance(table.fingerprint, str), otherwise=f"{table!r} has no fingerprint")
+    table.cuts(7)
+    table.layout([name for name in ("features", "label") if name in table.schema.names])
+    if rows > MANY:
+        table.read(rows // 2, rows // 2 + 5)
+        return
+    batch = table.read(0, rows)
+    batch.validate(full=True)
+    batch.to_pylist()
+    if rows:
+        table.take(np.array([rows - 1, 0, rows // 2])).to_pylist()
+        table.read(rows // 3, rows // 2)
