@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -212,14 +212,22 @@ def cases(shape: str) -> Iterator[tuple[str, str]]:
         yield "predict", ""
 
 
-def measure(path: Path, tiny: Path, host: str, order: str, memory: str) -> tuple[float, float, str]:
+def fresh(*words: str) -> dict[str, Any]:
+    """Run a case in a fresh interpreter."""
+    return child("budget.py", *words)
+
+
+def measure(
+    path: Path, tiny: Path, host: str, order: str, memory: str, run: Callable[..., dict[str, Any]] = fresh
+) -> tuple[float, float, str]:
     """Return MiB of growth, the MiB allowed, and what else is to be said, of one case in a process of its own."""
+    from corgipile.errors import BudgetTooSmall
     from corgipile.sizes import parse_bytes
 
     try:
-        found = child("budget.py", host, str(path), str(tiny), order, memory)
-    except RuntimeError as error:
-        if "BudgetTooSmall" not in str(error):
+        found = run(host, str(path), str(tiny), order, memory)
+    except (RuntimeError, BudgetTooSmall) as error:
+        if "BudgetTooSmall" not in repr(error):
             raise
         return 0.0, 0.0, "refused: " + str(error).split("BudgetTooSmall:")[-1].strip("'] ")[:100]
     if found["seen"] != found["rows"] and order != "reservoir":

@@ -58,44 +58,66 @@ double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
     return y;
 }
 
+static bool is_null(const char *bitmap, int64 i) { return !(bitmap[i / 8] >> (i % 8) & 1); }
+
 static bool has_null(const char *bitmap, int64 count)
 {
     for (int64 i = 0; i < count; i++)
-        if (!(bitmap[i / 8] >> (i % 8) & 1))
+        if (is_null(bitmap, i))
             return true;
     return false;
 }
 
-/* Find the numbers of an array without copying it: its header may lie at any address. Sets `why` if it does not serve.
- */
-static const char *array_numbers(const char *body, int64 *width, const char **why)
+static const char *const HOLDS_NULL = "holds a NULL; every element must be a number";
+static const char *const DAMAGED = "is a damaged array: it does not hold what its head says";
+
+/* Find where the elements of an array begin, of `bytes` bytes each, and the bitmap of those that are NULL, if it has
+ * one: without copying it, its header may lie at any address. Sets `why` if it does not serve. */
+static const char *array_elements(const struct varlena *array, int64 bytes, int64 *width, const char **bitmap,
+                                  const char **why)
 {
-    int32 dimensions = corgi_head(body, CORGI_DIMENSIONS), offset = corgi_head(body, CORGI_DATA_OFFSET);
+    const char *body = VARDATA_ANY(array);
+    int64 size = VARSIZE_ANY_EXHDR(array), from = CORGI_HEAD;
+    int32 dimensions = size < CORGI_EMPTY_HEAD ? -1 : corgi_head(body, CORGI_DIMENSIONS);
     *width = 0;
+    *bitmap = NULL;
     if (dimensions == 0)
         return body;
-    if (dimensions != 1) {
+    if (dimensions > 1 && dimensions <= MAXDIM)
         *why = psprintf("is an array of %d dimensions; 1 is needed", dimensions);
+    else if (dimensions != 1 || size < CORGI_HEAD)
+        *why = DAMAGED;
+    if (*why != NULL)
         return NULL;
-    }
     *width = corgi_head(body, CORGI_LENGTH);
-    if (offset == 0)
-        return body + ARR_OVERHEAD_NONULLS(1) - VARHDRSZ;
-    if (has_null(body + ARR_OVERHEAD_NONULLS(1) - VARHDRSZ, *width)) {
-        *why = "holds a NULL; every element must be a number";
+    if (corgi_head(body, CORGI_DATA_OFFSET) != 0) {
+        *bitmap = body + CORGI_HEAD;
+        from = (int64) corgi_head(body, CORGI_DATA_OFFSET) - VARHDRSZ;
+    }
+    if (*width < 0 || from < CORGI_HEAD + (*bitmap ? (*width + 7) / 8 : 0) || from > size - *width * bytes)
+        *why = DAMAGED;
+    return *why ? NULL : body + from;
+}
+
+/* Find the numbers of an array. Sets `why` if it does not serve. */
+static const char *array_numbers(const struct varlena *array, Oid type, int64 *width, const char **why)
+{
+    const char *bitmap, *numbers = array_elements(array, cp_type_bytes[corgi_stored_type(type)], width, &bitmap, why);
+    if (numbers != NULL && bitmap != NULL && has_null(bitmap, *width)) {
+        *why = HOLDS_NULL;
         return NULL;
     }
-    return body + offset - VARHDRSZ;
+    return numbers;
 }
 
 /* Find the numbers of an array; `why` is set if it does not serve. */
-CorgiList corgi_open_list(Datum array, const char **why)
+CorgiList corgi_open_list(Datum array, Oid type, const char **why)
 {
     struct varlena *stored = (struct varlena *) DatumGetPointer(array);
     CorgiList list = {.copy = NULL};
     if (VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored))
         stored = list.copy = detoast_attr(stored);
-    list.numbers = array_numbers(VARDATA_ANY(stored), &list.count, why);
+    list.numbers = array_numbers(stored, type, &list.count, why);
     return list;
 }
 
@@ -105,22 +127,34 @@ void corgi_close_list(CorgiList *list)
         pfree(list->copy);
 }
 
+/* Find the numeric at an address or behind what aligns it; NULL if it does not lie whole before `end`, as it is. */
+static const char *next_numeric(const char *at, const char *end)
+{
+    if (at < end)
+        at = (const char *) att_align_pointer(at, TYPALIGN_INT, -1, at);
+    if (at + VARHDRSZ > end || VARATT_IS_EXTERNAL(at) || VARATT_IS_COMPRESSED(at)) /* arrays end aligned */
+        return NULL;
+    return VARSIZE_ANY(at) >= VARHDRSZ_SHORT + sizeof(uint16) && VARSIZE_ANY(at) <= end - at ? at : NULL;
+}
+
 /* The same for numeric[], whose elements are no machine numbers. */
 static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const char **why)
 {
-    Datum *values;
-    bool *nulls;
-    int count;
-    deconstruct_array(DatumGetArrayTypeP(array), NUMERICOID, -1, false, TYPALIGN_INT, &values, &nulls, &count);
-    for (int i = 0; i < count; i++) {
+    const struct varlena *a = PG_DETOAST_DATUM(array);
+    const char *bitmap, *end = (const char *) a + VARSIZE(a);
+    int64 count;
+    const char *at = array_elements(a, 1, &count, &bitmap, why);
+    for (int64 i = 0; i < count && *why == NULL; i++) {
         double value;
-        if (nulls[i]) {
-            *why = "holds a NULL; every element must be a number";
-            return 0;
-        }
-        value = count == width ? numeric_number(values[i]) : 0;
-        if (count == width)
+        if (bitmap != NULL && is_null(bitmap, i))
+            *why = HOLDS_NULL;
+        else if ((at = next_numeric(at, end)) == NULL)
+            *why = DAMAGED;
+        else if (count == width) {
+            value = numeric_number(PointerGetDatum(at));
             cp_cast(to + i * bytes, bytes == 8, (const char *) &value, CP_F64, 1);
+        }
+        at = at ? at + VARSIZE_ANY(at) : NULL;
     }
     return count;
 }
@@ -133,7 +167,7 @@ int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, 
     CorgiList list;
     if (type == NUMERICOID)
         return read_numerics(array, bytes, width, to, why);
-    list = corgi_open_list(array, why);
+    list = corgi_open_list(array, type, why);
     if (list.numbers != NULL && list.count == width)
         corgi_copy_numbers(to, bytes, list.numbers, from, width);
     corgi_close_list(&list);

@@ -224,7 +224,7 @@ extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, cha
 extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
 extern char *corgi_row_name(const CorgiColumn *c, const ItemPointerData *tid);
 extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what) __attribute__((noreturn));
-extern CorgiList corgi_open_list(Datum array, const char **why);
+extern CorgiList corgi_open_list(Datum array, Oid type, const char **why);
 extern void corgi_close_list(CorgiList *list);
 
 /* deform.c */

@@ -99,11 +99,11 @@ static inline bool put_features(const CorgiSource *s, const CorgiFields *fields,
     char *to = b->x + slot * b->stride;
     CorgiList list, values;
     if (c->list) {
-        if (!corgi_plain_list(fields->where[c->attnum - 1], &list))
+        if (!corgi_plain_list(fields->where[c->attnum - 1], c->type, &list))
             return false;
         if (s->sparse)
-            return corgi_plain_list(fields->where[c[1].attnum - 1], &values) && list.count == values.count &&
-                   corgi_put_pair(s, &list, &values, b, slot);
+            return corgi_plain_list(fields->where[c[1].attnum - 1], c[1].type, &values) &&
+                   list.count == values.count && corgi_put_pair(s, &list, &values, b, slot);
         if (list.count == width)
             corgi_copy_numbers(to, s->bytes, list.numbers, corgi_stored_type(c->type), width);
         return list.count == width;

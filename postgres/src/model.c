@@ -47,6 +47,18 @@ static char *text_at(int column, MemoryContext context)
     return value == NULL ? NULL : MemoryContextStrdup(context, value);
 }
 
+/* Return whether an array of doubles is as large as it says, and has so many dimensions or is empty. */
+static bool is_whole(const ArrayType *a, int dimensions)
+{
+    Size size = VARSIZE(a), head;
+    int count;
+    if (size < sizeof *a || (ARR_NDIM(a) != 0 && ARR_NDIM(a) != dimensions) || size < ARR_OVERHEAD_NONULLS(ARR_NDIM(a)))
+        return false;
+    count = ArrayGetNItems(ARR_NDIM(a), ARR_DIMS(a));
+    head = ARR_HASNULL(a) ? ARR_OVERHEAD_WITHNULLS(ARR_NDIM(a), count) : ARR_OVERHEAD_NONULLS(ARR_NDIM(a));
+    return ARR_DATA_OFFSET(a) >= head && ARR_DATA_OFFSET(a) + sizeof(double) * (Size) count <= size;
+}
+
 /* Copy the doubles of an array out of the result, if it has the right shape; else return NULL. */
 static double *doubles_at(int column, int dimensions, int64 *rows, int64 *columns, MemoryContext context)
 {
@@ -56,8 +68,7 @@ static double *doubles_at(int column, int dimensions, int64 *rows, int64 *column
     Size bytes;
     double *copy;
     *rows = *columns = 0;
-    if (a == NULL || ARR_ELEMTYPE(a) != FLOAT8OID || array_contains_nulls(a) ||
-        (ARR_NDIM(a) && ARR_NDIM(a) != dimensions))
+    if (a == NULL || !is_whole(a, dimensions) || ARR_ELEMTYPE(a) != FLOAT8OID || array_contains_nulls(a))
         return NULL;
     *columns = ARR_NDIM(a) ? ARR_DIMS(a)[ARR_NDIM(a) - 1] : 0;
     *rows = dimensions == 2 && *columns ? ARR_DIMS(a)[0] : 1;

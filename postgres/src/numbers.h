@@ -26,8 +26,10 @@ static inline enum cp_type corgi_stored_type(Oid type)
 /* A label is finite, and exact if it is an integer. */
 static inline bool corgi_is_exact(Oid type, double y) { return type != INT8OID || fabs(y) <= 9007199254740992.0; }
 
-/* A word of an array's head, which may lie at any address; counted from behind its size. */
+/* A word of an array's head, which may lie at any address; counted from behind its size, as are the bytes of the head of
+ * an empty array and of one of one dimension. */
 enum { CORGI_DIMENSIONS = 0, CORGI_DATA_OFFSET = 1, CORGI_LENGTH = 3 };
+enum { CORGI_EMPTY_HEAD = sizeof(ArrayType) - VARHDRSZ, CORGI_HEAD = ARR_OVERHEAD_NONULLS(1) - VARHDRSZ };
 static inline int32 corgi_head(const char *body, int word)
 {
     int32 found;
@@ -35,17 +37,20 @@ static inline int32 corgi_head(const char *body, int word)
     return found;
 }
 
-/* Find the numbers of a list that is stored as it is and without NULLs; returns false if it is not. */
-static inline bool corgi_plain_list(const char *stored, CorgiList *list)
+/* Find the numbers of a list that is stored as it is and without NULLs; returns false if it is not, or damaged. */
+static inline bool corgi_plain_list(const char *stored, Oid type, CorgiList *list)
 {
     const char *body = VARDATA_ANY(stored);
-    int32 dimensions;
+    int64 size;
     if (VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored))
         return false;
-    dimensions = corgi_head(body, CORGI_DIMENSIONS);
-    list->count = dimensions == 0 ? 0 : corgi_head(body, CORGI_LENGTH);
-    list->numbers = body + ARR_OVERHEAD_NONULLS(1) - VARHDRSZ;
-    return dimensions == 0 || (dimensions == 1 && corgi_head(body, CORGI_DATA_OFFSET) == 0);
+    size = VARSIZE_ANY_EXHDR(stored);
+    list->count = size < CORGI_HEAD ? 0 : corgi_head(body, CORGI_LENGTH);
+    list->numbers = body + CORGI_HEAD;
+    if (size == CORGI_EMPTY_HEAD)
+        return corgi_head(body, CORGI_DIMENSIONS) == 0;
+    return size >= CORGI_HEAD && corgi_head(body, CORGI_DIMENSIONS) == 1 && corgi_head(body, CORGI_DATA_OFFSET) == 0 &&
+           list->count >= 0 && list->count * cp_type_bytes[corgi_stored_type(type)] <= size - CORGI_HEAD;
 }
 
 /* Copy numbers as reals of `bytes` bytes. */

@@ -13,10 +13,10 @@ bool corgi_is_pair(Oid indices, Oid values)
     return indices == INT4OID && (values == FLOAT4OID || values == FLOAT8OID);
 }
 
-static CorgiList open_list(Datum array)
+static CorgiList open_list(Datum array, Oid type)
 {
     const char *why = NULL;
-    CorgiList list = corgi_open_list(array, &why);
+    CorgiList list = corgi_open_list(array, type, &why);
     if (unlikely(why != NULL))
         REFUSE("the row to predict %s", why);
     return list;
@@ -39,7 +39,7 @@ static CorgiLearner *sparse_machine(CorgiCached *c)
 void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type)
 {
     const CorgiModel *m = c->model;
-    CorgiList index = open_list(indices), value = open_list(values);
+    CorgiList index = open_list(indices, INT4OID), value = open_list(values, type);
     int64 count = index.count;
     int32 *index_copy = palloc(sizeof *index_copy * (Size) (count + 1));
     char *value_copy = palloc((Size) (m->bytes * (count + 1)));

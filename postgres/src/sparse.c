@@ -26,7 +26,7 @@ static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
     CorgiList list;
     if (unlikely(null))
         corgi_null_value(c, row, "feature");
-    list = corgi_open_list(value, &why);
+    list = corgi_open_list(value, c->type, &why);
     if (unlikely(why != NULL))
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
     return list;

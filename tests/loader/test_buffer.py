@@ -105,3 +105,10 @@ def test_unions_are_objects():
     union = pa.UnionArray.from_sparse(pa.array([0, 1] * 2, pa.int8()), [pa.array([1, 2, 3, 4]), pa.array(list("abcd"))])
     batch = next(iter(cp.Loader(pa.table({"x": union, "row": range(4)}), batch_size=4, order="no_shuffle")))
     assert batch["x"].tolist() == [1, "b", 3, "d"]
+
+
+@pytest.mark.parametrize("order", ["riffle", "sliding_window", "full"])
+def test_what_is_noted_of_slots_counts_against_the_memory(order):
+    table = cp.open(pa.table({"word": ["a", "bc"] * 100_000}))
+    with Feeder(table, order=order, memory="1MB") as feeder:
+        assert max(feeder.buffer.nbytes for _ in feeder.epoch(0)) <= 1.2 * (1 << 20)

@@ -4,9 +4,9 @@ import copy
 import pickle
 
 import pytest
-from corgipile.torch.begun import KEPT, WORKERS, Epochs
 
 from corgipile.errors import BadArgument
+from corgipile.torch.epochs import KEPT, WORKERS, Epochs
 
 
 def begun(epochs, workers, seed, again=0):

@@ -14,6 +14,7 @@ from corgipile.tables.table import Table
 __all__ = ["Precheck", "precheck"]
 
 RUNS, RUN, RUN_NUMBERS = 4, 256, 1 << 18
+SQUARES = 1 << 18  # numbers whose squares are in memory at a time
 APART, LONG, SHORT = 1000.0, 10.0, 0.01  # of standard features a row is as long, squared, as it is wide
 FEW = 32  # rows: of fewer it cannot be said that they are numbered
 FloatArray = npt.NDArray[np.float64]
@@ -84,13 +85,11 @@ def precheck(table: Table, inputs: Features) -> Precheck:
     if inputs.sparse or not len(table):
         return Precheck()
     rows = _sample(table, inputs)
-    good = rows[np.isfinite(rows).all(axis=1)]
+    finite = np.isfinite(rows).all(axis=1)
+    good = rows if finite.all() else rows[finite]
     if not len(good):
         return Precheck()
-    with np.errstate(over="ignore"):  # what is so large is far apart
-        squares = good**2
-        size = np.sqrt(squares.mean(axis=0))
-        length = float(squares.sum(axis=1).mean())
+    size, length = _sizes(good)
     varied = np.flatnonzero((good.max(axis=0) > good.min(axis=0)) & (size > 0))
     names: tuple[str, ...] = () if inputs.lists else inputs.columns
     apart, extremes = 1.0, names[:0]
@@ -102,8 +101,18 @@ def precheck(table: Table, inputs: Features) -> Precheck:
     return Precheck(length, inputs.width, apart, float((good == 0).mean()), extremes, numbered)
 
 
-def _sample(table: Table, inputs: Features) -> FloatArray:
-    """Read runs of rows as float64, [rows, features]."""
+def _sizes(rows: npt.NDArray[Any]) -> tuple[FloatArray, float]:
+    """Return the root mean square of each feature, and the mean squared length of a row; of wide rows bit by bit."""
+    count, width = rows.shape
+    columns, some = max(1, SQUARES // count), max(1, SQUARES // width)
+    with np.errstate(over="ignore"):  # what is so large is far apart
+        squares = [(rows[:, at : at + columns].astype(np.float64) ** 2).mean(axis=0) for at in range(0, width, columns)]
+        lengths = [(rows[at : at + some].astype(np.float64) ** 2).sum(axis=1) for at in range(0, count, some)]
+    return np.sqrt(np.concatenate(squares)), float(np.concatenate(lengths).mean())
+
+
+def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:
+    """Read runs of rows, [rows, features]: float64, or as they are stored where they are lists."""
     run = min(RUN, max(2, RUN_NUMBERS // inputs.width))
     starts = sorted({int(at) for at in np.linspace(0, max(0, len(table) - run), RUNS)})
     width = inputs.width if inputs.lists else 1
@@ -112,13 +121,13 @@ def _sample(table: Table, inputs: Features) -> FloatArray:
         start, stop = max(start, end), min(start + run, len(table))  # noqa: PLW2901 - runs of small tables meet
         batch, end = table.read(start, stop, list(inputs.columns)), stop
         columns = [_column(batch.column(name), name, width, range(start, stop)) for name in inputs.columns]
-        parts.append(np.concatenate(columns, axis=1))
+        parts.append(columns[0] if inputs.lists else np.concatenate(columns, axis=1, dtype=np.float64))
     return np.concatenate(parts)
 
 
-def _column(column: Any, name: str, width: int, numbered: range) -> FloatArray:
+def _column(column: Any, name: str, width: int, numbered: range) -> npt.NDArray[Any]:
     field = Field(name, (name,), np.dtype(np.float64), (width,))
-    return numbers(column, field, 0, numbered).astype(np.float64)
+    return numbers(column, field, 0, numbered)
 
 
 def _ascends(values: FloatArray) -> bool:

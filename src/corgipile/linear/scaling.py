@@ -82,7 +82,8 @@ class Moments:
     def add(self, rows: FloatArray) -> None:
         """Add rows [rows, features] by the method of Chan, Golub and LeVeque."""
         rows = rows.reshape(len(rows), -1).astype(np.float64)
-        rows = rows[np.isfinite(rows).all(axis=1)]
+        finite = np.isfinite(rows).all(axis=1)
+        rows = rows if finite.all() else rows[finite]
         if not len(rows):
             return
         if not self.rows:
@@ -92,7 +93,9 @@ class Moments:
             rows -= self._origin
             mean = rows.mean(axis=0)
             shift = mean - self._mean
-            self._squares += ((rows - mean) ** 2).sum(axis=0) + shift**2 * (before * len(rows) / self.rows)
+            rows -= mean
+            rows *= rows
+            self._squares += rows.sum(axis=0) + shift**2 * (before * len(rows) / self.rows)
             self._mean += shift * (len(rows) / self.rows)
 
     def add_sparse(self, indices: npt.NDArray[np.int32], values: FloatArray, rows: int) -> None:

@@ -22,7 +22,7 @@ __all__ = ["SGD", "Figures", "OnBad", "check_on_bad", "outputs_of", "rows_in"]
 FloatArray = npt.NDArray[Any]
 INDEX_FAULT = (_kernel.BAD_INDEX, _kernel.BAD_ORDER)
 ROWS_FAULT = (_kernel.BAD_LABEL, _kernel.LABEL_VALUE, _kernel.BAD_VALUE, *INDEX_FAULT)  # the blame is one row's
-SCALED_ROWS = 4096  # standardised at a time: their copies stay in the second-level cache
+SCALED_ROWS, SCALED_BYTES = 4096, 4 << 20  # standardised at a time: copies of narrow rows stay in a cache
 OnBad = Literal["raise", "skip"]
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
@@ -128,8 +128,11 @@ class SGD:
         if self.scaling is None:
             self._learn_all(rows, labels, visit, locate)
             return
-        for first in range(0, len(visit), SCALED_ROWS):
-            part = visit[first : first + SCALED_ROWS]
+        some = SCALED_ROWS
+        if not self.inputs.sparse:
+            some = max(1, min(some, SCALED_BYTES // (self.inputs.width * self.inputs.dtype.itemsize)))
+        for first in range(0, len(visit), some):
+            part = visit[first : first + some]
             scaled, kept = self._scaled(rows, part)
             places = np.arange(len(part), dtype=np.int32)
             self._learn_all(scaled, labels[part], places, lambda place, first=first: locate(first + place))  # type: ignore[misc]

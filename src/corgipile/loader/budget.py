@@ -14,6 +14,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Field, fields_of
 from corgipile.loader.encoded import AS_CUT, Way, find_way, warn_few, wide_units
+from corgipile.loader.varlen import slot_bytes
 from corgipile.orders import Blocks, Order
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.pages import run_cuts
@@ -73,7 +74,7 @@ def columns_of(
     fields, varlen = fields_of(table.schema, names, casts or {}, pack, widths or {})
     fixed = {source for field in fields for source in field.sources}
     loose = [source for source in sources if source not in fixed]
-    size = sum(field.row_bytes for field in fields) + (_sampled(table, loose) if loose else 0.0)
+    size = sum(field.row_bytes for field in fields) + (_sampled(table, loose) if loose else 0.0) + slot_bytes(varlen)
     return Columns(sources, fields, varlen, size or 1.0)
 
 

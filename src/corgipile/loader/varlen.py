@@ -13,11 +13,21 @@ from corgipile.errors import BadSchema, BadValue
 from corgipile.tables.arrow.spans import array_of, objects, places
 from corgipile.tables.table import is_bytes, is_list, is_wide, item_bytes
 
-__all__ = ["Varlen"]
+__all__ = ["Varlen", "slot_bytes"]
 
 SlotArray = npt.NDArray[np.int32]
 MOST_BATCHES = (1 << 31) - 1
 Span = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
+
+
+def slot_bytes(kinds: Mapping[str, pa.DataType]) -> int:
+    """Return the bytes that a slot takes beside its row: which batch has the row, where there, and each column's span.
+
+    Example:
+        >>> slot_bytes({}), slot_bytes({"text": pa.string()})
+        (0, 24)
+    """
+    return (2 * 4 + sum(2 * 8 for kind in kinds.values() if item_bytes(kind))) if kinds else 0
 
 
 class Varlen:
@@ -32,14 +42,12 @@ class Varlen:
         self._slots, self._kinds = slots, dict(kinds)
         self._owner = np.full(slots if kinds else 0, -1, np.int32)
         self._row = np.zeros(slots if kinds else 0, np.int32)
-        self._means: dict[
-            int, int
-        ] = {}  # bytes of a mean row of each batch, without the columns of which each is known
+        self._means: dict[int, int] = {}  # bytes of a mean row of each batch, but for columns of which each is known
         self._batches: dict[int, pa.RecordBatch] = {}
         self._alive: dict[int, int] = {}
         self._retired: list[tuple[int, list[pa.RecordBatch]]] = []
         self._next = self._fills = self._rows = 0
-        self.nbytes = 0  # of record batches not yet let go
+        self.nbytes = slots * slot_bytes(kinds)  # and of record batches not yet let go
         self._lock = threading.Lock()  # the reader puts rows while the consumer gathers others
         spanned = [name for name, kind in kinds.items() if item_bytes(kind)]
         self._spans: dict[str, Span] = {n: (np.zeros(slots, np.uint64), np.zeros(slots, np.int64)) for n in spanned}
