@@ -8,7 +8,7 @@ import pytest
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-TOGETHER = {"tests/postgres": "postgres", "tests/cli/test_pg.py": "postgres"}  # they share servers, which are built once
+TOGETHER = {"tests/postgres": "postgres", "tests/cli/test_pg.py": "postgres"}  # they share servers, built once
 
 
 def pytest_collection_modifyitems(config, items):
