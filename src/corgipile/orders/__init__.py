@@ -15,8 +15,9 @@ from corgipile.orders.corgipile import CorgiPile
 from corgipile.orders.full import FullShuffle
 from corgipile.orders.no_shuffle import NoShuffle
 from corgipile.orders.order import Blocks, Key, Order, Shard, Step, seek, visited_rows
+from corgipile.orders.reservoir import Reservoir
 from corgipile.orders.riffle import Auto, Riffle
-from corgipile.orders.streaming import Reservoir, SlidingWindow
+from corgipile.orders.sliding_window import SlidingWindow
 from corgipile.plugins import ORDERS, registered
 from corgipile.suggestions import did_you_mean
 
