@@ -16,6 +16,7 @@ class Reservoir(Streaming):
     fewer from the loop, so that all make whole batches; or none, where the smallest share leaves too few.
 
     Example:
+        >>> import numpy as np
         >>> from corgipile.orders import Blocks, Key, visited_rows
         >>> order = Reservoir(block=4, buffer=3).fit(12, 8, None)
         >>> visits = np.concatenate(list(visited_rows(order, Blocks(12, even=4), Key(seed=0))))
