@@ -32,7 +32,7 @@ demo: setup
 	$(PY) examples/demo.py
 
 test: setup
-	$(PY) -m pytest --doctest-modules --numprocesses 2 --dist loadgroup
+	$(PY) -m pytest --doctest-modules
 
 check: setup
 	$(VENV)/bin/ruff check .

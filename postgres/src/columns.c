@@ -60,12 +60,13 @@ double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
 
 static bool is_null(const char *bitmap, int64 i) { return !(bitmap[i / 8] >> (i % 8) & 1); }
 
-static bool has_null(const char *bitmap, int64 count)
+/* Elements of an array that are stored: those that are no NULL, by its bitmap; all where it has none. */
+static int64 elements_held(const char *bitmap, int64 count)
 {
-    for (int64 i = 0; i < count; i++)
-        if (is_null(bitmap, i))
-            return true;
-    return false;
+    int64 nulls = 0;
+    for (int64 i = 0; bitmap != NULL && i < count; i++)
+        nulls += is_null(bitmap, i);
+    return count - nulls;
 }
 
 static const char *const HOLDS_NULL = "holds a NULL; every element must be a number";
@@ -94,7 +95,8 @@ static const char *array_elements(const struct varlena *array, int64 bytes, int6
         *bitmap = body + CORGI_HEAD;
         from = (int64) corgi_head(body, CORGI_DATA_OFFSET) - VARHDRSZ;
     }
-    if (*width < 0 || from < CORGI_HEAD + (*bitmap ? (*width + 7) / 8 : 0) || from > size - *width * bytes)
+    if (*width < 0 || from < CORGI_HEAD + (*bitmap ? (*width + 7) / 8 : 0) || from > size ||
+        elements_held(*bitmap, *width) * bytes > size - from)
         *why = DAMAGED;
     return *why ? NULL : body + from;
 }
@@ -103,7 +105,7 @@ static const char *array_elements(const struct varlena *array, int64 bytes, int6
 static const char *array_numbers(const struct varlena *array, Oid type, int64 *width, const char **why)
 {
     const char *bitmap, *numbers = array_elements(array, cp_type_bytes[corgi_stored_type(type)], width, &bitmap, why);
-    if (numbers != NULL && bitmap != NULL && has_null(bitmap, *width)) {
+    if (numbers != NULL && elements_held(bitmap, *width) < *width) {
         *why = HOLDS_NULL;
         return NULL;
     }

@@ -88,6 +88,9 @@ def tables(server):
             SELECT count(*) FROM corgipile.train('{name}', 'linear', {x}, 'label', name => '{name}', epochs => 1,
                 learning_rate => 1e-9);
         """)
+    yield
+    names = ", ".join([*TABLES, "damaged"])  # a server that dumps a damaged value may crash of itself
+    server.sql(f"DROP TABLE IF EXISTS {names}; DROP FUNCTION tried")
 
 
 def done_to(table, damage, which="min"):
