@@ -315,7 +315,6 @@ extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 
 /* pipeline.c */
 extern void corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
 
-
 /* measure.c */
 extern cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot);
 
@@ -331,45 +330,7 @@ extern void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far);
 extern void corgi_progress_end(CorgiRun *run);
 extern uint32 corgi_wait_event(void);
 
-/* model.c */
-extern CorgiModel *corgi_load_model(const char *name, bool past);
-extern CorgiModel *corgi_load_past(CorgiOptions *o);
-extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
-extern CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse);
-
-/* cache.c */
-typedef struct {
-    TransactionId writer;   /* invalid: there is no row */
-    CommandId command;
-    ItemPointerData place;
-} CorgiVersion;
-
-typedef struct {
-    MemoryContext context;
-    const char *name;
-    CorgiVersion version;
-    uint64 asked, loads;
-    CorgiModel *model;
-    CorgiLearner *learner, *sparse; /* sparse: NULL until a sparse row is to be scored */
-    char *row;              /* room for a row and its scores */
-    double *scores;
-} CorgiCached;
-extern CorgiVersion corgi_find_model(const char *name, CorgiRight right);
-extern CorgiCached *corgi_cached_model(const char *name);
-
-/* predict_sparse.c */
-extern bool corgi_is_pair(Oid indices, Oid values);
-extern void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type);
-
-/* store.c */
-typedef struct {
-    ArrayType *classes, *coefficients, *intercepts;
-} CorgiWeights;
-extern void corgi_check_name(const CorgiOptions *o);
-extern void corgi_check_size(const CorgiRun *run);
-extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner);
-extern void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history,
-                              const CorgiModel *past);
+#include "models.h"
 
 /* blockshuffle.c */
 extern const CustomScanMethods corgi_block_methods;
