@@ -14,9 +14,10 @@ BASE = {"_kernel", "errors", "random", "sizes", "suggestions", "plugins", "scrat
 MAY = {
     "tables": BASE,
     "orders": BASE,
-    "loader": BASE | {"tables", "orders"},
-    "linear": BASE | {"tables", "orders", "loader"},
-    "torch": BASE | {"tables", "orders", "loader"},
+    "features": BASE | {"tables"},
+    "loader": BASE | {"tables", "orders", "features"},
+    "linear": BASE | {"tables", "orders", "features", "loader"},
+    "torch": BASE | {"tables", "orders", "features", "loader"},
     "quality": BASE | {"tables", "orders"},
     "testing": BASE | {"tables", "orders"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},

@@ -130,9 +130,70 @@ static inline void cp_put_row(const cp_target *t, char *to, const char *row)
         cp_cast(to, t->to == CP_F64, row, t->from, t->items);
 }
 
+/* One loop for each pair of types: of a table of scalar columns a row is a single number. */
+#define CP_EACH_SCALAR(TO, FROM)                                                                                       \
+    for (int64_t j = 0; j < count; j++) {                                                                              \
+        int64_t i = sweep ? sweep[j] : j;                                                                              \
+        FROM value;                                                                                                    \
+        memcpy(&value, rows + i * (int64_t)sizeof(FROM), sizeof(FROM));                                                \
+        TO number = (TO)value;                                                                                         \
+        if (into[i] >= 0)                                                                                              \
+            memcpy(t->base + into[i] * t->stride, &number, sizeof number);                                             \
+    }                                                                                                                  \
+    return 1
+
+#define CP_SCALAR_CASE(CODE, FROM)                                                                                     \
+    case CODE:                                                                                                         \
+        if (wide) {                                                                                                    \
+            CP_EACH_SCALAR(double, FROM);                                                                              \
+        }                                                                                                              \
+        CP_EACH_SCALAR(float, FROM)
+
+static inline int cp_scatter_same_scalars(const cp_target *t, const char *rows, const int32_t *into,
+                                          const int32_t *sweep, int64_t count)
+{
+    switch (cp_type_bytes[t->from]) {
+    case 4:
+        CP_EACH_SCALAR(uint32_t, uint32_t);
+    case 8:
+        CP_EACH_SCALAR(uint64_t, uint64_t);
+    default:
+        return 0;
+    }
+}
+
+/* Put the numbers of a scalar column into their slots, in the order of `sweep` if there is one; 0: it is none, or of a
+ * type for which the general way is good enough. */
+static inline int cp_scatter_scalars(const cp_target *t, const char *rows, const int32_t *into, const int32_t *sweep,
+                                     int64_t count)
+{
+    int wide = t->to == CP_F64;
+    if (t->items != 1)
+        return 0;
+    if (t->from == t->to)
+        return cp_scatter_same_scalars(t, rows, into, sweep, count);
+    switch (t->from) {
+        CP_SCALAR_CASE(CP_I8, int8_t);
+        CP_SCALAR_CASE(CP_U8, uint8_t);
+        CP_SCALAR_CASE(CP_I16, int16_t);
+        CP_SCALAR_CASE(CP_U16, uint16_t);
+        CP_SCALAR_CASE(CP_I32, int32_t);
+        CP_SCALAR_CASE(CP_U32, uint32_t);
+        CP_SCALAR_CASE(CP_I64, int64_t);
+        CP_SCALAR_CASE(CP_U64, uint64_t);
+        CP_SCALAR_CASE(CP_F32, float);
+        CP_SCALAR_CASE(CP_F64, double);
+    case CP_TYPES:
+        break;
+    }
+    return 0;
+}
+
 /* Put rows lying back to back into their slots; a negative slot drops the row. */
 static inline void cp_scatter(const cp_target *t, const char *rows, const int32_t *into, int64_t count)
 {
+    if (cp_scatter_scalars(t, rows, into, NULL, count))
+        return;
     int64_t width = t->items * cp_type_bytes[t->from];
     for (int64_t i = 0; i < count; i++)
         if (into[i] >= 0)
@@ -169,6 +230,8 @@ static inline void cp_scatter_sweep(const cp_target *t, const char *rows, const 
     int64_t width = t->items * cp_type_bytes[t->from], wide = t->items * cp_type_bytes[t->to];
     char run[CP_RUN];
     int64_t most = t->stride == wide && t->past_cache ? CP_RUN / wide : 0;
+    if (most < 2 && cp_scatter_scalars(t, rows, into, sweep, count))
+        return;
     for (int64_t j = 0; j < count;) {
         int32_t slot = into[sweep[j]];
         int64_t length = 0;

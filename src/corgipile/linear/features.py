@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corgipile.errors import BadArgument, BadSchema, BadSparseRow
-from corgipile.linear.feature_columns import choose, is_number, item_of, require
+from corgipile.features.choose import choose, is_number, item_of, require
 from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
 from corgipile.tables.table import Table, fixed_field

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corgipile.errors import BadArgument
-from corgipile.linear.feature_columns import is_number, item_of
+from corgipile.features.choose import is_number, item_of
 from corgipile.linear.features import Features
 from corgipile.linear.sparse import NULL
 from corgipile.tables.arrow.spans import array_of

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
-from corgipile.linear.feature_columns import is_number, require
+from corgipile.features.choose import is_number, require
 from corgipile.linear.losses import loss_of, most_classes, quoted
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import Table

@@ -17,6 +17,7 @@ from corgipile.loader.encoded import AS_CUT, Way, find_way, warn_few, wide_units
 from corgipile.loader.varlen import slot_bytes
 from corgipile.orders import Blocks, Order
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
+from corgipile.tables.columns import by_column
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import row_bytes, sketch
 from corgipile.tables.table import Table, check_columns, even_cuts, is_list, row_sizes
@@ -24,6 +25,8 @@ from corgipile.tables.table import Table, check_columns, even_cuts, is_list, row
 __all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "sketched"]
 
 DEFAULT_MEMORY = 64 << 20
+MANY_COLUMNS, COLUMN_RUN = 4, 4 << 10  # bytes of a column that are worth a request
+TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # at least, where blocks are larger for that
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
@@ -91,7 +94,7 @@ def _sampled(table: Table, columns: Sequence[str]) -> float:
 
 def found_alone(table: Table, columns: Columns) -> bool:
     """Say whether each row of a table is found without reading others."""
-    if not len(table):
+    if not len(table) or any(len(field.sources) > 1 for field in columns.fields):
         return False
     lists = [name for name in columns.sources if name not in columns.varlen and is_list(table.schema.field(name).type)]
     if columns.varlen or lists:
@@ -149,6 +152,8 @@ def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: 
     """Fit to a budget in rows; where the table's natural blocks are wider than asked for, fit again."""
     whole = bool(columns.varlen)
     fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
+    if (apart := _column_runs(table, order, columns, budget)) > fitted.block_rows:
+        fitted = replace(order, block=apart).fit(len(table), columns.row_bytes, budget, whole=whole)  # type: ignore[type-var]
     wanted = fitted.block_rows
     blocks = cut(table, fitted, wanted, columns.sources, even=way.even)
     if blocks.widest > wanted:
@@ -160,6 +165,20 @@ def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: 
             f"memory holds {budget} rows, but {fitted.name} over blocks of {blocks.widest} rows needs {resident}"
         )
     return Fitted(fitted, blocks, wanted, columns.sources, way)
+
+
+def _column_runs(table: Table, order: Order, columns: Columns, budget: int | None) -> int:
+    """Return the rows of a block that is worth a request for each of many columns, 0 where that is no matter.
+
+    Columns lie apart, so a block of narrow ones is as many short reads. Blocks stay so small that many are in memory,
+    and in the table: it is their number that mixes.
+    """
+    if getattr(order, "block", 0) is not None or order.cuts_into != "block" or len(columns.sources) < MANY_COLUMNS:
+        return 0
+    if order.sequential or columns.varlen or not all(by_column(table, name) for name in columns.sources):
+        return 0
+    most = min(len(table) // TABLE_BLOCKS, len(table) if budget is None else budget // BUFFER_BLOCKS)
+    return min(int(COLUMN_RUN * len(columns.sources) / columns.row_bytes), most)
 
 
 def cut(table: Table, order: Order, rows: int, columns: Sequence[str], *, even: bool = False) -> Blocks:

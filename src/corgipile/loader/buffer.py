@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +17,33 @@ from corgipile.tables.table import fixed_field, type_code
 
 __all__ = ["Buffer", "Field"]
 
+ROWS_ALIKE = "numbers, or lists of numbers that are all of one length, are needed"
 SlotArray = npt.NDArray[np.int32]
 Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
 
 
 class Field:
-    """One column of the buffer that has a fixed width: its number type, row shape and source columns."""
+    """One column of the buffer that has a fixed width: its number type and row shape.
 
-    def __init__(self, name: str, sources: Sequence[str], dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
+    Args:
+        name: Its name.
+        sources: The stored columns that lie side by side in a row.
+        dtype: Number type.
+        shape: Shape of a row.
+        widths: Numbers that each of the sources has in a row; None: all as many.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sources: Sequence[str],
+        dtype: np.dtype[np.generic],
+        shape: tuple[int, ...],
+        widths: Sequence[int] | None = None,
+    ) -> None:
         self.name, self.sources, self.dtype, self.shape = name, tuple(sources), dtype, shape
+        self.widths = tuple(widths or [self.items // len(self.sources)] * len(self.sources))
+        self.begins = tuple(sum(self.widths[:at]) for at in range(len(self.widths)))
 
     @property
     def items(self) -> int:
@@ -94,10 +113,11 @@ class Buffer:
         code, to, target = type_code(values.dtype), type_code(field.dtype), self._arrays[field.name]
         if code < 0 or to < 0:
             kept = into >= 0
-            target.reshape(self.slots, -1)[into[kept], index : index + values.shape[1]] = values[kept]
+            begin = field.begins[index]
+            target.reshape(self.slots, -1)[into[kept], begin : begin + values.shape[1]] = values[kept]
             return
         items = values.shape[1]
-        at = index * items * field.dtype.itemsize
+        at = field.begins[index] * field.dtype.itemsize
         _kernel.scatter(target, field.row_bytes, at, to, np.ascontiguousarray(values), items, code, into)
 
     def gather(self, name: str, visit: SlotArray, out: npt.NDArray[np.generic]) -> None:
@@ -118,20 +138,20 @@ def numbers(column: pa.Array, field: Field, index: int, numbered: Numbered) -> n
 
     Raises:
         BadValue: A null.
-        RaggedRows: A list column whose rows have not ``field.items`` numbers.
+        RaggedRows: A list column whose rows have not as many numbers as the field has of it.
         BadSchema: Not a column of numbers.
     """
-    source, rows = field.sources[index], len(column)
+    source, rows, width = field.sources[index], len(column), field.widths[index]
     if column.null_count:
         row = numbered[int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])]
         raise BadValue(f"row {row} of column {source!r} is null; fill or drop such rows first")
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         lengths = np.diff(flat(column.offsets))
-        uneven = np.flatnonzero(lengths != field.items)
+        uneven = np.flatnonzero(lengths != width)
         if uneven.size:
             raise RaggedRows(
                 f"row {numbered[int(uneven[0])]} of column {source!r} has {int(lengths[uneven[0]])} numbers, "
-                f"{field.items} are needed: dense features are rows of one length"
+                f"{width} are needed: dense features are rows of one length"
             )
         column = column.flatten()
     while pa.types.is_fixed_size_list(column.type):
@@ -155,22 +175,35 @@ def fields_of(
     fields, varlen = [], {}
     for name in columns:
         sources = pack.get(name, (name,))
-        kind = schema.field(sources[0]).type
-        fixed = fixed_field(kind)
-        if fixed is None and pa.types.is_boolean(kind):
-            fixed = (np.dtype(np.bool_), ())
-        if fixed is None and name in widths:
-            fixed = (np.dtype(kind.value_type.to_pandas_dtype()), (widths[name],))
-        if fixed is None:
-            _check_movable(name, kind)
-            varlen[name] = kind
+        found = [_fixed(schema.field(source).type, widths.get(source)) for source in sources]
+        if found[0] is None and name not in pack:
+            varlen[name] = schema.field(name).type
+            _check_movable(name, varlen[name])
             continue
-        if 0 in fixed[1]:
-            raise BadSchema(f"column {name!r} is {kind}: its rows are empty; leave it out, by columns=[...]")
-        dtype: np.dtype[np.generic] = np.dtype(casts.get(name, fixed[0]))
-        shape = fixed[1] if name not in pack else (len(sources), *fixed[1])
-        fields.append(Field(name, sources, dtype, shape))
+        for source, one in zip(sources, found, strict=True):
+            if one is None:
+                raise BadSchema(f"feature column {source!r} is {schema.field(source).type}; {ROWS_ALIKE}")
+            if 0 in one[1]:
+                kind = schema.field(source).type
+                raise BadSchema(f"column {source!r} is {kind}: its rows are empty; leave it out, by columns=[...]")
+        fields.append(_field(name, sources, [one for one in found if one is not None], casts.get(name), name in pack))
     return fields, varlen
+
+
+def _fixed(kind: pa.DataType, width: int | None) -> tuple[np.dtype[np.generic], tuple[int, ...]] | None:
+    """Return dtype and row shape of a column, None where rows differ in length."""
+    if pa.types.is_boolean(kind):
+        return np.dtype(np.bool_), ()
+    if width is not None:
+        return np.dtype(kind.value_type.to_pandas_dtype()), (width,)
+    return fixed_field(kind)
+
+
+def _field(name: str, sources: Sequence[str], found: Sequence[Any], cast: Any, packed: bool) -> Field:
+    kinds, shapes = [one[0] for one in found], [one[1] for one in found]
+    items = [prod(shape) for shape in shapes]
+    dtype: np.dtype[np.generic] = np.dtype(cast if cast is not None else kinds[0])
+    return Field(name, sources, dtype, (sum(items),) if packed else shapes[0], items)
 
 
 def _check_movable(name: str, kind: pa.DataType) -> None:

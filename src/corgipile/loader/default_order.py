@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from corgipile.orders import Auto, Order, Riffle, named
-from corgipile.tables.concat import ConcatTable
+from corgipile.tables.columns import by_column
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["LABEL", "cheap", "chosen"]
@@ -61,14 +61,4 @@ def cheap(table: Table, column: str) -> bool:
         return False
     fixed = fixed_field(kind)
     size = len(table) * (fixed[0].itemsize if fixed else 1)
-    return (size <= SMALL or size * SHARE <= table.nbytes) and _by_column(table, column)
-
-
-def _by_column(table: Table, column: str) -> bool:
-    """Say whether a table can read one column without the others."""
-    inner = getattr(table, "table", None)  # of a wrapper, or a part of a table
-    if inner is not None and column in inner.schema.names:
-        return _by_column(inner, column)
-    if isinstance(table, ConcatTable):
-        return all(_by_column(part, column) for part in table.tables)
-    return getattr(table, "columnar", False) or table.layout([column]) is not None
+    return (size <= SMALL or size * SHARE <= table.nbytes) and by_column(table, column)

@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
+from corgipile.features import Encoding
+from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.batches import Format, cutter
 from corgipile.loader.budget import found_alone
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
-from corgipile.loader.list_widths import widths_of
 from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import alike, stands
+from corgipile.loader.selection import Selection, select
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import Order, Shard, described, instead, seek
 from corgipile.orders.order import Seekable
@@ -48,6 +50,17 @@ class Loader:
         widths: Row lengths of list columns that are read as arrays of (rows, length), by name; ``{}`` for none. None:
             of columns of number lists whose rows are of one length at the beginning, the middle and the end of the
             table, which are then an error where they are not; for ``"arrow"``, none.
+        features: Columns that are one array of (rows, features) under the name "features" in every batch, whatever
+            they are called in the table: see `corgipile.features.fit_encoding`. With it, or ``label``, ``columns`` are
+            what batches have besides.
+        label: The column that batches have as "label": whole numbers as int64, fractions in the type of the features,
+            classes of text by their places in `classes`.
+        encode: What feature columns that are no numbers become: ``"onehot"``, ``"ordinal"``, ``"hash"``, or a
+            dictionary of these by column.
+        missing: What stands for null and NaN in features: ``"error"``, ``"mean"`` or a number.
+        classes: The classes of the label, in the order of their codes.
+        dtype: Number type of features that are scalar columns: ``"float32"`` or ``"float64"``.
+        as_tuple: Make each batch a pair of features and label.
 
     Attributes:
         epoch: The epoch the next iteration runs, set by `set_epoch`; it advances by itself after a whole pass.
@@ -82,18 +95,27 @@ class Loader:
         worker: int = 0,
         workers: int = 1,
         widths: Mapping[str, int] | None = None,
+        features: Features | Selection = None,
+        label: str | None = None,
+        encode: Encode = None,
+        missing: Missing = "error",
+        classes: Sequence[Any] | None = None,
+        dtype: str = "float32",
+        as_tuple: bool = False,
     ) -> None:
         batch_size = whole(batch_size, "batch_size", 1)
         settings = {name: value for name, value in locals().items() if name not in ("self", "table")}
         self.batch_size, self.drop_last = batch_size, drop_last
-        table = open_table(table)
-        widths = widths_of(table, columns, {} if widths is None and format == "arrow" else widths)
+        table, selection = select(
+            open_table(table), columns, widths, features, label, encode=encode, missing=missing, classes=classes,
+            dtype=dtype, as_tuple=as_tuple, arrow=format == "arrow",
+        )  # fmt: skip
         shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)
         self.feeder = Feeder(
-            table, order=order, memory=memory, columns=columns, widths=widths, seed=seed, prefetch=prefetch,
-            shard=shard, apart=True,
+            table, order=order, memory=memory, columns=selection.columns, casts=selection.casts, pack=selection.pack,
+            widths=selection.widths, seed=seed, prefetch=prefetch, shard=shard, apart=True, label=selection.label,
         )  # fmt: skip
-        self._settings = settings
+        self._selection, self._settings = selection, {**settings, "features": selection}
         self._size = min(batch_size, max(1, self.feeder.visits(0)))
         self._cut, self._source = cutter(format), self._make_source()
         self._position: list[Place] = []
@@ -113,6 +135,16 @@ class Loader:
     def order(self) -> Order:
         """Return the order that runs, its sizes in rows."""
         return self.feeder.order
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """Return how columns become features and label: ``features=`` of a loader of another table takes it."""
+        return self._selection.encoding
+
+    @property
+    def classes(self) -> Any:
+        """Return the classes of the label by their codes, an array; None where it is numbers."""
+        return self.encoding.classes if self.encoding else None
 
     @property
     def repeated(self) -> int:
@@ -157,10 +189,10 @@ class Loader:
     def _drain(self, group: Group, total: int, turn: object) -> Iterator[Any]:
         """Cut a group into batches; where the loader stands is known after each."""
         self._position, self._delivered = group.places, 0
-        for batch in self._cut(group.columns, group.rows, self._size):
+        for batch in self._cut(self._selection.made(group.columns), group.rows, self._size):
             self._batches += 1
             self._delivered = min(self._delivered + self._size, group.rows)
-            yield batch
+            yield self._selection.batch(batch)
             if self._turn is not turn:
                 raise BadArgument(ENDED)
             if self._batches == total:
@@ -189,7 +221,8 @@ class Loader:
         """Return where the loader stands: a small dictionary for JSON; restoring it costs no reading of past rows."""
         step, offset = self._stand()
         place = {"epoch": self.epoch, "batches": self._batches, "step": step, "offset": offset}
-        return {"version": STATE_VERSION, **self._identity(), **place}
+        made = {"encoding": self.encoding.state()} if self.encoding else {}
+        return {"version": STATE_VERSION, **self._identity(), **place, **made}
 
     def _identity(self) -> dict[str, Any]:
         return {

@@ -130,14 +130,13 @@ class LayoutReader:
         reader = _kernel.reader_new(threads, self._buffer.slots, self._rows)
         for field in self._buffer.fields.values():
             to = type_code(field.dtype)
-            items = field.items // len(field.sources)
-            for index, source in enumerate(field.sources):
+            for source, begin, items in zip(field.sources, field.begins, field.widths, strict=True):
                 column = self._layout.columns[source]
                 fds = self._fds[column.files]
                 self._places.append((column.files, fds))
                 _kernel.reader_column(
                     reader, column.starts, column.offsets, fds, self._buffer.dense(field.name),
-                    index * items * field.dtype.itemsize, field.row_bytes, items, type_code(column.dtype), to,
+                    begin * field.dtype.itemsize, field.row_bytes, items, type_code(column.dtype), to,
                 )  # fmt: skip
         self._readers[threads] = reader
         return reader

@@ -8,9 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadSchema
+from corgipile.tables.concat import ConcatTable
 from corgipile.tables.table import Table, check_columns, even_cuts
 
-__all__ = ["column"]
+__all__ = ["by_column", "column"]
 
 _READ = 1 << 20
 
@@ -30,3 +31,13 @@ def column(table: Table, name: str) -> npt.NDArray[Any]:
     cuts = even_cuts(rows, max(1, _READ * rows // max(1, table.nbytes))).tolist()
     parts = [table.read(start, stop, [name]).column(0).to_numpy(zero_copy_only=False) for start, stop in pairwise(cuts)]
     return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def by_column(table: Table, column: str) -> bool:
+    """Say whether a table can read one column without the others."""
+    inner = getattr(table, "table", None)  # of a wrapper, or a part of a table
+    if inner is not None and column in inner.schema.names:
+        return by_column(inner, column)
+    if isinstance(table, ConcatTable):
+        return all(by_column(part, column) for part in table.tables)
+    return getattr(table, "columnar", False) or table.layout([column]) is not None

@@ -7,11 +7,13 @@ from typing import Any
 from torch.utils.data import IterableDataset, get_worker_info
 
 from corgipile.errors import BadArgument, StateMismatch
+from corgipile.features import Encoding
+from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.budget import sketched
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.default_order import chosen
 from corgipile.loader.feeder import MOST_PREFETCH
-from corgipile.loader.list_widths import widths_of
+from corgipile.loader.selection import select
 from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
@@ -53,7 +55,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         memory: Rows in memory at most, in all workers of a rank together; an order's own ``buffer`` is shared
             likewise.
         batch_size: Rows of a batch; None to yield rows.
-        transform: Called with each dictionary that is yielded, in the worker; what it returns is yielded instead.
+        transform: Called with what is to be yielded, in the worker; what it returns is yielded instead.
             Images of a folder come as their files' bytes; `corgipile.tables.decode_image` belongs here.
         columns: Columns to read; None for all.
         seed: Seed of all epochs.
@@ -63,6 +65,14 @@ class CorgiPileDataset(IterableDataset[Any]):
         prefetch: Steps read ahead by threads.
         widths: Row lengths of list columns that become tensors of (rows, length), see `corgipile.Loader`; ``{}`` for
             none: each row is then a tensor of its own.
+        features: Columns that are one tensor of (rows, features); this and the arguments that follow are those of
+            `corgipile.Loader`. What must be found out of the table is found out here, once for all workers.
+        label: The column that batches have as "label".
+        encode: What feature columns that are no numbers become.
+        missing: What stands for null and NaN in features.
+        classes: The classes of the label, in the order of their codes.
+        dtype: Number type of features that are scalar columns.
+        as_tuple: Yield pairs of features and label.
 
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works.
@@ -84,7 +94,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         order: Order | str = "auto",
         memory: Size | None = "64MB",
         batch_size: int | None = None,
-        transform: Callable[[dict[str, Any]], Any] | None = None,
+        transform: Callable[[Any], Any] | None = None,
         columns: Sequence[str] | None = None,
         seed: int = 0,
         drop_last: bool = False,
@@ -92,16 +102,23 @@ class CorgiPileDataset(IterableDataset[Any]):
         world: int | None = None,
         prefetch: int = 1,
         widths: Mapping[str, int] | None = None,
+        features: Features = None,
+        label: str | None = None,
+        encode: Encode = None,
+        missing: Missing = "error",
+        classes: Sequence[Any] | None = None,
+        dtype: str = "float32",
+        as_tuple: bool = False,
     ) -> None:
         batch_size = None if batch_size is None else whole(batch_size, "batch_size", 1)
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         options = {} if block_index_path is None else {"index": block_index_path}
-        self.table = open_table(path, **options)
-        runs: Order = replace(chosen(order, self.table), ahead=prefetch)  # type: ignore[type-var]
-        widths = widths_of(self.table, columns, widths)
-        self._settings = Settings(
-            self.table, runs, memory, batch_size, columns, seed, drop_last, prefetch, transform, widths
-        )
+        self.table, selection = select(
+            open_table(path, **options), columns, widths, features, label, encode=encode, missing=missing,
+            classes=classes, dtype=dtype, as_tuple=as_tuple,
+        )  # fmt: skip
+        runs: Order = replace(chosen(order, self.table, label), ahead=prefetch)  # type: ignore[type-var]
+        self._settings = Settings(self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform)
         self._places, self._epochs, self._kept = RankFinder(rank, world), Epochs(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed)
         fitted = self._settings.fitted(self.table, 1)  # what is wrong with columns or memory is said now
@@ -117,6 +134,16 @@ class CorgiPileDataset(IterableDataset[Any]):
     def order(self) -> Order:
         """Return the order that runs, its sizes as they were given."""
         return self._settings.order
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """Return how columns become features and label: ``features=`` of another dataset takes it."""
+        return self._settings.selection.encoding
+
+    @property
+    def classes(self) -> Any:
+        """Return the classes of the label by their codes, an array; None where it is numbers."""
+        return self.encoding.classes if self.encoding else None
 
     @property
     def epoch(self) -> int:

@@ -10,9 +10,10 @@ from torch.utils.data import get_worker_info
 
 from corgipile.errors import StateMismatch
 from corgipile.loader import Loader
-from corgipile.loader.budget import Fitted, columns_of, fit
+from corgipile.loader.budget import Fitted, fit
 from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
 from corgipile.loader.remaining import Segment, next_worker
+from corgipile.loader.selection import Selection
 from corgipile.orders import Order
 from corgipile.sizes import Size
 from corgipile.tables import Table
@@ -31,12 +32,11 @@ class Settings:
     order: Order
     memory: Size | None
     batch_size: int | None
-    columns: Sequence[str] | None
+    selection: Selection
     seed: int
     drop_last: bool
     prefetch: int
-    transform: Callable[[dict[str, Any]], Any] | None
-    widths: Mapping[str, int]
+    transform: Callable[[Any], Any] | None
 
     @property
     def unit(self) -> int:
@@ -46,14 +46,14 @@ class Settings:
     def loader(self, table: Table, rank: int, world: int, worker: int, workers: int) -> Loader:
         """Make the loader of one worker."""
         return Loader(
-            table, batch_size=self.unit, order=self.order, memory=self.memory, seed=self.seed, columns=self.columns,
+            table, batch_size=self.unit, order=self.order, memory=self.memory, seed=self.seed, features=self.selection,
             format="torch", prefetch=self.prefetch, drop_last=self.drop_last, rank=rank, world=world, worker=worker,
-            workers=workers, widths=self.widths,
+            workers=workers,
         )  # fmt: skip
 
     def fitted(self, table: Table, workers: int) -> Fitted:
         """Fit the order to a table, for one of so many workers."""
-        return fit(table, self.order, self.memory, columns_of(table, self.columns, widths=self.widths), workers)
+        return fit(table, self.order, self.memory, self.selection.found(table), workers)
 
     def part(self, epoch: int, segments: Sequence[Segment], world: int, workers: int) -> Part:
         """Go on with an epoch of which some segments are done."""
@@ -131,7 +131,7 @@ class WorkerIteration:
         loader.seek(done[worker])
         for batch in loader:
             done[worker] += 1
-            made = {name: values[0] for name, values in batch.items()} if rows else batch
+            made = _row(batch) if rows else batch
             made = made if transform is None else transform(made)
             made = _sent(made) if get_worker_info() else made
             del batch  # it must not stay until the next one is made
@@ -168,6 +168,13 @@ class WorkerIteration:
                 f"{self._worker} stood; after a change of workers, ranks, memory or batch size load the state into the "
                 "dataset instead"
             )
+
+
+def _row(batch: Any) -> Any:
+    """Return the row that a batch is made of."""
+    return (
+        tuple(values[0] for values in batch) if type(batch) is tuple else {k: values[0] for k, values in batch.items()}
+    )
 
 
 def _sent(made: Any) -> Any:

@@ -69,6 +69,8 @@ class ArrowFile:
         {'label': [1, 1]}
     """
 
+    columnar = True  # a column is read without the others
+
     def __init__(self, path: PathLike | File, spill: Spill = None) -> None:
         self._file = path if isinstance(path, File) else File(path)
         self.spill, self._spill = spill_folder(spill), spill

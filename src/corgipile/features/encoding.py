@@ -1,0 +1,95 @@
+"""What a table's features and label are made of, fitted to one table and good for others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument
+from corgipile.features.encoders import Classes, Encoder, encoder_of
+from corgipile.features.table import EncodedColumns, encoded_once
+from corgipile.tables.table import Table
+
+__all__ = ["Encoding"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the columns of a table become features and a label; fitted by `corgipile.features.fit_encoding`.
+
+    Attributes:
+        features: One encoder for each feature column, in the order of the features.
+        label: The encoder of the label, None where there is no label.
+        left_out: Why other columns are no features, where they were not named.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from corgipile.features import fit_encoding
+        >>> from corgipile.tables import open
+        >>> rows = open(pa.table({"age": [31, 52], "city": ["Rome", "Oslo"], "y": ["no", "yes"]}))
+        >>> found = fit_encoding(rows, ["age", "city"], "y", encode="onehot")
+        >>> found.names, found.classes.tolist()
+        (['age', 'city=Oslo', 'city=Rome'], ['no', 'yes'])
+        >>> found.table(rows).read(0, 1).to_pydict()
+        {'age': [31], 'city': [[0.0, 1.0]], 'y': [0]}
+    """
+
+    features: tuple[Encoder, ...]
+    label: Encoder | None = None
+    left_out: dict[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the feature columns."""
+        return tuple(one.column for one in self.features)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the name of each feature; a list column has the names of no numbers, but its own."""
+        return [name for one in self.features for name in one.names]
+
+    @property
+    def classes(self) -> npt.NDArray[Any] | None:
+        """Return the classes of the label by their codes; None where it is no classes but numbers."""
+        return np.array(self.label.values) if isinstance(self.label, Classes) else None
+
+    def table(self, table: Table, *, once: bool = False) -> Table:
+        """Return a table with these columns as numbers; other columns are as they were.
+
+        Args:
+            table: The table.
+            once: Encode all rows now, see `corgipile.features.table.encoded_once`, as for reading them many times.
+
+        Raises:
+            MissingColumn: The table has no such columns.
+            BadSchema: A column is of a type that cannot be encoded so.
+        """
+        encoders = [*self.features, *([self.label] if self.label is not None else [])]
+        encoded = EncodedColumns(table, encoders)
+        if not encoded.changed:
+            return table
+        return encoded_once(encoded) if once else encoded
+
+    def state(self) -> dict[str, Any]:
+        """Return what makes this encoding again, for JSON."""
+        label = None if self.label is None else self.label.state()
+        return {"version": FORMAT, "features": [one.state() for one in self.features], "label": label}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Self:
+        """Make an encoding from its `state`.
+
+        Raises:
+            BadArgument: It is no such state.
+        """
+        try:
+            if state["version"] != FORMAT:
+                raise BadArgument(f"encoding has version {state['version']!r}; version {FORMAT} is needed")
+            label = None if state["label"] is None else encoder_of(state["label"])
+            return cls(tuple(encoder_of(one) for one in state["features"]), label)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadArgument(f"this is no state of an encoding: {error}") from None

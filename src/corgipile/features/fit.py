@@ -1,0 +1,230 @@
+"""Fits an encoding to a table: one pass over the columns of which something must be found out, and over no others."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
+from corgipile.features.choose import Chosen, choose, is_number, item_of, require
+from corgipile.features.encoders import Categories, Classes, Encoder, Number, as_text, is_category, plain_type, takes
+from corgipile.features.encoding import Encoding
+from corgipile.sizes import whole
+from corgipile.tables.table import Table, even_cuts
+
+__all__ = ["Encode", "Features", "Missing", "fit_encoding"]
+
+Features = str | Sequence[str] | Callable[[pa.Schema], Sequence[str]] | Encoding | None
+Encode = str | Mapping[str, str] | None
+Missing = Literal["error", "mean"] | float
+WAYS = ("onehot", "ordinal", "hash")
+BUCKETS = 256
+MOST_ONEHOT, MOST_VALUES = 1000, 1 << 20
+READ_BYTES = 4 << 20
+
+
+def fit_encoding(
+    table: Table,
+    features: Features = None,
+    label: str | None = None,
+    *,
+    encode: Encode = None,
+    missing: Missing = "error",
+    classes: Sequence[Any] | None = None,
+    numbers: bool = False,
+) -> Encoding:
+    """Find out how columns become features and a label.
+
+    Args:
+        table: The table; only columns of categories, of a text label, and those whose mean is needed are read.
+        features: Names of columns; ``"numeric"`` for every column of numbers but the label; a function of the schema
+            that returns names; the name of one list column; an encoding, which is taken as it is; None: ``features``
+            if there is such a list column, else every column of numbers.
+        label: The label column. Text, and what dictionaries of text stand for, becomes classes by their places.
+        encode: What columns that are no numbers become, and numbers that are named: ``"onehot"``, ``"ordinal"`` (one
+            number, by the order of the text or of the dictionary if it is ordered) or ``"hash"``, ``"hash:1024"``
+            (that many numbers); one for all that are no numbers, or by name.
+        missing: What stands for null and NaN in features: ``"error"`` (a null is one when it is met; NaN stays what
+            it is), ``"mean"`` (of the column), or a number. Of categories null is then one of its own.
+        classes: The classes of the label, in the order of their codes; found out by default where it is text.
+        numbers: Whether a label of text is wrong, as numbers are predicted.
+
+    Raises:
+        BadArgument: An argument does not fit the table.
+        BadSchema: A column is of a type that is no feature, or does not say how it becomes one.
+        MissingColumn: The table has no such column.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> rows = open(pa.table({"x": [1.0, None, 3.0], "y": [0, 1, 0]}))
+        >>> fit_encoding(rows, None, "y", missing="mean").features
+        (Number(column='x', fill=2.0),)
+    """
+    if isinstance(features, Encoding):
+        return features
+    _check_missing(missing)
+    chosen = _chosen(table.schema, features, label)
+    require(table.schema, [*chosen.names, *([] if label is None else [label])])
+    if label in chosen.names:
+        raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
+    ways = _ways(table.schema, chosen.names, encode)
+    surveys = {name: _Survey(ways.get(name), table.schema.field(name).type) for name in chosen.names}
+    wanted = [name for name, one in surveys.items() if one.way or (missing == "mean" and one.fillable)]
+    texts = None
+    if label is not None and classes is None and is_text(table.schema.field(label).type):
+        texts = _Survey("label", table.schema.field(label).type)
+        wanted.append(label)
+    for batch in _runs(table, wanted):
+        for name in wanted:
+            (texts if name == label and texts else surveys[name]).add(batch.column(name), name)
+    encoders = tuple(one.encoder(name, missing) for name, one in surveys.items())
+    return Encoding(encoders, _label(table, label, classes, texts, numbers=numbers), chosen.left_out)
+
+
+def _check_missing(missing: Any) -> None:
+    number = isinstance(missing, int | float | np.number) and not isinstance(missing, bool) and math.isfinite(missing)
+    if not number and missing not in ("error", "mean"):
+        raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}')
+
+
+def _chosen(schema: pa.Schema, features: Any, label: str | None) -> Chosen:
+    if callable(features):
+        return Chosen(choose(schema, list(features(schema)), label).names)
+    if features != "numeric" or "numeric" in schema.names:
+        return choose(schema, features, label)
+    others = [one for one in schema if one.name != label]
+    names = tuple(one.name for one in others if takes_unasked(one.type))
+    if not names:
+        raise BadSchema(f"no column of numbers; the table has {', '.join(schema.names)}")
+    return Chosen(names, {one.name: str(one.type) for one in others if one.name not in names})
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether a column holds text, perhaps in a dictionary."""
+    return bool(pa.types.is_string(plain_type(kind)))
+
+
+def takes_unasked(kind: pa.DataType) -> bool:
+    """Say whether a column is a number a row, without being told how."""
+    return is_number(kind) or bool(pa.types.is_decimal(kind))
+
+
+def _ways(schema: pa.Schema, names: Sequence[str], encode: Encode) -> dict[str, str]:
+    """Return how each column of categories becomes numbers."""
+    if encode is not None and not isinstance(encode, str | Mapping):
+        raise BadArgument(f"encode must be one of {', '.join(WAYS)}, or a dictionary of them by column, got {encode!r}")
+    said = dict(encode) if isinstance(encode, Mapping) else {}
+    for name in said:
+        if name not in names:
+            raise BadArgument(f"encode names column {name!r}, which is no feature; the features are {', '.join(names)}")
+    ways = {}
+    for name in names:
+        kind = schema.field(name).type
+        is_list = item_of(kind) is not None
+        way = said.get(name, encode if isinstance(encode, str) and not takes(kind) and not is_list else None)
+        if way is None and (is_list or takes(kind)):
+            continue
+        if not is_category(kind):
+            raise BadSchema(f"feature column {name!r} is {kind}; numbers, text, dates or lists of numbers are needed")
+        if way is None:
+            raise BadSchema(
+                f"feature column {name!r} is {kind}: say how it becomes numbers, such as encode={{{name!r}: 'onehot'}}, "
+                "'ordinal' or 'hash:256', or leave it out"
+            )
+        ways[name] = _checked_way(way)
+    return ways
+
+
+def _checked_way(way: Any) -> str:
+    head, _, buckets = str(way).partition(":")
+    if head not in WAYS or (buckets and (head != "hash" or not buckets.isdecimal() or int(buckets) < 1)):
+        raise BadArgument(f"encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, got {way!r}")
+    return f"hash:{whole(int(buckets or BUCKETS), 'buckets of encode', 1, 1 << 20)}" if head == "hash" else head
+
+
+def _runs(table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read some columns once, a few megabytes at a time."""
+    if not columns or not len(table):
+        return
+    step = max(1, READ_BYTES * len(table) // max(1, table.nbytes))
+    cuts = even_cuts(len(table), step).tolist()
+    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        yield table.read(start, stop, columns)
+
+
+@dataclass
+class _Survey:
+    """What is found out of one column."""
+
+    way: str | None
+    kind: pa.DataType
+    values: dict[str | None, None] = field(default_factory=dict)
+    total: float = 0.0
+    rows: int = 0
+
+    @property
+    def fillable(self) -> bool:
+        """Say whether the mean of the column may stand for what is missing."""
+        return item_of(self.kind) is None
+
+    def add(self, column: pa.Array, name: str) -> None:
+        """Look at some rows."""
+        if self.way is None:
+            found = Number(name).encode(column, str).cast(pa.float64(), safe=False)
+            found = pc.drop_null(pc.if_else(pc.is_nan(found), pa.scalar(None, pa.float64()), found))
+            self.rows += len(found)
+            self.total += pc.sum(found).as_py() or 0.0
+            return
+        if self.way.startswith("hash"):
+            return
+        if pa.types.is_dictionary(column.type) and column.type.ordered:
+            self.values |= dict.fromkeys(as_text(column.dictionary).to_pylist())
+        self.values |= dict.fromkeys(pc.unique(as_text(column)).to_pylist())
+        most = MOST_ONEHOT if self.way == "onehot" else MOST_VALUES
+        if len(self.values) > most:
+            raise BadArgument(
+                f"column {name!r} has more than {most} different values, too many for {self.way!r}: "
+                f"say encode={{{name!r}: 'hash:1024'}}, or leave it out"
+            )
+
+    def encoder(self, name: str, missing: Missing) -> Encoder:
+        """Return what encodes the column."""
+        if self.way is None:
+            if missing == "mean" and self.fillable and not self.rows:
+                raise BadValue(f"column {name!r} has no values whose mean could stand for what is missing")
+            fill = self.total / self.rows if missing == "mean" and self.rows else missing
+            return Number(name, None if missing == "error" or not self.fillable else float(fill))
+        if self.way.startswith("hash"):
+            values: tuple[str | None, ...] = () if missing == "error" else (None,)
+            return Categories(name, "hash", values, int(self.way.partition(":")[2]))
+        return Categories(name, self.way, self.sorted(keep_null=missing != "error"))
+
+    def sorted(self, *, keep_null: bool) -> tuple[str | None, ...]:
+        """Return the categories in order: of an ordered dictionary in its own, else of the text; null is the last."""
+        texts = [value for value in self.values if value is not None]
+        if not (pa.types.is_dictionary(self.kind) and self.kind.ordered):
+            texts.sort()
+        return (*texts, None) if keep_null and None in self.values else tuple(texts)
+
+
+def _label(
+    table: Table, label: str | None, classes: Sequence[Any] | None, texts: _Survey | None, *, numbers: bool
+) -> Encoder | None:
+    if label is None:
+        if classes is not None:
+            raise BadArgument(f"classes={classes!r} has no effect without a label")
+        return None
+    kind = table.schema.field(label).type
+    if classes is None and takes_unasked(plain_type(kind)):
+        return Number(label)
+    if numbers:
+        raise BadSchema(f"label column {label!r} is {kind}; numbers are predicted, so numbers are needed")
+    Classes(label).type_of(kind)
+    values = tuple(classes) if classes is not None else texts.sorted(keep_null=False)  # type: ignore[union-attr]
+    if len(set(values)) != len(values) or not values:
+        raise BadLabel(f"classes must be different values, at least one, got {list(values)[:10]}")
+    return Classes(label, values)

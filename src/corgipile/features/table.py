@@ -1,0 +1,178 @@
+"""A table whose columns are read as numbers."""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.features.choose import item_of, require
+from corgipile.features.encoders import Encoder
+from corgipile.tables import MemoryTable
+from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.encoded import Plain, write_plain
+from corgipile.tables.io.files import digest
+from corgipile.tables.io.pieces import pick
+from corgipile.tables.io.shared_spill import shared
+from corgipile.tables.io.spill import SpillFile, SpillWriter, check_room, spill_folder
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, even_cuts, row_sizes
+from corgipile.tables.wrapper import Wrapper
+
+__all__ = ["EncodedColumns", "encoded_once"]
+
+READ_BYTES = 4 << 20
+KEPT = 16  # a row of encoded columns is kept on disk where it is this many bytes, or no larger than the row they are of
+
+
+class EncodedColumns(Wrapper):
+    """Reads some columns of a table by their encoders; those that are plain numbers stay where they lie.
+
+    Args:
+        table: The rows.
+        encoders: One for each column that is to be numbers; lists of numbers stay lists.
+
+    Attributes:
+        changed: The encoders that have something to do, by column.
+        kept: Those columns, encoded; None where each read encodes them.
+
+    Example:
+        >>> from corgipile.features.encoders import Number
+        >>> from corgipile.tables import open
+        >>> EncodedColumns(open(pa.table({"x": [1.5, None]})), [Number("x", 0.0)]).take([1, 0]).to_pydict()
+        {'x': [0.0, 1.5]}
+    """
+
+    def __init__(self, table: Table, encoders: Sequence[Encoder]) -> None:
+        super().__init__(table)
+        require(table.schema, [one.column for one in encoders], repr(table))
+        self.changed: dict[str, Encoder] = {}
+        self.kept: Table | None = None
+        self.schema = table.schema
+        for one in encoders:
+            at = table.schema.get_field_index(one.column)
+            kind = table.schema.field(at).type
+            if item_of(kind) is None and (one.type_of(kind) != kind or one.fills):
+                self.changed[one.column] = one
+                self.schema = self.schema.set(at, pa.field(one.column, one.type_of(kind)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        again = EncodedColumns if self.kept is None else _encoded_again
+        return again, (self.table, list(self.changed.values()))
+
+    @property
+    def fingerprint(self) -> str:
+        """Return an identity of the table and of how it is encoded."""
+        how = json.dumps([one.state() for one in self.changed.values()], default=str)
+        return digest(self.table.fingerprint, how)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        return self._joined(lambda table, some: table.read(start, stop, some), columns, lambda at: f"row {start + at}")
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows, in the order asked for."""
+        return self._joined(lambda table, some: table.take(rows, some), columns, lambda at: f"row {rows[at]}")
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return where the columns lie; None where one of them is encoded at each read."""
+        changed = [name for name in check_columns(self.schema, columns) if name in self.changed]
+        if not changed:
+            return self.table.layout(columns)
+        if self.kept is None:
+            return None
+        found = [self.kept.layout(changed)]
+        if stored := self._stored(columns):
+            found.append(self.table.layout(stored))
+        return _merged([one for one in found if one is not None], columns) if None not in found else None
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, if the table tells and none of the columns is encoded."""
+        return None if not self.changed.keys().isdisjoint(columns) else row_sizes(self.table, rows, columns)
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column, each into an object of its own."""
+        return cast("Single", self.table).take_bytes(rows, column)
+
+    def _stored(self, columns: Sequence[str]) -> list[str]:
+        return [name for name in columns if self.kept is None or name not in self.changed]
+
+    def _joined(self, read: Any, columns: Sequence[str] | None, row: Callable[[int], str]) -> pa.RecordBatch:
+        names = check_columns(self.schema, columns)
+        stored = self._stored(names)
+        found: dict[str, pa.Array] = {}
+        if self.kept is not None and (some := [name for name in names if name in self.changed]):
+            found |= zip(some, read(self.kept, some).columns, strict=True)
+        if stored or not found:
+            found |= zip(stored, read(self.table, stored).columns, strict=True)
+        for name in stored:
+            if name in self.changed:
+                found[name] = self.changed[name].encode(found[name], row)
+        return pa.RecordBatch.from_arrays([found[name] for name in names], schema=pick(self.schema, names))
+
+    def batches(self, columns: Sequence[str]) -> Any:
+        """Yield the rows as they lie, a few megabytes at a time."""
+        step = max(1, READ_BYTES * len(self) // max(1, self.nbytes))
+        return (self.read(start, stop, columns) for start, stop in pairwise(even_cuts(len(self), step).tolist()))
+
+
+def _merged(layouts: Sequence[Layout], columns: Sequence[str]) -> Layout:
+    """Join layouts of different columns of the same rows."""
+    paths: list[str] = []
+    found: dict[str, ColumnLayout] = {}
+    for layout in layouts:
+        for name, one in layout.columns.items():
+            files = (one.files + len(paths)).astype(np.int32)
+            found[name] = ColumnLayout(one.dtype, one.shape, one.starts, files, one.offsets)
+        paths += layout.paths
+    known = all(layout.identities for layout in layouts)
+    identities = tuple(one for layout in layouts for one in layout.identities) if known else ()
+    return Layout(tuple(paths), {name: found[name] for name in columns}, identities)
+
+
+def encoded_once(table: EncodedColumns) -> Table:
+    """Return the same rows with their encoded columns laid out once: in memory, or plain in a spill file.
+
+    Reading them is then as fast as if they had been stored as numbers. Where they take too much, or spill files are
+    off, each read encodes its rows.
+
+    Raises:
+        BadLabel: A row has a label of no class.
+        BadValue: A row has no category.
+        WriteFailed: The disk is full, or cannot be written.
+
+    Example:
+        >>> from corgipile.features.encoders import Classes
+        >>> from corgipile.tables import open
+        >>> encoded_once(EncodedColumns(open(pa.table({"y": ["a", "b"]})), [Classes("y", ("a", "b"))])).read(0, 2)[0].to_pylist()
+        [0, 1]
+    """
+    if isinstance(table.table, MemoryTable):
+        return MemoryTable(pa.Table.from_batches(table.batches(table.schema.names), table.schema))
+    names = list(table.changed)
+    width = sum(_bytes_of(table.schema.field(name).type) for name in names)
+    folder: Path | None = getattr(table.table, "spill", None) or spill_folder(None)
+    if folder is None or not len(table) or not 0 < width <= max(KEPT, table.nbytes / len(table)):
+        return table
+    source: Table = EncodedColumns(table.table, list(table.changed.values()))
+    spill = shared(folder, f"{table.fingerprint} {names!r}", lambda: _written(table, names, folder, int(width)))
+    table.kept = Plain(source, names, [ArrowFile(next(spill.sections()))])
+    return table
+
+
+def _encoded_again(table: Table, encoders: Sequence[Encoder]) -> Table:
+    return encoded_once(EncodedColumns(table, encoders))
+
+
+def _bytes_of(kind: pa.DataType) -> float:
+    items = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
+    return items * (kind.value_type if items > 1 or pa.types.is_fixed_size_list(kind) else kind).bit_width / 8
+
+
+def _written(table: EncodedColumns, names: Sequence[str], folder: Path, width: int) -> SpillFile:
+    check_room(folder, width * len(table))
+    with SpillWriter(folder) as out:
+        write_plain(out, pick(table.schema, names), table.batches(names), len(table))
+        return out.finish()

@@ -1,0 +1,154 @@
+"""What batches are made of: stored columns as they are, or one array of features and the label."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument
+from corgipile.features import Encoding, fit_encoding
+from corgipile.features.choose import item_of
+from corgipile.features.fit import Encode, Features, Missing
+from corgipile.loader.budget import Columns, columns_of
+from corgipile.loader.list_widths import widths_of
+from corgipile.tables.table import Table
+
+__all__ = ["Selected", "Selection", "select"]
+
+FEATURES, LABEL = "features", "label"
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is read of a table, and under which names batches have it.
+
+    Attributes:
+        columns: What the feeder reads; None for every column.
+        widths: Row lengths of list columns that are read as arrays.
+        pack: Columns made of several, by name.
+        casts: Number types to convert to, by name.
+        names: What batches call a column, where it is not its own name.
+        as_tuple: Whether a batch is features and label, instead of a dictionary.
+        label: The label column, None where none was named.
+        encoding: What columns are made of; None where they are read as they are.
+    """
+
+    columns: Sequence[str] | None
+    widths: Mapping[str, int]
+    pack: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    casts: Mapping[str, npt.DTypeLike] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    as_tuple: bool = False
+    label: str | None = None
+    encoding: Encoding | None = None
+
+    def found(self, table: Table) -> Columns:
+        """Return what the columns of a table are made of."""
+        return columns_of(table, self.columns, self.casts, self.pack, self.widths)
+
+    def made(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns of some batches by their names there, labels in the type that learners take."""
+        if not self.names:
+            return columns
+        made = {self.names.get(name, name): values for name, values in columns.items()}
+        if self.label is not None:
+            made[LABEL] = _learnable(made[LABEL], made.get(FEATURES))
+        return made
+
+    def batch(self, batch: Any) -> Any:
+        """Return a batch in the form asked for."""
+        return (batch[FEATURES], batch[LABEL]) if self.as_tuple else batch
+
+
+class Selected(NamedTuple):
+    """A table whose columns are numbers where they are to be, and what batches are made of."""
+
+    table: Table
+    selection: Selection
+
+
+def select(
+    table: Table,
+    columns: Sequence[str] | None,
+    widths: Mapping[str, int] | None,
+    features: Features | Selection,
+    label: str | None,
+    *,
+    encode: Encode = None,
+    missing: Missing = "error",
+    classes: Sequence[Any] | None = None,
+    dtype: str = "float32",
+    as_tuple: bool = False,
+    arrow: bool = False,
+) -> Selected:
+    """Find out what batches are made of; see `corgipile.Loader` for the arguments.
+
+    Raises:
+        BadArgument: Arguments that have no effect, or contradict each other.
+    """
+    if isinstance(features, Selection):  # found out by who made the table
+        return Selected(table, features)
+    if features is None and label is None:
+        given = {"encode": encode, "classes": classes, "missing": None if missing == "error" else missing}
+        given |= {"as_tuple": as_tuple or None, "dtype": None if dtype == "float32" else dtype}
+        for name, value in given.items():
+            if value is not None:
+                raise BadArgument(f"{name}={value!r} has no effect without features= or label=")
+        return Selected(
+            table, Selection(columns, widths_of(table, columns, {} if widths is None and arrow else widths))
+        )
+    if dtype not in DTYPES:
+        raise BadArgument(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+    if isinstance(features, Encoding) and label is None and features.label is not None:
+        label = features.label.column
+    encoding = fit_encoding(table, features, label, encode=encode, missing=missing, classes=classes)
+    if as_tuple and (label is None or columns or arrow):
+        raise BadArgument(
+            "as_tuple=True makes pairs of features and label: name a label, no columns, no format='arrow'"
+        )
+    encoded = encoding.table(table, once=True)
+    return Selected(encoded, _selection(encoded, encoding, columns, widths, label, dtype, as_tuple=as_tuple))
+
+
+def _selection(
+    table: Table,
+    encoding: Encoding,
+    columns: Sequence[str] | None,
+    widths: Mapping[str, int] | None,
+    label: str | None,
+    dtype: str,
+    *,
+    as_tuple: bool,
+) -> Selection:
+    sources, besides = encoding.columns, list(columns or ())
+    for name in besides:
+        if name in sources or name == label:
+            raise BadArgument(f"column {name!r} is among the features, or the label: leave it out of columns")
+        if name in (FEATURES, LABEL):
+            raise BadArgument(f"batches have their features and label under {name!r}: column {name!r} cannot be beside")
+    read = [*sources, *besides, *([] if label is None else [label])]
+    found = widths_of(table, read, widths)
+    lists = [item_of(table.schema.field(name).type) is not None for name in sources]
+    names = {} if label is None else {label: LABEL}
+    if len(sources) == 1 and lists[0]:
+        name, pack, casts = sources[0], {}, {}
+    else:
+        name, pack, casts = FEATURES, {FEATURES: sources}, {FEATURES: np.dtype(dtype)}
+        if label == FEATURES:
+            raise BadArgument("the label column is called 'features'; rename it")
+    names[name] = FEATURES
+    wanted = [name, *besides, *([] if label is None else [label])]
+    return Selection(wanted, found, pack, casts, names, as_tuple, label, encoding)
+
+
+def _learnable(label: Any, features: Any) -> Any:
+    """Return labels as int64, or fractions in the type of the features."""
+    if not isinstance(label, np.ndarray) or label.dtype.kind not in "biuf":
+        return label
+    if label.dtype.kind != "f":
+        return label.astype(np.int64, copy=False)
+    kind = features.dtype if isinstance(features, np.ndarray) and features.dtype.kind == "f" else label.dtype
+    return label.astype(kind, copy=False)
