@@ -1,6 +1,8 @@
 """Puts files of the repository into pages, links mended; shows "Example:" of docstrings as code."""
 
+import inspect
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +41,20 @@ class Examples(griffe.Extension):
         """Rename the section of one."""
         if obj.docstring is not None:
             obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
+
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        """Show the arguments of one that takes settings, which are the fields of a class."""
+        if not any(str(one.value).startswith("takes(") for one in func.decorators):
+            return
+        called = getattr(import_module(func.module.path), func.name)
+        func.parameters = griffe.Parameters(
+            *(
+                griffe.Parameter(
+                    name,
+                    annotation=inspect.formatannotation(one.annotation),
+                    kind=griffe.ParameterKind(one.kind.description),
+                    default=None if one.default is one.empty else repr(one.default),
+                )
+                for name, one in inspect.signature(called).parameters.items()
+            )
+        )

@@ -10,7 +10,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src" / "corgipile"
 # What each room may import of the others; a room may import itself.
-BASE = {"_kernel", "errors", "random", "sizes", "suggestions", "plugins", "scratch", "arrow_memory", "outputs"}
+BASE = {
+    "_kernel",
+    "errors",
+    "random",
+    "sizes",
+    "settings",
+    "suggestions",
+    "plugins",
+    "scratch",
+    "arrow_memory",
+    "outputs",
+}
 MAY = {
     "tables": BASE,
     "orders": BASE,

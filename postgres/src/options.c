@@ -114,7 +114,7 @@ static void check_schedule(const CorgiOptions *o)
     if (o->batch < 1)
         REFUSE("batch_size must be at least 1, got %d", o->batch);
     if (!(o->learning_rate > 0 && isfinite(o->learning_rate)))
-        REFUSE("learning_rate must be positive, got %g", o->learning_rate);
+        REFUSE("learning_rate must be above 0, got %g", o->learning_rate);
     if (!(o->decay > 0 && o->decay <= 1))
         REFUSE("decay must be above 0 and at most 1, got %g", o->decay);
     if (!(o->l2 * o->learning_rate >= 0 && o->l2 * o->learning_rate < 1))

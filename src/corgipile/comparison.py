@@ -6,10 +6,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,8 @@ from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
 from corgipile.quality import Report, measure
 from corgipile.relayout import reshuffle
-from corgipile.sizes import Size, whole
+from corgipile.settings import BLOCK, CALL, TEST, Setting, Settings, takes
+from corgipile.sizes import Size, real, whole
 from corgipile.tables import Table
 from corgipile.tables.columns import column
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from corgipile.linear.training import Task
     from corgipile.loader.feeder import Feeder
 
-__all__ = ["ORDERS", "Result", "compare", "measure_order"]
+__all__ = ["ORDERS", "CompareArguments", "Result", "compare", "measure_order"]
 
 SHUFFLE_ONCE = "shuffle_once"
 ORDERS = (
@@ -92,43 +94,37 @@ class Result:
         return self.scores[-1] if self.scores else math.nan
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class CompareArguments(Settings):
+    """The arguments of `compare`; two have other defaults than those of training, and orders are many."""
+
+    table: Any = field(kw_only=False)
+    learning_rate: Annotated[float, Setting("Step of the first epoch.", partial(real, above=0))] = 0.01
+    epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=1))] = 5
+    test: Annotated[Any, TEST] = None
+    order: Annotated[Sequence[Order | str], Setting("Orders to compare, with commas between; all by default.")] = ORDERS
+    block: Annotated[Size | None, BLOCK] = None
+    seeds: Annotated[int, Setting("Run each order with so many seeds: mean and spread.", partial(whole, least=1))] = 1
+    batch: Annotated[int, Setting("Rows of a batch for which deff is measured.", partial(whole, least=1))] = 256
+    folder: str | Path | None = None
+    callback: Annotated[Callable[[Result], object] | None, CALL] = None
+    on_rows: Annotated[Callable[[int], object] | None, CALL] = None
+
+
 @dataclass(frozen=True)
 class _Plan:
     """What all orders share; the table was surveyed once for all of them."""
 
+    given: CompareArguments
     task: "Task"
     schedule: "Schedule"
-    epochs: int
     labels: npt.NDArray[Any]
-    memory: Size
     seed: int
-    batch: int
     test: Table
-    on_rows: Callable[[int], object] | None
 
 
-def compare(
-    table: Any,
-    *,
-    model: str = "logistic",
-    features: str | Sequence[str] | None = None,
-    label: str = "label",
-    test: Any = None,
-    memory: Size = "64MB",
-    epochs: int = 5,
-    learning_rate: float = 0.01,
-    decay: float = 0.95,
-    l2: float = 0.0,
-    batch_size: int = 1,
-    order: Sequence[Order | str] = ORDERS,
-    block: Size | None = None,
-    seed: int = 0,
-    seeds: int = 1,
-    batch: int = 256,
-    folder: str | Path | None = None,
-    callback: Callable[[Result], object] | None = None,
-    on_rows: Callable[[int], object] | None = None,
-) -> list[Result]:
+@takes(CompareArguments)
+def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are those of CompareArguments
     """Train one model by several orders on the same table with the same memory.
 
     ``"shuffle_once"`` is a two-pass reshuffle to a temporary file, within the same memory, read in storage order;
@@ -137,16 +133,10 @@ def compare(
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
-        model: A loss by its name, as `corgipile.train` takes it.
-        features: Feature columns, as for ``corgipile.train``.
-        label: Label column.
+        model: This, features, label, epochs, decay, l2, batch_size, memory, intercept and standardize are as for
+            `corgipile.train`.
+        learning_rate: Step of the first epoch, the same for all orders.
         test: Held-out rows to score; the table itself by default.
-        memory: Budget for rows in memory, read-ahead included.
-        epochs: Passes over the table.
-        learning_rate: Step of the first epoch.
-        decay: Factor on the step from epoch to epoch.
-        l2: Strength of L2 regularisation.
-        batch_size: Rows of one update.
         order: Orders, or their names.
         block: Size of a block for all orders that are named; each chooses its own by default.
         seed: Seed of all orders.
@@ -166,30 +156,22 @@ def compare(
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
-    from corgipile.linear.losses import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
-    from corgipile.linear.schedule import Schedule  # noqa: PLC0415
-    from corgipile.linear.train import check_calls, check_way, prepare  # noqa: PLC0415
+    from corgipile.linear.schedule import Schedule  # noqa: PLC0415 - keeps the import of corgipile light
+    from corgipile.linear.train import prepare  # noqa: PLC0415
 
-    opened = tables.open(table)
-    check_kind(model)
-    check_calls(callback=callback, on_rows=on_rows)
-    check_way("full", memory, seed)
-    schedule, epochs = Schedule(learning_rate, decay, l2, None), whole(epochs, "epochs", 1)
-    batch_size = whole(batch_size, "batch_size", 1)
-    seed, batch = whole(seed, "seed"), whole(batch, "batch", 1)
-    held_out = opened if test is None else tables.open(test)
-    chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, block) for one in _names(order)]
+    opened, label = tables.open(given.table), given.label
+    schedule = Schedule(given.learning_rate, given.decay, given.l2, None)
+    held_out = opened if given.test is None else tables.open(given.test)
+    chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, given.block) for one in _names(given.order)]
     if not chosen:
         raise BadArgument("no orders are given; at least one is needed to compare")
-    numbers = range(seed, seed + whole(seeds, "seeds", 1))
-    task = prepare(opened, features, label, model, batch_size=batch_size, intercept=True, on_bad="raise")
-    plan = _Plan(task, schedule, epochs, column(opened, label), memory, seed, batch, held_out, on_rows)
+    plan = _Plan(given, prepare(opened, given), schedule, column(opened, label), given.seed, held_out)
+    plans = [replace(plan, seed=seed) for seed in range(given.seed, given.seed + given.seeds)]
     results = []
     for one in chosen:
-        result = _result(one, [replace(plan, seed=number) for number in numbers], folder)
-        results.append(result)
-        if callback is not None:
-            callback(result)
+        results.append(_result(one, plans))
+        if given.callback is not None:
+            given.callback(results[-1])
     return results
 
 
@@ -256,18 +238,18 @@ def _name(order: Order | str) -> str:
     return "balanced" if getattr(order, "balance", None) is not None else order.name
 
 
-def _result(order: Order | str, plans: Sequence[_Plan], folder: str | Path | None) -> Result:
+def _result(order: Order | str, plans: Sequence[_Plan]) -> Result:
     """Run one order with every seed; what goes wrong with it is its result, so that the others' are not lost."""
     try:
-        return _mean([_with_seed(order, plan, folder) for plan in plans])
+        return _mean([_with_seed(order, plan) for plan in plans])
     except (CorgiPileError, OSError, MemoryError) as error:
         return Result(_name(order), seeds=len(plans), failure=str(error) or type(error).__name__)
 
 
-def _with_seed(order: Order | str, plan: _Plan, folder: str | Path | None) -> Result:
+def _with_seed(order: Order | str, plan: _Plan) -> Result:
     if not isinstance(order, str):
         return _run(order, plan)
-    with _shuffled(plan.task.source, plan.memory, plan.seed, folder) as (copy, seconds):
+    with _shuffled(plan) as (copy, seconds):
         labels = column(copy, plan.task.label)
         result = _run(orders.NoShuffle(), replace(plan, task=replace(plan.task, source=copy), labels=labels))
         return replace(result, order=order, setup_seconds=seconds)
@@ -289,13 +271,13 @@ def _run(order: Order, plan: _Plan) -> Result:
     from corgipile.linear.train import measuring  # noqa: PLC0415
     from corgipile.linear.training import Training  # noqa: PLC0415 - as in compare
 
-    task = plan.task
-    with task.inputs.feeder(task.table(), task.label, order, plan.memory, plan.seed) as feeder:
-        training = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=plan.on_rows)
+    task, given = plan.task, plan.given
+    with task.inputs.feeder(task.table(), task.label, order, given.memory, plan.seed) as feeder:
+        training = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=given.on_rows)
         with warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
             warnings.simplefilter("always", DivergenceWarning)
-            history = training.run(plan.epochs, judge, _idle, _idle).history
-        quality = _measured(feeder, plan.labels, 0, plan.batch)
+            history = training.run(given.epochs, judge, _idle, _idle).history
+        quality = _measured(feeder, plan.labels, 0, given.batch)
         buffer_bytes = feeder.buffer_bytes
     metric = task.loss.score
     seconds = median(record["seconds"] for record in history)
@@ -319,11 +301,12 @@ def _idle(_: object) -> None:
 
 
 @contextmanager
-def _shuffled(table: Table, memory: Size, seed: int, folder: str | Path | None) -> Iterator[tuple[Table, float]]:
+def _shuffled(plan: _Plan) -> Iterator[tuple[Table, float]]:
     """Write the rows in random order to a file that goes when the block ends; tell the seconds this took."""
+    folder = plan.given.folder
     place = Path(tempfile.gettempdir() if folder is None else folder)
     with writing(place), scratch.folder(place, "compare") as room:
         path = room / "shuffled.arrow"
         start = time.perf_counter()
-        reshuffle(table, path, memory=memory, seed=seed)
+        reshuffle(plan.task.source, path, memory=plan.given.memory or "64MB", seed=plan.seed)
         yield tables.open(path), time.perf_counter() - start

@@ -1,18 +1,31 @@
-"""Sizes as people write them: rows, bytes, or a share of the table; and whole numbers."""
+"""Arguments as people write them: sizes in rows, bytes or a share of the table; numbers, yes or no, a choice."""
 
 import math
 import numbers
 import operator
 import re
-from typing import Any
+from typing import Any, Literal, get_args
 
 from corgipile.errors import BadArgument, BadSize
 
-__all__ = ["MOST_EPOCH", "Size", "format_bytes", "parse_bytes", "part_of", "real", "to_rows", "whole", "yes_or_no"]
+__all__ = [
+    "MOST_EPOCH",
+    "OnBad",
+    "Size",
+    "choice",
+    "format_bytes",
+    "parse_bytes",
+    "part_of",
+    "real",
+    "to_rows",
+    "whole",
+    "yes_or_no",
+]
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 MOST_EPOCH = 1 << 62  # so that it and the next one are 64-bit numbers anywhere
 Size = int | str
+OnBad = Literal["raise", "skip"]
 _BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(?:([KMGT])(?:I?B)?|B)\s*", re.IGNORECASE)
 _SHARE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
 
@@ -41,11 +54,13 @@ def whole(value: Any, what: str, least: int | None = None, most: int | None = No
     return number
 
 
-def real(value: Any, what: str) -> float:
+def real(
+    value: Any, what: str, least: float | None = None, most: float | None = None, above: float | None = None
+) -> float:
     """Return a finite number of any type, NumPy's too, as a float.
 
     Raises:
-        BadArgument: It is none; a bool is none, nor is text.
+        BadArgument: It is none, or out of bounds; a bool is none, nor is text.
 
     Example:
         >>> real(3, "l2")
@@ -54,10 +69,20 @@ def real(value: Any, what: str) -> float:
         Traceback (most recent call last):
         ...
         corgipile.errors.BadArgument: learning_rate must be a finite number, got '0.1'
+        >>> real(2, "decay", above=0, most=1)
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.BadArgument: decay must be above 0 and at most 1, got 2.0
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         raise BadArgument(f"{what} must be a finite number, got {value!r}")
-    return float(value)
+    number = float(value)
+    high_enough = (least is None or number >= least) and (above is None or number > above)
+    if not high_enough or (most is not None and number > most):
+        bounds = {f"above {above}": above, f"{least} or more": least, f"at most {most}": most}
+        words = " and ".join(text for text, bound in bounds.items() if bound is not None)
+        raise BadArgument(f"{what} must be {words}, got {number}")
+    return number
 
 
 def yes_or_no(value: Any, what: str) -> bool:
@@ -73,6 +98,24 @@ def yes_or_no(value: Any, what: str) -> bool:
     if not isinstance(value, bool) and type(value).__name__ not in ("bool", "bool_"):
         raise BadArgument(f"{what} must be True or False, got {value!r}")
     return bool(value)
+
+
+def choice(value: Any, what: str, kind: Any) -> Any:
+    """Return a value that is one of those of a ``Literal``.
+
+    Raises:
+        BadArgument: It is none of them.
+
+    Example:
+        >>> choice("drop", "on_bad", OnBad)
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.BadArgument: on_bad must be "raise" or "skip", got 'drop'
+    """
+    if value not in get_args(kind):
+        names = " or ".join(f'"{one}"' for one in get_args(kind))
+        raise BadArgument(f"{what} must be {names}, got {value!r}")
+    return value
 
 
 def parse_bytes(size: Size, what: str = "memory", whole: float | None = None) -> int:

@@ -73,7 +73,6 @@ def test_too_few_rows_to_hold_out(server, train, fails):
     [
         ("holdout => 1", "holdout must be a share of the rows, at least 0 and below 1, got 1"),
         ("holdout => 'NaN'", "holdout must be a share"),
-        ("tolerance => -1", "tolerance must be 0 or more, got -1"),
         ("warm_start => 'absent'", 'there is no model "absent"'),
     ],
 )

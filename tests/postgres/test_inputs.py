@@ -6,6 +6,9 @@ import re
 
 import pytest
 
+from corgipile.errors import BadArgument
+from corgipile.settings import TrainSettings, declared
+
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(server):
@@ -170,8 +173,6 @@ REFUSED = {
     "'good', 'svm', 'x', 'label', threads => 3": "threads must be 1 or 2, got 3",
     "'good', 'svm', 'x', 'label', epochs => 0": "epochs must be 1 to 1000000, got 0",
     "'good', 'svm', 'x', 'label', batch_size => 0": "batch_size must be at least 1, got 0",
-    "'good', 'svm', 'x', 'label', learning_rate => -1": "learning_rate must be positive, got -1",
-    "'good', 'svm', 'x', 'label', decay => 1.5": "decay must be above 0 and at most 1, got 1.5",
     "'good', 'svm', 'x', 'label', l2 => 1000": "l2 must be 0 or more, and below 1 / learning_rate, got 1000",
     "'good', 'svm', 'x', 'label', \"order\" => 'sorted'": 'got "sorted"',
     "'good', 'svm', 'x', 'label', \"order\" => 'corgipile', balance => true": "balance takes the order riffle",
@@ -190,6 +191,19 @@ REFUSED = {
     "'corgipile.models_pkey', 'svm', 'x', 'label'": "is an index",
     "0::regclass, 'svm', 'x', 'label'": "could not open relation",
     "'good', 'linear', 'x', 'three', learning_rate => 1e10": "diverged",
+}
+
+
+def in_python(name, value):
+    """Return what Python says of a setting that is out of range."""
+    with pytest.raises(BadArgument) as refused:
+        declared(TrainSettings)[name].checked(value, name)
+    return str(refused.value).removesuffix(".0")
+
+
+REFUSED |= {
+    f"'good', 'svm', 'x', 'label', {name} => {value}": in_python(name, value)
+    for name, value in {"learning_rate": -1, "decay": 1.5, "tolerance": -1}.items()
 }
 
 

@@ -1,80 +1,31 @@
 """``corgipile compare``."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from corgipile.cli.console import Watch, note, progress, rate, show_json, show_table
 from corgipile.cli.console import command as guarded
-from corgipile.cli.options import (
-    L2,
-    BatchSize,
-    Block,
-    Decay,
-    Epochs,
-    Features,
-    Json,
-    Label,
-    LearningRate,
-    Memory,
-    ModelKind,
-    Quiet,
-    Seed,
-    Tables,
-    Test,
-    columns_of,
-    number_or_text,
-    source_of,
-)
+from corgipile.cli.options import Json, Quiet, Tables, read, source_of, with_settings
 from corgipile.cli.signals import outcome
+from corgipile.comparison import ORDERS, CompareArguments, compare
 
 
 @guarded
-def command(
-    table: Tables,
-    *,
-    model: ModelKind = "logistic",
-    features: Features = None,
-    label: Label = "label",
-    epochs: Epochs = 5,
-    learning_rate: LearningRate = 0.01,
-    decay: Decay = 0.95,
-    l2: L2 = 0.0,
-    batch_size: BatchSize = 1,
-    order: Annotated[str | None, typer.Option(help="Orders to compare, with commas between; all by default.")] = None,
-    block: Block = None,
-    memory: Memory = "64MB",
-    seed: Seed = 0,
-    seeds: Annotated[int, typer.Option(help="Run each order with so many seeds: mean and spread.")] = 1,
-    batch: Annotated[int, typer.Option(help="Rows of a batch for which deff is measured.")] = 256,
-    test: Test = None,
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
+@with_settings(CompareArguments)
+def command(table: Tables, *, quiet: Quiet = False, json: Json = False, **written: Any) -> None:
     """Train one model by every order on the same table: accuracy, loss, speed, memory and deff."""
     from corgipile import tables  # noqa: PLC0415
-    from corgipile.comparison import ORDERS, compare  # noqa: PLC0415
 
     opened = tables.open(source_of(table))
+    order, test = written.pop("order"), written.pop("test")
     names = ORDERS if order is None else tuple(name.strip() for name in order.split(",") if name.strip())
-    settings: dict[str, Any] = {
-        "model": model,
-        "features": columns_of(features),
-        "label": label,
-        "memory": number_or_text(memory),
-        "epochs": epochs,
-        "learning_rate": learning_rate,
-        "decay": decay,
-        "l2": l2,
-        "batch_size": batch_size,
-        "block": None if block is None else number_or_text(block),
-        "seed": seed,
-        "seeds": seeds,
-        "batch": batch,
-    }
+    settings = read(written)
+    epochs, seeds = settings["epochs"], settings["seeds"]
     results: list[Any] = []
-    title = f"{model}, {len(opened):,} rows, {epochs} epochs, memory {memory}{f', {seeds} seeds' * (seeds > 1)}"
+    title = f"{settings['model']}, {len(opened):,} rows, {epochs} epochs, memory {written['memory']}"
+    title += f", {seeds} seeds" * (seeds > 1)
     stop = None
     try:
         with progress("compare", quiet=quiet or json) as bar:

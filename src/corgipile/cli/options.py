@@ -1,40 +1,69 @@
 """Options that several subcommands have."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from corgipile import _kernel
+from corgipile.settings import BLOCK, Declared, TrainArguments, declared
 
 Tables = Annotated[
     list[str], typer.Argument(help="Files, globs or folders; many are one table; x.npy,y.npy has features and labels.")
 ]
-Memory = Annotated[
-    str, typer.Option(help="Memory for rows, read-ahead included: 64MB, 1G, or a share of the table (5%).")
-]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
-Block = Annotated[str | None, typer.Option(help="Block: rows (1000), bytes (256KB) or share (1%).")]
+Command = TypeVar("Command", bound=Callable[..., Any])
+PLAIN = (int, float, bool, str, int | None, float | None, bool | None)
+SHARED = declared(TrainArguments)
+Memory = Annotated[str, typer.Option(help=SHARED["memory"].setting.about)]
+Seed = Annotated[int, typer.Option(help=SHARED["seed"].setting.about)]
+Block = Annotated[str | None, typer.Option(help=BLOCK.about)]
 Buffer = Annotated[str | None, typer.Option(help="Buffer: rows, bytes or share (2%).")]
 Balance = Annotated[str | None, typer.Option(help="Balance Riffle's blocks by this column.")]
-_LOSSES = dict.fromkeys(f"{name}, {name}:{takes.upper()}" if takes else name for name, *_, takes, _ in _kernel.LOSSES)
-ModelKind = Annotated[str, typer.Option(help=f"{', '.join(_LOSSES)}.")]
-Features = Annotated[str | None, typer.Option(help="Feature column, or several with commas; found by default.")]
-Label = Annotated[str, typer.Option(help="Column of labels.")]
-Epochs = Annotated[int, typer.Option(help="Passes over the table.")]
-LearningRate = Annotated[float, typer.Option(help="Step of the first epoch.")]
-Decay = Annotated[float, typer.Option(help="Factor on the step from epoch to epoch.")]
-L2 = Annotated[float, typer.Option(help="Strength of L2 regularisation.")]
-BatchSize = Annotated[int, typer.Option(help="Rows of one update.")]
-Test = Annotated[str | None, typer.Option(help="Table of held-out rows.")]
 RecordBatch = Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
 Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a file of another kind too; a file that is read never.")
-]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help=SHARED["overwrite"].setting.about)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document only, of errors too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors, and what is asked for.")]
+
+
+def with_settings(arguments: type) -> Callable[[Command], Command]:
+    """Let a command have an option for each setting of a class, beside those it has itself; it gets them by name."""
+
+    def decorate(function: Command) -> Command:
+        (table, *own) = (
+            one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD
+        )
+        found = [_option(name, one) for name, one in declared(arguments).items() if one.setting.about]
+        made = inspect.Signature([table, *found, *own])
+        function.__signature__ = made  # type: ignore[attr-defined]
+        function.__annotations__ = {one.name: one.annotation for one in made.parameters.values()}
+        return function
+
+    return decorate
+
+
+def _option(name: str, found: Declared) -> inspect.Parameter:
+    """Return the option of a setting: of its type, or text where no command line has such a value."""
+    plain = found.kind in PLAIN
+    flag = (f"--{name}",) if found.default is False else ()
+    kind: Any = found.kind if plain else str | None
+    default = found.default if plain or isinstance(found.default, str) else None
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, typer.Option(*flag, help=found.setting.about)],
+    )
+
+
+def read(given: dict[str, Any]) -> dict[str, Any]:
+    """Return settings as Python takes them, of what was written on the command line."""
+    return {name: value if value is None else READ.get(name, _same)(value) for name, value in given.items()}
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def number_or_text(text: str) -> int | str:
@@ -94,3 +123,18 @@ def order_of(name: str, block: str | None, buffer: str | None, balance: str | No
         raise BadArgument(f"block is {block}, but order {name} visits single rows; leave it out")
     sizes = {"block": block, "buffer": buffer}
     return replace(order, **{what: number_or_text(size) for what, size in sizes.items() if size is not None})
+
+
+def _model(path: str) -> Any:
+    from corgipile.linear import load  # noqa: PLC0415
+
+    return load(path)
+
+
+READ: dict[str, Callable[[Any], Any]] = {
+    "features": columns_of,
+    "memory": number_or_text,
+    "block": number_or_text,
+    "test": source_of,
+    "warm_start": _model,
+}

@@ -5,35 +5,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from corgipile.cli.console import Watch, note, printable, progress, rate, show_json, show_table
 from corgipile.cli.console import command as guarded
-from corgipile.cli.options import (
-    L2,
-    Balance,
-    BatchSize,
-    Block,
-    Buffer,
-    Decay,
-    Epochs,
-    Features,
-    Json,
-    Label,
-    Memory,
-    ModelKind,
-    Overwrite,
-    Quiet,
-    Seed,
-    Tables,
-    Test,
-    columns_of,
-    number_or_text,
-    order_of,
-    source_of,
-)
+from corgipile.cli.options import Balance, Block, Buffer, Json, Quiet, Tables, order_of, read, source_of, with_settings
+from corgipile.settings import TrainArguments
 
 RUNNING = ("loss", "accuracy", "r2")
 SKIPPED = {
@@ -43,73 +22,32 @@ SKIPPED = {
 
 
 @guarded
+@with_settings(TrainArguments)
 def command(
     table: Tables,
     *,
-    model: ModelKind = "logistic",
-    features: Features = None,
-    label: Label = "label",
-    epochs: Epochs = 5,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Step of the first epoch; 0.01 by default, less where that diverges.")
-    ] = None,
-    decay: Decay = 0.95,
-    l2: L2 = 0.0,
-    batch_size: BatchSize = 1,
-    order: Annotated[str, typer.Option(help="Which rows next: auto, balanced, riffle, full ...")] = "auto",
     block: Block = None,
     buffer: Buffer = None,
     balance: Balance = None,
-    memory: Memory = "64MB",
-    seed: Seed = 0,
-    test: Test = None,
-    standardize: Annotated[
-        bool | None, typer.Option(help="Learn from features of mean 0 and spread 1; by default where it is needed.")
-    ] = None,
-    tolerance: Annotated[float | None, typer.Option(help="Stop when the loss improves by less than this.")] = None,
-    warm_start: Annotated[str | None, typer.Option(help="Model file to go on from.")] = None,
-    on_bad: Annotated[
-        str, typer.Option(help="What to do with rows that cannot be learnt from: raise or skip.")
-    ] = "raise",
-    save: Annotated[str | None, typer.Option(help="Model file, written after each epoch.")] = None,
-    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
+    **settings: Any,
 ) -> None:
     """Train a linear model by SGD from a table of any size."""
     from corgipile import tables  # noqa: PLC0415
-    from corgipile.linear import load, train  # noqa: PLC0415
+    from corgipile.linear import train  # noqa: PLC0415
     from corgipile.linear.saving import MODEL  # noqa: PLC0415
     from corgipile.outputs import check_target  # noqa: PLC0415
 
+    save, test = settings["save"], settings["test"]
     if save is not None:
-        check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=overwrite)
+        check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=settings["overwrite"])
     opened = tables.open(source_of(table))
     with progress("train", quiet=quiet or json) as bar, _resumable(save), _told(quiet=quiet or json) as diverged:
-        watch = Watch(bar, len(opened) * epochs)
-        trained = train(
-            opened,
-            model=model,
-            features=columns_of(features),
-            label=label,
-            epochs=epochs,
-            learning_rate=learning_rate,
-            decay=decay,
-            l2=l2,
-            batch_size=batch_size,
-            order=order_of(order, block, buffer, balance, label),
-            memory=number_or_text(memory),
-            seed=seed,
-            test=None if test is None else source_of(test),
-            standardize=standardize,
-            tolerance=tolerance,
-            warm_start=None if warm_start is None else load(warm_start),
-            save=save,
-            overwrite=overwrite,
-            on_bad=on_bad,  # type: ignore[arg-type]
-            callback=lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}"),
-            on_rows=watch.rows,
-        )
+        watch = Watch(bar, len(opened) * settings["epochs"])
+        given = read(settings) | {"order": order_of(settings["order"], block, buffer, balance, settings["label"])}
+        say = lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
+        trained = train(opened, **given, callback=say, on_rows=watch.rows)
     if json:
         show_json(_document(trained, save, diverged=bool(diverged)))
     elif not quiet:

@@ -1,6 +1,7 @@
 """The models as scikit-learn estimators; importing this module imports scikit-learn."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,8 +13,7 @@ from corgipile.linear.labelled import Labelled
 from corgipile.linear.labels import check_label
 from corgipile.linear.losses import LOSSES, loss_of, most_classes, quoted
 from corgipile.linear.train import train
-from corgipile.orders import Order
-from corgipile.sizes import Size
+from corgipile.settings import TrainSettings
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
 from corgipile.tables.columns import column
@@ -51,44 +51,20 @@ def _as_table(x: Any, y: npt.NDArray[Any]) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({"corgipile.dims": str(csr.shape[1])})
 
 
-class _Corgi(BaseEstimator):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Settings(TrainSettings):
+    """What estimators are made with; as scikit-learn has it they are not checked before they are used."""
+
+    model: str | None = field(default=None, kw_only=False)  # type: ignore[assignment]  # None: the usual one
+    epochs: int = 20
+    l2: float = 1e-4
+
+
+class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
     """What both estimators share; the arguments are those of `corgipile.train`."""
 
     _usual: str  # the model where none is named
     feature_names_in_: npt.NDArray[Any]
-
-    def __init__(
-        self,
-        model: str | None = None,
-        *,
-        epochs: int = 20,
-        learning_rate: float | None = None,
-        decay: float = 0.95,
-        l2: float = 1e-4,
-        batch_size: int = 1,
-        order: Order | str = "auto",
-        memory: Size | None = "64MB",
-        intercept: bool = True,
-        standardize: bool | None = None,
-        tolerance: float | None = None,
-        features: str | Sequence[str] | None = None,
-        label: str = "label",
-        seed: int = 0,
-    ) -> None:
-        self.model = model
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.l2 = l2
-        self.batch_size = batch_size
-        self.order = order
-        self.memory = memory
-        self.intercept = intercept
-        self.standardize = standardize
-        self.tolerance = tolerance
-        self.features = features
-        self.label = label
-        self.seed = seed
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,7 +7,6 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, Diverged
-from corgipile.sizes import real
 
 __all__ = ["Schedule"]
 
@@ -29,18 +28,8 @@ class Schedule:
     tolerance: float | None
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "decay", "l2", "tolerance"):
-            value = getattr(self, name)
-            if not (name == "tolerance" and value is None):
-                object.__setattr__(self, name, real(value, name))
-        if not self.learning_rate > 0:
-            raise BadArgument(f"learning_rate must be positive, got {self.learning_rate}")
-        if not 0 < self.decay <= 1:
-            raise BadArgument(f"decay must be above 0 and at most 1, got {self.decay}")
-        if not 0 <= self.l2 * self.learning_rate < 1:
+        if not self.l2 * self.learning_rate < 1:
             raise BadArgument(f"l2 must be 0 or more, and below 1 / learning_rate, got {self.l2}")
-        if self.tolerance is not None and not self.tolerance >= 0:
-            raise BadArgument(f"tolerance must be 0 or more, got {self.tolerance}")
 
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch.

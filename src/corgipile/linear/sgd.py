@@ -3,35 +3,29 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument, BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
+from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
 from corgipile.linear.features import Features
 from corgipile.linear.losses import loss_of
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
 from corgipile.loader.buffer import Buffer
+from corgipile.sizes import OnBad, choice
 from corgipile.tables.table import type_code
 
-__all__ = ["SGD", "Figures", "OnBad", "check_on_bad", "outputs_of", "rows_in"]
+__all__ = ["SGD", "Figures", "outputs_of", "rows_in"]
 
 FloatArray = npt.NDArray[Any]
 INDEX_FAULT = (_kernel.BAD_INDEX, _kernel.BAD_ORDER)
 ROWS_FAULT = (_kernel.BAD_LABEL, _kernel.LABEL_VALUE, _kernel.BAD_VALUE, *INDEX_FAULT)  # the blame is one row's
 SCALED_ROWS, SCALED_BYTES = 4096, 4 << 20  # standardised at a time: copies of narrow rows stay in a cache
-OnBad = Literal["raise", "skip"]
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
-
-
-def check_on_bad(on_bad: Any) -> None:
-    """Raise BadArgument unless it says what becomes of bad rows."""
-    if on_bad not in ("raise", "skip"):
-        raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
 
 
 def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
@@ -88,7 +82,7 @@ class SGD:
         scaling: Scaling | None = None,
         isa: int = -1,
     ) -> None:
-        check_on_bad(on_bad)
+        choice(on_bad, "on_bad", OnBad)
         self.kind, self.inputs, self.scaling = kind, inputs, scaling
         self.loss = loss_of(kind, len(classes))
         self.skipped, self._skip = 0, on_bad == "skip"

@@ -1,10 +1,9 @@
 """Trains linear models by SGD, straight from the slots of the buffer."""
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,53 +16,29 @@ from corgipile.linear import passes
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.labelled import NaNs
 from corgipile.linear.labels import check_classes, check_label, find_classes
-from corgipile.linear.losses import check_kind, loss_of
+from corgipile.linear.losses import loss_of
 from corgipile.linear.model import Model
 from corgipile.linear.precheck import precheck
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.sgd import SGD, OnBad, check_on_bad
+from corgipile.linear.sgd import SGD
 from corgipile.linear.training import Record, Task, Training
-from corgipile.orders import Order, named
 from corgipile.outputs import check_target
-from corgipile.sizes import MOST_EPOCH, Size, parse_bytes, whole, yes_or_no
+from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
+from corgipile.sizes import OnBad
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
 
-__all__ = ["check_calls", "check_way", "measuring", "prepare", "train"]
+__all__ = ["measuring", "prepare", "train"]
 
 LEARNING_RATE = 0.01
-MOST_BATCH, MOST_SHOWN = 1 << 31, 10
+MOST_SHOWN = 10
 log = logging.getLogger("corgipile")
 
 
-def train(
-    table: Any,
-    *,
-    model: str = "logistic",
-    features: str | Sequence[str] | None = None,
-    label: str = "label",
-    epochs: int = 5,
-    learning_rate: float | None = None,
-    decay: float = 0.95,
-    l2: float = 0.0,
-    batch_size: int = 1,
-    order: Order | str = "auto",
-    memory: Size | None = "64MB",
-    seed: int = 0,
-    test: Any = None,
-    intercept: bool = True,
-    standardize: bool | None = None,
-    classes: Sequence[Any] | None = None,
-    tolerance: float | None = None,
-    warm_start: Model | None = None,
-    save: str | os.PathLike[str] | None = None,
-    overwrite: bool = False,
-    on_bad: OnBad = "raise",
-    callback: Callable[[Record], object] | None = None,
-    on_rows: Callable[[int], object] | None = None,
-) -> Model:
+@takes(TrainArguments)
+def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of TrainArguments
     """Train a linear model by SGD from a table of any size.
 
     Args:
@@ -122,28 +97,28 @@ def train(
         >>> model.history[-1]["accuracy"], model.predict(rows)[:4].tolist()
         (1.0, [0, 0, 1, 1])
     """
-    _check_words(model, label, save, warm_start, classes)
-    check_way(order, memory, seed, on_bad)
-    check_calls(callback=callback, on_rows=on_rows)
-    epochs, batch_size = whole(epochs, "epochs", 0, MOST_EPOCH), whole(batch_size, "batch_size", 1, MOST_BATCH)
-    rate = learning_rate if learning_rate is not None or warm_start is None else warm_start.params.get("learning_rate")
-    adaptive = rate is None or (learning_rate is None and bool(warm_start and warm_start.params.get("adaptive")))
-    schedule = Schedule(LEARNING_RATE if rate is None else rate, decay, l2, tolerance)
-    opened = open_table(table)
+    if loss_of(given.model).numbers and given.classes is not None:
+        raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
+    past = given.warm_start
+    chosen = given.learning_rate is not None
+    if past is not None and not chosen:
+        given = replace(given, learning_rate=past.params.get("learning_rate")).checked()
+    adaptive = given.learning_rate is None or bool(past and not chosen and past.params.get("adaptive"))
+    schedule = Schedule(given.learning_rate or LEARNING_RATE, given.decay, given.l2, given.tolerance)
+    opened = open_table(given.table)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
-    held_out = None if test is None else open_table(test)
-    if save is not None:
-        check_target(save, MODEL, inputs=(table, opened, test), overwrite=overwrite)
-    how: dict[str, Any] = {"batch_size": batch_size, "intercept": yes_or_no(intercept, "intercept"), "on_bad": on_bad}
-    task = prepare(opened, features, label, model, classes=classes, past=warm_start, standardize=standardize, **how)
-    with task.inputs.feeder(task.table(), label, order, memory, seed) as feeder:
-        params = {**_facts(task), "epochs": epochs, **asdict(schedule), "memory": memory, "seed": seed}
+    held_out = None if given.test is None else open_table(given.test)
+    if given.save is not None:
+        check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
+    task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
+    with task.inputs.feeder(task.table(), given.label, given.order, given.memory, given.seed) as feeder:
+        params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
-        training = Training(task, feeder, schedule, warm_start, params, adaptive=adaptive, on_rows=on_rows)
-        keep = _idle if save is None else partial(Model.save, path=save, overwrite=overwrite)
+        training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
+        keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
-            return training.run(epochs, measure, callback or _idle, keep)
+            return training.run(given.epochs, measure, given.callback or _idle, keep)
 
 
 def _idle(_: object) -> None:
@@ -151,23 +126,17 @@ def _idle(_: object) -> None:
 
 
 def prepare(
-    table: Table,
-    features: Any,
-    label: str,
-    model: str,
-    *,
-    classes: Any = None,
-    past: Model | None = None,
-    standardize: bool | None = None,
-    **how: Any,
+    table: Table, settings: Settings, *, classes: Any = None, past: Model | None = None, on_bad: OnBad = "raise"
 ) -> Task:
     """Find out what is learnt from what; all that is read of the table before the first epoch is read here."""
-    inputs = find_inputs(table, _wanted(features, past), label, past.width if past else None)
-    given = past.classes if classes is None and past else classes
-    task = Task(table, inputs, label, model, _classes(table, label, model, given, skip=how["on_bad"] == "skip"), **how)
+    label, model = settings.label, settings.model
+    inputs = find_inputs(table, _wanted(settings.features, past), label, past.width if past else None)
+    known = past.classes if classes is None and past else classes
+    found = _classes(table, label, model, known, skip=on_bad == "skip")
+    task = Task(table, inputs, label, model, found, settings.batch_size, settings.intercept, on_bad)
     if past is not None:
         _check_past(past, task)
-    return _scaled(task, standardize, past)
+    return _scaled(task, settings.standardize, past)
 
 
 def _facts(task: Task) -> Record:
@@ -175,41 +144,10 @@ def _facts(task: Task) -> Record:
     return {
         "features": list(task.inputs.columns),
         "lists": task.inputs.lists,
-        "label": task.label,
         "left_out": task.inputs.left_out,
         "notes": task.notes,
-        "batch_size": task.batch_size,
-        "intercept": task.intercept,
         "standardize": task.scaling is not None,
     }
-
-
-def _check_words(model: Any, label: Any, save: Any, warm_start: Any, classes: Any) -> None:
-    check_kind(model)
-    if not isinstance(label, str):
-        raise BadArgument(f"label must be the name of a column, got {label!r}")
-    if not isinstance(save, str | os.PathLike | None):
-        raise BadArgument(f"save must be a path, got {save!r}")
-    if not isinstance(warm_start, Model | None):
-        raise BadArgument(f"warm_start must be a model, as corgipile.load returns, got {warm_start!r}")
-    if loss_of(model).numbers and classes is not None:
-        raise BadArgument(f"a {loss_of(model).name} model has no classes, got classes={classes!r}")
-
-
-def check_way(order: Any, memory: Any, seed: Any, on_bad: Any = "raise") -> None:
-    """Raise an error, before anything is read, for what would be one afterwards."""
-    named(order)
-    if memory is not None:
-        parse_bytes(memory, whole=1.0)
-    whole(seed, "seed")
-    check_on_bad(on_bad)
-
-
-def check_calls(**calls: Any) -> None:
-    """Raise BadArgument for what is to be called and cannot be."""
-    for name, call in calls.items():
-        if call is not None and not callable(call):
-            raise BadArgument(f"{name} must be a function, got {call!r}")
 
 
 def _wanted(features: str | Sequence[str] | None, past: Model | None) -> str | Sequence[str] | None:
@@ -244,7 +182,7 @@ def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
         task.note(f"{seen.scales()}: they are standardised; standardize=False learns from them as they are")
     elif standardize is None:
         return task if kept is None else replace(task, scaling=kept, inputs=_exact(inputs, task.source))
-    elif not yes_or_no(standardize, "standardize"):
+    elif not standardize:
         if seen.unscaled:
             task.note(f"{seen.scales()}: standardize=True would help")
         return task

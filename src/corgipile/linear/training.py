@@ -18,8 +18,9 @@ from corgipile.linear.losses import Loss, loss_of
 from corgipile.linear.model import Model
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.sgd import SGD, OnBad
+from corgipile.linear.sgd import SGD
 from corgipile.loader.feeder import Feeder
+from corgipile.sizes import OnBad
 from corgipile.tables.table import Table
 
 __all__ = ["Task", "Training"]

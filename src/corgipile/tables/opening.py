@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, TableError, UnknownFormat
 from corgipile.outputs import refuse_url
+from corgipile.sizes import OnBad
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.formats import formats
@@ -19,7 +20,7 @@ from corgipile.tables.partitions import Found, with_keys
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
 from corgipile.tables.tfrecord.example import Features
-from corgipile.tables.tfrecord.table import Decode, OnBad
+from corgipile.tables.tfrecord.table import Decode
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
+from corgipile.sizes import OnBad, choice
 from corgipile.tables.io.files import PathLike, describe, digest
 from corgipile.tables.io.pieces import check_rows, empty, join, pick_rows
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
@@ -22,7 +23,6 @@ RUN = 1 << 22
 
 RECORD = pa.schema([("record", pa.binary())])
 Decode = bool | Literal["auto"]
-OnBad = Literal["raise", "skip"]
 
 
 class TFRecordTable:
@@ -72,8 +72,7 @@ class TFRecordTable:
         features: Features | None = None,
         on_bad: OnBad = "raise",
     ) -> None:
-        if on_bad not in ("raise", "skip"):
-            raise BadArgument(f'on_bad must be "raise" or "skip", got {on_bad!r}')
+        choice(on_bad, "on_bad", OnBad)
         if decode not in (True, False, "auto") or (features is not None and decode is False):
             raise BadArgument(f'decode must be True, False or "auto", and not False with features, got {decode!r}')
         self.options: dict[str, Any] = {"index": index, "decode": decode, "features": features, "on_bad": on_bad}

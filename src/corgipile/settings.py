@@ -1,0 +1,235 @@
+"""The settings of training, each declared once, for every host: type, default, check, and what it does."""
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial, wraps
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, get_args
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument
+from corgipile.orders import Order, named
+from corgipile.sizes import MOST_EPOCH, OnBad, Size, choice, parse_bytes, real, whole, yes_or_no
+
+if TYPE_CHECKING:
+    from corgipile.linear.model import Model
+
+__all__ = [
+    "BLOCK",
+    "CALL",
+    "TEST",
+    "Declared",
+    "Setting",
+    "Settings",
+    "TrainArguments",
+    "TrainSettings",
+    "declared",
+    "takes",
+]
+
+MOST_BATCH = 1 << 31
+P = ParamSpec("P")
+R = TypeVar("R")
+LOSSES = dict.fromkeys(f"{name}, {name}:{takes.upper()}" if takes else name for name, *_, takes, _ in _kernel.LOSSES)
+
+
+class Setting(NamedTuple):
+    """What a setting does, in a line, and what checks a value of it; one without the line is no option of commands."""
+
+    about: str
+    check: Callable[[Any, str], Any] = lambda value, _: value
+
+
+class Declared(NamedTuple):
+    """A setting as it is declared, with its type and its default."""
+
+    kind: Any
+    default: Any
+    setting: Setting
+
+    @property
+    def optional(self) -> bool:
+        """Say whether it may be None."""
+        return self.default is None or NoneType in get_args(self.kind)
+
+    def checked(self, value: Any, name: str) -> Any:
+        """Return a value as it is used; raise BadArgument where it is out of range."""
+        return None if value is None and self.optional else self.setting.check(value, name)
+
+
+def _kind(value: Any, _: str) -> Any:
+    from corgipile.linear.losses import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
+
+    check_kind(value)
+    return value
+
+
+def _column(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise BadArgument(f"{name} must be the name of a column, got {value!r}")
+    return value
+
+
+def _order(value: Any, _: str) -> Any:
+    named(value)
+    return value
+
+
+def _memory(value: Any, name: str) -> Any:
+    parse_bytes(value, name, whole=1.0)
+    return value
+
+
+def _path(value: Any, name: str) -> Any:
+    if not isinstance(value, str | os.PathLike):
+        raise BadArgument(f"{name} must be a path, got {value!r}")
+    return value
+
+
+def _model(value: Any, name: str) -> Any:
+    from corgipile.linear.model import Model  # noqa: PLC0415 - as above
+
+    if not isinstance(value, Model):
+        raise BadArgument(f"{name} must be a model, as corgipile.load returns, got {value!r}")
+    return value
+
+
+def _call(value: Any, name: str) -> Any:
+    if not callable(value):
+        raise BadArgument(f"{name} must be a function, got {value!r}")
+    return value
+
+
+BLOCK = Setting("Block: rows (1000), bytes (256KB) or share (1%).")
+CALL = Setting("", _call)
+TEST = Setting("Table of held-out rows.")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Settings:
+    """What `corgipile.train`, the estimators, `corgipile.compare` and their commands share.
+
+    A setting is added here, or in the class below of those that have it, and used where it matters: the commands then
+    have it as an option, its value is checked, and model files and ``--json`` say it.
+    """
+
+    model: Annotated[str, Setting(f"{', '.join(LOSSES)}.", _kind)] = "logistic"
+    features: Annotated[
+        str | Sequence[str] | None, Setting("Feature column, or several with commas; found by default.")
+    ] = None
+    label: Annotated[str, Setting("Column of labels.", _column)] = "label"
+    epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=0, most=MOST_EPOCH))] = 5
+    learning_rate: Annotated[
+        float | None,
+        Setting("Step of the first epoch; 0.01 by default, less where that diverges.", partial(real, above=0)),
+    ] = None
+    decay: Annotated[float, Setting("Factor on the step from epoch to epoch.", partial(real, above=0, most=1))] = 0.95
+    l2: Annotated[float, Setting("Strength of L2 regularisation.", partial(real, least=0))] = 0.0
+    batch_size: Annotated[int, Setting("Rows of one update.", partial(whole, least=1, most=MOST_BATCH))] = 1
+    memory: Annotated[
+        Size | None, Setting("Memory for rows, read-ahead included: 64MB, 1G, or a share of the table (5%).", _memory)
+    ] = "64MB"
+    seed: Annotated[int, Setting("The same seed gives the same result.", whole)] = 0
+    intercept: Annotated[bool, Setting("Learn a constant beside the coefficients.", yes_or_no)] = True
+    standardize: Annotated[
+        bool | None, Setting("Learn from features of mean 0 and spread 1; by default where it is needed.", yes_or_no)
+    ] = None
+
+    def checked(self) -> Self:
+        """Return them as they are used: numbers are Python's own.
+
+        Raises:
+            BadArgument: One is out of range.
+
+        Example:
+            >>> Settings(epochs=-1).checked()
+            Traceback (most recent call last):
+            ...
+            corgipile.errors.BadArgument: epochs must be a whole number of 0 to 4611686018427387904, got -1
+        """
+        return replace(
+            self, **{name: found.checked(getattr(self, name), name) for name, found in declared(type(self)).items()}
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainSettings(Settings):
+    """What `corgipile.train` and the estimators share."""
+
+    order: Annotated[Order | str, Setting("Which rows next: auto, balanced, riffle, full ...", _order)] = "auto"
+    tolerance: Annotated[
+        float | None, Setting("Stop when the loss improves by less than this.", partial(real, least=0))
+    ] = None
+    on_bad: Annotated[
+        OnBad,
+        Setting("What to do with rows that cannot be learnt from: raise or skip.", partial(choice, kind=OnBad)),
+    ] = "raise"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainArguments(TrainSettings):
+    """The arguments of `corgipile.train`."""
+
+    table: Any = field(kw_only=False)
+    test: Annotated[Any, TEST] = None
+    classes: Sequence[Any] | None = None
+    warm_start: Annotated["Model | None", Setting("Model file to go on from.", _model)] = None
+    save: Annotated[str | os.PathLike[str] | None, Setting("Model file, written after each epoch.", _path)] = None
+    overwrite: Annotated[bool, Setting("Replace a file of another kind too; a file that is read never.", yes_or_no)] = (
+        False
+    )
+    callback: Annotated[Callable[[dict[str, Any]], object] | None, CALL] = None
+    on_rows: Annotated[Callable[[int], object] | None, CALL] = None
+
+
+def declared(kind: type) -> dict[str, Declared]:
+    """Return the settings among the fields of a class.
+
+    Example:
+        >>> declared(TrainSettings)["epochs"].default
+        5
+    """
+    return {
+        one.name: Declared(one.type.__origin__, one.default, one.type.__metadata__[0])  # type: ignore[union-attr]
+        for one in fields(kind)
+        if hasattr(one.type, "__metadata__")
+    }
+
+
+class _Arguments(Protocol):
+    def checked(self) -> Self: ...
+
+
+A = TypeVar("A", bound=_Arguments)
+
+
+def takes(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
+    """Let a function of some settings be called with them as arguments, named and typed as they are declared.
+
+    Example:
+        >>> @takes(Settings)
+        ... def steps(settings: Settings) -> int:
+        ...     return settings.epochs // settings.batch_size
+        >>> steps(epochs=6, batch_size=2)
+        3
+    """
+
+    def decorate(function: Callable[[A], R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return function(arguments(*args, **kwargs).checked())
+
+        arguments.__init__.__qualname__ = function.__name__  # as Python's errors of wrong arguments say
+        given, returned = inspect.signature(arguments), inspect.signature(function).return_annotation
+        plain = [one.replace(annotation=_plain(one.annotation)) for one in given.parameters.values()]
+        call.__signature__ = given.replace(parameters=plain, return_annotation=returned)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _plain(kind: Any) -> Any:
+    """Return a type without what is said of the setting."""
+    return getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
