@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
 from types import NoneType
@@ -120,6 +120,11 @@ class Settings:
         str | Sequence[str] | None, Setting("Feature column, or several with commas; found by default.")
     ] = None
     label: Annotated[str, Setting("Column of labels.", _column)] = "label"
+    encode: Annotated[
+        str | Mapping[str, str] | None,
+        Setting("Text and categories as onehot, ordinal or hash:256; by column: city=onehot,zip=hash."),
+    ] = None
+    missing: Annotated[str | float, Setting("What stands for null and NaN: error, mean or a number.")] = "error"
     epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=0, most=MOST_EPOCH))] = 5
     learning_rate: Annotated[
         float | None,

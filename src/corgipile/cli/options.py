@@ -105,6 +105,29 @@ def columns_of(names: str | None) -> str | list[str] | None:
     return names.split(",") if names is not None and "," in names else names
 
 
+def by_column(text: str) -> str | dict[str, str]:
+    """Read one word, or words by name.
+
+    Example:
+        >>> by_column("onehot"), by_column("city=onehot,zip=hash:64")
+        ('onehot', {'city': 'onehot', 'zip': 'hash:64'})
+    """
+    return dict(part.rpartition("=")[::2] for part in text.split(",")) if "=" in text else text
+
+
+def number_or_word(text: str) -> str | float:
+    """Read a number, else a word.
+
+    Example:
+        >>> number_or_word("0.5"), number_or_word("mean")
+        (0.5, 'mean')
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def order_of(name: str, block: str | None, buffer: str | None, balance: str | None, label: str) -> Any:
     """Make an order of these settings."""
     from dataclasses import replace  # noqa: PLC0415
@@ -133,6 +156,8 @@ def _model(path: str) -> Any:
 
 READ: dict[str, Callable[[Any], Any]] = {
     "features": columns_of,
+    "encode": by_column,
+    "missing": number_or_word,
     "memory": number_or_text,
     "block": number_or_text,
     "test": source_of,

@@ -73,7 +73,7 @@ def _unfit(column: pa.Field) -> str:
         return "the index that pandas wrote"
     if (item := item_of(column.type)) is not None and is_number(item):
         return f"{column.type}, name it by features="
-    return "" if is_number(column.type) else str(column.type)
+    return "" if is_number(column.type) or pa.types.is_decimal(column.type) else str(column.type)
 
 
 def is_number(kind: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from corgipile.errors import BadLabel, BadSchema
+from corgipile.errors import BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number
 from corgipile.tables.arrow.spans import flat
 
@@ -55,8 +55,8 @@ class Encoder:
         return [self.column]
 
     @property
-    def fills(self) -> bool:
-        """Say whether something stands for what is missing, so that numbers must be looked at too."""
+    def always(self) -> bool:
+        """Say whether there is something to do though the type stays."""
         return False
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
@@ -88,7 +88,7 @@ class Number(Encoder):
     how: ClassVar[str] = "number"
 
     @property
-    def fills(self) -> bool:
+    def always(self) -> bool:
         """Say whether a number stands for what is missing."""
         return self.fill is not None
 
@@ -182,18 +182,14 @@ class Categories(Encoder):
             place = int(np.flatnonzero(flat(text.is_null()))[0])
             raise _missing(row(place), self.column)
         if self.way == "hash":
-            coded = text.dictionary_encode()
-            buckets = [
-                zlib.crc32(f"{self.column}={value}".encode()) % self.buckets for value in coded.dictionary.to_pylist()
-            ]
-            return np.array(buckets, np.int64)[flat(coded.indices)]
+            coded = text.dictionary_encode("encode")
+            sums = [zlib.crc32(f"{self.column}={value}".encode()) for value in coded.dictionary.to_pylist()]
+            return np.asarray(np.array(sums, np.int64)[flat(coded.indices)] % self.buckets)
         found = pc.index_in(text, value_set=pa.array(self.values, pa.string()))
-        return flat(pc.fill_null(found, -1)).astype(np.int64)
+        return np.asarray(flat(pc.fill_null(found, -1)), np.int64)
 
 
-def _missing(where: str, column: str) -> Exception:
-    from corgipile.errors import BadValue  # noqa: PLC0415
-
+def _missing(where: str, column: str) -> BadValue:
     return BadValue(f"{where} of column {column!r} is null; say missing= what stands for it, or fill or drop such rows")
 
 
@@ -224,10 +220,17 @@ class Classes(Encoder):
     strict: bool = True
     how: ClassVar[str] = "classes"
 
+    @property
+    def always(self) -> bool:
+        """Say that numbers become places, too."""
+        return True
+
     def type_of(self, kind: pa.DataType) -> pa.DataType:
         """Return int64."""
         if not (pa.types.is_string(plain_type(kind)) or is_number(plain_type(kind))):
             raise BadSchema(f"label column {self.column!r} is {kind}; text or numbers are needed")
+        if any(isinstance(value, str) != pa.types.is_string(plain_type(kind)) for value in self.values):
+            raise BadLabel(f"label column {self.column!r} is {kind}; the classes are {list(self.values)[:10]}")
         return pa.int64()
 
     def encode(self, column: pa.Array, row: RowName) -> pa.Array:

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ __all__ = ["Encode", "Features", "Missing", "fit_encoding"]
 
 Features = str | Sequence[str] | Callable[[pa.Schema], Sequence[str]] | Encoding | None
 Encode = str | Mapping[str, str] | None
-Missing = Literal["error", "mean"] | float
+Missing = str | float
 WAYS = ("onehot", "ordinal", "hash")
 BUCKETS = 256
 MOST_ONEHOT, MOST_VALUES = 1000, 1 << 20
@@ -67,7 +68,7 @@ def fit_encoding(
     if isinstance(features, Encoding):
         return features
     _check_missing(missing)
-    chosen = _chosen(table.schema, features, label)
+    chosen = _chosen(table.schema, features, label, encode)
     require(table.schema, [*chosen.names, *([] if label is None else [label])])
     if label in chosen.names:
         raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
@@ -91,9 +92,11 @@ def _check_missing(missing: Any) -> None:
         raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}')
 
 
-def _chosen(schema: pa.Schema, features: Any, label: str | None) -> Chosen:
+def _chosen(schema: pa.Schema, features: Any, label: str | None, encode: Encode) -> Chosen:
     if callable(features):
         return Chosen(choose(schema, list(features(schema)), label).names)
+    if features is None and encode is not None:
+        return _with_encoded(schema, choose(schema, None, label), encode)
     if features != "numeric" or "numeric" in schema.names:
         return choose(schema, features, label)
     others = [one for one in schema if one.name != label]
@@ -101,6 +104,19 @@ def _chosen(schema: pa.Schema, features: Any, label: str | None) -> Chosen:
     if not names:
         raise BadSchema(f"no column of numbers; the table has {', '.join(schema.names)}")
     return Chosen(names, {one.name: str(one.type) for one in others if one.name not in names})
+
+
+def _with_encoded(schema: pa.Schema, chosen: Chosen, encode: Encode) -> Chosen:
+    """Add to the features that are found by default the columns that ``encode`` makes numbers of."""
+    if len(chosen.names) <= 2 and item_of(schema.field(chosen.names[0]).type) is not None:
+        return chosen  # they are in a column of lists
+    added = [
+        name
+        for name in chosen.left_out
+        if (name in encode if isinstance(encode, Mapping) else is_text(schema.field(name).type))
+    ]
+    names = tuple(name for name in schema.names if name in chosen.names or name in added)
+    return Chosen(names, {name: why for name, why in chosen.left_out.items() if name not in added})
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -132,8 +148,8 @@ def _ways(schema: pa.Schema, names: Sequence[str], encode: Encode) -> dict[str, 
             raise BadSchema(f"feature column {name!r} is {kind}; numbers, text, dates or lists of numbers are needed")
         if way is None:
             raise BadSchema(
-                f"feature column {name!r} is {kind}: say how it becomes numbers, such as encode={{{name!r}: 'onehot'}}, "
-                "'ordinal' or 'hash:256', or leave it out"
+                f"feature column {name!r} is {kind}: say how it becomes numbers, such as "
+                f"encode={{{name!r}: 'onehot'}}, 'ordinal' or 'hash:256', or leave it out"
             )
         ways[name] = _checked_way(way)
     return ways
@@ -152,7 +168,7 @@ def _runs(table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return
     step = max(1, READ_BYTES * len(table) // max(1, table.nbytes))
     cuts = even_cuts(len(table), step).tolist()
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, stop in pairwise(cuts):
         yield table.read(start, stop, columns)
 
 

@@ -54,7 +54,7 @@ class EncodedColumns(Wrapper):
         for one in encoders:
             at = table.schema.get_field_index(one.column)
             kind = table.schema.field(at).type
-            if item_of(kind) is None and (one.type_of(kind) != kind or one.fills):
+            if item_of(kind) is None and (one.type_of(kind) != kind or one.always):
                 self.changed[one.column] = one
                 self.schema = self.schema.set(at, pa.field(one.column, one.type_of(kind)))
 
@@ -146,8 +146,9 @@ def encoded_once(table: EncodedColumns) -> Table:
     Example:
         >>> from corgipile.features.encoders import Classes
         >>> from corgipile.tables import open
-        >>> encoded_once(EncodedColumns(open(pa.table({"y": ["a", "b"]})), [Classes("y", ("a", "b"))])).read(0, 2)[0].to_pylist()
-        [0, 1]
+        >>> rows = EncodedColumns(open(pa.table({"y": ["a", "b"]})), [Classes("y", ("a", "b"))])
+        >>> encoded_once(rows).read(0, 2).to_pydict()
+        {'y': [0, 1]}
     """
     if isinstance(table.table, MemoryTable):
         return MemoryTable(pa.Table.from_batches(table.batches(table.schema.names), table.schema))
@@ -167,8 +168,9 @@ def _encoded_again(table: Table, encoders: Sequence[Encoder]) -> Table:
 
 
 def _bytes_of(kind: pa.DataType) -> float:
-    items = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
-    return items * (kind.value_type if items > 1 or pa.types.is_fixed_size_list(kind) else kind).bit_width / 8
+    if pa.types.is_fixed_size_list(kind):
+        return float(kind.list_size) * _bytes_of(kind.value_type)
+    return float(kind.bit_width) / 8
 
 
 def _written(table: EncodedColumns, names: Sequence[str], folder: Path, width: int) -> SpillFile:

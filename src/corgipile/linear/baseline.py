@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
+from corgipile.linear.labels import codes_of
 from corgipile.linear.losses import loss_of
 
 __all__ = ["Baseline"]
@@ -30,7 +31,7 @@ class Baseline:
     """
 
     def __init__(self, kind: str, classes: npt.NDArray[Any]) -> None:
-        self.loss, self._classes = loss_of(kind, len(classes)), classes
+        self.loss, self._classes = loss_of(kind, len(classes)), codes_of(classes)
         self._squared = self.loss.of_mean and not self.loss.exponential
         self._counts = np.zeros(len(classes))
         self._sample: list[npt.NDArray[np.float64]] = []

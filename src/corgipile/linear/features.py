@@ -26,12 +26,14 @@ class Features:
     """The features of a table.
 
     Attributes:
-        columns: One list column; a pair of list columns, indices and values, if ``sparse``; or scalar columns.
+        columns: One list column; a pair of list columns, indices and values, if ``sparse``; or scalar columns, and
+            lists among them.
         sparse: Whether rows are sparse.
         width: Number of features.
         dtype: What the model computes in: float64 for float64 features, else float32.
-        lists: Whether the column is a list column.
+        lists: Whether it is one list column.
         left_out: Why other columns are no features, where they were not named.
+        widths: Numbers that each of the columns has in a row, where they are packed.
     """
 
     columns: tuple[str, ...]
@@ -40,6 +42,7 @@ class Features:
     dtype: np.dtype[Any]
     lists: bool
     left_out: dict[str, str] = field(default_factory=dict)
+    widths: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -55,7 +58,8 @@ class Features:
                 table, order=order, memory=memory, columns=[*self.columns, *labels], casts=casts, seed=seed, label=label
             )
         pack = {} if self.lists else {PACKED: self.columns}
-        widths = {self.name: self.width} if self.lists else {}
+        widths = {self.name: self.width} if self.lists else dict(zip(self.columns, self.widths, strict=True))
+        widths = {name: width for name, width in widths.items() if item_of(table.schema.field(name).type) is not None}
         casts = {**casts, self.name: self.dtype}
         names = [self.name, *labels]
         return Feeder(
@@ -110,15 +114,16 @@ def find_inputs(
         raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
     kinds = [table.schema.field(name).type for name in names]
     lists = [item_of(kind) is not None for kind in kinds]
-    if len(names) == 2 and all(lists):
+    if len(names) == 2 and all(lists) and pa.types.is_integer(item_of(kinds[0])):
         return replace(_sparse(table, names, width), left_out=left_out)
     dtype = _dtype(kinds)
     if len(names) == 1 and lists[0]:
         return Features(names, sparse=False, width=_width(table, names[0]), dtype=dtype, lists=True, left_out=left_out)
-    for name, kind in zip(names, kinds, strict=True):
-        if not is_number(kind):
+    for name, kind, is_list in zip(names, kinds, lists, strict=True):
+        if not is_number(kind) and not is_list:
             raise BadSchema(f"feature column {name!r} is {kind}; numbers or lists of numbers are needed")
-    return Features(names, sparse=False, width=len(names), dtype=dtype, lists=False, left_out=left_out)
+    widths = tuple(_width(table, name) if is_list else 1 for name, is_list in zip(names, lists, strict=True))
+    return Features(names, sparse=False, width=sum(widths), dtype=dtype, lists=False, left_out=left_out, widths=widths)
 
 
 def _dtype(kinds: Sequence[Any]) -> np.dtype[Any]:

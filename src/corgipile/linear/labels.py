@@ -15,7 +15,7 @@ from corgipile.linear.losses import loss_of, most_classes, quoted
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import Table
 
-__all__ = ["check_classes", "check_label", "find_classes"]
+__all__ = ["check_classes", "check_label", "codes_of", "find_classes"]
 
 RUN = 1 << 18
 MOST_FRACTIONS = 256  # classes that are no whole numbers: more are a target, not classes
@@ -100,13 +100,23 @@ def _flat(classes: Any) -> npt.NDArray[Any]:
         found = np.asarray(classes)
     except ValueError:
         found = np.zeros(0, object)
-    if found.ndim != 1 or found.dtype.kind not in "biuf":
-        raise BadArgument(f"classes must be a list of numbers, got {classes!r}")
+    if found.ndim != 1 or found.dtype.kind not in "biufU":
+        raise BadArgument(f"classes must be a list of numbers, or of text, got {classes!r}")
     return found
 
 
 def _for_numbers() -> str:
     return f"for numbers to predict use model={quoted(numbers=True)[0]}"
+
+
+def codes_of(classes: npt.NDArray[Any]) -> FloatArray:
+    """Return classes as the learner meets them: numbers themselves, of text the places.
+
+    Example:
+        >>> codes_of(np.array([-1, 1])).tolist(), codes_of(np.array(["no", "yes"])).tolist()
+        ([-1.0, 1.0], [0.0, 1.0])
+    """
+    return np.arange(len(classes), dtype=np.float64) if classes.dtype.kind == "U" else classes.astype(np.float64)
 
 
 def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: str = "label") -> npt.NDArray[Any]:
@@ -117,7 +127,7 @@ def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: 
         [0, 1]
     """
     found: npt.NDArray[Any] = np.unique(_flat(classes))
-    if not np.isfinite(found.astype(np.float64)).all():
+    if found.dtype.kind != "U" and not np.isfinite(found.astype(np.float64)).all():
         raise BadArgument(f"classes must be finite numbers, got {list(classes)}")
     if found.dtype.kind in "iu" and found.size and max(abs(int(found[0])), abs(int(found[-1]))) > EXACT:
         raise BadLabel(f"label column {label!r} holds {found[-1]}; labels up to 2^53 in size are exact")

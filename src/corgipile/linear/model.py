@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadModelFile, BadValue
+from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
+from corgipile.linear.encoded import readable
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.labelled import NaNs
 from corgipile.linear.labels import check_label
@@ -76,7 +78,15 @@ class Model:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the name of each feature; nothing where they have none, as in a list column."""
+        if self.encoding is not None:
+            return tuple(names) if len(names := self.encoding.names) == self.width else ()
         return () if self.params.get("lists", True) else self.features
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """Return how columns became numbers; None where all of them were."""
+        state = self.params.get("encoding")
+        return None if state is None else Encoding.of(state)
 
     @property
     def label(self) -> str | None:
@@ -137,12 +147,14 @@ class Model:
 
     def _scores(self, rows: Any) -> Iterator[npt.NDArray[Any]]:
         array = rows_of_array(rows, self.coef.dtype)
+        if array is not None and self.encoding is not None and self.encoding.names != list(self.features):
+            raise BadArgument("this model encodes columns, which it finds by name: give a table or a data frame")
         if array is not None:
             sgd = self.sgd(array.inputs)
             for visit in array.visits():
                 yield sgd.decide(array.rows, visit, lambda place, visit=visit: f"row {visit[place]}")  # type: ignore[misc]
             return
-        table = open_table(rows)
+        table = readable(open_table(rows), self.encoding, None)
         sgd = self.sgd(self._inputs(table))
         with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, None)) as feeder:
             yield from passes.scores(sgd, feeder)
@@ -172,7 +184,8 @@ class Model:
         Raises:
             BadValue: The table has no rows, or a row has a label or feature that is no finite number.
         """
-        opened, column = open_table(table), label or self.label or "label"
+        column = label or self.label or "label"
+        opened = readable(open_table(table), self.encoding, column)
         check_label(opened, column, repr(opened))
         sgd = self.sgd(self._inputs(opened, column))
         with passes.reader(sgd.inputs, NaNs(opened, sgd.inputs, column), column) as feeder:
@@ -197,7 +210,7 @@ class Model:
             "format": FORMAT,
             "kind": self.kind,
             "classes": self.classes.tolist(),
-            "class_type": self.classes.dtype.name,
+            "class_type": "str" if self.classes.dtype.kind == "U" else self.classes.dtype.name,
             "params": self.params,
             "history": self.history,
         }
@@ -266,10 +279,10 @@ def _check(model: Model) -> None:
         raise ValueError(f"{outputs} outputs, but coefficients {model.coef.shape}, intercepts {model.intercept.shape}")
     if (
         model.classes.ndim != 1
-        or model.classes.dtype.kind not in "biuf"
+        or model.classes.dtype.kind not in ("biufU" if model.params.get("encoding") else "biuf")
         or (np.unique(model.classes) != model.classes).any()
     ):
-        raise ValueError("its classes are not ascending numbers")
+        raise ValueError("its classes do not ascend")
     most = most_classes(model.kind)
     if not min(most, 2) <= len(model.classes) <= most:
         raise ValueError(f"{len(model.classes)} classes for a {model.kind} model")
@@ -284,7 +297,10 @@ def _check_notes(model: Model) -> None:
     features, label, lists = (model.params.get(name) for name in ("features", "label", "lists"))
     if features is not None and not (isinstance(features, list) and all(isinstance(name, str) for name in features)):
         raise ValueError(f"its features are {features!r}; a list of names is needed")
-    if lists is False and len(features or ()) != model.width:
+    encoding = model.encoding
+    if encoding is not None and list(encoding.columns) != features:
+        raise ValueError(f"its features are {features!r}, and those encoded {list(encoding.columns)}")
+    if encoding is None and lists is False and len(features or ()) != model.width:
         raise ValueError(f"{len(features or ())} names for {model.width} features")
     if not (isinstance(label, str | None) and isinstance(lists, bool | None)):
         raise TypeError(f"its label is {label!r} and lists is {lists!r}")

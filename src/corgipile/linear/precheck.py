@@ -91,7 +91,8 @@ def precheck(table: Table, inputs: Features) -> Precheck:
         return Precheck()
     size, length = _sizes(good)
     varied = np.flatnonzero((good.max(axis=0) > good.min(axis=0)) & (size > 0))
-    names: tuple[str, ...] = () if inputs.lists else inputs.columns
+    widths = [] if inputs.lists else inputs.widths
+    names = tuple(name for name, width in zip(inputs.columns, widths, strict=bool(widths)) for _ in range(width))
     apart, extremes = 1.0, names[:0]
     if len(varied):
         top, least = varied[size[varied].argmax()], varied[size[varied].argmin()]
@@ -115,12 +116,13 @@ def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:
     """Read runs of rows, [rows, features]: float64, or as they are stored where they are lists."""
     run = min(RUN, max(2, RUN_NUMBERS // inputs.width))
     starts = sorted({int(at) for at in np.linspace(0, max(0, len(table) - run), RUNS)})
-    width = inputs.width if inputs.lists else 1
+    widths = [inputs.width] if inputs.lists else inputs.widths
     parts, end = [], 0
     for start in starts:
         start, stop = max(start, end), min(start + run, len(table))  # noqa: PLW2901 - runs of small tables meet
         batch, end = table.read(start, stop, list(inputs.columns)), stop
-        columns = [_column(batch.column(name), name, width, range(start, stop)) for name in inputs.columns]
+        found = zip(inputs.columns, widths, strict=True)
+        columns = [_column(batch.column(name), name, width, range(start, stop)) for name, width in found]
         parts.append(columns[0] if inputs.lists else np.concatenate(columns, axis=1, dtype=np.float64))
     return np.concatenate(parts)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
 from corgipile.linear.features import Features
+from corgipile.linear.labels import codes_of
 from corgipile.linear.losses import loss_of
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
@@ -89,7 +90,7 @@ class SGD:
         self._skipped_for = ROWS_FAULT
         self.outputs = outputs_of(kind, classes)
         self._classes = classes
-        coded = np.ascontiguousarray(classes, np.float64)
+        coded = np.ascontiguousarray(codes_of(classes))
         self._state = _kernel.sgd_new(
             self.loss.code,
             self.loss.parameter,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
+from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.labelled import NaNs
 from corgipile.linear.labels import check_classes, check_label, find_classes
@@ -47,8 +48,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             or another of `corgipile.linear.losses.NAMES`; one with a parameter takes it after a colon.
         features: The feature columns; see `corgipile.linear.features.find_inputs`. Which were found, and which columns
             were left out, the log says, and ``features`` and ``left_out`` of the model.
-        label: The label column: two values for logistic, any number of classes for softmax, and for svm, which then
-            tells each class from the rest.
+        label: The label column, of numbers or text: two values for logistic, any number of classes for softmax, and for
+            svm, which then tells each class from the rest.
+        encode: What feature columns that are no numbers become, ``"onehot"``, ``"ordinal"`` or ``"hash"``, or a
+            dictionary of these by column; see `corgipile.features.fit_encoding`. The model keeps what was found out.
+        missing: What stands for null and NaN in features: ``"error"``, ``"mean"`` or a number.
         epochs: Passes over the table.
         learning_rate: Step size of the first epoch. None: 0.01; where the first epoch diverges it is begun again at a
             tenth, which the log and ``notes`` of the model say; where a regression on dense features stands still it
@@ -130,10 +134,17 @@ def prepare(
 ) -> Task:
     """Find out what is learnt from what; all that is read of the table before the first epoch is read here."""
     label, model = settings.label, settings.model
-    inputs = find_inputs(table, _wanted(settings.features, past), label, past.width if past else None)
+    features, skip = _wanted(settings.features, past), on_bad == "skip"
+    encoding = encoding_of(table, settings, features, classes, past, skip=skip)
+    left_out = encoding.left_out if encoding else None
+    if encoding is not None:
+        table, features = readable(table, encoding, label, once=True), encoding.columns
+    inputs = find_inputs(table, features, label, past.width if past else None)
+    inputs = inputs if left_out is None else replace(inputs, left_out=left_out)
     known = past.classes if classes is None and past else classes
-    found = _classes(table, label, model, known, skip=on_bad == "skip")
-    task = Task(table, inputs, label, model, found, settings.batch_size, settings.intercept, on_bad)
+    texts = classes_of(encoding)
+    found = _classes(table, label, model, known, skip=skip) if texts is None else check_classes(texts, model, label)
+    task = Task(table, inputs, label, model, found, settings.batch_size, settings.intercept, on_bad, encoding)
     if past is not None:
         _check_past(past, task)
     return _scaled(task, settings.standardize, past)
@@ -144,6 +155,7 @@ def _facts(task: Task) -> Record:
     return {
         "features": list(task.inputs.columns),
         "lists": task.inputs.lists,
+        **({"encoding": task.encoding.state()} if task.encoding else {}),
         "left_out": task.inputs.left_out,
         "notes": task.notes,
         "standardize": task.scaling is not None,
@@ -174,7 +186,9 @@ def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     if inputs.left_out:
         why = "; ".join(f"{name!r} ({reason})" for name, reason in list(inputs.left_out.items())[:MOST_SHOWN])
         more = f" and {len(inputs.left_out) - MOST_SHOWN} more" if len(inputs.left_out) > MOST_SHOWN else ""
-        task.note(f"columns left out: {why}{more}; name the columns to learn from with features=")
+        task.note(
+            f"columns left out: {why}{more}; name the columns to learn from with features=, text with encode= too"
+        )
     for text in seen.notes():
         task.note(text)
     kept = past.learnt.scaling if past is not None and past.learnt is not None else None
@@ -203,13 +217,14 @@ def _exact(inputs: Features, table: Table) -> Features:
 def _check_past(past: Model, task: Task) -> None:
     """Raise BadArgument unless an earlier model is of the same kind, features and classes."""
     inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
+    known = past.features if past.names else ()
     if past.loss != task.loss or past.width != inputs.width:
         raise BadArgument(
             f"warm_start is a {past.kind} model of {past.width} features; "
             f"a {task.kind} model of {inputs.width} is needed"
         )
-    if past.names and names and past.names != names:
-        raise BadArgument(f"warm_start was trained on {listed(past.names)}, not on {listed(names)}")
+    if known and names and known != names:
+        raise BadArgument(f"warm_start was trained on {listed(known)}, not on {listed(names)}")
     if not np.array_equal(past.classes, task.classes):
         raise BadArgument(f"warm_start has classes {past.classes.tolist()}, not {task.classes.tolist()}")
     if not task.intercept and past.intercept.any():
@@ -224,6 +239,7 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
         return
     table = open_table(test)
     inputs, whose = task.inputs, f"the test table {table!r}"
+    table = readable(table, task.encoding, task.label, once=True)
     check_label(table, task.label, whose)
     found = find_inputs(table, inputs.columns, task.label, inputs.width, whose=whose)
     if found.width != inputs.width:

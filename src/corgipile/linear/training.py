@@ -10,6 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from corgipile.errors import Diverged, DivergenceWarning
+from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.baseline import Baseline
 from corgipile.linear.features import Features
@@ -43,6 +44,7 @@ class Task:
     batch_size: int
     intercept: bool
     on_bad: OnBad
+    encoding: Encoding | None = None
     scaling: Scaling | None = None
     notes: list[str] = field(default_factory=list)
 

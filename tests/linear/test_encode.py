@@ -1,0 +1,129 @@
+"""Models of ordinary columns: text labels, categories, what is missing; the model keeps how they became numbers."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import corgipile as cp
+from corgipile.cli.app import app
+from corgipile.errors import BadArgument, BadLabel, BadModelFile, BadSchema, BadValue
+
+ROWS = 3000
+HOW = {"label": "y", "encode": "onehot", "missing": "mean", "epochs": 4}
+
+
+@pytest.fixture(scope="module")
+def people():
+    pick = np.random.default_rng(0)
+    city = pick.choice(["Rome", "Oslo", "Bern"], ROWS)
+    x = pick.normal(size=ROWS)
+    age = pick.integers(18, 90, ROWS).astype(float)
+    sure = x + 2.0 * (city == "Rome") - 2.0 * (city == "Oslo")
+    y = np.where(sure > 0, "yes", "no")
+    age[pick.random(ROWS) < 0.1] = np.nan
+    return pd.DataFrame({"x": x, "age": age, "city": pd.Categorical(city), "y": y})
+
+
+@pytest.fixture(scope="module")
+def model(people):
+    return cp.train(people, **HOW)
+
+
+def test_it_learns_what_columns_say(people, model):
+    assert model.classes.tolist() == ["no", "yes"]
+    assert model.names == ("x", "age", "city=Bern", "city=Oslo", "city=Rome")
+    assert model.history[-1]["accuracy"] > 0.93
+    assert (model.predict(people) == people["y"]).mean() > 0.95
+    by_name = dict(zip(model.names, model.coef[0], strict=True))
+    assert by_name["city=Rome"] > 1 > -1 > by_name["city=Oslo"]
+
+
+def test_the_same_as_by_hand(people, model):
+    filled = people.assign(age=people["age"].fillna(people["age"].mean()))
+    hand = {"x": filled["x"], "age": filled["age"]}
+    hand |= {f"city={name}": (filled["city"] == name).astype(float) for name in ("Bern", "Oslo", "Rome")}
+    again = cp.train(pd.DataFrame({**hand, "y": (people["y"] == "yes").astype(int)}), label="y", epochs=4)
+    np.testing.assert_allclose(model.coef, again.coef, rtol=1e-4, atol=1e-4)
+
+
+def test_a_file_holds_all_of_it(people, model, tmp_path):
+    model.save(tmp_path / "m.safetensors")
+    loaded = cp.load(tmp_path / "m.safetensors")
+    mixed = people.sample(frac=1.0, random_state=1)[["city", "age", "x"]]
+    assert (loaded.predict(mixed) == model.predict(people)[mixed.index]).all()
+    assert loaded.measure(people) == model.measure(people)
+    more = cp.train(people, label="y", warm_start=loaded, epochs=1)
+    assert len(more.history) == 5
+    assert more.names == model.names
+
+
+def test_a_damaged_encoding_is_a_bad_model(model, tmp_path):
+    broken = cp.Model(model.kind, model.coef, model.intercept, model.classes, json.loads(json.dumps(model.params)))
+    broken.params["encoding"]["features"][0]["column"] = "z"
+    broken.save(tmp_path / "m.safetensors")
+    with pytest.raises(BadModelFile, match="its features are"):
+        cp.load(tmp_path / "m.safetensors")
+
+
+def test_a_category_never_seen_counts_for_nothing(people, model):
+    strange = people.assign(city="Paris")
+    plain = people.assign(city=pd.Categorical(["Bern"] * ROWS))
+    bern = model.coef[0, 2]
+    np.testing.assert_allclose(model.decision(strange), model.decision(plain) - bern, atol=1e-4)
+
+
+def test_bad_rows_of_a_label_of_text(people):
+    rows = pa.Table.from_pandas(people, preserve_index=False)
+    holes = rows.set_column(3, "y", pa.array([None, *rows["y"].to_pylist()[1:]]))
+    with pytest.raises(BadLabel, match="row 0 has label None; the classes are 'no', 'yes'"):
+        cp.train(holes, **HOW)
+    skipped = cp.train(holes, on_bad="skip", **HOW)
+    assert skipped.history[-1]["skipped"] == 1
+    others = rows.set_column(3, "y", pa.array(["maybe"] * ROWS))
+    with pytest.raises(BadLabel, match="the classes are 'no', 'yes'"):
+        cp.train(rows, test=others, **HOW)
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "text"),
+    [
+        ({"encode": None}, BadSchema, "say how it becomes numbers"),
+        ({"missing": "error"}, BadValue, "missing= what stands for null"),
+        ({"model": "linear"}, BadSchema, "numbers are predicted, so numbers are needed"),
+        ({"classes": ["no"]}, BadLabel, "two classes at least"),
+        ({"classes": [0, 1]}, BadLabel, "the classes are"),
+    ],
+)
+def test_errors(people, more, error, text):
+    with pytest.raises(error, match=text):
+        cp.train(people, **{**HOW, "features": ["x", "age", "city"], **more})
+
+
+def test_an_array_has_no_names_to_encode_by(model):
+    with pytest.raises(BadArgument, match="finds by name"):
+        model.predict(np.zeros((2, 5)))
+
+
+def test_several_classes_of_text():
+    rows = pa.table({"x": [-3.0, 0.0, 3.0] * 200, "y": ["low", "middle", "high"] * 200})
+    model = cp.train(rows, label="y", model="softmax", epochs=20, learning_rate=0.1)
+    assert model.classes.tolist() == ["high", "low", "middle"]
+    assert model.predict(rows)[:3].tolist() == ["low", "middle", "high"]
+
+
+def test_the_command(people, tmp_path):
+    people.to_parquet(tmp_path / "p.parquet", index=False)
+    run = CliRunner()
+    made = run.invoke(
+        app,
+        ["train", str(tmp_path / "p.parquet"), "--label", "y", "--features", "x,age,city", "--encode", "city=onehot",
+         "--missing", "mean", "--save", str(tmp_path / "m.safetensors"), "--json"],
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    done = run.invoke(app, ["predict", str(tmp_path / "m.safetensors"), str(tmp_path / "p.parquet")])
+    assert done.exit_code == 0, done.output
+    assert set(done.output.split()) == {"yes", "no"}

@@ -1,0 +1,157 @@
+"""Features and label from ordinary columns: every row whole, in every order, format and host."""
+
+import json
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import corgipile as cp
+from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue, MissingColumn, StateMismatch
+
+ROWS, BATCH = 3000, 64
+
+
+@pytest.fixture(scope="module")
+def people():
+    pick = np.random.default_rng(7)
+    scalars = {f"x{i}": pick.normal(size=ROWS).astype(np.float32) for i in range(4)}
+    return pa.table(
+        {
+            **scalars,
+            "count": pa.array(pick.integers(-5, 5, ROWS), pa.int16()),
+            "flag": pa.array(pick.random(ROWS) < 0.5),
+            "age": pa.array(pick.random(ROWS) * 60, mask=pick.random(ROWS) < 0.1),
+            "city": pa.array(pick.choice(["Rome", "Oslo", "Bern"], ROWS)).dictionary_encode(),
+            "emb": pa.FixedSizeListArray.from_arrays(pa.array(pick.normal(size=2 * ROWS)), 2),
+            "income": pa.array(np.sort(pick.choice(["<=50K", ">50K"], ROWS))),
+            "id": np.arange(ROWS),
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=["memory", "arrow", "lz4", "parquet", "several"])
+def source(request, people, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("people")
+    if request.param == "memory":
+        return people
+    if request.param == "parquet":
+        pq.write_table(people, folder / "a.parquet", row_group_size=1000)
+        return str(folder / "a.parquet")
+    options = pa.ipc.IpcWriteOptions(compression="lz4" if request.param == "lz4" else None)
+    parts = [people.slice(0, 1100), people.slice(1100)] if request.param == "several" else [people]
+    for number, part in enumerate(parts):
+        with pa.ipc.new_file(folder / f"{number}.arrow", people.schema, options=options) as file:
+            file.write_table(part.unify_dictionaries(), max_chunksize=700)
+    return str(folder)
+
+
+def expected(row):
+    city = [float(row["city"] == name) for name in ("Bern", "Oslo", "Rome")]
+    age = 33.0 if row["age"] is None else row["age"]
+    return [row["x2"], row["count"], row["flag"], age, *row["emb"], *city]
+
+
+FEATURES = ["x2", "count", "flag", "age", "emb", "city"]
+
+
+@pytest.mark.parametrize("order", ["auto", "corgipile", "full", "no_shuffle"])
+def test_each_row_once_and_whole(people, source, order):
+    loader = cp.Loader(
+        source, batch_size=BATCH, order=order, features=FEATURES, label="income", encode="onehot", missing=33.0,
+        columns=["id"], memory="1MB",
+    )  # fmt: skip
+    rows, seen = people.to_pylist(), []
+    for batch in loader:
+        assert set(batch) == {"features", "label", "id"}
+        assert batch["features"].dtype == np.float32
+        assert batch["label"].dtype == np.int64
+        for features, label, number in zip(batch["features"], batch["label"], batch["id"].tolist(), strict=True):
+            np.testing.assert_allclose(features, expected(rows[number]), rtol=1e-6)
+            assert loader.classes[label] == rows[number]["income"]
+            seen.append(number)
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_the_default_order_balances_by_a_label_of_text(source):
+    loader = cp.Loader(source, features="numeric", label="income", missing="mean")
+    assert loader.order.title == "balanced by 'income'"
+
+
+def test_numbers_are_features_and_fractions_labels_of_their_type(people):
+    x, y = next(iter(cp.Loader(people.drop(["age"]), features="numeric", label="x3", as_tuple=True, dtype="float64")))
+    assert x.shape == (256, 6)
+    assert x.dtype == y.dtype == np.float64
+    only = cp.Loader(people, features=lambda schema: [one.name for one in schema if one.name[0] == "x"], label="id")
+    assert only.encoding.columns == ("x0", "x1", "x2", "x3")
+    assert next(iter(only))["label"].dtype == np.int64
+
+
+def test_a_list_column_keeps_its_type_and_shape(people):
+    batch = next(iter(cp.Loader(people, features="emb", label="flag", batch_size=3, format="torch")))
+    assert tuple(batch["features"].shape) == (3, 2)
+    assert str(batch["features"].dtype) == "torch.float64"
+    assert str(batch["label"].dtype) == "torch.int64"
+
+
+def test_another_table_is_read_by_the_same_encoding(people):
+    loader = cp.Loader(people, features=["age", "city"], label="income", encode="ordinal", missing="mean")
+    state = json.loads(json.dumps(loader.state_dict()))
+    others = people.slice(5, 40).select(["income", "city", "age"])
+    again = cp.Loader(others, features=cp.features.Encoding.of(state["encoding"]), order="no_shuffle")
+    batch = next(iter(again))
+    assert batch["features"][:, 1].tolist() == [
+        ["Bern", "Oslo", "Rome"].index(name) for name in others["city"].to_pylist()
+    ]
+    assert again.classes.tolist() == loader.classes.tolist()
+    strange = others.set_column(0, "income", pa.array(["much"] * 40))
+    with pytest.raises(BadLabel, match="row 0 has label 'much'"):
+        cp.Loader(strange, features=loader.encoding)
+
+
+def test_it_goes_on_after_any_batch(source):
+    how = {"features": FEATURES, "label": "income", "encode": "onehot", "missing": "mean", "seed": 3, "batch_size": 500}
+    with cp.Loader(source, **how) as loader:
+        whole = [batch["features"] for batch in loader]
+    first = cp.Loader(source, **how)
+    taken = iter(first)
+    next(taken), next(taken)
+    state = json.loads(json.dumps(first.state_dict()))
+    later = pickle.loads(pickle.dumps(cp.Loader(source, **how)))  # noqa: S301 - ours
+    later.load_state_dict(state)
+    np.testing.assert_array_equal(np.concatenate([batch["features"] for batch in later]), np.concatenate(whole[2:]))
+    other = cp.Loader(source, **{**how, "missing": 0.0})
+    with pytest.raises(StateMismatch, match="another table"):
+        other.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"encode": "onehot"}, BadArgument, "has no effect without features"),
+        ({"as_tuple": True}, BadArgument, "has no effect without features"),
+        ({"features": ["x0"], "as_tuple": True}, BadArgument, "name a label"),
+        ({"features": ["x0"], "label": "id", "columns": ["x0"]}, BadArgument, "is among the features"),
+        ({"features": ["x0"], "label": "nowhere"}, MissingColumn, "nowhere"),
+        ({"features": ["x0", "city"]}, BadSchema, "say how it becomes numbers"),
+        ({"features": ["x0"], "dtype": "int8"}, BadArgument, "dtype must be"),
+        ({"label": "id", "classes": [1, 2, 3], "features": ["x0"]}, BadLabel, "the classes are 1, 2, 3"),
+    ],
+)
+def test_arguments_that_do_not_fit(people, arguments, error, text):
+    with pytest.raises(error, match=text):
+        list(cp.Loader(people, **arguments))
+
+
+def test_a_null_is_an_error_unless_something_stands_for_it(people):
+    with pytest.raises(BadValue, match=r"row \d+ of column 'age' is null"):
+        list(cp.Loader(people, features=["age"], label="income"))
+
+
+def test_blocks_of_many_columns_are_worth_their_requests():
+    rows = 200_000
+    table = pa.table({f"x{i}": np.zeros(rows, np.float32) for i in range(28)} | {"label": np.zeros(rows, np.int8)})
+    narrow = cp.Loader(table, features="numeric", label="label", memory="8MB").order.block_rows
+    assert narrow == min(int((4 << 10) * 29 / (28 * 4 + 1)), (8 << 20) // 113 // 128, rows // 512)
