@@ -152,14 +152,13 @@ static inline void cp_put_row(const cp_target *t, char *to, const char *row)
 static inline int cp_scatter_same_scalars(const cp_target *t, const char *rows, const int32_t *into,
                                           const int32_t *sweep, int64_t count)
 {
-    switch (cp_type_bytes[t->from]) {
-    case 4:
+    if (cp_type_bytes[t->from] == 4) {
         CP_EACH_SCALAR(uint32_t, uint32_t);
-    case 8:
-        CP_EACH_SCALAR(uint64_t, uint64_t);
-    default:
-        return 0;
     }
+    if (cp_type_bytes[t->from] == 8) {
+        CP_EACH_SCALAR(uint64_t, uint64_t);
+    }
+    return 0;
 }
 
 /* Put the numbers of a scalar column into their slots, in the order of `sweep` if there is one; 0: it is none, or of a

@@ -133,8 +133,8 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
-        model: This, features, label, epochs, decay, l2, batch_size, memory, intercept and standardize are as for
-            `corgipile.train`.
+        model: This, features, label, encode, missing, epochs, decay, l2, batch_size, memory, intercept and standardize
+            are as for `corgipile.train`.
         learning_rate: Step of the first epoch, the same for all orders.
         test: Held-out rows to score; the table itself by default.
         order: Orders, or their names.
@@ -165,7 +165,8 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
     chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, given.block) for one in _names(given.order)]
     if not chosen:
         raise BadArgument("no orders are given; at least one is needed to compare")
-    plan = _Plan(given, prepare(opened, given), schedule, column(opened, label), given.seed, held_out)
+    task = prepare(opened, given)
+    plan = _Plan(given, task, schedule, column(task.source, label), given.seed, held_out)
     plans = [replace(plan, seed=seed) for seed in range(given.seed, given.seed + given.seeds)]
     results = []
     for one in chosen:

@@ -222,7 +222,7 @@ def test_tables_that_do_not_serve(make):
     with pytest.raises(MissingColumn, match="no column 'wrong'"):
         train(table, features="wrong")
     with pytest.raises(BadSchema, match="label column 'label' is string"):
-        train(make.dense(x, y.astype(str)))
+        train(make.dense(x, y.astype(str)), model="linear")
     with pytest.raises(BadSchema, match="feature column 'a' is string"):
         train(pa.table({"a": ["x"], "label": [1]}), features="a")
     with pytest.raises(BadSchema, match="no column of numbers"):

@@ -69,14 +69,8 @@ def check_label(table: Table, label: str, whose: str = "the table") -> pa.DataTy
     require(table.schema, [label], whose)
     kind = table.schema.field(label).type
     if not is_number(kind):
-        raise BadSchema(f"label column {label!r} is {kind} in {whose}; int, bool or float are needed{_hint(kind)}")
+        raise BadSchema(f"label column {label!r} is {kind} in {whose}; int, bool or float are needed")
     return kind
-
-
-def _hint(kind: pa.DataType) -> str:
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
-        return ": number the classes, or give them as y to CorgiClassifier.fit(table, y)"
-    return ": cast them" if pa.types.is_decimal(kind) else ""
 
 
 def _bad_values(column: pa.Array) -> pa.Array:

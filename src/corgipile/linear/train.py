@@ -175,8 +175,10 @@ def _wanted(features: str | Sequence[str] | None, past: Model | None) -> str | S
 def _classes(table: Table, label: str, model: str, given: Any, *, skip: bool) -> npt.NDArray[Any]:
     if given is None or loss_of(model).numbers:
         return find_classes(table, label, model, skip=skip)
-    check_label(table, label)
-    return check_classes(given, model, label)
+    kind, found = check_label(table, label), check_classes(given, model, label)
+    if found.dtype.kind == "U":
+        raise BadArgument(f"label column {label!r} is {kind}, got the classes {found.tolist()}; numbers are needed")
+    return found
 
 
 def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
