@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +35,9 @@ from corgipile.cli.options import (
     source_of,
 )
 
+if TYPE_CHECKING:
+    from corgipile.tables import Table
+
 RUNNING = ("loss", "accuracy", "r2")
 SKIPPED = {
     "skipped": "skipped in the last epoch: they cannot be learnt from",
@@ -63,6 +66,12 @@ def command(
     memory: Memory = "64MB",
     seed: Seed = 0,
     test: Test = None,
+    validation: Annotated[
+        float | None, typer.Option(help="Share of rows to leave out and measure the model on, such as 0.1.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Column of which all rows of a value are on one side of --validation.")
+    ] = None,
     standardize: Annotated[
         bool | None, typer.Option(help="Learn from features of mean 0 and spread 1; by default where it is needed.")
     ] = None,
@@ -84,7 +93,7 @@ def command(
 
     if save is not None:
         check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=overwrite)
-    opened = tables.open(source_of(table))
+    opened, left_out = _sides(tables.open(source_of(table)), test, validation, group, seed)
     with progress("train", quiet=quiet or json) as bar, _resumable(save), _told(quiet=quiet or json) as diverged:
         watch = Watch(bar, len(opened) * epochs)
         trained = train(
@@ -100,7 +109,7 @@ def command(
             order=order_of(order, block, buffer, balance, label),
             memory=number_or_text(memory),
             seed=seed,
-            test=None if test is None else source_of(test),
+            test=left_out if test is None else source_of(test),
             standardize=standardize,
             tolerance=tolerance,
             warm_start=None if warm_start is None else load(warm_start),
@@ -118,6 +127,22 @@ def command(
         typer.echo(f"corgipile: {printable(text)}", err=True)
     if diverged:
         raise typer.Exit(1)
+
+
+def _sides(
+    table: "Table", test: str | None, validation: float | None, group: str | None, seed: int
+) -> "tuple[Table, Table | None]":
+    """Return what to learn from, and what of it is left out to measure the model on."""
+    from corgipile.errors import BadArgument  # noqa: PLC0415
+    from corgipile.tables import train_test_split  # noqa: PLC0415
+
+    if validation is None and group is not None:
+        raise BadArgument("--group says which rows --validation keeps together; give a share, such as --validation 0.1")
+    if validation is None:
+        return table, None
+    if test is not None:
+        raise BadArgument("--test and --validation both name rows to measure the model on; give one of them")
+    return train_test_split(table, validation, seed, group)
 
 
 def _document(model: Any, path: str | None, *, diverged: bool) -> dict[str, Any]:

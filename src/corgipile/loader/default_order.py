@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from corgipile.orders import Auto, Order, Riffle, named
 from corgipile.tables.concat import ConcatTable
+from corgipile.tables.mixing import Mix
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["LABEL", "cheap", "chosen"]
@@ -69,6 +70,6 @@ def _by_column(table: Table, column: str) -> bool:
     inner = getattr(table, "table", None)  # of a wrapper, or a part of a table
     if inner is not None and column in inner.schema.names:
         return _by_column(inner, column)
-    if isinstance(table, ConcatTable):
+    if isinstance(table, ConcatTable | Mix):
         return all(_by_column(part, column) for part in table.tables)
     return getattr(table, "columnar", False) or table.layout([column]) is not None
