@@ -44,14 +44,10 @@ class MixReader:
         """Do nothing: to divide a step takes as long as to announce it saves."""
 
     def _parts(self, step: Step) -> "Iterator[tuple[RowReader, Step]]":
-        source, row = self._table.origin(step.extents)
-        for number, reader in enumerate(self._readers):
-            mine = np.flatnonzero(source == number)
-            if len(mine):
-                rows = row[mine]
-                edges = np.flatnonzero(np.diff(rows) != 1)
-                extents = np.stack([rows[np.append(0, edges + 1)], rows[np.append(edges, len(rows) - 1)] + 1], axis=1)
-                yield reader, Step(extents, step.into[mine], step.visit[:0])
+        for number, places, rows in self._table.shares(step.extents):
+            edges = np.flatnonzero(np.diff(rows) != 1)
+            extents = np.stack([rows[np.append(0, edges + 1)], rows[np.append(edges, len(rows) - 1)] + 1], axis=1)
+            yield self._readers[number], Step(extents, step.into[places], step.visit[:0])
 
     def rest(self) -> None:
         """End threads until the next reading."""

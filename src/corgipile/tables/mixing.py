@@ -62,20 +62,28 @@ class Mix(Views):
         """Cut every ``rows`` rows."""
         return even_cuts(len(self), rows)
 
-    def origin(self, extents: IntArray) -> tuple[IntArray, IntArray]:
-        """Say of which source each row of some runs is, and which of its rows.
+    def shares(self, extents: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Say which rows of the sources some runs of rows are made of.
 
         The j-th of a source's c rows stands at (j + 1/2) / c of the way, so that each is spread evenly.
 
         Args:
             extents: int64[k, 2], first row of each run and the row after its last.
 
-        Returns:
-            Two int64[rows].
+        Yields:
+            A source's number, places among all rows of the runs, and the source's rows that stand there.
         """
+        source, turn = self._origin(extents)
+        for number in range(len(self.tables)):
+            places = np.flatnonzero(source == number)
+            if len(places):
+                yield number, places, self._of(number, turn[places])
+
+    def _origin(self, extents: IntArray) -> tuple[IntArray, IntArray]:
+        """Say of which source each row of some runs is, and which of its turns."""
         lengths = extents[:, 1] - extents[:, 0]
         ends = np.cumsum(lengths)
-        source, row = np.empty((2, int(ends[-1]) if len(ends) else 0), np.int64)
+        source, turn = np.empty((2, int(ends[-1]) if len(ends) else 0), np.int64)
         widths = np.frexp(lengths.astype(np.float64))[1]
         for width in np.unique(widths[lengths > 0]).tolist():  # runs of nearly one length at a time
             like = np.flatnonzero(widths == width)
@@ -83,14 +91,15 @@ class Mix(Views):
             step = max(1, AT_A_TIME // (most + len(self.tables) * (len(self.tables) + 4)))
             for at in range(0, len(like), step):
                 some = like[at : at + step]
+                owners, turns = self._turns(extents[some, 0], most)
+                if len(like) == len(lengths) and bool((lengths[some] == most).all()):
+                    between = slice(int(ends[some[0]]) - most, int(ends[some[-1]]))
+                    source[between], turn[between] = owners.ravel(), turns.ravel()
+                    continue
                 inside = np.arange(most) < lengths[some, None]
                 places = ((ends - lengths)[some, None] + np.arange(most))[inside]
-                owner, turn = self._turns(extents[some, 0], most)
-                source[places], row[places] = owner[inside], turn[inside]
-        for number in np.unique(source).tolist():
-            mine = source == number
-            row[mine] = self._of(number, row[mine])
-        return source, row
+                source[places], turn[places] = owners[inside], turns[inside]
+        return source, turn
 
     def _turns(self, starts: IntArray, length: int) -> tuple[IntArray, IntArray]:
         """Say of which source the rows from each start on are, and which of its turns; those past the end are any."""
@@ -120,7 +129,7 @@ class Mix(Views):
         names = check_columns(self.schema, columns)
         if start == stop:
             return empty(self.schema, names)
-        return self._gathered(*self.origin(np.array([[start, stop]])), names)
+        return self._gathered(np.array([[start, stop]]), names)
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the order asked for."""
@@ -128,15 +137,16 @@ class Mix(Views):
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        return self._gathered(*self.origin(np.stack([rows, rows + 1], axis=1)), names)
+        return self._gathered(np.stack([rows, rows + 1], axis=1), names)
 
-    def _gathered(self, source: IntArray, row: IntArray, names: list[str]) -> pa.RecordBatch:
-        parts, places = [], []
-        for number in np.unique(source).tolist():
-            places.append(np.flatnonzero(source == number))
-            parts.append(_rows_of(self.tables[number], row[places[-1]], names))
-        back = np.empty(len(row), np.int64)
-        back[np.concatenate(places)] = np.arange(len(row))
+    def _gathered(self, extents: IntArray, names: list[str]) -> pa.RecordBatch:
+        parts, at = [], []
+        for number, places, rows in self.shares(extents):
+            at.append(places)
+            parts.append(_rows_of(self.tables[number], rows, names))
+        found = np.concatenate(at)
+        back = np.empty(len(found), np.int64)
+        back[found] = np.arange(len(found))
         joined = pick_rows(join(parts), back)
         return pa.RecordBatch.from_arrays(joined.columns, schema=pick(self.schema, names))
 
