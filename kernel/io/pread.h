@@ -8,6 +8,7 @@
 #endif
 
 #include "io/gather.h"
+#include "io/picks.h"
 #include "io/pool.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,8 @@
 
 #define CP_STAGE ((int64_t)256 << 10) /* bytes staged at once: half of a common L2 cache */
 #define CP_GAP ((int64_t)8 << 10)     /* bytes worth reading over instead of asking twice */
+
+#define CP_MEMORY (-2)                /* in place of a file: offsets are addresses */
 
 /* Where one column lies: rows starts[i] .. starts[i + 1] back to back in fds[i] from offsets[i]. */
 typedef struct {
@@ -37,6 +40,7 @@ typedef struct {
 typedef struct {
     int64_t from, to;
     const int32_t *sweep;
+    int64_t swept; /* entries of sweep */
     int waits; /* not all of it is cached */
 } cp_request;
 
@@ -123,7 +127,7 @@ static inline void cp_coalesce(cp_read *r, int64_t from)
             p->offset + cp_part_bytes(p) - r->parts[last->from].offset <= CP_STAGE)
             last->to = i + 1;
         else
-            r->requests[r->request_count++] = (cp_request){i, i + 1, NULL, 0};
+            r->requests[r->request_count++] = (cp_request){i, i + 1, NULL, 0, 0};
     }
 }
 
@@ -182,6 +186,15 @@ static inline int cp_in_place(const cp_part *p)
     return apart == 0;
 }
 
+/* Read a part, or the bytes of several, from a file or from memory. */
+static inline int cp_fetch(const cp_read *r, const cp_part *p, char *to, int64_t bytes)
+{
+    if (p->fd != CP_MEMORY)
+        return cp_pread_all(p->fd, to, bytes, p->offset, r->wait);
+    memcpy(to, (const char *)(uintptr_t)p->offset, (size_t)bytes);
+    return 0;
+}
+
 static inline char *cp_stage_of(cp_read *r, int worker)
 {
     if (!r->stages[worker])
@@ -193,16 +206,15 @@ static inline char *cp_stage_of(cp_read *r, int worker)
 static inline const cp_part *cp_read_sweep(cp_read *r, const cp_request *request, char *stage)
 {
     const cp_part *first = &r->parts[request->from];
-    int64_t bytes = 0, rows = 0;
+    int64_t bytes = 0;
     for (int64_t i = request->from; i < request->to; i++) {
         const cp_part *p = &r->parts[i];
-        if (cp_pread_all(p->fd, stage + bytes, cp_part_bytes(p), p->offset, r->wait) < 0)
+        if (cp_fetch(r, p, stage + bytes, cp_part_bytes(p)) < 0)
             return p;
         bytes += cp_part_bytes(p);
-        rows += p->rows;
     }
     atomic_fetch_add(&r->bytes, bytes);
-    cp_scatter_sweep(&first->column->target, stage, first->into, request->sweep, rows);
+    cp_scatter_sweep(&first->column->target, stage, first->into, request->sweep, request->swept);
     return NULL;
 }
 
@@ -214,11 +226,13 @@ static inline const cp_part *cp_read_near(cp_read *r, const cp_request *request,
     int64_t bytes = last->offset + cp_part_bytes(last) - first->offset;
     int in_place = first == last && cp_in_place(first);
     char *to = in_place ? t->base + first->into[0] * t->stride : stage;
-    if (cp_pread_all(first->fd, to, bytes, first->offset, r->wait) < 0)
+    int there = first->fd == CP_MEMORY && !in_place; /* rows go from where they lie to their slots */
+    const char *rows = there ? (const char *)(uintptr_t)first->offset : stage;
+    if (!there && cp_fetch(r, first, to, bytes) < 0)
         return first;
     atomic_fetch_add(&r->bytes, bytes);
     for (const cp_part *p = first; !in_place && p <= last; p++)
-        cp_scatter(&p->column->target, stage + (p->offset - first->offset), p->into, p->rows);
+        cp_scatter(&p->column->target, rows + (p->offset - first->offset), p->into, p->rows);
     return NULL;
 }
 
@@ -240,14 +254,15 @@ static inline void cp_read_request(void *context, int64_t task, int worker)
         cp_read_fail(r, failed, errno);
 }
 
-/* Make the requests of one column: a run that is swept and fits a stage is one, other runs are coalesced. */
+/* Make the requests of one column: a run that is swept and fits a stage is one, other runs are coalesced. `swept` says
+ * how many entries of sweep each run has, -1 for one without; NULL: one for each row. */
 static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *extents, int64_t extent_count,
-                                const int32_t *into, const int32_t *sweep)
+                                const int32_t *into, const int32_t *sweep, const int64_t *swept)
 {
     int64_t from = r->part_count, width = cp_row_bytes(c);
     for (int64_t e = 0; e < extent_count; e++) {
-        int64_t start = extents[2 * e], stop = extents[2 * e + 1];
-        int fits = sweep && start < stop && (stop - start) * width <= r->stage_bytes;
+        int64_t start = extents[2 * e], stop = extents[2 * e + 1], entries = swept ? swept[e] : stop - start;
+        int fits = sweep && start < stop && entries >= 0 && (stop - start) * width <= r->stage_bytes;
         if (fits) { /* what is waiting to be coalesced comes first */
             cp_coalesce(r, from);
             from = r->part_count;
@@ -255,12 +270,12 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *e
         if (cp_parts_of_run(r, c, start, stop, into) < 0)
             return -1;
         if (fits) {
-            r->requests[r->request_count++] = (cp_request){from, r->part_count, sweep, 0};
+            r->requests[r->request_count++] = (cp_request){from, r->part_count, sweep, entries, 0};
             from = r->part_count;
         }
         into += stop - start;
-        if (sweep)
-            sweep += stop - start;
+        if (sweep && entries > 0)
+            sweep += entries;
     }
     cp_coalesce(r, from);
     return 0;
@@ -271,12 +286,12 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *e
  * failed read (error, error_fd, error_row say which). */
 static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count,
                                const int64_t *extents, int64_t extent_count, const int32_t *into, const int32_t *sweep,
-                               int helpers)
+                               const int64_t *swept, int helpers)
 {
     r->part_count = r->request_count = 0;
     atomic_store(&r->failed, 0);
     for (int64_t c = 0; c < column_count; c++)
-        if (cp_plan_reads(r, &columns[c], extents, extent_count, into, sweep) < 0)
+        if (cp_plan_reads(r, &columns[c], extents, extent_count, into, sweep, swept) < 0)
             return -1;
     r->waited = 0;
     for (r->wait = 0; r->wait < 2; r->wait++) {
@@ -317,6 +332,7 @@ typedef struct {
     cp_read read;
     cp_column *columns; /* the caller's */
     int64_t column_count;
+    cp_picks picks; /* which rows the caller means, if bits.words is not NULL: else all */
     int cores;
 } cp_reader;
 
@@ -339,6 +355,31 @@ static inline void cp_reader_stop(cp_reader *r)
     free(r->read.stages);
     free(r->read.parts);
     free(r->read.requests);
+    cp_picks_free(&r->picks);
+}
+
+/* The same as cp_read_soon, for rows as the caller numbers them. */
+static inline void cp_reader_soon(const cp_reader *r, const int64_t *extents, int64_t extent_count)
+{
+    const cp_bits *bits = &r->picks.bits;
+    if (!bits->words)
+        cp_read_soon(r->columns, r->column_count, extents, extent_count);
+    for (int64_t e = 0; bits->words && e < extent_count; e++)
+        if (extents[2 * e] < extents[2 * e + 1]) {
+            int64_t run[2] = {cp_bits_select(bits, extents[2 * e]), cp_bits_select(bits, extents[2 * e + 1] - 1) + 1};
+            cp_read_soon(r->columns, r->column_count, run, 1);
+        }
+}
+
+/* Let rows be picks from now on; the columns are there. Rows that lie closely are read as one. */
+static inline void cp_reader_pick(cp_reader *r, cp_bits bits)
+{
+    int64_t widest = 1;
+    for (int64_t c = 0; c < r->column_count; c++)
+        widest = cp_row_bytes(&r->columns[c]) > widest ? cp_row_bytes(&r->columns[c]) : widest;
+    r->picks.bits = bits;
+    r->picks.gap = CP_GAP / widest;
+    r->read.stage_bytes = r->read.stage_bytes > 2 * CP_STAGE ? r->read.stage_bytes : 2 * CP_STAGE;
 }
 
 /* The same as cp_read_rows. If the consumer waits (`hurry`) all cores copy what is cached, else those that neither the
@@ -352,8 +393,14 @@ static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t e
     for (int64_t c = 0; c < r->column_count; c++)
         bytes += rows * cp_row_bytes(&r->columns[c]);
     helpers = helpers < bytes / CP_STAGE ? helpers : bytes / CP_STAGE;
-    return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, extents, extent_count, into, sweep,
-                        (int)helpers);
+    cp_picks *p = &r->picks;
+    if (!p->bits.words)
+        return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, extents, extent_count, into, sweep, NULL,
+                            (int)helpers);
+    if (cp_picks_map(p, extents, extent_count, into, sweep) < 0)
+        return -1;
+    return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, p->extents, p->count, p->into,
+                        sweep ? p->sweep : NULL, p->swept, (int)helpers);
 }
 
 #endif

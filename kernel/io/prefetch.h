@@ -129,7 +129,7 @@ static inline int cp_run_make(cp_run *run)
     if (step != run->coming.first) {
         run->coming_count++;
         run->coming_rows += step->reads;
-        cp_read_soon(run->reader->columns, run->reader->column_count, step->extents, step->extent_count);
+        cp_reader_soon(run->reader, step->extents, step->extent_count);
     }
     return CP_RUN_STEP;
 }

@@ -17,13 +17,27 @@ from corgipile.comparison import compare
 from corgipile.conversion import convert
 from corgipile.loader import Loader
 from corgipile.relayout import reshuffle
-from corgipile.tables import open  # noqa: A004  # used as corgipile.open
+from corgipile.tables import concat, mix, open, train_test_split  # noqa: A004  # used as corgipile.open
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model, load
     from corgipile.linear.train import train
 
-__all__ = ["Loader", "Model", "compare", "convert", "errors", "load", "open", "orders", "reshuffle", "train"]
+__all__ = [
+    "Loader",
+    "Model",
+    "compare",
+    "concat",
+    "convert",
+    "errors",
+    "load",
+    "mix",
+    "open",
+    "orders",
+    "reshuffle",
+    "train",
+    "train_test_split",
+]
 __version__ = "0.1.0"
 
 _LATER = {

@@ -179,6 +179,13 @@ class TrainArguments(TrainSettings):
 
     table: Any = field(kw_only=False)
     test: Annotated[Any, TEST] = None
+    validation: Annotated[
+        float | None,
+        Setting("Share of rows left out to measure the model on, such as 0.1.", partial(real, above=0)),
+    ] = None
+    group: Annotated[
+        str | None, Setting("Column of which all rows of a value are on one side of validation.", _column)
+    ] = None
     classes: Sequence[Any] | None = None
     warm_start: Annotated["Model | None", Setting("Model file to go on from.", _model)] = None
     save: Annotated[str | os.PathLike[str] | None, Setting("Model file, written after each epoch.", _path)] = None

@@ -57,6 +57,21 @@ def test_train_prints_one_json_document(higgs, capsys):
     assert document["history"][-1]["loss"] < 1
 
 
+def test_train_leaves_rows_out_to_measure_on(higgs, capsys):
+    words = ["train", higgs[0], "--epochs", "1", "--json", "--validation", "0.2"]
+    assert cli.main(words) == 0
+    record = json.loads(capsys.readouterr().out)["history"][0]
+    assert abs(record["rows"] - 16_000) < 5 * (20_000 * 0.16) ** 0.5
+    assert record["test_accuracy"] > 0.5
+    assert cli.main([*words, "--group", "label"]) == 2  # two values: both are on one side, or classes are not learnt
+    capsys.readouterr()
+    for more, message in ((["--test", higgs[1]], "give one of them"), (["--validation", "2"], "between 0 and 1")):
+        assert cli.main([*words, *more]) == 2
+        assert message in capsys.readouterr().out
+    assert cli.main(["train", higgs[0], "--group", "label"]) == 2
+    assert "group says which rows validation keeps together" in capsys.readouterr().err
+
+
 def messy(folder):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(500, 2))

@@ -134,7 +134,7 @@ static void reads(int fd)
         }
         cp_column column = {2, starts, offsets, fds,
                             {buffer, ITEMS * (wide ? 8 : 4), ITEMS, CP_I32, wide ? CP_F64 : CP_I32, seed % 5 == 0}};
-        check(cp_read_rows(&r, &pool, &column, 1, extents, 10, into, seed % 3 ? sweep : NULL, 3) == 0, "read");
+        check(cp_read_rows(&r, &pool, &column, 1, extents, 10, into, seed % 3 ? sweep : NULL, NULL, 3) == 0, "read");
         int64_t i = 0;
         for (int e = 0; e < 10; e++)
             for (int64_t row = extents[2 * e]; row < extents[2 * e + 1]; row++, i++)
@@ -152,11 +152,66 @@ static void reads(int fd)
     int32_t *into = calloc(ROWS, 4);
     r.stages = stages;
     cp_column column = {2, starts, offsets, fds, {buffer, ITEMS * 4, ITEMS, CP_I32, CP_I32, 0}};
-    check(cp_read_rows(&r, &pool, &column, 1, extents, 1, into, NULL, 0) == 1 && r.error == 0, "end of file is seen");
+    check(cp_read_rows(&r, &pool, &column, 1, extents, 1, into, NULL, NULL, 0) == 1 && r.error == 0, "end of file is seen");
     for (int w = 0; w < 4; w++)
         free(stages[w]);
     free(r.parts), free(r.requests), free(into), free(buffer), free(data);
     cp_pool_stop(&pool);
+}
+
+/* Runs of picked rows, swept or not, from memory: each row arrives in its slot, and what is not picked in none. */
+static void picks(void)
+{
+    enum { ROWS = 3000, BLOCKS = (ROWS + CP_BITS_BLOCK - 1) / CP_BITS_BLOCK };
+    int32_t *data = malloc(4 * ROWS);
+    for (int32_t i = 0; i < ROWS; i++)
+        data[i] = i;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        uint64_t words[BLOCKS * 8] = {0}, one_in = 1 + cp_below(seed, 1, seed % 7 ? 6 : 900);
+        int64_t ranks[BLOCKS + 1] = {0}, *rows = malloc(8 * ROWS), count = 0;
+        for (int64_t row = 0; row < ROWS; row++)
+            if (!cp_below(seed, 1000 + (uint64_t)row, one_in)) {
+                words[row / 64] |= 1ull << row % 64;
+                rows[count++] = row;
+            }
+        for (int64_t block = 0, n = 0; block < BLOCKS; block++) {
+            while (n < count && rows[n] < (block + 1) * CP_BITS_BLOCK)
+                n++;
+            ranks[block + 1] = n;
+        }
+        cp_bits bits = {words, ranks, BLOCKS};
+        for (int64_t n = 0; n < count; n++)
+            check(cp_bits_select(&bits, n) == rows[n] && cp_bits_rank(&bits, rows[n]) == n, "select and rank");
+        check(cp_bits_rank(&bits, ROWS) == count, "rank of the end");
+        int64_t extents[8] = {0, count / 3, count / 2, count / 2, count / 2, count, 0, 1}, total = 0;
+        int64_t runs = count ? 4 : 3;
+        for (int64_t e = 0; e < runs; e++)
+            total += extents[2 * e + 1] - extents[2 * e];
+        int32_t *into = malloc(4 * (size_t)total + 4), *sweep = malloc(4 * (size_t)total + 4), *at = sweep;
+        int32_t *buffer = malloc(4 * (size_t)total + 4);
+        for (int64_t i = 0; i < total; i++)
+            into[i] = (int32_t)i;
+        cp_shuffle32(into, (uint64_t)total, seed);
+        for (int64_t e = 0; e < runs; e++)
+            for (int64_t i = extents[2 * e + 1] - extents[2 * e]; i > 0; i--)
+                *at++ = (int32_t)(i - 1);
+        int64_t starts[2] = {0, ROWS}, offsets[1] = {(int64_t)(uintptr_t)data};
+        int32_t fds[1] = {CP_MEMORY};
+        cp_column column = {1, starts, offsets, fds, {(char *)buffer, 4, 1, CP_I32, CP_I32, seed % 2 == 0}};
+        cp_reader reader;
+        check(cp_reader_start(&reader, 2) == 0, "reader");
+        reader.columns = &column, reader.column_count = 1;
+        cp_reader_pick(&reader, bits);
+        reader.picks.gap = (int64_t)cp_below(seed, 2, 12);
+        check(cp_reader_read(&reader, extents, runs, into, seed % 3 ? sweep : NULL, 1) == 0, "read");
+        int64_t i = 0;
+        for (int64_t e = 0; e < runs; e++)
+            for (int64_t n = extents[2 * e]; n < extents[2 * e + 1]; n++, i++)
+                check(buffer[into[i]] == rows[n], "the picked row in its slot");
+        cp_reader_stop(&reader);
+        free(rows), free(into), free(sweep), free(buffer);
+    }
+    free(data);
 }
 
 int main(int argc, char **argv)
@@ -165,6 +220,7 @@ int main(int argc, char **argv)
     FILE *file = argc > 1 ? NULL : tmpfile();
     plans();
     streams();
+    picks();
     if (file)
         reads(fileno(file));
     printf("%016llx\n", (unsigned long long)sum);

@@ -141,8 +141,8 @@ def test_bad_arguments(tmp_path):
         (path, {"zero_based": "yes"}, "zero_based must be True, False or 'auto', got 'yes'"),
         (ROWS, {"label": "y.npy"}, "label applies to files only, not to Table"),
         ([], {}, "an empty list was given to open"),
-        (42, {}, "cannot open int; a path, a pyarrow.Table or a list of these is needed"),
-        (hub, {}, r"cannot open Dataset; give the folder that its save_to_disk writes, or .* corgipile.torch.Conc"),
+        (42, {}, "cannot open int; a path, a table of pyarrow, a data frame, an array, .* is needed"),
+        (hub, {}, "Dataset is no dataset with rows in Arrow; give the folder that its save_to_disk writes"),
     ]:
         with pytest.raises(BadArgument, match=message):
             open_table(source, **options)

@@ -9,6 +9,9 @@ static void reader_free(reader_object *r)
     Py_END_ALLOW_THREADS
     for (int64_t i = 0; i < 4 * r->reader.column_count; i++)
         PyBuffer_Release(&r->held[i]);
+    if (r->picks[0].buf)
+        for (int i = 0; i < 2; i++)
+            PyBuffer_Release(&r->picks[i]);
     free(r->reader.columns);
     free(r->held);
     free(r);
@@ -187,7 +190,7 @@ static PyObject *reader_soon(PyObject *self, PyObject *args)
     while (count < extents.len / 16 && e[2 * count] >= 0 && e[2 * count + 1] <= r->rows)
         count++;
     if (r->reader.read.waited)
-        cp_read_soon(r->reader.columns, r->reader.column_count, e, count);
+        cp_reader_soon(&r->reader, e, count);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&extents);
     Py_RETURN_NONE;

@@ -20,7 +20,7 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__kernel(void)
 {
-    PyMethodDef *tables[] = {cp_plan_methods, cp_stream_methods, cp_rows_methods, cp_records_methods,
+    PyMethodDef *tables[] = {cp_plan_methods, cp_stream_methods, cp_rows_methods, cp_picks_methods, cp_records_methods,
                              cp_run_methods,  cp_sgd_methods,    cp_text_methods, cp_memory_methods,
                              cp_sketch_methods, cp_losses_methods};
     const cp_constant *constants[] = {cp_plan_constants, cp_memory_constants};

@@ -16,6 +16,7 @@ typedef struct {
 typedef struct {
     cp_reader reader;
     Py_buffer *held; /* four a column: starts, offsets, fds, target */
+    Py_buffer picks[2]; /* words and ranks, if rows are picks */
     int64_t room, slots, rows;
 } reader_object;
 

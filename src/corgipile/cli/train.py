@@ -44,7 +44,8 @@ def command(
         check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=settings["overwrite"])
     opened = tables.open(source_of(table))
     with progress("train", quiet=quiet or json) as bar, _resumable(save), _told(quiet=quiet or json) as diverged:
-        watch = Watch(bar, len(opened) * settings["epochs"])
+        learnt = len(opened) * (1.0 - (settings["validation"] or 0.0))
+        watch = Watch(bar, int(learnt) * settings["epochs"])
         given = read(settings) | {"order": order_of(settings["order"], block, buffer, balance, settings["label"])}
         say = lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
         trained = train(opened, **given, callback=say, on_rows=watch.rows)

@@ -23,6 +23,7 @@ from corgipile.tables.arrow.stream import Unended
 from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.formats import formats
+from corgipile.tables.in_memory import is_pair
 from corgipile.tables.io.files import File, decoding, readable
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.partitions import keys_of
@@ -47,20 +48,18 @@ class Options(NamedTuple):
 
 
 def stream(source: Any, options: Options) -> Stream:
-    """Open a table, a ``pyarrow.Table``, a path, a glob, or a list of these as one stream."""
+    """Open a path, a glob, what `corgipile.open` takes, or a list of these as one stream."""
     if isinstance(source, str | os.PathLike):
         paths = _expand(os.fspath(source))
         refuse_logged(paths)
         if any(keys_of(path, Path(path).parent) for path in paths):  # partitions, whose keys are columns
             return table_stream(tables.open(source))
         return _chain([_open_path(path, options) for path in paths])
-    if isinstance(source, Sequence):
+    if isinstance(source, Sequence) and not is_pair(source):
         if not source:
             raise BadArgument("the list of sources is empty; at least one is wanted")
         return _chain([stream(part, options) for part in source])
-    if isinstance(source, pa.Table | pa.RecordBatch) or hasattr(source, "cuts"):
-        return table_stream(tables.open(source))
-    raise BadArgument(f"the source is a {type(source).__name__}; a table, a path or a list of these is wanted")
+    return table_stream(tables.open(source))
 
 
 def table_stream(table: Table, run: int | None = None) -> Stream:

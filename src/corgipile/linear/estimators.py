@@ -38,17 +38,9 @@ def _is_rows(x: Any) -> bool:
     return not is_table
 
 
-def _as_table(x: Any, y: npt.NDArray[Any]) -> pa.Table:
+def _as_table(x: Any, y: npt.NDArray[Any]) -> Table:
     """Wrap checked arrays, without a copy where Arrow can."""
-    if not hasattr(x, "tocsr"):
-        features = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(x).reshape(-1)), x.shape[1])
-        return pa.table({"features": features, "label": y})
-    csr = x.tocsr()
-    csr.sort_indices()
-    starts = pa.array(csr.indptr.astype(np.int64))
-    lists = [pa.LargeListArray.from_arrays(starts, pa.array(part)) for part in (csr.indices.astype(np.int32), csr.data)]
-    columns = {"features_k": lists[0], "features_v": lists[1], "label": pa.array(y)}
-    return pa.table(columns).replace_schema_metadata({"corgipile.dims": str(csr.shape[1])})
+    return open_table((x, y))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

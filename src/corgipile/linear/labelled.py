@@ -16,6 +16,7 @@ from corgipile.linear.features import Features
 from corgipile.linear.sparse import NULL
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import digest
+from corgipile.tables.placed import Placed, placed
 from corgipile.tables.table import IntArray, Layout, Table, check_columns
 from corgipile.tables.wrapper import Wrapper
 
@@ -117,6 +118,10 @@ class NaNs(Wrapper):
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return where the columns lie: a column with nulls has no fixed place."""
         return self.table.layout(columns)
+
+    def placed(self, columns: Sequence[str]) -> Placed | None:
+        """Return where the kernel finds the columns: one with nulls is not found."""
+        return placed(self.table, columns)
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names = batch.schema.names

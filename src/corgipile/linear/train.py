@@ -29,6 +29,7 @@ from corgipile.settings import Settings, TrainArguments, TrainSettings, declared
 from corgipile.sizes import OnBad
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
+from corgipile.tables import train_test_split
 from corgipile.tables.table import Table
 
 __all__ = ["measuring", "prepare", "train"]
@@ -65,6 +66,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         memory: Budget for rows in memory, read-ahead included.
         seed: Seed of the order.
         test: Another table to measure the model on after each epoch.
+        validation: The share of rows that are left out and take its place, such as 0.1; which, the seed says.
+        group: A column of which all rows of a value are left out, or none.
         intercept: Whether to learn one.
         standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
             over the table before the first epoch; the coefficients are for features as they are. None: where a look at
@@ -112,7 +115,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     opened = open_table(given.table)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
-    held_out = None if given.test is None else open_table(given.test)
+    opened, held_out = _sides(opened, given)
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
@@ -123,6 +126,17 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
+
+
+def _sides(table: Table, given: TrainArguments) -> tuple[Table, Table | None]:
+    """Return what to learn from, and what to measure the model on: another table, or rows that are left out."""
+    if given.validation is None:
+        if given.group is not None:
+            raise BadArgument("group says which rows validation keeps together; give a share, such as validation=0.1")
+        return table, None if given.test is None else open_table(given.test)
+    if given.test is not None:
+        raise BadArgument("test and validation both name rows to measure the model on; give one of them")
+    return train_test_split(table, given.validation, given.seed, given.group)
 
 
 def _idle(_: object) -> None:

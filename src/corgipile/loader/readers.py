@@ -15,13 +15,17 @@ from corgipile import _kernel
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, ReadFailed
 from corgipile.loader.buffer import Buffer, SlotArray
+from corgipile.loader.mixed import MixReader
 from corgipile.orders.order import Step, rows_of
 from corgipile.tables.io.descriptors import POOL, Descriptor
 from corgipile.tables.io.files import readable
+from corgipile.tables.mixing import Mix
+from corgipile.tables.placed import Placed, placed
 from corgipile.tables.table import IntArray, Layout, Table, row_sizes, type_code
 
 __all__ = ["RowReader", "row_reader"]
 
+MEMORY = -2  # the kernel's CP_MEMORY, in place of a descriptor
 BLOCK_THREADS = 4
 ROW_THREADS = 32
 MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
@@ -56,10 +60,14 @@ class RowReader(Protocol):
 
 
 def row_reader(table: Table, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool) -> RowReader:
-    """Choose what fills a buffer of a size in bytes: the fast way where every column lies at a fixed place in files."""
-    layout = None if buffer.varlen or not sources else table.layout(sources)
-    if layout is not None and len(table) and all(_movable(layout, buffer)):
-        return LayoutReader(layout, buffer, len(table), sequential=sequential)
+    """Choose what fills a buffer of a size in bytes: the fast way where every column lies at a fixed place."""
+    if isinstance(table, Mix):
+        make = [row_reader(source, buffer, sources, size, sequential=sequential) for source in table.tables]
+        return MixReader(table, make)
+    found = None if buffer.varlen else placed(table, sources)
+    openable = found is not None and (found.bits is None or POOL.spare(len(found.layout.paths)))
+    if found is not None and openable and all(_movable(found.layout, buffer)):
+        return LayoutReader(found, buffer, len(table), sequential=sequential)
     return TableReader(table, buffer, sources, size)
 
 
@@ -75,20 +83,22 @@ def _movable(layout: Layout, buffer: Buffer) -> list[bool]:
 
 
 class LayoutReader:
-    """Reads bytes from their place in files straight into slots, several requests at a time.
+    """Reads bytes from their place in files or in memory straight into slots, several requests at a time.
 
     Where there are more files than may be open for a whole pass, those of a step are opened for it, a few at a time.
     """
 
-    def __init__(self, layout: Layout, buffer: Buffer, rows: int, *, sequential: bool) -> None:
-        self._buffer, self._rows = buffer, rows
+    def __init__(self, found: Placed, buffer: Buffer, rows: int, *, sequential: bool) -> None:
+        layout = found.layout
+        self._buffer, self._rows, self._found = buffer, rows, found
         self._layout, self._bytes = layout, 0
         which = layout.identities or (None,) * len(layout.paths)
         self._files = [
             Descriptor(path, expected, random=not sequential)
             for path, expected in zip(layout.paths, which, strict=True)
         ]
-        self._fds = np.full(len(self._files), -1, np.int32)  # of the files that are pinned
+        self._fds = np.full(len(self._files) + 1, -1, np.int32)  # of the files that are pinned, and of IN_MEMORY, -1
+        self._fds[-1] = MEMORY
         self._pinned: bool | None = None
         self._places: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]] = []  # files of pieces, descriptors
         self._readers: dict[int, object] = {}
@@ -138,6 +148,8 @@ class LayoutReader:
                     reader, column.starts, column.offsets, fds, self._buffer.dense(field.name),
                     begin * field.dtype.itemsize, field.row_bytes, items, type_code(column.dtype), to,
                 )  # fmt: skip
+        if self._found.bits is not None:
+            _kernel.reader_pick(reader, self._found.bits.words, self._found.bits.ranks)
         self._readers[threads] = reader
         return reader
 
@@ -160,6 +172,8 @@ class LayoutReader:
         if self.hold():
             self._read(reader, extents, into, step.sweep, hurry)
             return
+        if self._found.bits is not None:  # numbers its rows otherwise; there was room for its files before
+            raise ReadFailed(errno.EMFILE, f"{len(self._files)} files cannot be open at once: too many others are")
         for files, runs, slots in few_files(self._layout, extents, into, max(1, POOL.room // 4)):
             if not self._pin(files):
                 raise ReadFailed(errno.EMFILE, f"{len(files)} files cannot be open at once: the process has too many")

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadSchema
 from corgipile.tables.concat import ConcatTable
+from corgipile.tables.mixing import Mix
 from corgipile.tables.table import Table, check_columns, even_cuts
 
 __all__ = ["by_column", "column"]
@@ -38,6 +39,6 @@ def by_column(table: Table, column: str) -> bool:
     inner = getattr(table, "table", None)  # of a wrapper, or a part of a table
     if inner is not None and column in inner.schema.names:
         return by_column(inner, column)
-    if isinstance(table, ConcatTable):
+    if isinstance(table, ConcatTable | Mix):
         return all(by_column(part, column) for part in table.tables)
     return getattr(table, "columnar", False) or table.layout([column]) is not None

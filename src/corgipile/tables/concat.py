@@ -13,13 +13,15 @@ from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import check_rows, empty, pick, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
+from corgipile.tables.methods import Views
 from corgipile.tables.pages import run_cuts
+from corgipile.tables.placed import Placed, placed
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, check_run, row_sizes
 
 DIMS_KEY = b"corgipile.dims"
 
 
-class ConcatTable:
+class ConcatTable(Views):
     """Joins tables of equal schema end to end.
 
     Args:
@@ -123,8 +125,22 @@ class ConcatTable:
         names = check_columns(self.schema, columns)
         layouts = [table.layout(names) for table in self._tables]
         found = [layout for layout in layouts if layout is not None]
-        if len(found) < len(layouts):
+        return self._joined(found, names) if len(found) == len(layouts) else None
+
+    def placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say where the kernel finds columns, if it finds those of all tables, and all of their rows."""
+        names = check_columns(self.schema, columns)
+        if not len(self):
             return None
+        parts = [placed(table, names) for table in self._tables if len(table)]
+        found = [part for part in parts if part is not None and part.bits is None]
+        if len(found) < len(parts):
+            return None
+        kept = tuple(one for part in found for one in part.kept)
+        full = ConcatTable([table for table in self._tables if len(table)])
+        return Placed(full._joined([part.layout for part in found], names), kept=kept)
+
+    def _joined(self, found: list[Layout], names: list[str]) -> Layout:
         firsts = np.cumsum([0, *(len(layout.paths) for layout in found)])
         paths = tuple(path for layout in found for path in layout.paths)
         joined = {name: self._column([layout.columns[name] for layout in found], firsts) for name in names}
@@ -167,7 +183,9 @@ class ConcatTable:
             parts[0].dtype,
             parts[0].shape,
             np.concatenate([*(part.starts[:-1] + begin for part, begin in begins), self._starts[-1:]]),
-            np.concatenate([part.files + np.int32(first) for part, first in files]),
+            np.concatenate(
+                [np.where(part.files < 0, part.files, part.files + np.int32(first)) for part, first in files]
+            ),
             np.concatenate([part.offsets for part in parts]),
         )
 

@@ -17,6 +17,7 @@ from corgipile.sizes import format_bytes
 from corgipile.tables.io.pieces import Recent, check_rows, empty, pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
+from corgipile.tables.methods import Views
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
 
 __all__ = [
@@ -207,7 +208,7 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-class Plain:
+class Plain(Views):
     """Rows that lie in sections of a spill file, some columns in each.
 
     Args:

@@ -18,6 +18,7 @@ from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile
 from corgipile.tables.arrow.spans import array_of, places
 from corgipile.tables.io.files import PathLike, describe, digest, readable
 from corgipile.tables.io.pieces import check_rows, empty, pick, pick_rows
+from corgipile.tables.methods import Views
 from corgipile.tables.table import LIMIT, IntArray, Layout, check_columns, check_run, even_cuts
 from corgipile.tables.tfrecord.records import binary_array
 
@@ -28,7 +29,7 @@ FILES_A_TASK = 4
 FIELDS = {"image": pa.binary(), "label": pa.int64(), "path": pa.string()}  # int64: what losses of PyTorch take
 
 
-class ImageFolder:
+class ImageFolder(Views):
     """Reads a folder that has a folder of images for each class.
 
     Columns are ``image`` (the file's bytes, in batches too: `decode_image` makes pixels of them) and ``label`` (the

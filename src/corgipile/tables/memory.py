@@ -7,12 +7,23 @@ import pyarrow as pa
 
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_names, check_rows, empty, pick_rows, read_pieces, take_pieces
-from corgipile.tables.table import IntArray, Layout, check_columns, check_run, even_cuts
+from corgipile.tables.methods import Views
+from corgipile.tables.placed import IN_MEMORY, Placed, address_of
+from corgipile.tables.table import (
+    ColumnLayout,
+    IntArray,
+    Layout,
+    Table,
+    check_columns,
+    check_run,
+    even_cuts,
+    fixed_field,
+)
 
 SAMPLES = 64
 
 
-class MemoryTable:
+class MemoryTable(Views):
     """Serves the rows of a ``pyarrow.Table``.
 
     Args:
@@ -51,9 +62,7 @@ class MemoryTable:
     @property
     def fingerprint(self) -> str:
         """Return the identity: schema, number of rows, and the content of some of them."""
-        picks = np.unique(np.linspace(0, max(len(self) - 1, 0), SAMPLES).astype(np.int64))
-        sample = [str(self.take(picks[picks < len(self)]).to_pylist())]
-        return digest(describe(self.schema), str(len(self)), *sample)
+        return sampled(self)
 
     def cuts(self, rows: int) -> IntArray:
         """Cut every ``rows`` rows."""
@@ -79,3 +88,29 @@ class MemoryTable:
         """Return None: the rows lie in no file."""
         check_columns(self.schema, columns)
         return None
+
+    def placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say where columns lie in memory; None where a row has no fixed width, or there are nulls."""
+        found = {name: self._addresses(name) for name in check_columns(self.schema, columns)}
+        if not len(self) or any(addresses is None for addresses in found.values()):
+            return None
+        memory = np.full(len(self._batches), IN_MEMORY, np.int32)
+        located = {
+            name: ColumnLayout(*fixed, self._starts, memory, np.array(addresses, np.int64))
+            for name, addresses in found.items()
+            if (fixed := fixed_field(self.schema.field(name).type)) is not None
+        }
+        return Placed(Layout((), located), kept=tuple(self._batches))
+
+    def _addresses(self, name: str) -> list[int] | None:
+        if fixed_field(self.schema.field(name).type) is None:
+            return None
+        found = [address_of(batch.column(name)) for batch in self._batches]
+        return None if None in found else [address for address in found if address is not None]
+
+
+def sampled(table: Table) -> str:
+    """Return an identity of rows: schema, their number, and the content of some of them."""
+    picks = np.unique(np.linspace(0, max(len(table) - 1, 0), SAMPLES).astype(np.int64))
+    sample = [str(table.take(picks[picks < len(table)]).to_pylist())]
+    return digest(describe(table.schema), str(len(table)), *sample)

@@ -14,6 +14,7 @@ from corgipile.errors import BadArgument, BadSchema, CorruptFile, UnknownFormat
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import check_rows, empty, pick, take_runs
+from corgipile.tables.methods import Views
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns, check_run, even_cuts
 
 MAGIC = b"\x93NUMPY"
@@ -21,7 +22,7 @@ SUFFIXES = (".npy",)
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read in vain to save a request, and read at a time
 
 
-class NumpyTable:
+class NumpyTable(Views):
     """Reads arrays stored as ``.npy``: their first axis counts rows.
 
     Args:

@@ -5,17 +5,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-import pyarrow as pa
-
 from corgipile.errors import BadArgument, TableError, UnknownFormat
 from corgipile.outputs import refuse_url
 from corgipile.sizes import OnBad
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.formats import formats
+from corgipile.tables.in_memory import is_pair, of_memory
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.spill import Spill, spill_folder
-from corgipile.tables.memory import MemoryTable
 from corgipile.tables.partitions import Found, with_keys
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
@@ -43,9 +41,12 @@ def open(  # noqa: A001 - reads as corgipile.open
     """Open a table.
 
     Args:
-        source: A path, a glob such as ``"part-*.arrow"``, a folder, a list of these, a ``pyarrow.Table`` or a data
-            frame. Many files are one table, in the order of the list, or sorted by name. Folders named ``key=value``
-            above a file are columns of it, as Hive and Spark write partitions.
+        source: A path, a glob such as ``"part-*.arrow"``, a folder, or a list of these: many files are one table, in
+            the order of the list, or sorted by name. Folders named ``key=value`` above a file are columns of it, as
+            Hive and Spark write partitions. Or what is in memory: a table of pyarrow, a data frame of pandas or Polars,
+            an array (its rows become the column ``features``) or sparse matrix, ``(X, y)`` with labels, a dictionary of
+            arrays, a structured array, a ``datasets.Dataset``, a ``pyarrow.dataset.Dataset``, a relation of DuckDB,
+            anything with ``__arrow_c_stream__``, an iterator of record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
         format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"images"`` (folder),
             ``"numpy"``, ``"parquet"``, ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
@@ -102,7 +103,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     for chosen, part in zip(options, parts, strict=True):
         if spill is not None and isinstance(part, Found):
             chosen["spill"] = spill
-    tables = [_open_part(part, format, chosen) for part, chosen in zip(parts, options, strict=True)]
+    tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
     for kind in formats().values():
         tables = kind.agree(tables)
     tables = with_keys(tables, [part.keys if isinstance(part, Found) else {} for part in parts])
@@ -141,7 +142,7 @@ def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
     if isinstance(source, str | os.PathLike):
         refuse_url(source)
         return [found for found in files_of(source, format_name) if found.path not in beside]
-    if isinstance(source, Sequence):
+    if isinstance(source, Sequence) and not is_pair(source):
         parts = [part for inner in source for part in _parts(inner, format_name, beside)]
         if not parts:
             raise BadArgument("an empty list was given to open; at least one table is needed")
@@ -149,23 +150,20 @@ def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
     return [source]
 
 
-def _open_part(part: Any, format_name: str | None, options: dict[str, Any]) -> Table:
+def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spill: Spill) -> Table:
     if isinstance(part, Found):
         return _open_file(part.path, format_name, options)
-    if isinstance(part, pa.RecordBatch):
-        part = pa.Table.from_batches([part])
     if options:
         raise BadArgument(f"{', '.join(options)} applies to files only, not to {type(part).__name__}")
-    part = of_frame(part)
-    if isinstance(part, pa.Table):
-        return MemoryTable(part)
     if callable(getattr(part, "read", None)) and callable(getattr(part, "cuts", None)):
         return cast("Table", part)
-    if hasattr(part, "save_to_disk"):
-        needed = "give the folder that its save_to_disk writes, or fetch its rows by corgipile.torch.Concurrent"
-    else:
-        needed = "a path, a pyarrow.Table or a list of these is needed"
-    raise BadArgument(f"cannot open {type(part).__name__}; {needed}")
+    found = of_memory(part, lambda path: open(path, spill=spill), spill)
+    if found is None:
+        raise BadArgument(
+            f"cannot open {type(part).__name__}; a path, a table of pyarrow, a data frame, an array, a dictionary of "
+            "arrays, a dataset, an iterator of record batches, or a list of these is needed"
+        )
+    return found
 
 
 def _open_file(path: str, format_name: str | None, options: dict[str, Any]) -> Table:
@@ -175,15 +173,6 @@ def _open_file(path: str, format_name: str | None, options: dict[str, Any]) -> T
     # Files of other formats are never unpacked, so whatever is said of spill files is true of them.
     kind = formats()[name]
     return kind.open(path, **{key: value for key, value in options.items() if key in kind.options})
-
-
-def of_frame(part: Any) -> Any:
-    """Return a data frame of any library that speaks Arrow as a ``pyarrow.Table``, all else as it is."""
-    if type(part).__module__.partition(".")[0] == "pandas" and hasattr(part, "columns"):
-        return pa.Table.from_pandas(part, preserve_index=False)
-    if hasattr(part, "__arrow_c_stream__") and not isinstance(part, pa.Table):
-        return pa.table(part)
-    return part
 
 
 def find_format(path: str) -> str:

@@ -27,6 +27,7 @@ from corgipile.tables.io.pieces import (
     take_pieces,
 )
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
+from corgipile.tables.methods import Views
 from corgipile.tables.parquet_pages import BUFFER, chunk_columns, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
 
@@ -38,7 +39,7 @@ BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
 TIDY_BYTES = 1 << 20  # decoded before pages are given back that are read no more
 
 
-class ParquetTable:
+class ParquetTable(Views):
     """Reads a Parquet file.
 
     Its natural unit is the row group: a block is at least one of them. Of a large one few rows are never decoded alone:

@@ -1,29 +1,22 @@
 """Some rows of a table as a table of its own."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
+from corgipile.tables.chosen import Chosen
 from corgipile.tables.io.files import digest
-from corgipile.tables.io.pieces import check_rows, empty
-from corgipile.tables.table import (
-    ColumnLayout,
-    IntArray,
-    Layout,
-    Single,
-    Table,
-    check_columns,
-    check_run,
-    row_sizes,
-)
+from corgipile.tables.io.pieces import empty
+from corgipile.tables.placed import Placed, placed
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, check_run
 
 __all__ = ["Subset", "runs_within"]
 
 
-class Subset:
+class Subset(Chosen):
     """Serves some rows of a table, in their stored order; the table's blocks stay apart where that costs nothing.
 
     Args:
@@ -47,7 +40,8 @@ class Subset:
             raise BadArgument(f"runs must ascend, apart and none empty, got {runs[:4].tolist()}...")
         if len(edges) and not 0 <= edges[0] <= edges[-1] <= len(table):
             raise BadArgument(f"runs go from row {edges[0]} to {edges[-1]}; the table has rows 0 to {len(table)}")
-        self.table, self.runs = table, runs
+        super().__init__(table)
+        self.runs = runs
         self._starts = np.cumsum([0, *(runs[:, 1] - runs[:, 0])], dtype=np.int64)
 
     def __reduce__(self) -> tuple[type["Subset"], tuple[Table, IntArray]]:
@@ -55,19 +49,6 @@ class Subset:
 
     def __len__(self) -> int:
         return int(self._starts[-1])
-
-    def __repr__(self) -> str:
-        return f"Subset({len(self)} rows of {self.table!r})"
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the schema of the table."""
-        return self.table.schema
-
-    @property
-    def nbytes(self) -> int:
-        """Return the stored bytes of these rows, were all of one size."""
-        return int(self.table.nbytes * len(self) / max(len(self.table), 1))
 
     @property
     def fingerprint(self) -> str:
@@ -97,18 +78,6 @@ class Subset:
             return self.table.read(begin, begin + stop - start, columns)
         return self.take(np.arange(start, stop), columns)
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        return self.table.take(self.places(check_rows(rows, len(self))), columns)
-
-    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
-        """Return the bytes of rows, if the table tells."""
-        return row_sizes(self.table, self.places(rows), columns)
-
-    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
-        """Read scattered rows of a binary column, each into an object of its own."""
-        return cast("Single", self.table).take_bytes(self.places(rows), column)
-
     def places(self, rows: IntArray) -> IntArray:
         """Return the numbers that rows have in the table."""
         if not len(rows):
@@ -116,30 +85,17 @@ class Subset:
         run = np.searchsorted(self._starts, rows, side="right") - 1
         return np.asarray(rows + (self.runs[:, 0] - self._starts[:-1])[run])
 
-    @property
-    def place(self) -> str:
-        """Return what tells the files of the table from all others, where it is encoded."""
-        return str(self.table.place)  # type: ignore[attr-defined]
-
-    @property
-    def spill(self) -> Any:
-        """Return the folder for spill files of the table, where it is encoded."""
-        return self.table.spill  # type: ignore[attr-defined]
-
-    def units(self, columns: Sequence[str]) -> Any:
-        """Return the units of the table, where it is encoded: all of them are unpacked, if any are."""
-        units = getattr(self.table, "units", None)
-        return None if units is None else units(columns)
-
-    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> "Subset":
-        """Return the same rows of the table as it is once its units are unpacked."""
-        return Subset(unpack(self.table, columns), self.runs)
-
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where these rows lie, if the table says where its rows do."""
         layout = self.table.layout(columns)
-        if layout is None or not len(self):
-            return None
+        return None if layout is None or not len(self) else self._located(layout)
+
+    def placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say where the kernel finds these rows, if it finds all those of the table."""
+        found = placed(self.table, columns)
+        return None if found is None or found.bits is not None else found._replace(layout=self._located(found.layout))
+
+    def _located(self, layout: Layout) -> Layout:
         located = {name: self._column(column) for name, column in layout.columns.items()}
         return Layout(layout.paths, located, layout.identities)
 

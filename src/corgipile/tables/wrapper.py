@@ -6,13 +6,14 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from corgipile.tables.methods import Views
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Wrapper"]
 
 
-class Wrapper:
+class Wrapper(Views):
     """Passes on all that a table says of itself but for its rows, which those who derive from this change.
 
     Args:

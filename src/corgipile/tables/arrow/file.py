@@ -29,6 +29,7 @@ from corgipile.tables.io.pieces import (
     take_runs,
 )
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
+from corgipile.tables.methods import Views
 from corgipile.tables.table import (
     ColumnLayout,
     IntArray,
@@ -49,7 +50,7 @@ WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read over, rather than seeking, between two rows that are taken; and at a time
 
 
-class ArrowFile:
+class ArrowFile(Views):
     """Reads an Arrow IPC file, plain or with LZ4 or ZSTD compressed record batches.
 
     Plain record batches are read by the rows asked for; compressed ones are decoded whole if they are small, else the

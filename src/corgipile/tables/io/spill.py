@@ -204,7 +204,7 @@ class Section(File):
     """
 
     def __init__(self, spill: SpillFile, base: int, size: int) -> None:
-        self._spill, self.base, self.size = spill, base, size
+        self.spill, self.base, self.size = spill, base, size
         self.path, self._descriptor, self.mtime_ns = spill.path, Given(spill.descriptor), 0
         self.which = identity_of(os.fstat(spill.descriptor))
 
@@ -215,7 +215,7 @@ class Section(File):
 
     def _parts(self, offset: int, length: int) -> Iterator[bytes]:
         while length > 0:
-            data = os.pread(self._spill.descriptor, length, self.base + offset)
+            data = os.pread(self.spill.descriptor, length, self.base + offset)
             if not data:
                 raise self._short(offset, offset + length)
             yield data

@@ -11,6 +11,7 @@ from corgipile.tables.arrow.spans import flat
 from corgipile.tables.io.files import File, PathLike, describe, digest
 from corgipile.tables.io.index_cache import index_path
 from corgipile.tables.io.pieces import check_rows, empty, pick, take_runs
+from corgipile.tables.methods import Views
 from corgipile.tables.pages import changes
 from corgipile.tables.svmlight.index import open_index, row_bytes_of
 from corgipile.tables.svmlight.text import Summary, ZeroBased, parse_rows, schema, stream_batches
@@ -31,7 +32,7 @@ HEAD = 1 << 16
 INDEX_ROWS = 1 << 20  # looked through at a time
 
 
-class SvmlightTable:
+class SvmlightTable(Views):
     r"""Reads SVMlight text: columns ``label``, ``features_k`` (indices from 0), ``features_v``.
 
     The first opening parses the whole file, to find wrong lines and where rows begin; it keeps this in a file

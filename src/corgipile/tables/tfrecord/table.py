@@ -11,6 +11,7 @@ from corgipile.errors import BadArgument
 from corgipile.sizes import OnBad, choice
 from corgipile.tables.io.files import PathLike, describe, digest
 from corgipile.tables.io.pieces import check_rows, empty, join, pick_rows
+from corgipile.tables.methods import Views
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.tfrecord.example import Examples, Features, Flaw, infer, wider
 from corgipile.tables.tfrecord.index import SUFFIXES, index_file, is_head
@@ -25,7 +26,7 @@ RECORD = pa.schema([("record", pa.binary())])
 Decode = bool | Literal["auto"]
 
 
-class TFRecordTable:
+class TFRecordTable(Views):
     r"""Reads a TFRecord file.
 
     Records that hold ``tensorflow.Example`` messages become columns of int64, float32 or binary: scalars, lists of

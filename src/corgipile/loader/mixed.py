@@ -1,0 +1,60 @@
+"""Rows of a mix into slots: of each source by what reads that source."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from corgipile.orders.order import Step
+from corgipile.tables.mixing import Mix
+
+if TYPE_CHECKING:
+    from corgipile.loader.readers import RowReader
+
+__all__ = ["MixReader"]
+
+
+class MixReader:
+    """Divides each step among the sources.
+
+    Args:
+        table: The mix.
+        readers: What reads each source into the buffer.
+    """
+
+    def __init__(self, table: Mix, readers: Sequence["RowReader"]) -> None:
+        self._table, self._readers = table, list(readers)
+
+    @property
+    def bytes_read(self) -> int:
+        """Return the bytes read so far."""
+        return sum(reader.bytes_read for reader in self._readers)
+
+    def fill(self, step: Step, *, hurry: bool = True) -> None:
+        """Read runs of rows into slots."""
+        for reader, part in self._parts(step):
+            reader.fill(part, hurry=hurry)
+
+    def size(self, step: Step) -> int:
+        """Return the bytes of varying length that a step will bring, or 0 where a source does not tell."""
+        sizes = [reader.size(part) for reader, part in self._parts(step)]
+        return sum(sizes) if all(sizes) else 0
+
+    def soon(self, step: Step) -> None:
+        """Do nothing: to divide a step takes as long as to announce it saves."""
+
+    def _parts(self, step: Step) -> "Iterator[tuple[RowReader, Step]]":
+        for number, places, rows in self._table.shares(step.extents):
+            edges = np.flatnonzero(np.diff(rows) != 1)
+            extents = np.stack([rows[np.append(0, edges + 1)], rows[np.append(edges, len(rows) - 1)] + 1], axis=1)
+            yield self._readers[number], Step(extents, step.into[places], step.visit[:0])
+
+    def rest(self) -> None:
+        """End threads until the next reading."""
+        for reader in self._readers:
+            reader.rest()
+
+    def close(self) -> None:
+        """Close files and threads."""
+        for reader in self._readers:
+            reader.close()

@@ -1,0 +1,175 @@
+"""Some rows of a table as a table of its own: by bits, or by their numbers in any order."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.tables.io.files import digest
+from corgipile.tables.io.pieces import check_rows, empty, take_runs
+from corgipile.tables.picks import Bits
+from corgipile.tables.placed import Placed, placed
+from corgipile.tables.table import (
+    IntArray,
+    Layout,
+    Single,
+    Table,
+    check_columns,
+    check_run,
+    even_cuts,
+    row_sizes,
+)
+from corgipile.tables.wrapper import Wrapper
+
+__all__ = ["Chosen", "Masked", "Taken"]
+
+BRIDGE, RUN = 8 << 10, 1 << 20  # bytes read in vain rather than asking twice, and read at a time
+
+
+class Chosen(Wrapper):
+    """What tables of some rows of another share; those who derive from it say which, by `places`.
+
+    Args:
+        table: The other.
+    """
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} rows of {self.table!r})"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the table."""
+        return self.table.schema
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of these rows, were all of one size."""
+        return int(self.table.nbytes * len(self) / max(len(self.table), 1))
+
+    def places(self, rows: IntArray) -> IntArray:
+        """Return the numbers that rows have in the table."""
+        raise NotImplementedError
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
+    def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
+        """Cut into as many rows as a run of pages has bytes for."""
+        return self.cuts(max(1, run_bytes * len(self) // max(self.nbytes, 1)))
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        return self.take(np.arange(start, stop), columns)
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        return self.table.take(self.places(check_rows(rows, len(self))), columns)
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, if the table tells."""
+        return row_sizes(self.table, self.places(rows), columns)
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column, each into an object of its own."""
+        return cast("Single", self.table).take_bytes(self.places(rows), column)
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return None: the rows lie apart from each other; `placed` says where."""
+        check_columns(self.schema, columns)
+        return None
+
+
+class Masked(Chosen):
+    """Serves the rows of a table that bits pick, in their stored order: a random part takes 1.13 bits a row.
+
+    A block is read as the run of rows that covers it, and what is not picked is left out.
+
+    Args:
+        table: The table.
+        bits: One for each of its rows.
+
+    Example:
+        >>> from corgipile.tables import MemoryTable
+        >>> table = MemoryTable(pa.table({"label": [0, 1, 2, 3, 4]}))
+        >>> Masked(table, Bits.of([True, False, True, False, True])).read(1, 3).to_pydict()
+        {'label': [2, 4]}
+    """
+
+    def __init__(self, table: Table, bits: Bits) -> None:
+        super().__init__(table)
+        self.bits = bits
+
+    def __reduce__(self) -> tuple[type["Masked"], tuple[Table, Bits]]:
+        return Masked, (self.table, self.bits)
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: that of the table, and the bits."""
+        return digest(self.table.fingerprint, self.bits.digest)
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows, or where the table's units end if it is encoded."""
+        if rows < 1 or not len(self) or self.units(self.schema.names) is None:
+            return even_cuts(len(self), rows)
+        return np.unique(self.bits.before(self.table.cuts(max(1, rows * len(self.table) // len(self)))))
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows: runs of the table that cover it, of which only these are kept."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        if start == stop:
+            return empty(self.schema, names)
+        width = max(1, self.table.nbytes // max(1, len(self.table)))
+        rows = self.bits.within(start, stop)
+        return take_runs(rows, BRIDGE // width, lambda a, b: self.table.read(a, b, names), max(1, RUN // width))
+
+    def places(self, rows: IntArray) -> IntArray:
+        """Return the numbers that rows have in the table."""
+        return self.bits.rows(rows)
+
+    def placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say where the kernel finds the table's rows, and which of them are these."""
+        found = placed(self.table, columns)
+        return None if found is None or found.bits is not None else found._replace(bits=self.bits)
+
+
+class Taken(Chosen):
+    """Serves rows of a table by their numbers, in any order, also more than once: 8 bytes a row.
+
+    Args:
+        table: The table.
+        rows: Numbers of its rows.
+
+    Example:
+        >>> from corgipile.tables import MemoryTable
+        >>> Taken(MemoryTable(pa.table({"label": [0, 1, 2]})), np.array([2, 0, 2])).read(0, 3).to_pydict()
+        {'label': [2, 0, 2]}
+    """
+
+    def __init__(self, table: Table, rows: IntArray) -> None:
+        super().__init__(table)
+        self.rows = check_rows(rows, len(table))
+
+    def __reduce__(self) -> tuple[type["Taken"], tuple[Table, IntArray]]:
+        return Taken, (self.table, self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: that of the table, and the numbers."""
+        return digest(self.table.fingerprint, self.rows.astype("<i8").tobytes().hex())
+
+    def places(self, rows: IntArray) -> IntArray:
+        """Return the numbers that rows have in the table."""
+        return self.rows[rows]

@@ -1,0 +1,95 @@
+"""Expressions of pyarrow over the rows of a table."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corgipile.errors import BadArgument, BadSchema, MissingColumn
+from corgipile.suggestions import listed
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.sketch import row_bytes
+from corgipile.tables.table import Table, even_cuts
+
+__all__ = ["columns_of", "truths"]
+
+READ = 1 << 20  # bytes of the columns, at a time
+
+
+def columns_of(expression: Any, schema: pa.Schema) -> list[str]:
+    """Return the columns that an expression is about; it must be one of truth values.
+
+    Raises:
+        BadArgument: It is no expression, or of something else than truth values.
+        MissingColumn: It names a column that is not there.
+        BadSchema: It does not fit the types of its columns.
+
+    Example:
+        >>> columns_of(pc.field("x") > 1, pa.schema([("x", pa.int64()), ("y", pa.int64())]))
+        ['x']
+    """
+    if not isinstance(expression, pc.Expression):
+        raise BadArgument(
+            f"an expression such as pyarrow.compute.field('year') > 2020 is needed, got {type(expression).__name__}"
+        )
+    try:
+        kind = _evaluated(expression, schema.empty_table()).type
+    except pa.ArrowInvalid as error:
+        if "No match for FieldRef" not in str(error):
+            raise BadSchema(f"{expression} cannot be computed: {_first(error)}") from None
+        raise MissingColumn(
+            f"{expression} is about a column that is not there; there are {listed(schema.names)}"
+        ) from None
+    except pa.ArrowException as error:
+        raise BadSchema(f"{expression} cannot be computed: {_first(error)}") from None
+    if not pa.types.is_boolean(kind):
+        raise BadArgument(f"{expression} is {kind}; one that is true or false of a row is needed")
+    return [field.name for field in schema if _needs(expression, schema, field.name)]
+
+
+def _first(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
+def _needs(expression: Any, schema: pa.Schema, name: str) -> bool:
+    """Say whether an expression is about a column: without it, it cannot be computed."""
+    without = pa.schema([field for field in schema if field.name != name])
+    try:
+        _evaluated(expression, without.empty_table())
+    except pa.ArrowException:
+        return True
+    return False
+
+
+def _evaluated(expression: Any, rows: pa.Table) -> pa.ChunkedArray:
+    from pyarrow import acero  # noqa: PLC0415 - which takes long to import
+
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
+    project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["is"]), inputs=[source])
+    return project.to_table(use_threads=False).column(0)
+
+
+def truths(table: Table, expression: Any) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield for the rows of a table, some at a time, whether an expression is true; null is not.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> table = open(pa.table({"x": [1, None, 3], "y": [1, 2, 3]}))
+        >>> [found.tolist() for found in truths(table, pc.field("x") > 1)]
+        [[False, False, True]]
+    """
+    names = columns_of(expression, table.schema)
+    if not names:  # it is the same for all rows, but each must be there
+        names = table.schema.names[:1]
+    step = max(1, int(READ / max(1.0, row_bytes(table, names))))
+    cuts = (even_cuts(len(table), step) if len(table) else np.zeros(1, np.int64)).tolist()
+    for start, stop in pairwise(cuts):
+        try:
+            found = _evaluated(expression, pa.Table.from_batches([table.read(start, stop, names)]))
+        except pa.ArrowException as error:
+            raise BadSchema(f"{expression} cannot be computed of rows {start} to {stop}: {_first(error)}") from None
+        yield flat(pc.fill_null(found.combine_chunks(), fill_value=False))

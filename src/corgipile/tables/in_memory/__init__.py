@@ -1,0 +1,114 @@
+"""What people have in memory as tables: without a copy where it lies as Arrow has it."""
+
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadArgument
+from corgipile.tables.in_memory import arrays, datasets, frames, sparse, streams
+from corgipile.tables.io.spill import Spill
+from corgipile.tables.memory import MemoryTable
+from corgipile.tables.table import Table
+
+__all__ = ["is_pair", "of_memory"]
+
+TENSORS = ("torch", "jax", "jaxlib", "tensorflow")
+
+
+def is_pair(source: Any) -> bool:
+    """Say whether a tuple is rows and their labels, not two tables.
+
+    Example:
+        >>> is_pair((np.eye(2), [0, 1])), is_pair(("a.arrow", "b.arrow")), is_pair((np.eye(2), np.eye(2)))
+        (True, False, False)
+    """
+    if not isinstance(source, tuple) or len(source) != 2:
+        return False
+    rows, labels = source
+    if not (_is_array(rows) or sparse.is_sparse(rows) or _library(rows) in ("pandas", "polars")):
+        return False
+    return getattr(labels, "ndim", 1) == 1 and hasattr(labels, "__len__") and not hasattr(labels, "columns")
+
+
+def of_memory(source: Any, open_file: Callable[[str], Table], spill: Spill = None) -> Table | None:
+    """Make a table of what is in memory; None of what is not known.
+
+    Args:
+        source: What there is.
+        open_file: Opens a file, for datasets made of them.
+        spill: Folder for spill files, where rows come as a stream.
+
+    Example:
+        >>> of_memory({"x": [1, 2]}, open).read(0, 1).to_pydict()
+        {'x': [1]}
+    """
+    library, kind = _library(source), type(source).__name__
+    if isinstance(source, pa.RecordBatch):
+        return MemoryTable(pa.Table.from_batches([source]))
+    if library == "datasets" or hasattr(source, "save_to_disk"):
+        return datasets.of_hugging_face(source, spill)
+    if kind == "LazyFrame":
+        raise BadArgument("a LazyFrame has no rows yet; collect() it, or sink_ipc() it to a file and open that")
+    rows = _rows(source, library)
+    if rows is not None:
+        return MemoryTable(rows)
+    if _is_arrow_dataset(source):
+        return datasets.of_arrow_dataset(
+            source, open_file, lambda found: streams.of_reader(found.scanner().to_reader(), f"a {kind}", spill)
+        )
+    return _of_stream(source, kind, spill)
+
+
+def _rows(source: Any, library: str) -> pa.Table | None:
+    """Return what lies in memory whole."""
+    if is_pair(source):
+        rows = _rows(source[0], _library(source[0]))
+        return None if rows is None else arrays.of_pair(rows, source[1])
+    if sparse.is_sparse(source):
+        return sparse.of_sparse(source)
+    if library in ("pandas", "polars"):
+        return _frame(source, library)
+    if isinstance(source, Mapping):
+        return arrays.of_columns(source)
+    found = arrays.of_matrix(arrays.as_array("features", source)) if _is_array(source) else source
+    return found if isinstance(found, pa.Table) else None
+
+
+def _frame(source: Any, library: str) -> pa.Table | None:
+    if type(source).__name__ == "Series":
+        raise BadArgument(f"a Series of {library} is one column; to_frame() makes a table of it")
+    if library == "polars":
+        return frames.plain(pa.table(source)) if hasattr(source, "__arrow_c_stream__") else None
+    return frames.of_pandas(source) if hasattr(source, "columns") else None
+
+
+def _of_stream(source: Any, kind: str, spill: Spill) -> Table | None:
+    if hasattr(source, "__arrow_c_stream__"):
+        try:
+            reader = pa.RecordBatchReader.from_stream(source)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise BadArgument(f"the {kind} gives Arrow no table: {str(error).splitlines()[0][:300]}") from None
+        return streams.of_reader(reader, f"a {kind}", spill)
+    if hasattr(source, "__arrow_c_array__"):
+        return MemoryTable(pa.Table.from_batches([pa.record_batch(source)]))
+    if hasattr(source, "to_reader") and callable(source.to_reader):  # a scanner
+        return streams.of_reader(source.to_reader(), f"a {kind}", spill)
+    if isinstance(source, types.GeneratorType | Iterator):
+        return streams.of_batches(source, f"a {kind}", spill)
+    return None
+
+
+def _library(source: Any) -> str:
+    return type(source).__module__.partition(".")[0]
+
+
+def _is_array(source: Any) -> bool:
+    """Say whether something is an array in memory: of NumPy, or a tensor."""
+    return isinstance(source, np.ndarray) or (hasattr(source, "__array__") and _library(source) in TENSORS)
+
+
+def _is_arrow_dataset(source: Any) -> bool:
+    return type(source).__module__.startswith("pyarrow") and hasattr(source, "get_fragments")

@@ -1,0 +1,150 @@
+"""Datasets of other libraries: of Hugging Face, and of pyarrow."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, CorgiPileError
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.arrow.stream import ArrowStream
+from corgipile.tables.chosen import Taken
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.io.spill import Spill
+from corgipile.tables.memory import MemoryTable
+from corgipile.tables.partitions import Partition
+from corgipile.tables.picks import Bits
+from corgipile.tables.table import Table
+from corgipile.tables.views import chosen, select, slice, spread  # noqa: A004 - of tables
+
+__all__ = ["HuggingFaceTable", "of_arrow_dataset", "of_hugging_face"]
+
+FOLLOWED = {"replace_schema_metadata", "slice", "drop", "select", "remove_column"}
+
+
+def of_hugging_face(dataset: Any, spill: Spill = None) -> Table:
+    """Make a table of a ``datasets.Dataset``: its rows as they are stored, without formats and transforms.
+
+    Rows in memory-mapped files are read from these. A selection of rows is a view of the stored ones.
+
+    Raises:
+        BadArgument: It has several splits, or is a stream.
+
+    Example:
+        >>> import datasets
+        >>> of_hugging_face(datasets.Dataset.from_dict({"x": [1, 2, 3]})).read(1, 3).to_pydict()
+        {'x': [2, 3]}
+    """
+    kind = type(dataset).__name__
+    if isinstance(dataset, dict):
+        raise BadArgument(f"a {kind} holds the splits {', '.join(map(str, dataset))}; open one of them")
+    if not hasattr(dataset, "data"):
+        raise BadArgument(f"{kind} is no dataset with rows in Arrow; give the folder that its save_to_disk writes")
+    table = _files(dataset, spill) or HuggingFaceTable(dataset)
+    indices = getattr(dataset, "_indices", None)
+    return table if indices is None else _taken(table, indices)
+
+
+def _taken(table: Table, indices: Any) -> Table:
+    rows = np.concatenate([flat(part).astype(np.int64) for part in indices.column(0).chunks] or [np.zeros(0, np.int64)])
+    if (np.diff(rows) > 0).all():
+        return chosen(table, Bits.joined(spread([rows], len(table))))
+    return Taken(table, rows)
+
+
+class HuggingFaceTable(MemoryTable):
+    """Serves the Arrow data of a dataset, and is pickled as that is: files by their names.
+
+    Args:
+        dataset: The dataset.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__(dataset.data.table)
+        self._dataset = dataset
+
+    def __reduce__(self) -> Any:
+        return HuggingFaceTable, (self._dataset,)
+
+
+def _files(dataset: Any, spill: Spill) -> Table | None:
+    """Open the files of a dataset, None where its rows are not simply those of files."""
+    data = dataset.data
+    blocks = [block for row in getattr(data, "blocks", [[data]]) for block in row]
+    if any(len(row) > 1 for row in getattr(data, "blocks", [])) or not all(map(_is_followed, blocks)):
+        return None
+    try:
+        tables = [_replayed(ArrowStream(block.path, spill), block.replays or []) for block in blocks]
+        table = select(tables[0] if len(tables) == 1 else ConcatTable(tables), data.schema.names)
+    except (CorgiPileError, TypeError, ValueError):
+        return None  # it is in memory anyhow
+    return table if table.schema.types == data.schema.types and len(table) == data.num_rows else None
+
+
+def _is_followed(block: Any) -> bool:
+    known = isinstance(getattr(block, "path", None), str) and Path(block.path).is_file()
+    return known and all(name in FOLLOWED for name, *_ in block.replays or [])
+
+
+def _replayed(table: Table, replays: list[Any]) -> Table:
+    """Cut a table as its dataset did; which columns are left is known in the end."""
+    for name, given, named in replays:
+        if name == "slice":
+            start, length = (*given, None)[:2] if given else (named.get("offset", 0), named.get("length"))
+            table = slice(table, start, None if length is None else start + length)
+    return table
+
+
+def of_arrow_dataset(dataset: Any, open_file: Callable[[str], Table], stream: Callable[[Any], Table]) -> Table:
+    """Make a table of a ``pyarrow.dataset.Dataset``: local Parquet and Arrow files are read as ours.
+
+    One that filters or projects, or lies elsewhere, is read to its end by its own scanner.
+
+    Args:
+        dataset: The dataset.
+        open_file: Opens a file.
+        stream: Makes a table of what the dataset's own scanner reads.
+
+    Example:
+        >>> import pyarrow.dataset as ds
+        >>> of_arrow_dataset(ds.dataset(pa.table({"x": [1, 2]})), open, lambda d: MemoryTable(d.to_table())).read(1, 2)
+        pyarrow.RecordBatch
+        x: int64
+        ----
+        x: [2]
+    """
+    tables = None if getattr(dataset, "_scan_options", None) else _fragments(dataset, open_file)
+    if tables is None:
+        return stream(dataset)
+    return tables[0] if len(tables) == 1 else ConcatTable(tables)
+
+
+def _fragments(dataset: Any, open_file: Callable[[str], Table]) -> list[Table] | None:
+    """Open the files of a dataset; None where they are not local, of another format, or of other columns."""
+    import pyarrow.dataset as ds  # noqa: PLC0415 - which the caller has loaded
+    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 - as above
+
+    formats = tuple(kind for kind in (getattr(ds, "ParquetFileFormat", None), ds.IpcFileFormat) if kind is not None)
+    if not isinstance(dataset, ds.FileSystemDataset) or not isinstance(dataset.format, formats):
+        return None
+    if not isinstance(dataset.filesystem, LocalFileSystem):
+        return None
+    found: list[Table] = []
+    for fragment in dataset.get_fragments():
+        keys = ds.get_partition_keys(fragment.partition_expression)
+        if keys.keys() - {*dataset.schema.names}:
+            return None
+        values = {name: pa.scalar(value, dataset.schema.field(name).type) for name, value in keys.items()}
+        table = open_file(fragment.path)
+        table = Partition(table, values) if values else table
+        some = sum(group.num_rows for group in getattr(fragment, "row_groups", ())) or len(table)
+        if not _has(table.schema, dataset.schema) or some != len(table):
+            return None
+        found.append(select(table, dataset.schema.names))
+    return found or None
+
+
+def _has(mine: pa.Schema, wanted: pa.Schema) -> bool:
+    return all(field.name in mine.names and mine.field(field.name).type == field.type for field in wanted)

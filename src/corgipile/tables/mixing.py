@@ -1,0 +1,250 @@
+"""Weighted sources as one table: exact counts, evenly interleaved."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadArgument
+from corgipile.sizes import real, whole
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.encoded import Units, joined_units
+from corgipile.tables.io.files import digest
+from corgipile.tables.io.pieces import check_rows, empty, join, pick, pick_rows
+from corgipile.tables.methods import Views
+from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.views import alike
+
+__all__ = ["Mix", "mix"]
+
+AT_A_TIME = 1 << 17  # rows whose source is looked for
+
+
+class Mix(Views):
+    """Interleaves rows of several tables of equal columns; see `mix`.
+
+    Args:
+        tables: The sources.
+        counts: How many rows of each; one that has fewer repeats them, of one that has more a part is taken.
+        part: Which part: each is shifted by a row against the one before, or goes on where it ended.
+    """
+
+    def __init__(self, tables: Sequence[Table], counts: Sequence[int], part: int = 0) -> None:
+        self.tables, self.counts, self.part = list(tables), [int(count) for count in counts], part
+        self.schema: pa.Schema = ConcatTable(self.tables).schema
+        self._rows = sum(self.counts)
+
+    def __reduce__(self) -> tuple[type["Mix"], tuple[list[Table], list[int], int]]:
+        return Mix, (self.tables, self.counts, self.part)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{count} of {table!r}" for table, count in zip(self.tables, self.counts, strict=True))
+        return f"Mix({said})"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of as many rows."""
+        pairs = zip(self.tables, self.counts, strict=True)
+        return sum(int(table.nbytes * count / len(table)) for table, count in pairs if count)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: those of the sources, how many rows of each, and which."""
+        return digest("mix", *(table.fingerprint for table in self.tables), repr(self.counts), str(self.part))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
+    def shares(self, extents: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Say which rows of the sources some runs of rows are made of.
+
+        The j-th of a source's c rows stands at (j + 1/2) / c of the way, so that each is spread evenly.
+
+        Args:
+            extents: int64[k, 2], first row of each run and the row after its last.
+
+        Yields:
+            A source's number, places among all rows of the runs, and the source's rows that stand there.
+        """
+        source, turn = self._origin(extents)
+        for number in range(len(self.tables)):
+            places = np.flatnonzero(source == number)
+            if len(places):
+                yield number, places, self._of(number, turn[places])
+
+    def _origin(self, extents: IntArray) -> tuple[IntArray, IntArray]:
+        """Say of which source each row of some runs is, and which of its turns."""
+        lengths = extents[:, 1] - extents[:, 0]
+        ends = np.cumsum(lengths)
+        source, turn = np.empty((2, int(ends[-1]) if len(ends) else 0), np.int64)
+        widths = np.frexp(lengths.astype(np.float64))[1]
+        for width in np.unique(widths[lengths > 0]).tolist():  # runs of nearly one length at a time
+            like = np.flatnonzero(widths == width)
+            most = int(lengths[like].max())
+            step = max(1, AT_A_TIME // (most + len(self.tables) * (len(self.tables) + 4)))
+            for at in range(0, len(like), step):
+                some = like[at : at + step]
+                owners, turns = self._turns(extents[some, 0], most)
+                if len(like) == len(lengths) and bool((lengths[some] == most).all()):
+                    between = slice(int(ends[some[0]]) - most, int(ends[some[-1]]))
+                    source[between], turn[between] = owners.ravel(), turns.ravel()
+                    continue
+                inside = np.arange(most) < lengths[some, None]
+                places = ((ends - lengths)[some, None] + np.arange(most))[inside]
+                source[places], turn[places] = owners[inside], turns[inside]
+        return source, turn
+
+    def _turns(self, starts: IntArray, length: int) -> tuple[IntArray, IntArray]:
+        """Say of which source the rows from each start on are, and which of its turns; those past the end are any."""
+        counts, slack = np.array(self.counts, np.int64), len(self.counts) / 2 + 1  # rows ahead or behind at most
+        first = np.clip(np.floor(starts[:, None] / self._rows * counts - slack), 0, counts).astype(np.int64)
+        widths = np.ceil(length / self._rows * counts + 2 * slack).astype(np.int64) + 2
+        owners = np.repeat(np.arange(len(counts)), widths)
+        turns = first[:, owners] + np.concatenate([np.arange(width) for width in widths.tolist()])
+        stands = (2 * turns + 1) / (2 * np.maximum(counts, 1))[owners]
+        stands[turns >= counts[owners]] = np.inf
+        order = np.argsort(stands, axis=1, kind="stable")
+        at = (starts - first.sum(axis=1))[:, None] + np.arange(length)
+        found = np.take_along_axis(order, np.minimum(at, len(owners) - 1), axis=1)
+        return owners[found], np.take_along_axis(turns, found, axis=1)
+
+    def _of(self, source: int, turns: IntArray) -> IntArray:
+        """Return the row of a source that each of its turns is."""
+        rows, count = len(self.tables[source]), self.counts[source]
+        if count >= rows:  # from the first to the last, again and again
+            return (turns + self.part % rows * count) % rows
+        whole, rest = divmod(rows, count)  # evenly spread: turn * rows / count, of which no product is too large
+        return (turns * whole + turns * rest // count + self.part) % rows
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows: a stretch of each source."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        if start == stop:
+            return empty(self.schema, names)
+        return self._gathered(np.array([[start, stop]]), names)
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        if not len(rows):
+            return empty(self.schema, names)
+        return self._gathered(np.stack([rows, rows + 1], axis=1), names)
+
+    def _gathered(self, extents: IntArray, names: list[str]) -> pa.RecordBatch:
+        parts, at = [], []
+        for number, places, rows in self.shares(extents):
+            at.append(places)
+            parts.append(_rows_of(self.tables[number], rows, names))
+        found = np.concatenate(at)
+        back = np.empty(len(found), np.int64)
+        back[found] = np.arange(len(found))
+        joined = pick_rows(join(parts), back)
+        return pa.RecordBatch.from_arrays(joined.columns, schema=pick(self.schema, names))
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return None: neighbours lie in several files."""
+        check_columns(self.schema, columns)
+        return None
+
+    @property
+    def place(self) -> str:
+        """Return what tells the files of encoded sources from all others."""
+        return digest(*(str(table.place) for table in self.tables if hasattr(table, "place")))
+
+    @property
+    def spill(self) -> Any:
+        """Return the folder for spill files, None if one of the sources must have none."""
+        folders = [table.spill for table in self.tables if hasattr(table, "spill")]
+        return None if None in folders else next(iter(folders), None)
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Say what is decoded together, where sources are encoded."""
+        return joined_units(table.units(columns) for table in self.tables if hasattr(table, "units"))
+
+    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> "Mix":
+        """Return the same mix of the sources as they are once their units are unpacked."""
+        same = copy(self)
+        same.tables = [unpack(table, columns) for table in self.tables]
+        return same
+
+
+def _rows_of(table: Table, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+    first, last = int(rows[0]), int(rows[-1])
+    together = last - first == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+    return table.read(first, last + 1, names) if together else table.take(rows, names)
+
+
+def mix(sources: Sequence[tuple[Any, float]], rows: int | None = None, *, part: int = 0) -> Table:
+    """Return weighted sources as one table, each with its exact number of rows, evenly interleaved.
+
+    The numbers of rows are ``rows`` divided by weight, rounded so that they add up (largest remainders). A source with
+    fewer rows than that repeats all of them, each as often as the others or once more. Of a source with more, rows are
+    taken that are evenly spread over it.
+
+    A table has the same rows in every epoch. Who wants other rows of such sources in each makes a mix for each, by
+    ``part=epoch``: where a source has k times the rows it gives, k parts (rounded up) give all of them; of repeated
+    sources each part goes on where the last one ended.
+
+    Args:
+        sources: Tables, or what `corgipile.open` takes, each with its weight, of which only the ratios count. Columns
+            are found by name and have the order of the first one's.
+        rows: Rows in all; None: as many as the sources have together.
+        part: Which rows of sources that do not give all of theirs.
+
+    Raises:
+        BadArgument: A weight is not finite or not above 0, or a source has no rows to take.
+        BadSchema: Sources differ in columns or types.
+
+    Example:
+        >>> mixed = mix([(pa.table({"x": [1, 2, 3]}), 3), (pa.table({"x": [10]}), 1)], rows=8)
+        >>> mixed.read(0, 8)["x"].to_pylist()
+        [1, 2, 10, 3, 1, 2, 10, 3]
+    """
+    from corgipile.tables.opening import open as open_table  # noqa: PLC0415 - which makes views of what it opens
+
+    pairs = list(_pairs(sources))
+    tables = alike([open_table(source) for source, _ in pairs])
+    total = sum(map(len, tables)) if rows is None else whole(rows, "rows", 1)
+    counts = shared(total, [weight for _, weight in pairs])
+    for table, count in zip(tables, counts, strict=True):
+        if count and not len(table):
+            raise BadArgument(f"{table!r} has no rows, of which {count} are to be taken; leave it out")
+    return Mix(tables, counts, whole(part, "part", 0))
+
+
+def _pairs(sources: Any) -> Iterator[tuple[Any, float]]:
+    if not isinstance(sources, list | tuple) or not sources:
+        raise BadArgument(f"a list of (table, weight) is needed, at least one, got {sources!r}")
+    for pair in sources:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise BadArgument(f"each source is a pair (table, weight), got {pair!r}")
+        weight = real(pair[1], "a weight")
+        if weight <= 0:
+            raise BadArgument(f"a weight must be above 0, got {pair[1]!r}; leave out what shall have no rows")
+        yield pair[0], weight
+
+
+def shared(total: int, weights: Sequence[float]) -> list[int]:
+    """Divide a number by weights, rounding by the largest remainders.
+
+    Example:
+        >>> shared(10, [1, 1, 1]), shared(7, [0.5, 0.25, 0.25])
+        ([4, 3, 3], [3, 2, 2])
+    """
+    largest = max(weights)
+    scaled = [weight / largest for weight in weights]
+    exact = [total * weight / math.fsum(scaled) for weight in scaled]
+    counts = [int(one) for one in exact]
+    order = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
+    for i in range(total - sum(counts)):
+        counts[order[i % len(order)]] += 1
+    return counts

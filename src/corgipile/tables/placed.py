@@ -1,0 +1,65 @@
+"""Where the kernel finds rows: in files, in memory, and of which only some are meant."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import pyarrow as pa
+
+from corgipile.tables.picks import Bits
+from corgipile.tables.table import Layout, Table, fixed_field
+
+__all__ = ["IN_MEMORY", "Placed", "address_of", "placed"]
+
+IN_MEMORY = -1  # in place of the number of a file: offsets are addresses
+
+
+class Placed(NamedTuple):
+    """Where columns lie, and which of the rows there are the table's.
+
+    Attributes:
+        layout: Where all rows lie; pieces of file `IN_MEMORY` lie in memory.
+        bits: The rows of the layout that are the table's, None for all.
+        kept: What keeps the memory.
+    """
+
+    layout: Layout
+    bits: Bits | None = None
+    kept: tuple[Any, ...] = ()
+
+
+def placed(table: Table, columns: Sequence[str]) -> Placed | None:
+    """Say where the kernel finds columns; None where rows must be asked for.
+
+    That is an optional part of a table's contract, beside its layout: a method ``placed(columns)``.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> found = placed(open(pa.table({"x": [1, 2, 3]})), ["x"])
+        >>> found.layout.columns["x"].starts.tolist(), found.layout.columns["x"].files.tolist()
+        ([0, 3], [-1])
+    """
+    if not columns or not len(table):
+        return None
+    layout = table.layout(columns)
+    if layout is not None:
+        return Placed(layout)
+    own = getattr(table, "placed", None)
+    return None if own is None else cast("Placed | None", own(columns))
+
+
+def address_of(column: pa.Array) -> int | None:
+    """Return where the rows of a column of fixed width begin in memory; None where they do not lie back to back.
+
+    Example:
+        >>> column = pa.array([1, 2, 3])
+        >>> address_of(column[1:]) - address_of(column), address_of(pa.array([1, None]))
+        (8, None)
+    """
+    fixed, first = fixed_field(column.type), column.offset
+    while pa.types.is_fixed_size_list(column.type) and not column.null_count:
+        size, column = column.type.list_size, column.values
+        first = first * size + column.offset
+    if fixed is None or column.null_count or column.buffers()[1] is None:
+        return None
+    address = int(column.buffers()[1].address)
+    return address + int(first) * int(fixed[0].itemsize)

@@ -1,0 +1,236 @@
+"""Tables made of others without a copy: some columns, some rows, or several end to end."""
+
+import builtins
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument
+from corgipile.sizes import whole
+from corgipile.tables import even_lists
+from corgipile.tables.chosen import Masked
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.expressions import truths
+from corgipile.tables.io.files import digest
+from corgipile.tables.io.pieces import pick
+from corgipile.tables.picks import Bits
+from corgipile.tables.placed import Placed, placed
+from corgipile.tables.subset import Subset
+from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
+from corgipile.tables.wrapper import Wrapper
+
+__all__ = ["Columns", "chosen", "concat", "filter", "select", "slice"]
+
+RUN_BYTES = 24  # of a run in `Subset`
+SPREAD = 1 << 22  # rows at a time
+
+
+class Columns(Wrapper):
+    """Serves some columns of a table, in an order of their own.
+
+    Args:
+        table: The table.
+        names: The columns.
+
+    Example:
+        >>> from corgipile.tables import MemoryTable
+        >>> Columns(MemoryTable(pa.table({"x": [1], "y": [2]})), ["y"]).read(0, 1).to_pydict()
+        {'y': [2]}
+    """
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        super().__init__(table)
+        self.names = check_columns(table.schema, names)
+        self.schema = pick(table.schema, self.names)
+
+    def __reduce__(self) -> tuple[type["Columns"], tuple[Table, list[str]]]:
+        return Columns, (self.table, self.names)
+
+    def __repr__(self) -> str:
+        return f"Columns({', '.join(self.names)} of {self.table!r})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: that of the table, and the names."""
+        return digest(self.table.fingerprint, *self.names)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        return self.table.read(start, stop, check_columns(self.schema, columns))
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        return self.table.take(rows, check_columns(self.schema, columns))
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Say where columns lie, if the table says."""
+        return self.table.layout(check_columns(self.schema, columns))
+
+    def placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say where the kernel finds columns, if it finds the table's."""
+        return placed(self.table, check_columns(self.schema, columns))
+
+    def list_width(self, name: str) -> int | None:
+        """Return the length of a list column's rows where it is one."""
+        return even_lists.list_width(self.table, name)
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows, if the table tells."""
+        return row_sizes(self.table, rows, columns)
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a binary column, each into an object of its own."""
+        return cast("Single", self.table).take_bytes(rows, column)
+
+
+def select(table: Table, names: Sequence[str]) -> Table:
+    """Return a table with some of its columns, in the order named; the others are not read.
+
+    Args:
+        table: The table.
+        names: The columns.
+
+    Raises:
+        MissingColumn: There is no such column.
+        BadArgument: No column is named, or one twice.
+
+    Example:
+        >>> import corgipile as cp
+        >>> select(cp.open(pa.table({"x": [1, 2], "y": [3, 4]})), ["y"]).schema.names
+        ['y']
+    """
+    if isinstance(names, str) or not len(names) or len({*names}) < len(names):
+        raise BadArgument(f"names must be a list of columns, at least one and none twice, got {names!r}")
+    inner = table.table if isinstance(table, Columns) else table
+    names = check_columns(table.schema, names)
+    return inner if names == inner.schema.names else Columns(inner, names)
+
+
+def slice(table: Table, start: int = 0, stop: int | None = None) -> Table:  # noqa: A001 - what it is
+    """Return the rows of a table from one number to another, as Python counts: negative numbers from the end.
+
+    Example:
+        >>> import corgipile as cp
+        >>> slice(cp.open(pa.table({"x": [1, 2, 3, 4]})), 1, -1).read(0, 2).to_pydict()
+        {'x': [2, 3]}
+    """
+    start = whole(start, "start", None)
+    stop = None if stop is None else whole(stop, "stop", None)
+    start, stop, _ = builtins.slice(start, stop).indices(len(table))
+    if (start, stop) == (0, len(table)):
+        return table
+    if isinstance(table, Masked):
+        bits = Bits.joined(spread(_within(table.bits, start, stop), len(table.table)))
+        return of_bits(table.table, bits)
+    return Subset(table, [[start, stop]] if start < stop else [])
+
+
+def filter(table: Table, expression: Any) -> Table:  # noqa: A001 - what it is
+    """Return the rows of a table for which an expression is true; where it is null they are left out.
+
+    The columns that the expression is about are read once, now; what is kept is known by runs of rows or a bit a row.
+
+    Args:
+        table: The table.
+        expression: Such as ``pyarrow.compute.field("year") > 2020``.
+
+    Raises:
+        MissingColumn: The expression names a column that is not there.
+        BadArgument: It is no expression that is true or false of a row.
+
+    Example:
+        >>> import corgipile as cp, pyarrow.compute as pc
+        >>> table = cp.open(pa.table({"year": [2019, 2021, None, 2022], "x": [1, 2, 3, 4]}))
+        >>> filter(table, pc.field("year") > 2020).read(0, 2, ["x"]).to_pydict()
+        {'x': [2, 4]}
+    """
+    return chosen(table, Bits.joined(truths(table, expression)))
+
+
+def concat(tables: Sequence[Any]) -> Table:
+    """Join tables end to end; columns are found by name and have the order of the first table's.
+
+    Args:
+        tables: Tables, or what `corgipile.open` takes.
+
+    Raises:
+        BadSchema: A column is missing, or of another type: the message names it and the tables.
+
+    Example:
+        >>> parts = [pa.table({"x": [1], "label": [0]}), pa.table({"label": [1], "x": [2]})]
+        >>> concat(parts).read(0, 2).to_pydict()
+        {'x': [1, 2], 'label': [0, 1]}
+    """
+    from corgipile.tables.opening import open as open_table  # noqa: PLC0415 - which makes views of what it opens
+
+    if isinstance(tables, str) or not isinstance(tables, Iterable):
+        raise BadArgument(f"a list of tables is needed, got {tables!r}")
+    joined = alike([open_table(table) for table in tables])
+    return joined[0] if len(joined) == 1 else ConcatTable(joined)
+
+
+def alike(tables: Sequence[Table]) -> list[Table]:
+    """Return tables with their columns in the order of the first one's, where they are the same."""
+    names = tables[0].schema.names if tables else []
+    return [select(table, names) if {*table.schema.names} == {*names} else table for table in tables]
+
+
+def chosen(table: Table, bits: Bits) -> Table:
+    """Return the rows of a table that bits pick; of some rows of another table, the rows of that.
+
+    Example:
+        >>> import corgipile as cp
+        >>> table = cp.open(pa.table({"x": range(6)}))
+        >>> chosen(chosen(table, Bits.of([True, False] * 3)), Bits.of([False, True, True])).read(0, 2).to_pydict()
+        {'x': [2, 4]}
+    """
+    if len(bits) == len(table):
+        return table
+    if not isinstance(table, Masked | Subset):
+        return of_bits(table, bits)
+    places = (table.places(rows) for rows in bits.parts())
+    return of_bits(table.table, Bits.joined(spread(places, len(table.table))))
+
+
+def of_bits(table: Table, bits: Bits) -> Table:
+    """Return the rows of a table that bits pick, as runs where these take less memory."""
+    if bits.runs * RUN_BYTES > bits.nbytes:
+        return Masked(table, bits)
+    edges = [np.zeros((0, 2), np.int64)]
+    for rows in bits.parts():
+        at = np.flatnonzero(np.diff(rows) != 1)
+        edges.append(np.stack([rows[np.append(0, at + 1)], rows[np.append(at, len(rows) - 1)] + 1], axis=1))
+    runs = np.concatenate(edges)
+    new = np.append(True, runs[1:, 0] != runs[:-1, 1])[: len(runs)]  # a part may end within a run
+    last = np.append(new[1:], True)[: len(runs)]
+    return Subset(table, np.stack([runs[new, 0], runs[last, 1]], axis=1))
+
+
+def spread(parts: Iterable[IntArray], rows: int) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield booleans, one for each of so many rows and some at a time, which are true at ascending numbers.
+
+    Example:
+        >>> [mask.tolist() for mask in spread([np.array([0]), np.array([2])], 4)]
+        [[True, False, True, False]]
+    """
+    coming, waiting = iter(parts), np.zeros(0, np.int64)
+    for start in range(0, rows, SPREAD):
+        stop = min(start + SPREAD, rows)
+        while not len(waiting) or waiting[-1] < stop:
+            part = next(coming, None)
+            if part is None:
+                break
+            waiting = np.concatenate([waiting, part])
+        at = int(np.searchsorted(waiting, stop))
+        mask = np.zeros(stop - start, np.bool_)
+        mask[waiting[:at] - start] = True
+        waiting = waiting[at:]
+        yield mask
+
+
+def _within(bits: Bits, start: int, stop: int) -> Iterator[IntArray]:
+    for first in range(start, stop, SPREAD):
+        yield bits.within(first, min(first + SPREAD, stop))
