@@ -148,6 +148,10 @@ def test_arguments_that_do_not_fit(people, arguments, error, text):
 def test_a_null_is_an_error_unless_something_stands_for_it(people):
     with pytest.raises(BadValue, match=r"row \d+ of column 'age' is null"):
         list(cp.Loader(people, features=["age"], label="income"))
+    lists = pa.array([[1.0, 2.0]] * 9, pa.list_(pa.float32(), 2))
+    holes = pa.table({"e": lists, "x": [float("nan")] * 9, "y": [1] * 9})
+    with pytest.raises(BadValue, match="column 'x' holds NaN; say missing="):
+        list(cp.Loader(holes, features=["e", "x"], label="y"))
 
 
 def test_blocks_of_many_columns_are_worth_their_requests():

@@ -49,8 +49,8 @@ def fit_encoding(
         encode: What columns that are no numbers become, and numbers that are named: ``"onehot"``, ``"ordinal"`` (one
             number, by the order of the text or of the dictionary if it is ordered) or ``"hash"``, ``"hash:1024"``
             (that many numbers); one for all that are no numbers, or by name.
-        missing: What stands for null and NaN in features: ``"error"`` (a null is one when it is met; NaN stays what
-            it is), ``"mean"`` (of the column), or a number. Of categories null is then one of its own.
+        missing: What stands for null and NaN in features: ``"error"`` (they are one when they are met), ``"mean"`` (of
+            the column), or a number. Of categories null is then one of its own.
         classes: The classes of the label, in the order of their codes; found out by default where it is text.
         numbers: Whether a label of text is wrong, as numbers are predicted.
 

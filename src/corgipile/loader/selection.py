@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, BadValue
 from corgipile.features import Encoding, fit_encoding
 from corgipile.features.choose import item_of
 from corgipile.features.fit import Encode, Features, Missing
@@ -34,6 +34,7 @@ class Selection:
         as_tuple: Whether a batch is features and label, instead of a dictionary.
         label: The label column, None where none was named.
         encoding: What columns are made of; None where they are read as they are.
+        ends: Where the numbers of each packed column end in a row.
     """
 
     columns: Sequence[str] | None
@@ -44,6 +45,7 @@ class Selection:
     as_tuple: bool = False
     label: str | None = None
     encoding: Encoding | None = None
+    ends: Sequence[int] = ()
 
     def found(self, table: Table) -> Columns:
         """Return what the columns of a table are made of."""
@@ -54,9 +56,20 @@ class Selection:
         if not self.names:
             return columns
         made = {self.names.get(name, name): values for name, values in columns.items()}
+        if FEATURES in self.pack:
+            self._check(made[FEATURES])
         if self.label is not None:
             made[LABEL] = _learnable(made[LABEL], made.get(FEATURES))
         return made
+
+    def _check(self, features: npt.NDArray[Any]) -> None:
+        """Raise BadValue where a number is missing, which is NaN for pandas; a sum is the shortest look at all."""
+        if not np.isnan(features.sum()):
+            return
+        holes = np.flatnonzero(np.isnan(features).any(axis=0))
+        if len(holes):
+            column = self.pack[FEATURES][int(np.searchsorted(self.ends, holes[0], side="right"))]
+            raise BadValue(f"feature column {column!r} holds NaN; say missing= what stands for it")
 
     def batch(self, batch: Any) -> Any:
         """Return a batch in the form asked for."""
@@ -141,7 +154,8 @@ def _selection(
             raise BadArgument("the label column is called 'features'; rename it")
     names[name] = FEATURES
     wanted = [name, *besides, *([] if label is None else [label])]
-    return Selection(wanted, found, pack, casts, names, as_tuple, label, encoding)
+    widths = columns_of(table, wanted, casts, pack, found).fields[0].widths if pack else ()
+    return Selection(wanted, found, pack, casts, names, as_tuple, label, encoding, np.cumsum(widths).tolist())
 
 
 def _learnable(label: Any, features: Any) -> Any:
