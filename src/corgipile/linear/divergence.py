@@ -1,4 +1,4 @@
-"""What a model without features would lose: by it training that drifts away, or learns nothing, is told."""
+"""Whether training diverged, or learnt nothing: its loss beside that of a model without features."""
 
 from typing import Any
 
