@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from corgipile import orders, scratch, tables
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
@@ -156,7 +157,8 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
-    from corgipile.linear.schedule import Schedule  # noqa: PLC0415 - keeps the import of corgipile light
+    from corgipile.linear.classes import check_label, find_classes  # noqa: PLC0415 - keeps the import of corgipile light
+    from corgipile.linear.schedule import Schedule  # noqa: PLC0415
     from corgipile.linear.train import prepare  # noqa: PLC0415
 
     opened, label = tables.open(given.table), given.label
@@ -165,7 +167,11 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
     chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, given.block) for one in _names(given.order)]
     if not chosen:
         raise BadArgument("no orders are given; at least one is needed to compare")
-    plan = _Plan(given, prepare(opened, given), schedule, column(opened, label), given.seed, held_out)
+    check_label(opened, label)
+    labels = column(opened, label)  # read once, for the classes and for what orders do to them
+    classes = find_classes(tables.open(pa.table({label: labels})), label, given.model)
+    task = prepare(opened, given, classes=classes)
+    plan = _Plan(given, task, schedule, labels, given.seed, held_out)
     plans = [replace(plan, seed=seed) for seed in range(given.seed, given.seed + given.seeds)]
     results = []
     for one in chosen:
