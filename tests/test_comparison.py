@@ -14,6 +14,7 @@ from corgipile.errors import BadArgument, MissingColumn
 from corgipile.orders import CorgiPile
 from corgipile.quality import expected_deff_corgipile
 from corgipile.tables.columns import column
+from corgipile.testing import Counting
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +140,12 @@ def test_the_table_is_surveyed_once_for_all_orders_and_seeds(monkeypatch):
     def counting(real):
         return lambda *given, **also: surveyed.append(real.__name__) or real(*given, **also)
 
-    for module, name in (("passes", "moments"), ("train", "find_classes"), ("train", "find_inputs")):
+    for module, name in (
+        ("passes", "moments"),
+        ("train", "find_classes"),
+        ("classes", "find_classes"),
+        ("train", "find_inputs"),
+    ):
         place = importlib.import_module(f"corgipile.linear.{module}")
         monkeypatch.setattr(place, name, counting(getattr(place, name)))
     x = np.arange(3000.0)
@@ -193,3 +199,15 @@ def test_the_warning_of_any_seed_is_told(monkeypatch):
     monkeypatch.setattr(module, "_run", lambda *_: Result("full", scores=(0.5,), warning=next(told)))
     (found,) = compare(clustered(100, classes=2), order=["full"], seeds=3)
     assert found.warning == "drifts"
+
+
+def test_labels_are_read_once_before_the_first_epoch():
+    class Watched(Counting):
+        def read(self, start, stop, columns=None):
+            asked.append((stop - start, columns))
+            return super().read(start, stop, columns)
+
+    asked = []
+    rows = pa.table({"x": [float(i % 7) for i in range(1000)], "label": [i % 2 for i in range(1000)]})
+    compare(Watched(tables.open(rows)), epochs=1, order=["no_shuffle", "corgipile"])
+    assert sum(count for count, columns in asked if columns == ["label"]) == 1000

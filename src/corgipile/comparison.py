@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from corgipile import orders, scratch, tables
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
+from corgipile.features.choose import is_number
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
 from corgipile.quality import Report, measure
@@ -156,8 +158,7 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
-    from corgipile.linear.schedule import Schedule  # noqa: PLC0415 - keeps the import of corgipile light
-    from corgipile.linear.train import prepare  # noqa: PLC0415
+    from corgipile.linear.schedule import Schedule  # noqa: PLC0415
 
     opened, label = tables.open(given.table), given.label
     schedule = Schedule(given.learning_rate, given.decay, given.l2, None)
@@ -165,8 +166,8 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
     chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, given.block) for one in _names(given.order)]
     if not chosen:
         raise BadArgument("no orders are given; at least one is needed to compare")
-    task = prepare(opened, given)
-    plan = _Plan(given, task, schedule, column(task.source, label), given.seed, held_out)
+    task, labels = _prepared(opened, given)
+    plan = _Plan(given, task, schedule, labels, given.seed, held_out)
     plans = [replace(plan, seed=seed) for seed in range(given.seed, given.seed + given.seeds)]
     results = []
     for one in chosen:
@@ -174,6 +175,20 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
         if given.callback is not None:
             given.callback(results[-1])
     return results
+
+
+def _prepared(table: Table, given: CompareArguments) -> "tuple[Task, npt.NDArray[Any]]":
+    """Find out what is learnt; labels are read once, for the classes and for what orders do to them."""
+    from corgipile.linear.classes import find_classes  # noqa: PLC0415 - as in compare
+    from corgipile.linear.train import prepare  # noqa: PLC0415
+
+    label = given.label
+    if label not in table.schema.names or not is_number(table.schema.field(label).type):
+        task = prepare(table, given)
+        return task, column(task.source, label)
+    labels = column(table, label)
+    classes = find_classes(tables.open(pa.table({label: labels})), label, given.model)
+    return prepare(table, given, classes=classes), labels
 
 
 def measure_order(

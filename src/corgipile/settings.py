@@ -66,10 +66,15 @@ def _kind(value: Any, _: str) -> Any:
     return value
 
 
-def _column(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise BadArgument(f"{name} must be the name of a column, got {value!r}")
-    return value
+def _is(kind: Any, words: str) -> Callable[[Any, str], Any]:
+    """Return what checks that a value is of a type, which is said in words."""
+
+    def check(value: Any, name: str) -> Any:
+        if not isinstance(value, kind):
+            raise BadArgument(f"{name} must be {words}, got {value!r}")
+        return value
+
+    return check
 
 
 def _order(value: Any, _: str) -> Any:
@@ -82,28 +87,14 @@ def _memory(value: Any, name: str) -> Any:
     return value
 
 
-def _path(value: Any, name: str) -> Any:
-    if not isinstance(value, str | os.PathLike):
-        raise BadArgument(f"{name} must be a path, got {value!r}")
-    return value
-
-
 def _model(value: Any, name: str) -> Any:
     from corgipile.linear.model import Model  # noqa: PLC0415 - as above
 
-    if not isinstance(value, Model):
-        raise BadArgument(f"{name} must be a model, as corgipile.load returns, got {value!r}")
-    return value
-
-
-def _call(value: Any, name: str) -> Any:
-    if not callable(value):
-        raise BadArgument(f"{name} must be a function, got {value!r}")
-    return value
+    return _is(Model, "a model, as corgipile.load returns")(value, name)
 
 
 BLOCK = Setting("Block: rows (1000), bytes (256KB) or share (1%).")
-CALL = Setting("", _call)
+CALL = Setting("", _is(Callable, "a function"))
 TEST = Setting("Table of held-out rows.")
 
 
@@ -119,7 +110,7 @@ class Settings:
     features: Annotated[
         str | Sequence[str] | None, Setting("Feature column, or several with commas; found by default.")
     ] = None
-    label: Annotated[str, Setting("Column of labels.", _column)] = "label"
+    label: Annotated[str, Setting("Column of labels.", _is(str, "the name of a column"))] = "label"
     encode: Annotated[
         str | Mapping[str, str] | None,
         Setting("Text and categories as onehot, ordinal or hash:256; by column: city=onehot,zip=hash."),
@@ -184,11 +175,15 @@ class TrainArguments(TrainSettings):
         Setting("Share of rows left out to measure the model on, such as 0.1.", partial(real, above=0)),
     ] = None
     group: Annotated[
-        str | None, Setting("Column of which all rows of a value are on one side of validation.", _column)
+        str | None,
+        Setting("Column of which all rows of a value are on one side of validation.", _is(str, "the name of a column")),
     ] = None
     classes: Sequence[Any] | None = None
     warm_start: Annotated["Model | None", Setting("Model file to go on from.", _model)] = None
-    save: Annotated[str | os.PathLike[str] | None, Setting("Model file, written after each epoch.", _path)] = None
+    save: Annotated[
+        str | os.PathLike[str] | None,
+        Setting("Model file, written after each epoch.", _is(str | os.PathLike, "a path")),
+    ] = None
     overwrite: Annotated[bool, Setting("Replace a file of another kind too; a file that is read never.", yes_or_no)] = (
         False
     )

@@ -11,7 +11,7 @@ import corgipile as cp
 from corgipile.cli import main
 from corgipile.errors import BadArgument, BadLabel
 from corgipile.linear import load, train
-from corgipile.linear.baseline import Baseline
+from corgipile.linear.divergence import Baseline
 from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor
 
 ROWS, WEIGHTS = 20_000, np.array([0.5, -0.3, 0.2])

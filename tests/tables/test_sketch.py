@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.tables import open as open_table
 from corgipile.tables import sketch as module
-from corgipile.tables.sketch import row_bytes, sketch
+from corgipile.tables.sketch import sketch
 from corgipile.testing import Counting
 
 KINDS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
@@ -107,15 +107,3 @@ def test_bad_columns_and_cuts():
         sketch(table, table.cuts(1), "x")
     with pytest.raises(BadArgument, match=r"cuts must run from 0 to 2, got \[0\] to \[1\]"):
         sketch(table, np.array([0, 1]), "y")
-
-
-def test_row_bytes_is_exact_for_fixed_width():
-    rows = {"y": pa.array([1, 2], pa.int16()), "x": pa.array([[1.0] * 5] * 2, pa.list_(pa.float32(), 5))}
-    assert row_bytes(open_table(pa.table(rows))) == 22
-    assert row_bytes(open_table(pa.table(rows)), ["x"]) == 20
-
-
-def test_row_bytes_is_sampled_else():
-    table = open_table(pa.table({"y": [1.0] * 500, "text": ["x" * 100] * 500}))
-    assert 110 <= row_bytes(table) <= 116
-    assert row_bytes(open_table(pa.table({"text": pa.array([], pa.string())}))) == 0

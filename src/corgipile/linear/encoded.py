@@ -10,7 +10,7 @@ from corgipile.features import Encoding, fit_encoding
 from corgipile.features.choose import choose, is_number, item_of
 from corgipile.features.encoders import Classes
 from corgipile.features.fit import is_text
-from corgipile.linear.labels import check_classes
+from corgipile.linear.classes import check_classes
 from corgipile.linear.losses import loss_of
 from corgipile.settings import Settings
 from corgipile.tables.table import Table

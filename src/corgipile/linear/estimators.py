@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue, MissingExtra
+from corgipile.linear.classes import check_label
 from corgipile.linear.labelled import Labelled
-from corgipile.linear.labels import check_label
 from corgipile.linear.losses import LOSSES, loss_of, most_classes, quoted
 from corgipile.linear.train import train
 from corgipile.settings import TrainSettings

@@ -49,6 +49,10 @@ class Features:
         """Return the name under which dense features lie in the buffer."""
         return self.columns[0] if self.lists else PACKED
 
+    def width_of(self, column: str) -> int:
+        """Return the numbers that a dense column has in a row."""
+        return self.width if self.lists else self.widths[self.columns.index(column)]
+
     def feeder(self, table: Table, label: str | None, order: Any, memory: Size | None, seed: int) -> Feeder:
         """Open a feeder of these features, and of a label column if there is one."""
         labels = [] if label is None else [label]

@@ -13,11 +13,11 @@ from corgipile.errors import BadArgument, BadModelFile, BadValue
 from corgipile.features import Encoding
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
+from corgipile.linear.classes import check_label
 from corgipile.linear.encoded import readable
 from corgipile.linear.features import Features, find_inputs
-from corgipile.linear.labelled import NaNs
-from corgipile.linear.labels import check_label
 from corgipile.linear.losses import Loss, loss_of, most_classes, quoted
+from corgipile.linear.nulls import NaNs
 from corgipile.linear.saving import read_tensors, write_tensors
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.sgd import SGD, outputs_of

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
+from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
-from corgipile.linear.labels import codes_of
 from corgipile.linear.losses import loss_of
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows

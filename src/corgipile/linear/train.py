@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
+from corgipile.linear.classes import check_classes, check_label, find_classes
 from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs
-from corgipile.linear.labelled import NaNs
-from corgipile.linear.labels import check_classes, check_label, find_classes
 from corgipile.linear.losses import loss_of
 from corgipile.linear.model import Model
+from corgipile.linear.nulls import NaNs
 from corgipile.linear.precheck import precheck
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule

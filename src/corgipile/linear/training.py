@@ -12,11 +12,11 @@ import numpy.typing as npt
 from corgipile.errors import Diverged, DivergenceWarning
 from corgipile.features import Encoding
 from corgipile.linear import passes
-from corgipile.linear.baseline import Baseline
+from corgipile.linear.divergence import Baseline
 from corgipile.linear.features import Features
-from corgipile.linear.labelled import NaNs
 from corgipile.linear.losses import Loss, loss_of
 from corgipile.linear.model import Model
+from corgipile.linear.nulls import NaNs
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD

@@ -19,7 +19,8 @@ from corgipile.orders import Blocks, Order
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.columns import by_column
 from corgipile.tables.pages import run_cuts
-from corgipile.tables.sketch import row_bytes, sketch
+from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.sketch import sketch
 from corgipile.tables.table import Table, check_columns, even_cuts, is_list, row_sizes
 
 __all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "sketched"]
@@ -30,7 +31,6 @@ TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # at least, where blocks are larger for 
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
-_known: "WeakKeyDictionary[Table, dict[tuple[str, ...], float]]" = WeakKeyDictionary()
 _sketches: "WeakKeyDictionary[Table, tuple[object, npt.NDArray[np.float64]]]" = WeakKeyDictionary()  # the last of each
 
 
@@ -77,19 +77,8 @@ def columns_of(
     fields, varlen = fields_of(table.schema, names, casts or {}, pack, widths or {})
     fixed = {source for field in fields for source in field.sources}
     loose = [source for source in sources if source not in fixed]
-    size = sum(field.row_bytes for field in fields) + (_sampled(table, loose) if loose else 0.0) + slot_bytes(varlen)
+    size = sum(field.row_bytes for field in fields) + (row_bytes(table, loose) if loose else 0.0) + slot_bytes(varlen)
     return Columns(sources, fields, varlen, size or 1.0)
-
-
-def _sampled(table: Table, columns: Sequence[str]) -> float:
-    """Return the bytes of a mean row; rows are read to find out, so once for a table, and before workers are forked."""
-    try:
-        known = _known.setdefault(table, {})
-    except TypeError:  # a table of others that cannot be a key
-        known = {}
-    if tuple(columns) not in known:
-        known[tuple(columns)] = row_bytes(table, columns)
-    return known[tuple(columns)]
 
 
 def found_alone(table: Table, columns: Columns) -> bool:

@@ -154,8 +154,8 @@ def _selection(
             raise BadArgument("the label column is called 'features'; rename it")
     names[name] = FEATURES
     wanted = [name, *besides, *([] if label is None else [label])]
-    widths = columns_of(table, wanted, casts, pack, found).fields[0].widths if pack else ()
-    return Selection(wanted, found, pack, casts, names, as_tuple, label, encoding, np.cumsum(widths).tolist())
+    ends = np.cumsum(columns_of(table, wanted, casts, pack, found).fields[0].widths) if pack else np.zeros(0, int)
+    return Selection(wanted, found, pack, casts, names, as_tuple, label, encoding, [int(end) for end in ends])
 
 
 def _learnable(label: Any, features: Any) -> Any:

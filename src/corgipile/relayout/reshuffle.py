@@ -24,7 +24,7 @@ from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.arrow.writer import TABLE, Writer, batch_bytes, conform, plain
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import join
-from corgipile.tables.sketch import row_bytes
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import even_cuts
 
 _LEAST_ROWS = 32

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.suggestions import listed
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.sketch import row_bytes
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table, even_cuts
 
 __all__ = ["columns_of", "truths"]

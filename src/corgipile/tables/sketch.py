@@ -1,6 +1,6 @@
-"""What a column looks like, block by block, and how large rows are."""
+"""What a column looks like, block by block."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,11 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.column import PlacedColumn
-from corgipile.tables.table import IntArray, Table, check_columns, fixed_field, is_wide, row_sizes, type_code
+from corgipile.tables.table import IntArray, Table, check_columns, type_code
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
-SAMPLE_BYTES = 1 << 20
-SAMPLE_ROWS = 64
 
 
 def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
@@ -62,43 +59,6 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
     sketched = np.empty(len(cuts) - 1)
     _kernel.sketch_values(tally, sketched)
     return sketched
-
-
-def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
-    """Return the bytes of one row in memory: exact for columns of fixed width, else from a sample of rows.
-
-    Example:
-        >>> from corgipile.tables import open
-        >>> row_bytes(open(pa.table({"label": [0, 1, 1]})), ["label"])
-        8.0
-    """
-    exact, varying = 0.0, []
-    for name in check_columns(table.schema, columns):
-        place = fixed_field(table.schema.field(name).type)
-        if place is None:
-            varying.append(name)
-        else:
-            exact += place[0].itemsize * float(np.prod(place[1]))
-    if not varying or not len(table):
-        return exact
-    if is_encoded(table, varying) and (units := table.units(varying)) is not None:
-        return exact + units.each
-    size = min(SAMPLE_ROWS, len(table))
-    if row_sizes(table, np.array([0]), varying) is None:  # else no row that is long is read to learn that it is
-        first = float(table.read(0, 1, varying).nbytes)
-        size = min(size, int(SAMPLE_BYTES / max(1.0, first)) + 1)
-    starts = sorted({0, (len(table) - size) // 2, len(table) - size})
-    sampled = sum(_run_bytes(table, start, start + size, varying) for start in starts)
-    return exact + float(sampled) / (size * len(starts))
-
-
-def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:
-    """Return the bytes of a run in memory; of many, only lengths are read where the table tells them."""
-    sizes = row_sizes(table, np.arange(start, stop), columns)
-    if sizes is None or sizes.sum() < RUN_BYTES // 2:
-        return int(table.read(start, stop, columns).nbytes)
-    offsets = sum(8 if is_wide(table.schema.field(name).type) else 4 for name in columns)
-    return int(sizes.sum()) + (stop - start) * offsets
 
 
 def _steady(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], float]:

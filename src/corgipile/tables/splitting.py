@@ -13,7 +13,7 @@ from corgipile.random import derive, randoms
 from corgipile.sizes import real, whole
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.picks import Bits
-from corgipile.tables.sketch import row_bytes
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table, check_columns
 from corgipile.tables.views import chosen
 

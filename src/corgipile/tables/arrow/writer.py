@@ -14,6 +14,7 @@ from corgipile.sizes import parse_bytes
 from corgipile.tables.arrow.note import is_noted, write_note
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import join
+from corgipile.tables.row_bytes import fixed_row_bytes
 
 COMPRESSIONS = (None, "lz4", "zstd")
 LARGE, SMALL = 4 << 20, 1 << 20  # bytes of a record batch
@@ -160,26 +161,12 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def row_bytes(schema: pa.Schema) -> int:
-    """Return the bytes of one row in memory, 0 if rows differ in length."""
-    bits = 0
-    for field in schema:
-        kind, times = field.type, 1
-        while pa.types.is_fixed_size_list(kind):
-            kind, times = kind.value_type, times * kind.list_size
-        try:
-            bits += kind.bit_width * times
-        except ValueError:
-            return 0
-    return max(1, bits // 8)
-
-
 def batch_bytes(schema: pa.Schema, compression: str | None) -> int:
     """Return the bytes of a record batch that suit readers: few if it must be read whole, else many.
 
     A column is then in few pieces, so that the labels of a large table are soon read.
     """
-    return LARGE if compression is None and row_bytes(schema) else SMALL
+    return LARGE if compression is None and fixed_row_bytes(schema) else SMALL
 
 
 def _length(record_batch: int | str, schema: pa.Schema) -> int:
@@ -191,5 +178,5 @@ def _length(record_batch: int | str, schema: pa.Schema) -> int:
     wanted = parse_bytes(record_batch, "record_batch")
     if wanted < 1:
         raise BadArgument(f"record_batch is {record_batch!r}; at least 1 byte is right")
-    width = row_bytes(schema)
+    width = fixed_row_bytes(schema)
     return max(1, wanted // width) if width else 0

@@ -1,4 +1,4 @@
-"""What a model without features would lose: by it training that drifts away, or learns nothing, is told."""
+"""Whether training diverged, or learnt nothing: its loss beside that of a model without features."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.linear.labels import codes_of
+from corgipile.linear.classes import codes_of
 from corgipile.linear.losses import loss_of
 
 __all__ = ["Baseline"]

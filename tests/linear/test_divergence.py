@@ -9,7 +9,7 @@ import pytest
 
 from corgipile.errors import BadArgument, BadValue, Diverged, DivergenceWarning, MissingColumn
 from corgipile.linear import Model, train
-from corgipile.linear.baseline import Baseline
+from corgipile.linear.divergence import Baseline
 from corgipile.linear.estimators import CorgiClassifier
 from corgipile.orders import Riffle
 

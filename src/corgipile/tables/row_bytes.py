@@ -1,0 +1,86 @@
+"""How large rows are: exact where they are of one length, else estimated from a few of them, once for a table."""
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.tables.encoded import is_encoded
+from corgipile.tables.table import Table, check_columns, fixed_field, is_wide, row_sizes
+
+__all__ = ["fixed_row_bytes", "row_bytes"]
+
+RUN_BYTES = 1 << 20
+SAMPLE_BYTES = 1 << 20
+SAMPLE_ROWS = 64
+_known: "WeakKeyDictionary[Table, dict[tuple[str, ...], float]]" = WeakKeyDictionary()
+
+
+def fixed_row_bytes(schema: pa.Schema) -> int:
+    """Return the bytes of one row in memory, 0 if rows differ in length.
+
+    Example:
+        >>> fixed_row_bytes(pa.schema({"x": pa.list_(pa.float32(), 3)})), fixed_row_bytes(pa.schema({"x": pa.string()}))
+        (12, 0)
+    """
+    bits = 0
+    for field in schema:
+        kind, times = field.type, 1
+        while pa.types.is_fixed_size_list(kind):
+            kind, times = kind.value_type, times * kind.list_size
+        try:
+            bits += kind.bit_width * times
+        except ValueError:
+            return 0
+    return max(1, bits // 8)
+
+
+def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
+    """Return the bytes of one row in memory: exact for columns of fixed width, else from a sample of rows.
+
+    They are sampled once for a table, and so before workers are forked.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> row_bytes(open(pa.table({"label": [0, 1, 1]})), ["label"])
+        8.0
+    """
+    exact, varying = 0.0, []
+    for name in check_columns(table.schema, columns):
+        place = fixed_field(table.schema.field(name).type)
+        if place is None:
+            varying.append(name)
+        else:
+            exact += place[0].itemsize * float(np.prod(place[1]))
+    if not varying or not len(table):
+        return exact
+    try:
+        known = _known.setdefault(table, {})
+    except TypeError:  # a table of others that cannot be a key
+        known = {}
+    if (asked := tuple(varying)) not in known:
+        known[asked] = _sampled(table, varying)
+    return exact + known[asked]
+
+
+def _sampled(table: Table, varying: list[str]) -> float:
+    """Return the bytes that columns of varying length take in a mean row."""
+    if is_encoded(table, varying) and (units := table.units(varying)) is not None:
+        return float(units.each)
+    size = min(SAMPLE_ROWS, len(table))
+    if row_sizes(table, np.array([0]), varying) is None:  # else no row that is long is read to learn that it is
+        first = float(table.read(0, 1, varying).nbytes)
+        size = min(size, int(SAMPLE_BYTES / max(1.0, first)) + 1)
+    starts = sorted({0, (len(table) - size) // 2, len(table) - size})
+    sampled = sum(_run_bytes(table, start, start + size, varying) for start in starts)
+    return float(sampled) / (size * len(starts))
+
+
+def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:
+    """Return the bytes of a run in memory; of many, only lengths are read where the table tells them."""
+    sizes = row_sizes(table, np.arange(start, stop), columns)
+    if sizes is None or sizes.sum() < RUN_BYTES:
+        return int(table.read(start, stop, columns).nbytes)
+    offsets = sum(8 if is_wide(table.schema.field(name).type) else 4 for name in columns)
+    return int(sizes.sum()) + (stop - start) * offsets
