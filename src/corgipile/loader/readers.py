@@ -137,7 +137,8 @@ class LayoutReader:
                 self._places.append((column.files, fds))
                 _kernel.reader_column(
                     reader, column.starts, column.offsets, fds, self._buffer.dense(field.name),
-                    index * items * field.dtype.itemsize, field.row_bytes, items, type_code(column.dtype), to,
+                    at=index * items * field.dtype.itemsize, stride=field.row_bytes, items=items,
+                    from_type=type_code(column.dtype), to_type=to,
                 )  # fmt: skip
         self._readers[threads] = reader
         return reader
