@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo test check docs memcheck bench clean
+.PHONY: setup demo test test-beside test-rest check docs memcheck bench clean
 
 setup: $(VENV)/.done
 
@@ -31,8 +31,22 @@ $(VENV)/.done: $(VENV)/.installed $(KERNEL)
 demo: setup
 	$(PY) examples/demo.py
 
+# In two processes, for most tests wait for a disk, a server or a compiler: what shares PostgreSQL's servers, and the kernel,
+# beside the rest. Either alone: `make test-beside`, `make test-rest`.
+BESIDE := tests/postgres tests/cli tests/kernel
+
 test: setup
-	$(PY) -m pytest --doctest-modules
+	@$(MAKE) --no-print-directory test-beside > $(VENV)/beside.log 2>&1 & beside=$$!; \
+	$(MAKE) --no-print-directory test-rest; rest=$$?; \
+	wait $$beside; beside=$$?; \
+	cat $(VENV)/beside.log; \
+	test $$rest = 0 && test $$beside = 0
+
+test-beside: setup
+	$(PY) -m pytest $(BESIDE)
+
+test-rest: setup
+	$(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE))
 
 check: setup
 	$(VENV)/bin/ruff check .

@@ -2,6 +2,12 @@
 
 import signal
 
+from hypothesis import settings
+
 # A shell has its background jobs ignore Ctrl-C, and their children too; tests that interrupt need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes depends on what else the machine does, the other half of the tests for one.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")

@@ -58,24 +58,27 @@ def plan_begin(plan: object, /) -> tuple[int, int, int, int] | None: ...
 def plan_fit(
     kind: str,
     rows: int,
+    row_bytes: float,
+    /,
+    *,
     even: int,
     wanted: int,
     budget: int,
-    row_bytes: float,
     group: int,
     whole: int,
     balanced: bool,
     ahead: int,
-    /,
 ) -> tuple[int, int, bool]: ...
 def plan_new(
     kind: str,
     rows: int,
+    key: int,
+    /,
+    *,
     blocks: int,
     even: int,
     cuts: _Array | None,
     order: _Array | None,
-    key: int,
     first: int,
     stop: int,
     buffer: int,
@@ -83,7 +86,6 @@ def plan_new(
     whole: bool,
     ahead: int,
     start: int,
-    /,
 ) -> object: ...
 def plan_next(plan: object, extents: _Array, into: _Array, visit: _Array, sweep: _Array, /) -> None: ...
 def plan_slots(kind: str, blocks: int, widest: int, buffer: int, group: int, whole: bool, ahead: int, /) -> int: ...
@@ -91,7 +93,16 @@ def randoms(key: int, start: int, out: _Array, /) -> None: ...
 def shuffle(array: _Array, key: int, /) -> None: ...
 def step_rows(row_bytes: float, /) -> int: ...
 def stream_new(
-    reservoir: bool, first: int, stop: int, window: int, chunk: int, ahead: int, key: int, loops: int, /
+    first: int,
+    stop: int,
+    key: int,
+    /,
+    *,
+    reservoir: bool,
+    window: int,
+    chunk: int,
+    ahead: int,
+    loops: int,
 ) -> object: ...
 def stream_next(stream: object, into: _Array, visit: _Array, /) -> tuple[int, int] | None: ...
 def stream_waiting(stream: object, rows: _Array, slots: _Array, /) -> int: ...
@@ -108,12 +119,13 @@ def reader_column(
     offsets: _Array,
     fds: _Array,
     target: _Array,
+    /,
+    *,
     at: int,
     stride: int,
     items: int,
     from_type: int,
     to_type: int,
-    /,
 ) -> None: ...
 def reader_new(threads: int, slots: int, rows: int, /) -> object: ...
 def reader_read(
@@ -122,14 +134,15 @@ def reader_read(
 def reader_soon(reader: object, extents: _Array, /) -> None: ...
 def scatter(
     to: _Array,
-    stride: int,
-    at: int,
-    to_type: int,
     rows: _Array,
-    items: int,
-    from_type: int,
     into: _Array,
     /,
+    *,
+    at: int,
+    stride: int,
+    items: int,
+    from_type: int,
+    to_type: int,
 ) -> None: ...
 
 # bind_records.c
@@ -140,12 +153,13 @@ def examples_find(
     data: _Array,
     ends: _Array,
     names: tuple[bytes, ...],
+    /,
+    *,
     kinds: _Array,
     expected: _Array,
     spans: _Array,
     counts: _Array,
     nbytes: _Array,
-    /,
 ) -> tuple[int, int, int, int] | None: ...
 def read_bytes(fd: int, offsets: _Array, lengths: _Array, threads: int, /) -> list[bytes] | tuple[int, int]: ...
 def read_ranges(
@@ -177,6 +191,9 @@ def sgd_isa() -> int: ...
 def sgd_new(
     loss: int,
     parameter: float,
+    classes: _Array,
+    /,
+    *,
     number_bytes: int,
     sparse: bool,
     features: int,
@@ -184,9 +201,7 @@ def sgd_new(
     batch: int,
     intercept: bool,
     l2: float,
-    classes: _Array,
     isa: int,
-    /,
 ) -> object: ...
 def sgd_set(model: object, weights: _Array, biases: _Array, /) -> None: ...
 def sgd_sparse(
@@ -208,12 +223,13 @@ def sketch_values(sketch: object, out: _Array, /) -> None: ...
 # bind_text.c
 def svmlight_parse(
     text: bytes | memoryview,
-    final: int,
-    base: int,
-    starts: _Array | None,
     labels: _Array,
-    ends: _Array | None,
-    indices: _Array | None,
-    values: _Array | None,
     /,
+    *,
+    final: bool = True,
+    base: int = 0,
+    starts: _Array | None = None,
+    ends: _Array | None = None,
+    indices: _Array | None = None,
+    values: _Array | None = None,
 ) -> tuple[int, int, int, int, int, int, int, int, int, int]: ...

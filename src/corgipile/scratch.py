@@ -3,21 +3,26 @@
 Each is locked (``flock``) by the process that made it. The system lets go of the lock when the process ends, however
 it ends, so whatever bears one of our names and is not locked is a leftover. Where the file system has no locks nothing
 is ever taken for one.
+
+A signal may come between any two steps, also within what cleans up. So a name is noted before anything bears it, and
+`clean` removes what is left of those noted: when Python ends, or before it is ended without its own farewell.
 """
 
+import atexit
 import contextlib
 import fcntl
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["folder", "name_for", "sweep", "temporary"]
+__all__ = ["clean", "folder", "name_for", "note", "sweep", "temporary"]
 
 _OURS = re.compile(r"\..*\.corgipile-[0-9a-f]{12}\.(part|room)")
 _LONGEST = 200  # bytes of a name; 255 are allowed
+_noted: dict[Path, tuple[int, Callable[[Path], object]]] = {}  # who noted a name (a fork has them too), and how it goes
 
 
 def name_for(name: str, ending: str) -> str:
@@ -45,14 +50,8 @@ def temporary(goal: Path) -> Iterator[Path]:
         >>> list(place.iterdir())
         []
     """
-    sweep(goal.parent)
-    path, lock = _locked_file(goal)
-    try:
+    with _held(goal.parent, goal.name, "part", _new_file) as path:
         yield path
-    finally:
-        # First the name, then the lock: else another run could take it for a leftover.
-        path.unlink(missing_ok=True)
-        os.close(lock)
 
 
 @contextlib.contextmanager
@@ -67,16 +66,36 @@ def folder(parent: Path, name: str) -> Iterator[Path]:
         >>> list(place.iterdir())
         []
     """
-    sweep(parent)
-    path = parent / name_for(name, "room")
-    path.mkdir(mode=0o700)
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    _lock(lock)
-    try:
+    with _held(parent, name, "room", _new_folder) as path:
         yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-        os.close(lock)
+
+
+def note(path: Path, remove: Callable[[Path], object]) -> None:
+    """Have a name that something will bear removed by ``remove``, should the process end first.
+
+    Example:
+        >>> note(Path("/tmp/a"), lambda path: path.unlink(missing_ok=True))
+    """
+    _noted[path] = os.getpid(), remove
+
+
+def clean() -> None:
+    """Remove at once what this process has made and not yet removed.
+
+    Example:
+        >>> import tempfile
+        >>> place = Path(tempfile.mkdtemp())
+        >>> with temporary(place / "a.arrow"):
+        ...     clean()
+        ...     list(place.iterdir())
+        []
+    """
+    for path in [*_noted]:
+        with contextlib.suppress(OSError):
+            _remove(path)
+
+
+atexit.register(clean)
 
 
 def sweep(place: Path) -> list[str]:
@@ -96,14 +115,60 @@ def sweep(place: Path) -> list[str]:
     return []
 
 
-def _locked_file(goal: Path) -> tuple[Path, int]:
-    while True:
-        path = goal.parent / name_for(goal.name, "part")
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        # A sweep may come between making and locking it: then it is gone, or about to be.
-        if _lock(lock) and os.fstat(lock).st_nlink:
-            return path, lock
-        os.close(lock)
+@contextlib.contextmanager
+def _held(parent: Path, name: str, ending: str, make: Callable[[Path], int]) -> Iterator[Path]:
+    """Give what ``make`` makes and opens under a new name, locked, until the block ends."""
+    sweep(parent)
+    path, lock = parent, -1
+    try:
+        while lock < 0:
+            path = parent.absolute() / name_for(name, ending)
+            note(path, _delete)
+            lock = _locked(path, make)
+        yield path
+    finally:
+        # First the name, then the lock: else another run could take it for a leftover.
+        _remove(path)
+        if lock >= 0:
+            os.close(lock)
+
+
+def _locked(path: Path, make: Callable[[Path], int]) -> int:
+    """Make and lock a file or folder; -1 if a sweep came between: then it is gone, or about to be."""
+    try:
+        lock = make(path)
+    except FileNotFoundError:
+        if path.parent.is_dir():
+            return -1
+        raise
+    if _lock(lock) and os.fstat(lock).st_nlink:
+        return lock
+    os.close(lock)
+    return -1
+
+
+def _new_file(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def _new_folder(path: Path) -> int:
+    path.mkdir(mode=0o700)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _remove(path: Path) -> None:
+    """Remove what bears a name that this process noted, and forget it."""
+    process, remove = _noted.get(path, (None, _delete))
+    if process == os.getpid():
+        remove(path)
+        _noted.pop(path, None)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _lock(descriptor: int) -> bool:

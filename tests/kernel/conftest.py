@@ -22,6 +22,22 @@ FLAGS = [
 
 
 @pytest.fixture
+def arm64(tmp_path):
+    """Compile a program of this folder for another processor and run it by an emulator; return the lines it prints."""
+
+    def run(source, *flags):
+        compiler, emulator = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64")
+        if not (compiler and emulator):
+            pytest.skip("no compiler and emulator for arm64 are installed")
+        build = [compiler, "-O1", "-DCP_NO_CLONES", "-static", f"-I{KERNEL}", *flags, Path(__file__).with_name(source)]
+        subprocess.run([*build, "-lpthread", "-o", tmp_path / "arm64"], check=True, capture_output=True)
+        done = subprocess.run([emulator, tmp_path / "arm64"], check=True, capture_output=True, text=True)
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.fixture
 def sanitized(tmp_path):
     """Compile a program, let it read cases (each behind its length) from a file, return the numbers it prints."""
 

@@ -52,3 +52,7 @@ def test_runs_under_sanitizers(tmp_path, sanitizer):
 def test_plans_do_not_depend_on_the_build(tmp_path):
     for flags in (["-O0"], ["-O3"], ["-O3", "-march=native"], ["-O2", "-ffast-math"]):
         assert run(build(tmp_path, *flags), "no reading") == PLANS
+
+
+def test_arm64_makes_the_same_plans(arm64):
+    assert arm64("plans.c", "-std=gnu11") == [PLANS]

@@ -272,7 +272,10 @@ def test_wrong_buffers_raise():
     for wrong in ((9, 4, 1, 1, 1), (0, 2, 1, 1, 1), (0, 4, 0, 1, 1), (0, 4, 1, 2, 1), (0, 4, 1, 1, 0)):
         loss, size, features, outputs, batch = wrong
         with pytest.raises(ValueError, match=r"out of range|reals of"):
-            _kernel.sgd_new(loss, 0.0, size, 0, features, outputs, batch, 1, 0.0, np.zeros(2), -1)
+            _kernel.sgd_new(
+                loss, 0.0, np.zeros(2), number_bytes=size, sparse=False, features=features, outputs=outputs,
+                batch=batch, intercept=True, l2=0.0, isa=-1,
+            )  # fmt: skip
 
 
 def test_one_model_serves_one_thread_at_a_time():

@@ -242,7 +242,7 @@ def test_a_child_begins_its_own_pass(paths):
         "    feeder.close()\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", script, paths[1000]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.split() == ["True", "0"], done.stderr
 
 
@@ -268,7 +268,7 @@ def test_a_pass_ends_with_the_interpreter(paths):
         "next(visits)\n"
         "keep = [visits]; keep.append(keep)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, paths[3001]], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script, paths[3001]], capture_output=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 

@@ -88,7 +88,7 @@ if __name__ == "__main__":
 def test_ranks_that_got_the_dataset_count_their_own_epochs(path, tmp_path, how):
     script = tmp_path / "start.py"
     script.write_text(STARTED)
-    subprocess.run([sys.executable, str(script), path, *how, str(tmp_path / "out")], check=True, timeout=60)
+    subprocess.run([sys.executable, str(script), path, *how, str(tmp_path / "out")], check=True, timeout=300)
     epochs, rows = zip(*(json.loads((tmp_path / f"out{rank}").read_text()) for rank in range(2)), strict=True)
     assert epochs == (0, 0)
     assert sorted(rows[0] + rows[1]) == list(range(1000))

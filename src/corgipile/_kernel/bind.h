@@ -19,6 +19,9 @@ extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
 extern PyMethodDef cp_sketch_methods[]; /* bind_sketch.c: descriptions of blocks */
 extern PyMethodDef cp_memory_methods[]; /* bind_memory.c: advice on mapped files */
 
+/* What the table of methods says of a function whose arguments, past the first few, are given by name. */
+#define CP_BY_NAME(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+
 /* What Python needs to know by name of the kernel's enums. */
 typedef struct {
     const char *name;

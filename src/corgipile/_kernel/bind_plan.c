@@ -194,16 +194,19 @@ static int order_kind(PyObject *name, void *kind)
     return 0;
 }
 
-static PyObject *plan_new(PyObject *self, PyObject *args)
+static PyObject *plan_new(PyObject *self, PyObject *args, PyObject *named)
 {
+    static char *names[] = {"",     "",     "",       "blocks", "even",  "cuts",  "order", "first",
+                            "stop", "buffer", "group", "whole",  "ahead", "start", NULL};
     cp_spec spec = {.kind = 0};
     PyObject *cuts, *order, *capsule;
     unsigned long long key;
     long long rows, blocks, even, first, stop, buffer, group, start;
     plan_object *object;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O&LLLOOKLLLLpiL", order_kind, &spec.kind, &rows, &blocks, &even, &cuts, &order, &key, &first,
-                          &stop, &buffer, &group, &spec.whole, &spec.ahead, &start))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&LK$LLOOLLLLpiL", names, order_kind, &spec.kind, &rows, &key, &blocks,
+                                     &even, &cuts, &order, &first, &stop, &buffer, &group, &spec.whole, &spec.ahead,
+                                     &start))
         return NULL;
     spec.rows = rows, spec.blocks = blocks, spec.even = even, spec.key = key, spec.first_row = first;
     spec.stop_row = stop, spec.buffer = buffer, spec.group = group;
@@ -298,16 +301,17 @@ static PyObject *plan_slots(PyObject *self, PyObject *args)
     return PyLong_FromLongLong(cp_slots(&spec, widest, blocks));
 }
 
-/* plan_fit(kind, rows, even, wanted, budget, row_bytes, group, whole, balanced, ahead) -> buffer blocks, group, whole */
-static PyObject *plan_fit(PyObject *self, PyObject *args)
+/* plan_fit(kind, rows, row_bytes, *, ...) -> buffer blocks, group, whole */
+static PyObject *plan_fit(PyObject *self, PyObject *args, PyObject *named)
 {
+    static char *names[] = {"", "", "", "even", "wanted", "budget", "group", "whole", "balanced", "ahead", NULL};
     cp_spec spec = {.kind = 0};
     cp_room room = {.spare = 0};
     long long rows, even, wanted, budget, group;
     double row_bytes;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O&LLLLdLipi", order_kind, &spec.kind, &rows, &even, &wanted, &budget, &row_bytes, &group,
-                          &spec.whole, &room.balanced, &spec.ahead))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&Ld$LLLLipi", names, order_kind, &spec.kind, &rows, &row_bytes, &even,
+                                     &wanted, &budget, &group, &spec.whole, &room.balanced, &spec.ahead))
         return NULL;
     if (even < 1 || !(row_bytes > 0))
         return PyErr_Format(PyExc_ValueError, "blocks have at least 1 row, of more than 0 bytes");
@@ -335,8 +339,8 @@ PyMethodDef cp_plan_methods[] = {
     {"derive", derive, METH_VARARGS, "Hash integers into a key."},
     {"permute", permute, METH_VARARGS, "Write a stretch of a keyed permutation."},
     {"plan_begin", plan_begin, METH_O, "Size up the next step."},
-    {"plan_fit", plan_fit, METH_VARARGS, "Choose sizes that fit a budget."},
-    {"plan_new", plan_new, METH_VARARGS, "Prepare a plan."},
+    {"plan_fit", CP_BY_NAME(plan_fit), "Choose sizes that fit a budget."},
+    {"plan_new", CP_BY_NAME(plan_new), "Prepare a plan."},
     {"plan_next", plan_next, METH_VARARGS, "Write the step sized up."},
     {"plan_slots", plan_slots, METH_VARARGS, "Return the buffer slots a plan needs."},
     {"randoms", randoms, METH_VARARGS, "Write a stretch of a keyed random stream."},

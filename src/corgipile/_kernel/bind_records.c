@@ -147,17 +147,19 @@ static int examples_take(cp_examples *x, PyObject *names, cp_span *spans, const 
     return 0;
 }
 
-/* examples_find(data, ends, names, kinds, expected, spans, counts, bytes) -> None, or (code, row, feature, got). */
-static PyObject *examples_find(PyObject *self, PyObject *args)
+/* examples_find(data, ends, names, *, kinds, expected, spans, counts, nbytes) -> None, or (code, row, feature, got). */
+static PyObject *examples_find(PyObject *self, PyObject *args, PyObject *named)
 {
+    static char *words[] = {"", "", "", "kinds", "expected", "spans", "counts", "nbytes", NULL};
     static const char *const names[ARRAYS] = {"data", "ends", "kinds", "expected", "spans", "counts", "bytes"};
     static const Py_ssize_t items[ARRAYS] = {1, 8, 4, 8, 8, 8, 8};
     PyObject *objects[ARRAYS], *wanted;
     Py_buffer v[ARRAYS];
     int code = -1;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOO!OOOOO", &objects[DATA], &objects[ENDS], &PyTuple_Type, &wanted, &objects[KINDS],
-                          &objects[EXPECTED], &objects[SPANS], &objects[COUNTS], &objects[BYTES]) ||
+    if (!PyArg_ParseTupleAndKeywords(args, named, "OOO!$OOOOO", words, &objects[DATA], &objects[ENDS], &PyTuple_Type,
+                                     &wanted, &objects[KINDS], &objects[EXPECTED], &objects[SPANS], &objects[COUNTS],
+                                     &objects[BYTES]) ||
         get_all(objects, v, ARRAYS, items, SPANS, names) < 0)
         return NULL;
     cp_examples x = {.data = v[DATA].buf, .ends = v[ENDS].buf, .rows = v[ENDS].len / 8 - 1, .kinds = v[KINDS].buf,
@@ -301,7 +303,7 @@ PyMethodDef cp_records_methods[] = {
     {"crc32c", crc32c, METH_O, "Return the CRC-32C of bytes."},
     {"example_features", example_features, METH_O, "List the features of an Example."},
     {"examples_fill", examples_fill, METH_VARARGS, "Copy the values of one feature of many Examples."},
-    {"examples_find", examples_find, METH_VARARGS, "Find features in many Examples."},
+    {"examples_find", CP_BY_NAME(examples_find), "Find features in many Examples."},
     {"read_bytes", read_bytes, METH_VARARGS, "Read byte ranges of a file, each into an object of its own."},
     {"read_ranges", read_ranges, METH_VARARGS, "Read many byte ranges of a file."},
     {"tfrecord_pack", tfrecord_pack, METH_VARARGS, "Check records and move their data together."},

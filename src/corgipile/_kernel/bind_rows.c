@@ -58,10 +58,11 @@ static int column_check(const reader_object *r, const cp_column *c, const Py_buf
     return 0;
 }
 
-/* reader_column(reader, starts, offsets, fds, target, at, stride, items, from, to): add a column; `at` and `stride` are
- * bytes within and between the rows of target. */
-static PyObject *reader_column(PyObject *self, PyObject *args)
+/* reader_column(reader, starts, offsets, fds, target, *, at, stride, items, from_type, to_type): add a column; `at` and
+ * `stride` are bytes within and between the rows of target. */
+static PyObject *reader_column(PyObject *self, PyObject *args, PyObject *named)
 {
+    static char *words[] = {"", "", "", "", "", "at", "stride", "items", "from_type", "to_type", NULL};
     PyObject *capsule, *arrays[4];
     long long at, stride, items;
     int from, to, got = 0;
@@ -69,8 +70,8 @@ static PyObject *reader_column(PyObject *self, PyObject *args)
     static const Py_ssize_t sizes[4] = {8, 8, 4, 0};
     reader_object *r;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOOLLLii", &capsule, &arrays[0], &arrays[1], &arrays[2], &arrays[3], &at, &stride,
-                          &items, &from, &to) ||
+    if (!PyArg_ParseTupleAndKeywords(args, named, "OOOOO$LLLii", words, &capsule, &arrays[0], &arrays[1], &arrays[2],
+                                     &arrays[3], &at, &stride, &items, &from, &to) ||
         !(r = PyCapsule_GetPointer(capsule, READER)))
         return NULL;
     cp_reader *reader = &r->reader;
@@ -235,16 +236,17 @@ release_to:
     Py_RETURN_NONE;
 }
 
-/* scatter(to, stride, at, to_type, from, items, from_type, into): to[into[i]] = from[i], cast if asked; -1 skips. */
-static PyObject *scatter(PyObject *self, PyObject *args)
+/* scatter(to, from, into, *, at, stride, items, from_type, to_type): to[into[i]] = from[i], cast if asked; -1 skips. */
+static PyObject *scatter(PyObject *self, PyObject *args, PyObject *named)
 {
+    static char *words[] = {"", "", "", "at", "stride", "items", "from_type", "to_type", NULL};
     PyObject *to_array, *from_array, *into_array;
     Py_buffer to, from, into;
     long long stride, at, items;
     int to_type, from_type, fits = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OLLiOLiO", &to_array, &stride, &at, &to_type, &from_array, &items, &from_type,
-                          &into_array) ||
+    if (!PyArg_ParseTupleAndKeywords(args, named, "OOO$LLLii", words, &to_array, &from_array, &into_array, &at, &stride,
+                                     &items, &from_type, &to_type) ||
         cp_buffer(to_array, &to, 0, 1, "to") < 0)
         return NULL;
     if (cp_buffer(from_array, &from, 0, 0, "from") < 0)
@@ -370,10 +372,10 @@ PyMethodDef cp_rows_methods[] = {
     {"gather_objects", gather_objects, METH_VARARGS, "Make a bytes or str object of each row by index."},
     {"gather_ragged", gather_ragged, METH_VARARGS, "Concatenate rows of varying length by index."},
     {"reader_bytes", reader_bytes, METH_O, "Return the bytes requested so far."},
-    {"reader_column", reader_column, METH_VARARGS, "Add a column to a reader."},
+    {"reader_column", CP_BY_NAME(reader_column), "Add a column to a reader."},
     {"reader_new", reader_new, METH_VARARGS, "Start a reader with its threads."},
     {"reader_read", reader_read, METH_VARARGS, "Read runs of rows into slots."},
     {"reader_soon", reader_soon, METH_VARARGS, "Begin to fetch what will be read next."},
-    {"scatter", scatter, METH_VARARGS, "Put rows into slots."},
+    {"scatter", CP_BY_NAME(scatter), "Put rows into slots."},
     {NULL, NULL, 0, NULL},
 };

@@ -49,17 +49,19 @@ static PyObject *model_make(const cp_sgd_shape *shape)
     return capsule;
 }
 
-/* sgd_new(loss, parameter, bytes, sparse, features, outputs, batch, intercept, l2, classes, isa) */
-static PyObject *sgd_new(PyObject *self, PyObject *args)
+/* sgd_new(loss, parameter, classes, *, ...) */
+static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
 {
+    static char *names[] = {"",      "",          "",   "number_bytes", "sparse", "features", "outputs",
+                            "batch", "intercept", "l2", "isa",          NULL};
     cp_sgd_shape shape = {0};
     long long features, outputs, batch;
     int loss;
     PyObject *classes, *capsule = NULL;
     Py_buffer view;
     (void)self;
-    if (!PyArg_ParseTuple(args, "idipLLLpdOi", &loss, &shape.parameter, &shape.bytes, &shape.sparse, &features, &outputs, &batch,
-                          &shape.intercept, &shape.l2, &classes, &shape.isa))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdi", names, &loss, &shape.parameter, &classes, &shape.bytes,
+                                     &shape.sparse, &features, &outputs, &batch, &shape.intercept, &shape.l2, &shape.isa))
         return NULL;
     if (loss < 0 || loss >= CP_LOSS_COUNT || (shape.bytes != 4 && shape.bytes != 8))
         return PyErr_Format(PyExc_ValueError, "loss 0 to %d and reals of 4 or 8 bytes, got %d and %d",
@@ -338,7 +340,7 @@ PyMethodDef cp_sgd_methods[] = {
     {"sgd_flush", sgd_flush, METH_O, "Apply what is held back."},
     {"sgd_get", sgd_get, METH_VARARGS, "Copy weights out."},
     {"sgd_isa", sgd_isa, METH_NOARGS, "Return the best vector level of this CPU."},
-    {"sgd_new", sgd_new, METH_VARARGS, "Make a model."},
+    {"sgd_new", CP_BY_NAME(sgd_new), "Make a model."},
     {"sgd_set", sgd_set, METH_VARARGS, "Copy weights in."},
     {"sgd_sparse", sgd_sparse, METH_VARARGS, "Learn from sparse rows."},
     {NULL, NULL, 0, NULL},

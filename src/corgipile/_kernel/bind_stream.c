@@ -11,13 +11,16 @@ static void stream_destroy(PyObject *capsule)
     free(stream);
 }
 
-static PyObject *stream_new(PyObject *self, PyObject *args)
+/* stream_new(first, stop, key, *, ...) */
+static PyObject *stream_new(PyObject *self, PyObject *args, PyObject *named)
 {
+    static char *names[] = {"", "", "", "reservoir", "window", "chunk", "ahead", "loops", NULL};
     long long first, stop, window, chunk, ahead, loops;
     unsigned long long key;
     int reservoir;
     (void)self;
-    if (!PyArg_ParseTuple(args, "pLLLLLKL", &reservoir, &first, &stop, &window, &chunk, &ahead, &key, &loops))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "LLK$pLLLL", names, &first, &stop, &key, &reservoir, &window, &chunk,
+                                     &ahead, &loops))
         return NULL;
     if (window < 1 || chunk < 1 || ahead < 0 || window + (1 + ahead) * chunk > INT32_MAX)
         return PyErr_Format(PyExc_ValueError, "window and chunk must be at least 1, got %lld and %lld", window, chunk);
@@ -93,7 +96,7 @@ static PyObject *stream_waiting(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_stream_methods[] = {
-    {"stream_new", stream_new, METH_VARARGS, "Prepare a sliding window or reservoir."},
+    {"stream_new", CP_BY_NAME(stream_new), "Prepare a sliding window or reservoir."},
     {"stream_next", stream_next, METH_VARARGS, "Write the next step of a stream."},
     {"stream_waiting", stream_waiting, METH_VARARGS, "Write the rows waiting in a stream's buffer."},
     {NULL, NULL, 0, NULL},

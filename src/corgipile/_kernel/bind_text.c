@@ -27,16 +27,20 @@ static int get_arrays(PyObject **objects, Py_buffer *views, int64_t *room)
     return 0;
 }
 
-static PyObject *svmlight_parse(PyObject *self, PyObject *args)
+/* svmlight_parse(text, labels, *, final=True, base=0, starts=None, ends=None, indices=None, values=None) */
+static PyObject *svmlight_parse(PyObject *self, PyObject *args, PyObject *named)
 {
+    static char *words[] = {"", "", "final", "base", "starts", "ends", "indices", "values", NULL};
     PyObject *source, *objects[ARRAYS], *result = NULL;
     Py_buffer text = {0}, views[ARRAYS] = {{0}};
     int64_t room[2];
-    int final, base;
+    int final = 1, base = 0;
     cp_svm s = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "OpiOOOOO", &source, &final, &base, &objects[STARTS], &objects[LABELS], &objects[ENDS],
-                          &objects[INDICES], &objects[VALUES]))
+    for (int i = 0; i < ARRAYS; i++)
+        objects[i] = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "OO|$piOOOO", words, &source, &objects[LABELS], &final, &base,
+                                     &objects[STARTS], &objects[ENDS], &objects[INDICES], &objects[VALUES]))
         return NULL;
     if (cp_buffer(source, &text, 1, 0, "text") < 0)
         return NULL;
@@ -64,6 +68,6 @@ static PyObject *svmlight_parse(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_text_methods[] = {
-    {"svmlight_parse", svmlight_parse, METH_VARARGS, "Parses SVMlight text into arrays."},
+    {"svmlight_parse", CP_BY_NAME(svmlight_parse), "Parses SVMlight text into arrays."},
     {NULL, NULL, 0, NULL},
 };

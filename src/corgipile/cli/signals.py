@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from corgipile import scratch
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NEWS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 _untold: list[int] = []  # signals of which the user has not been told
@@ -65,6 +67,7 @@ def leave(code: int) -> int:
     Threads of libraries that were stopped in the middle may still run, and abort if Python is taken down under them.
     """
     if code > 128:
+        scratch.clean()  # whatever the signal came between
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()

@@ -94,15 +94,15 @@ class SGD:
         self._state = _kernel.sgd_new(
             self.loss.code,
             self.loss.parameter,
-            inputs.dtype.itemsize,
-            inputs.sparse,
-            inputs.width,
-            self.outputs,
-            batch_size,
-            intercept,
-            l2,
             coded,
-            isa,
+            number_bytes=inputs.dtype.itemsize,
+            sparse=inputs.sparse,
+            features=inputs.width,
+            outputs=self.outputs,
+            batch=batch_size,
+            intercept=intercept,
+            l2=l2,
+            isa=isa,
         )
 
     def begin(self, rate: float) -> None:

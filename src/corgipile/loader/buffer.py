@@ -118,7 +118,10 @@ class Buffer:
             return
         items = values.shape[1]
         at = field.begins[index] * field.dtype.itemsize
-        _kernel.scatter(target, field.row_bytes, at, to, np.ascontiguousarray(values), items, code, into)
+        _kernel.scatter(
+            target, np.ascontiguousarray(values), into,
+            at=at, stride=field.row_bytes, items=items, from_type=code, to_type=to,
+        )  # fmt: skip
 
     def gather(self, name: str, visit: SlotArray, out: npt.NDArray[np.generic]) -> None:
         """Copy the rows of a fixed-width column into ``out``, in visiting order."""

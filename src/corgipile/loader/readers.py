@@ -146,7 +146,8 @@ class LayoutReader:
                 self._places.append((column.files, fds))
                 _kernel.reader_column(
                     reader, column.starts, column.offsets, fds, self._buffer.dense(field.name),
-                    begin * field.dtype.itemsize, field.row_bytes, items, type_code(column.dtype), to,
+                    at=begin * field.dtype.itemsize, stride=field.row_bytes, items=items,
+                    from_type=type_code(column.dtype), to_type=to,
                 )  # fmt: skip
         if self._found.bits is not None:
             _kernel.reader_pick(reader, self._found.bits.words, self._found.bits.ranks)

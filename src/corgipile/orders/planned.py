@@ -43,7 +43,11 @@ class Planned(Sized):
         block = self.fit_block(rows, row_bytes, budget)
         wanted = 0 if self.buffer is None else max(block, to_rows(self.buffer, rows, row_bytes, "buffer"))
         room = -1 if budget is None else budget
-        sizes = _kernel.plan_fit(self.kind, rows, block, wanted, room, row_bytes, *self.wishes(whole), self.ahead)
+        group, kept, balanced = self.wishes(whole)
+        sizes = _kernel.plan_fit(
+            self.kind, rows, row_bytes,
+            even=block, wanted=wanted, budget=room, group=group, whole=kept, balanced=balanced, ahead=self.ahead,
+        )  # fmt: skip
         fitted = self.sized(block, wanted or sizes[0] * block, *sizes[1:])
         needed = fitted.resident(Blocks(rows, even=block))
         if budget is not None and needed > budget:
@@ -66,9 +70,11 @@ class Planned(Sized):
         """Return the kernel's plan of one pass from step ``start`` on."""
         first, stop = key.share(blocks.rows)
         order = self.block_order(blocks, key)
+        buffer, group, whole = self.shape()
         return _kernel.plan_new(
-            self.kind, blocks.rows, blocks.count, blocks.even, blocks.cuts, order, key.hash(), first, stop,
-            *self.shape(), self.ahead, start,
+            self.kind, blocks.rows, key.hash(),
+            blocks=blocks.count, even=blocks.even, cuts=blocks.cuts, order=order, first=first, stop=stop,
+            buffer=buffer, group=group, whole=whole, ahead=self.ahead, start=start,
         )  # fmt: skip
 
     def steps(self, blocks: Blocks, key: Key, start: int = 0) -> Iterator[Step]:

@@ -60,8 +60,9 @@ class Streaming(Sized):
         chunk, window = self.block_rows, self.window
         loops = self.loops(blocks, key)
         stream = _kernel.stream_new(
-            self.reservoir, first, stop, window, chunk, self.ahead, key.hash(_kernel.KEY_STREAM), loops
-        )
+            first, stop, key.hash(_kernel.KEY_STREAM),
+            reservoir=self.reservoir, window=window, chunk=chunk, ahead=self.ahead, loops=loops,
+        )  # fmt: skip
         into, visit = np.empty(chunk, np.int32), np.empty(max(2 * chunk, window), np.int32)
         for _ in range(start):
             _kernel.stream_next(stream, into, visit)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from corgipile import scratch
 from corgipile.errors import BadArgument, MissingExtra, ServerError
 
 OLDEST = 15
@@ -137,7 +138,7 @@ def install(target: Installation, root: Path | None = None, flags: str = "") -> 
     make, compiler = _tools(target)
     environment = {name: value for name, value in os.environ.items() if name not in _OTHER_MAKE}
     flags = f"{flags} {environment.pop('EXTRA_CFLAGS', '')}".strip()
-    with tempfile.TemporaryDirectory(prefix="corgipile-build-") as place:
+    with scratch.folder(Path(tempfile.gettempdir()), "build") as place:
         command = [make, "-s", f"-j{os.cpu_count() or 1}", "-f", str(sources() / "postgres" / "Makefile"), "install"]
         settings = [f"PG_CONFIG={target.config}", f"EXTRA_CFLAGS={flags}", f"DESTDIR={root or ''}", *compiler]
         done = subprocess.run(  # noqa: S603 - make, as found

@@ -199,7 +199,7 @@ def test_descriptors_that_others_hold_are_no_reason_to_fail(tmp_path):
         "print(len([File(path) for path in sys.argv[21:]]))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, paths)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script, *map(str, paths)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout == "10\n", done.stderr
 

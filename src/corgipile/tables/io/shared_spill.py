@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from corgipile import scratch
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.spill import SpillFile, check_room
 
@@ -42,6 +43,7 @@ def shared(folder: Path, key: str, make: Callable[[], SpillFile]) -> SpillFile:
     """
     _sweep(folder)
     register = _register(folder, key)
+    scratch.note(register, _leave_at_once)
     with _locked(register) as handle:
         if handle is None:
             return make()
@@ -163,12 +165,23 @@ def _leave(register: Path, user: User) -> None:
     if user[0] != os.getpid():
         return  # a fork shares its parent's descriptor, which the parent noted
     with _locked(register) as handle:
-        if handle is not None:
-            left = [other for other in _alive(_users(handle)) if other != user]
-            if left:
-                _note(handle, left)
-            else:
-                register.unlink(missing_ok=True)
+        _keep(register, handle, lambda other: other != user)
+
+
+def _leave_at_once(register: Path) -> None:
+    """Take a process that ends out of a register, whatever it was stopped in."""
+    if register.exists():
+        with _locked(register, wait=False) as handle:
+            _keep(register, handle, lambda other: other[0] != os.getpid())
+
+
+def _keep(register: Path, handle: int | None, wanted: Callable[[User], bool]) -> None:
+    if handle is not None:
+        left = [*filter(wanted, _alive(_users(handle)))]
+        if left:
+            _note(handle, left)
+        else:
+            register.unlink(missing_ok=True)
 
 
 def _sweep(folder: Path) -> None:

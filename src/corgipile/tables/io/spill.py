@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import scratch
 from corgipile.errors import BadArgument, WriteFailed
 from corgipile.sizes import format_bytes
 from corgipile.tables.io.descriptors import Given, identity_of
@@ -96,9 +97,8 @@ def _nameless(folder: Path) -> int:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
                 raise
-    descriptor, path = tempfile.mkstemp(prefix="corgipile-", dir=folder)
-    os.unlink(path)  # noqa: PTH108 - of one call
-    return descriptor
+    with scratch.folder(folder, "spill") as room:  # which nobody else may enter
+        return os.open(room / "rows", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 class SpillFile:

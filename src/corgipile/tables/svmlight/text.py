@@ -111,7 +111,9 @@ def parse_rows(text: memoryview, rows: int, base: int, fields: pa.Schema) -> tup
     # The shortest pair, with the space before it, takes four bytes.
     indices = np.empty(min(len(text) // 4 + 1, 2**31 - 1), np.int32)
     values = np.empty(len(indices), np.float32)
-    parsed = Parsed(*_kernel.svmlight_parse(text, 1, base, None, labels, ends[1:], indices, values))
+    parsed = Parsed(
+        *_kernel.svmlight_parse(text, labels, final=True, base=base, ends=ends[1:], indices=indices, values=values)
+    )
     offsets = pa.py_buffer(ends[: parsed.rows + 1])
     arrays = [array_of(labels[: parsed.rows])]
     for name, entries in (("features_k", indices), ("features_v", values)):
@@ -127,7 +129,7 @@ def scan(path: str, summary: Summary) -> Iterator[tuple[IntArray, npt.NDArray[np
     for piece in pieces(path):
         text = memoryview(piece)
         while text.nbytes:
-            parsed = Parsed(*_kernel.svmlight_parse(text, 1, 0, starts, labels, None, None, None))
+            parsed = Parsed(*_kernel.svmlight_parse(text, labels, final=True, base=0, starts=starts))
             parsed.check(text, path, lines, 0)
             if parsed.zero_line and summary.zero is None:
                 summary.zero = (lines + parsed.zero_line, parsed.zero_column)

@@ -73,7 +73,7 @@ class Examples:
             np.empty((features, rows, 2), np.int64), np.empty((features, rows), np.int64), np.empty(features, np.int64)
         )
         names = tuple(name.encode() for name in schema.names)
-        flaw = _kernel.examples_find(*records, names, kinds, expected, *found)
+        flaw = _kernel.examples_find(*records, names, kinds=kinds, expected=expected, **found._asdict())
         return found if flaw is None else _flaw(flaw, schema)
 
 
