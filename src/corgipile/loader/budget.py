@@ -19,7 +19,7 @@ from corgipile.orders import Blocks, Order
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.sketch import row_bytes, sketch
-from corgipile.tables.table import Table, check_columns, even_cuts, is_list, row_sizes
+from corgipile.tables.table import Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
 
 __all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "sketched"]
 
@@ -116,13 +116,14 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
     limit = limit_of(order, memory, len(table) * columns.row_bytes)
-    share = None if limit is None else limit / workers
+    shared = shared_bytes(table, columns.sources)
+    share = None if limit is None else limit / workers - shared
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
     way = find_way(table, order, columns.sources, share)
 
     def attempt(limit: int | None) -> Fitted:
-        budget = None if limit is None else int(max(0, limit / workers - way.beside) / columns.row_bytes)
+        budget = None if limit is None else int(max(0, limit / workers - shared - way.beside) / columns.row_bytes)
         return _fit(table, order, budget, columns, way)
 
     if way.units is not None and not way.even:
@@ -137,10 +138,11 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
         enough = None if limit is None else _enough(attempt, limit)
         if limit is None or enough is None:
             raise
+        held = int(max(0, limit / workers - shared) / columns.row_bytes)
         each = f" for each of {workers} workers" if workers > 1 else ""
         raise BudgetTooSmall(
-            f"memory={memory or limit!r} holds {int(limit / workers / columns.row_bytes)} rows of {table!r}{each}, "
-            f"too few for {order.name}: give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
+            f"memory={memory or limit!r} holds {held} rows of {table!r}{each}, too few for {order.name}: "
+            f"give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
             f"{wide_units(table, way)}"
         ) from error
 

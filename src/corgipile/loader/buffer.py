@@ -13,10 +13,12 @@ from corgipile.loader.varlen import Varlen
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import fixed_field, type_code
+from corgipile.tables.values import value_type
 
 __all__ = ["Buffer", "Field"]
 
 SlotArray = npt.NDArray[np.int32]
+LEAST_SLACK = 4 << 20  # bytes, of all workers together
 Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
 
 
@@ -45,12 +47,18 @@ class Buffer:
         fields: The fixed-width columns.
         varlen: Names and types of the other columns, kept in the record batches they were read in.
         limit: Bytes that may be held, if there is a limit.
+        workers: Those who share the limit's slack.
     """
 
     def __init__(
-        self, slots: int, fields: Sequence[Field], varlen: Mapping[str, pa.DataType], limit: int | None = None
+        self,
+        slots: int,
+        fields: Sequence[Field],
+        varlen: Mapping[str, pa.DataType],
+        limit: int | None = None,
+        workers: int = 1,
     ) -> None:
-        self.slots, self.limit = slots, limit
+        self.slots, self.limit, self._workers = slots, limit, workers
         self.fields = {field.name: field for field in fields}
         self.varlen = Varlen(slots, varlen)
         try:
@@ -63,6 +71,12 @@ class Buffer:
     def nbytes(self) -> int:
         """Return the bytes held: arrays, and record batches not yet let go."""
         return sum(array.nbytes for array in self._arrays.values()) + self.varlen.nbytes
+
+    @property
+    def most(self) -> int:
+        """Return the bytes that rows of varying length may take, if there is a limit: orders are fitted to a mean."""
+        limit = self.limit or 0
+        return limit + max(limit // 8, LEAST_SLACK // self._workers)
 
     def dense(self, name: str) -> npt.NDArray[np.generic]:
         """Return the array of a fixed-width column, [slots, *row shape]; rows are visited in place."""
@@ -77,7 +91,7 @@ class Buffer:
         return self.varlen.span(name)
 
     def put(self, batch: pa.RecordBatch, into: SlotArray, numbered: Numbered) -> None:
-        """Put the rows of a batch, which have these numbers in the table, into slots; -1 drops a row."""
+        """Put the rows of a batch of values, which have these numbers in the table, into slots; -1 drops a row."""
         for field in self.fields.values():
             for index, source in enumerate(field.sources):
                 self._put_dense(field, index, batch.column(source), into, numbered)
@@ -162,8 +176,8 @@ def fields_of(
         if fixed is None and name in widths:
             fixed = (np.dtype(kind.value_type.to_pandas_dtype()), (widths[name],))
         if fixed is None:
-            _check_movable(name, kind)
-            varlen[name] = kind
+            _check_movable(name, value_type(kind))
+            varlen[name] = value_type(kind)
             continue
         if 0 in fixed[1]:
             raise BadSchema(f"column {name!r} is {kind}: its rows are empty; leave it out, by columns=[...]")

@@ -14,7 +14,17 @@ from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import check_rows, empty, pick, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.pages import run_cuts
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, check_run, row_sizes
+from corgipile.tables.table import (
+    ColumnLayout,
+    IntArray,
+    Layout,
+    Single,
+    Table,
+    check_columns,
+    check_run,
+    row_sizes,
+    shared_bytes,
+)
 
 DIMS_KEY = b"corgipile.dims"
 
@@ -102,6 +112,10 @@ class ConcatTable:
                 return None
             sizes[places] = found
         return sizes
+
+    def shared_bytes(self, columns: Sequence[str]) -> int:
+        """Return the bytes that the tables hold for columns, whatever the rows."""
+        return sum(shared_bytes(table, columns) for table in self._tables)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""

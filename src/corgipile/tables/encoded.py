@@ -18,6 +18,7 @@ from corgipile.tables.io.pieces import Recent, check_rows, empty, pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
+from corgipile.tables.values import values
 
 __all__ = [
     "SMALL",
@@ -185,26 +186,13 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
         CorruptFile: They have not as many rows as they should.
     """
     done = 0
-    with out.section(), pa.ipc.new_file(out, plain_schema(schema)) as file:
+    plain = values(empty(schema, schema.names)).schema
+    with out.section(), pa.ipc.new_file(out, plain) as file:
         for batch in batches:
-            columns = [_plain(column) for column in batch.columns]
-            file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain_schema(schema)))
+            file.write_batch(values(batch))
             done += batch.num_rows
     if done != rows:
         raise CorruptFile(f"{done} rows were decoded; {rows} are stated")
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the types that a spill file has: values where there are dictionaries."""
-    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema])
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 class Plain:

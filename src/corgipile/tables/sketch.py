@@ -13,6 +13,7 @@ from corgipile.tables.arrow.spans import flat
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.table import IntArray, Table, check_columns, fixed_field, is_wide, row_sizes, type_code
+from corgipile.tables.values import values
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
@@ -65,7 +66,7 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
 
 
 def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
-    """Return the bytes of one row in memory: exact for columns of fixed width, else from a sample of rows.
+    """Return the bytes of one row's values in memory: exact for columns of fixed width, else from a sample of rows.
 
     Example:
         >>> from corgipile.tables import open
@@ -85,7 +86,7 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
         return exact + units.each
     size = min(SAMPLE_ROWS, len(table))
     if row_sizes(table, np.array([0]), varying) is None:  # else no row that is long is read to learn that it is
-        first = float(table.read(0, 1, varying).nbytes)
+        first = float(values(table.read(0, 1, varying)).nbytes)
         size = min(size, int(SAMPLE_BYTES / max(1.0, first)) + 1)
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
     sampled = sum(_run_bytes(table, start, start + size, varying) for start in starts)
@@ -96,7 +97,7 @@ def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:
     """Return the bytes of a run in memory; of many, only lengths are read where the table tells them."""
     sizes = row_sizes(table, np.arange(start, stop), columns)
     if sizes is None or sizes.sum() < RUN_BYTES // 2:
-        return int(table.read(start, stop, columns).nbytes)
+        return int(values(table.read(start, stop, columns)).nbytes)
     offsets = sum(8 if is_wide(table.schema.field(name).type) else 4 for name in columns)
     return int(sizes.sum()) + (stop - start) * offsets
 

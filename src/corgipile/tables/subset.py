@@ -18,6 +18,7 @@ from corgipile.tables.table import (
     check_columns,
     check_run,
     row_sizes,
+    shared_bytes,
 )
 
 __all__ = ["Subset", "runs_within"]
@@ -125,6 +126,10 @@ class Subset:
     def spill(self) -> Any:
         """Return the folder for spill files of the table, where it is encoded."""
         return self.table.spill  # type: ignore[attr-defined]
+
+    def shared_bytes(self, columns: Sequence[str]) -> int:
+        """Return the bytes that the table holds for columns, whatever the rows."""
+        return shared_bytes(self.table, columns)
 
     def units(self, columns: Sequence[str]) -> Any:
         """Return the units of the table, where it is encoded: all of them are unpacked, if any are."""
