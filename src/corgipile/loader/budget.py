@@ -138,10 +138,10 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
         enough = None if limit is None else _enough(attempt, limit)
         if limit is None or enough is None:
             raise
-        held = int(max(0, limit / workers - shared) / columns.row_bytes)
+        fitting = int(max(0, limit / workers - shared) / columns.row_bytes)
         each = f" for each of {workers} workers" if workers > 1 else ""
         raise BudgetTooSmall(
-            f"memory={memory or limit!r} holds {held} rows of {table!r}{each}, too few for {order.name}: "
+            f"memory={memory or limit!r} holds {fitting} rows of {table!r}{each}, too few for {order.name}: "
             f"give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
             f"{wide_units(table, way)}"
         ) from error

@@ -68,8 +68,8 @@ def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.type == kind:
         return column
     if types.is_dictionary(kind):
-        held = as_type(column.dictionary, kind.value_type)
-        return pa.DictionaryArray.from_arrays(column.indices, held, None, kind.ordered)
+        inner = as_type(column.dictionary, kind.value_type)
+        return pa.DictionaryArray.from_arrays(column.indices, inner, None, kind.ordered)
     if types.is_dictionary(column.type):
         return as_type(column.dictionary, kind).take(column.indices)
     return column.cast(kind)

@@ -241,11 +241,11 @@ class BatchSlices:
     def _view_places(self, place: Place, views: npt.NDArray[np.void], sizes: IntArray) -> IntArray:
         """Return where in the file the bytes begin that are viewed."""
         count = self._batch.views[place.views] if place.views < len(self._batch.views) else 0
-        held = np.array([self._buffer(place.buffer + 2 + k) for k in range(count)], np.int64).reshape(-1, 2)
+        buffers = np.array([self._buffer(place.buffer + 2 + k) for k in range(count)], np.int64).reshape(-1, 2)
         which, at = views["which"].astype(np.int64), views["at"].astype(np.int64)
-        if ((which < 0) | (which >= count)).any() or ((at < 0) | (at + sizes > held[which, 1])).any():
+        if ((which < 0) | (which >= count)).any() or ((at < 0) | (at + sizes > buffers[which, 1])).any():
             raise CorruptFile(f"{self._file.path}: a view of bytes points outside its record batch")
-        places: IntArray = self._at + held[which, 0] + at
+        places: IntArray = self._at + buffers[which, 0] + at
         return places
 
     def _fields(self, place: Place, start: int, stop: int) -> Sequence[pa.Array]:

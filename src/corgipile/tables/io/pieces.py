@@ -12,7 +12,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import decoding
 from corgipile.tables.table import LIMIT, IntArray
-from corgipile.tables.values import is_view
+from corgipile.tables.values import as_type, is_view, viewless
 
 ReadPiece = Callable[[int, int, int], pa.RecordBatch]
 TakePiece = Callable[[int, IntArray], pa.RecordBatch]
@@ -123,7 +123,8 @@ def _picked(column: pa.Array, rows: IntArray) -> pa.Array:
     try:
         return column.take(array_of(rows))
     except pa.ArrowNotImplementedError:
-        return pa.concat_arrays([column.slice(row, 1) for row in rows.tolist()])
+        plain = viewless(column.type)  # views joined would each bring all bytes of their column
+        return pa.concat_arrays([as_type(column.slice(row, 1), plain) for row in rows.tolist()]).cast(column.type)
 
 
 def _picked_views(column: pa.Array, rows: IntArray) -> pa.Array:
