@@ -18,7 +18,7 @@ from corgipile.tables.io.pieces import Recent, check_rows, empty, pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
-from corgipile.tables.values import values
+from corgipile.tables.values import as_type, viewless
 
 __all__ = [
     "SMALL",
@@ -186,13 +186,19 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
         CorruptFile: They have not as many rows as they should.
     """
     done = 0
-    plain = values(empty(schema, schema.names)).schema
+    plain = pa.schema([field.with_type(_plain_type(field.type)) for field in schema], metadata=schema.metadata)
     with out.section(), pa.ipc.new_file(out, plain) as file:
         for batch in batches:
-            file.write_batch(values(batch))
+            columns = [as_type(column, kind) for column, kind in zip(batch.columns, plain.types, strict=True)]
+            file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
             done += batch.num_rows
     if done != rows:
         raise CorruptFile(f"{done} rows were decoded; {rows} are stated")
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that a column has in a spill file: values where there is a dictionary, and no views."""
+    return viewless(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 class Plain:
@@ -275,5 +281,7 @@ class Plain:
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Make dictionaries of values again."""
-    return array if array.type == kind else array.dictionary_encode().cast(kind)
+    """Make dictionaries, or views, of values again."""
+    if array.type == kind:
+        return array
+    return (array.dictionary_encode() if pa.types.is_dictionary(kind) else array).cast(kind)
