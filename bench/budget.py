@@ -52,11 +52,16 @@ class Case(NamedTuple):
 
 def bytes_of(batch: dict[str, Any]) -> int:
     """Return the bytes of a batch's rows."""
-    each = [
-        column if column.__class__.__name__ == "list" or column.dtype == object else [column]
-        for column in batch.values()
-    ]
-    return sum(len(row) if isinstance(row, bytes) else row.nbytes for rows in each for row in rows)
+    each = [column if isinstance(column, list) or column.dtype == object else [column] for column in batch.values()]
+    return sum(_size(row) for rows in each for row in rows)
+
+
+def _size(row: Any) -> int:
+    """Return the bytes of a row, and of all the objects it is made of."""
+    if hasattr(row, "nbytes"):
+        return int(row.nbytes) + (sum(map(_size, row)) if getattr(row.dtype, "hasobject", False) else 0)
+    inside = row.values() if isinstance(row, dict) else row if isinstance(row, list | tuple) else ()
+    return sys.getsizeof(row) + sum(map(_size, inside))
 
 
 class Started:

@@ -73,6 +73,16 @@ def arrow_scalars(path: Path, size: int) -> Path:
     return _arrow(path.with_suffix(".arrow"), iter(_scalars(_rows(size)).to_batches()))
 
 
+def arrow_categories(path: Path, size: int) -> Path:
+    """Write features beside a category, of which pandas and Polars store the number, in one record batch."""
+    rows, draw = size // 48, np.random.default_rng(0)
+    names = pa.array([f"category {i:05} of many" for i in range(10_000)])
+    kind = pa.DictionaryArray.from_arrays(pa.array(draw.integers(0, len(names), rows).astype(np.int16)), names)
+    columns = {f"x{i}": draw.standard_normal(rows) for i in range(4)}
+    table = pa.table({**columns, "kind": kind, "label": _labels(0, rows, rows)})
+    return _arrow(path.with_suffix(".arrow"), iter(table.to_batches()))
+
+
 def arrow_zstd(path: Path, size: int) -> Path:
     """Write compressed record batches of 65,536 rows, as `pyarrow.feather` and DuckDB do."""
     return _arrow(path.with_suffix(".arrow"), _listed(_rows(size), 1 << 16), "zstd")
@@ -207,6 +217,7 @@ def images(path: Path, size: int) -> Path:
 SHAPES: dict[str, Maker] = {
     "arrow": arrow,
     "arrow, x1..x28": arrow_scalars,
+    "arrow, categories": arrow_categories,
     "arrow, zstd": arrow_zstd,
     "arrow, zstd, one batch": arrow_zstd_whole,
     "arrow stream": stream,

@@ -19,9 +19,8 @@ BENCH = sys.path.pop(0)
 SIZE, MEMORY = 48 << 20, "16MB"  # so that a table held whole is more than may be held
 AT_ONCE = 2  # processes
 TRIES = 3  # a peak depends on which of several threads is ahead, and on what else the machine does
-MORE = {  # MiB by which some are known to exceed what is allowed: rows far from their mean, rows scattered in text
+MORE = {  # MiB by which some are known to exceed what is allowed: rows far from their mean
     ("arrow, 1 KB, some 1 MB", "workers"): 16,
-    ("svmlight", "workers"): 10,
 }
 
 

@@ -84,13 +84,23 @@ def test_absurd_sizes_are_refused_before_any_memory_is_taken():
 
 
 VIEWS = {
-    "string_view": pa.array(["a" * 20] * 10, pa.string_view()),
-    "binary_view": pa.array([b"a" * 20] * 10, pa.binary_view()),
+    "string_view": pa.array(["a" * 2 * i for i in range(10)], pa.string_view()),
+    "binary_view": pa.array([b"a" * 2 * i for i in range(10)], pa.binary_view()),
     "run_end_encoded": pa.RunEndEncodedArray.from_arrays(pa.array([4, 10], pa.int32()), pa.array([1.0, 2.0])),
 }
 
 
-@pytest.mark.parametrize("kind", VIEWS)
+@pytest.mark.parametrize("kind", ["string_view", "binary_view"])
+@pytest.mark.parametrize("order", ["riffle", "full"])
+def test_views_are_text(kind, order):
+    column = VIEWS[kind]
+    table = pa.table({"x": column, "deep": pa.StructArray.from_arrays([column], ["y"]), "row": range(10)})
+    for batch in cp.Loader(table, batch_size=4, order=order):
+        assert batch["x"].tolist() == [column[row].as_py() for row in batch["row"].tolist()]
+        assert batch["deep"].tolist() == [{"y": column[row].as_py()} for row in batch["row"].tolist()]
+
+
+@pytest.mark.parametrize("kind", ["run_end_encoded"])
 @pytest.mark.parametrize("form", ["numpy", "arrow"])
 def test_types_of_which_no_rows_are_picked_are_refused_at_once(kind, form):
     column = VIEWS[kind]

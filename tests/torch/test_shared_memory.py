@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from corgipile.loader.batches import tensors_of
 from corgipile.torch import CorgiPileDataset, shared_memory
 from corgipile.torch.shared_memory import KEPT, SMALL, Sender, Together, _opened
 
@@ -82,6 +83,30 @@ def test_bytes_go_through_workers(length):
         assert all(type(batch["x"]) is list for batch in batches)
         got = {row: data for batch in batches for row, data in zip(batch["row"].tolist(), batch["x"], strict=True)}
         assert got == dict(enumerate(rows))
+
+
+OTHERS = {
+    "text": [f"é{i}" * (i % 40) for i in range(900)],
+    "some": [None if i % 7 else b"ab" * (i % 400) for i in range(900)],
+    "many": [[{"a": i, "b": str(i)}] * (i % 5) for i in range(900)],
+    "gaps": [None if i % 11 == 0 else [i] * (i % 5) for i in range(900)],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("rows", [3, 900])
+def test_rows_that_are_no_numbers_arrive_as_they_were_sent(name, rows):
+    column = pa.array(OTHERS[name]).slice(1, rows - 1)
+    make, parts = Sender().write(pa.RecordBatch.from_arrays([column], names=["rows"]))
+    assert str(make(*parts)) == str(tensors_of(column))
+
+
+def test_no_object_of_such_rows_is_made_in_a_worker(monkeypatch):
+    dataset = CorgiPileDataset(pa.table(OTHERS), batch_size=300, memory="4MB", order="no_shuffle")
+    told = list(map(str, dataset))
+    for name in ("batches.tensors_of", "varlen.Varlen.objects"):
+        monkeypatch.setattr(f"corgipile.loader.{name}", None)
+    assert list(map(str, DataLoader(dataset, batch_size=None, num_workers=1))) == told
 
 
 def test_memory_is_used_again_when_nobody_looks():

@@ -27,6 +27,7 @@ from corgipile.tables.in_memory import is_pair
 from corgipile.tables.io.files import File, decoding, readable
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.partitions import keys_of
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.svmlight.text import stream_batches
 from corgipile.tables.table import even_cuts
 from corgipile.tables.table_logs import refuse_logged
@@ -65,7 +66,8 @@ def stream(source: Any, options: Options) -> Stream:
 def table_stream(table: Table, run: int | None = None) -> Stream:
     """Read a table from first row to last, ``run`` rows at a time, by default about 1 MB."""
     rows = len(table)
-    cuts = even_cuts(rows, run or max(1, _READ * rows // max(1, table.nbytes))).tolist()
+    width = max(1.0, table.nbytes / max(1, rows))
+    cuts = even_cuts(rows, run or max(1, int(_READ / max(width, row_bytes(table))))).tolist()
     runs = itertools.pairwise(cuts)
     return Stream(table.schema, (table.read(start, stop) for start, stop in runs), rows)
 

@@ -1,28 +1,39 @@
 """Batches in the format asked for, cut from groups of rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
-from corgipile.tables.arrow.spans import Rows, array_of
+from corgipile.tables.arrow.spans import Rows, array_of, objects
 from corgipile.tables.table import is_list, item_bytes
 
-__all__ = ["Cut", "Format", "cutter"]
+__all__ = ["Cut", "Format", "Unseen", "cutter", "tensors_of"]
 
 Format = Literal["numpy", "torch", "arrow"]
 Cut = Callable[[dict[str, Any], int, int], Iterator[Any]]
 
 
-def cutter(form: Format, rows_of: Callable[[Any, list[int]], Any] | None = None) -> Cut:
+class Unseen(NamedTuple):
+    """Makes what stands for rows of varying length that nobody looks at in this process.
+
+    Attributes:
+        numbers: Of a tensor of the numbers of all rows, and their lengths.
+        others: Of an Arrow array of rows that are no numbers.
+    """
+
+    numbers: Callable[[Any, list[int]], Any]
+    others: Callable[[pa.Array], Any]
+
+
+def cutter(form: Format, unseen: Unseen | None = None) -> Cut:
     """Return what cuts columns of so many rows into batches of some; see `corgipile.loader.groups.Group`.
 
     Args:
         form: What batches are made of.
-        rows_of: Makes what stands for rows of varying length, of a tensor of their numbers and their lengths; None for
-            a list with a tensor a row.
+        unseen: What tensors of rows of varying length are made of; None for lists with a tensor, or an object, a row.
 
     Example:
         >>> [batch["x"].tolist() for batch in cutter("numpy")({"x": np.arange(5)}, 5, 2)]
@@ -42,9 +53,9 @@ def cutter(form: Format, rows_of: Callable[[Any, list[int]], Any] | None = None)
     def split(flat: Any, lengths: list[int]) -> Any:  # views of one tensor take less time and memory than thousands
         return list(torch.unsafe_split_with_sizes(flat, lengths))
 
-    rows_of = rows_of or split
+    unseen = unseen or Unseen(split, tensors_of)
     return lambda columns, rows, size: _together(
-        {name: _tensors(torch, column, rows, size, rows_of) for name, column in columns.items()}
+        {name: _tensors(torch, column, rows, size, unseen) for name, column in columns.items()}
     )
 
 
@@ -90,13 +101,31 @@ def _arrow(columns: dict[str, Any], rows: int, size: int) -> Iterator[pa.RecordB
     return (whole.slice(start, min(size, rows - start)) for start in range(0, rows, size))
 
 
-def _tensors(torch: Any, column: Any, rows: int, size: int, rows_of: Callable[[Any, list[int]], Any]) -> Iterable[Any]:
+def tensors_of(column: pa.Array) -> list[Any]:
+    """Return a row of an Arrow array each: a tensor of those that are lists of numbers, a Python value of others.
+
+    Example:
+        >>> tensors_of(pa.array(["a", None])), tensors_of(pa.array([[1, 2], [3]]))
+        (['a', None], [tensor([1, 2]), tensor([3])])
+    """
+    import torch  # noqa: PLC0415  # optional
+
+    if item_bytes(column.type) and is_list(column.type):
+        return [_tensor(torch, row) for row in _array(column)]
+    found = objects(column)
+    return found if isinstance(found, list) else column.to_pylist()
+
+
+def _tensors(torch: Any, column: Any, rows: int, size: int, unseen: Unseen) -> Iterable[Any]:
     """Cut a column into tensors; rows that are lists of numbers become one tensor each, others Python values."""
+    if isinstance(column, pa.Array) and is_list(column.type):
+        made = objects(column, own=True)
+        column = made if isinstance(made, Rows) else column
     if isinstance(column, pa.Array):
-        column = list(_array(column)) if item_bytes(column.type) and is_list(column.type) else column.to_pylist()
+        return (unseen.others(part) for part in _slices(column, rows, size))
     if isinstance(column, Rows):
         parts = _slices(column, rows, size)
-        return (rows_of(torch.from_numpy(part.values), part.lengths.tolist()) for part in parts)
+        return (unseen.numbers(torch.from_numpy(part.values), part.lengths.tolist()) for part in parts)
     if isinstance(column, list):
         return ([_tensor(torch, row) for row in part] for part in _slices(column, rows, size))
     return torch.unsafe_split(torch.from_numpy(column), size)  # type: ignore[no-any-return]  # no view to keep track of

@@ -21,7 +21,7 @@ from corgipile.tables.columns import by_column
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
-from corgipile.tables.table import Table, check_columns, even_cuts, is_list, row_sizes
+from corgipile.tables.table import Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
 
 __all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "sketched"]
 
@@ -108,13 +108,14 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
     limit = limit_of(order, memory, len(table) * columns.row_bytes)
-    share = None if limit is None else limit / workers
+    shared = shared_bytes(table, columns.sources)
+    share = None if limit is None else limit / workers - shared
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
     way = find_way(table, order, columns.sources, share)
 
     def attempt(limit: int | None) -> Fitted:
-        budget = None if limit is None else int(max(0, limit / workers - way.beside) / columns.row_bytes)
+        budget = None if limit is None else int(max(0, limit / workers - shared - way.beside) / columns.row_bytes)
         return _fit(table, order, budget, columns, way)
 
     if way.units is not None and not way.even:
@@ -129,10 +130,11 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
         enough = None if limit is None else _enough(attempt, limit)
         if limit is None or enough is None:
             raise
+        fitting = int(max(0, limit / workers - shared) / columns.row_bytes)
         each = f" for each of {workers} workers" if workers > 1 else ""
         raise BudgetTooSmall(
-            f"memory={memory or limit!r} holds {int(limit / workers / columns.row_bytes)} rows of {table!r}{each}, "
-            f"too few for {order.name}: give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
+            f"memory={memory or limit!r} holds {fitting} rows of {table!r}{each}, too few for {order.name}: "
+            f"give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
             f"{wide_units(table, way)}"
         ) from error
 

@@ -14,11 +14,13 @@ from corgipile.loader.varlen import Varlen
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import fixed_field, type_code
+from corgipile.tables.values import value_type
 
 __all__ = ["Buffer", "Field"]
 
 ROWS_ALIKE = "numbers, or lists of numbers that are all of one length, are needed"
 SlotArray = npt.NDArray[np.int32]
+LEAST_SLACK = 4 << 20  # bytes, of all workers together
 Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
 
 
@@ -64,12 +66,18 @@ class Buffer:
         fields: The fixed-width columns.
         varlen: Names and types of the other columns, kept in the record batches they were read in.
         limit: Bytes that may be held, if there is a limit.
+        workers: Those who share the limit's slack.
     """
 
     def __init__(
-        self, slots: int, fields: Sequence[Field], varlen: Mapping[str, pa.DataType], limit: int | None = None
+        self,
+        slots: int,
+        fields: Sequence[Field],
+        varlen: Mapping[str, pa.DataType],
+        limit: int | None = None,
+        workers: int = 1,
     ) -> None:
-        self.slots, self.limit = slots, limit
+        self.slots, self.limit, self._workers = slots, limit, workers
         self.fields = {field.name: field for field in fields}
         self.varlen = Varlen(slots, varlen)
         try:
@@ -82,6 +90,12 @@ class Buffer:
     def nbytes(self) -> int:
         """Return the bytes held: arrays, and record batches not yet let go."""
         return sum(array.nbytes for array in self._arrays.values()) + self.varlen.nbytes
+
+    @property
+    def most(self) -> int:
+        """Return the bytes that rows of varying length may take, if there is a limit: orders are fitted to a mean."""
+        limit = self.limit or 0
+        return limit + max(limit // 8, LEAST_SLACK // self._workers)
 
     def dense(self, name: str) -> npt.NDArray[np.generic]:
         """Return the array of a fixed-width column, [slots, *row shape]; rows are visited in place."""
@@ -96,7 +110,7 @@ class Buffer:
         return self.varlen.span(name)
 
     def put(self, batch: pa.RecordBatch, into: SlotArray, numbered: Numbered) -> None:
-        """Put the rows of a batch, which have these numbers in the table, into slots; -1 drops a row."""
+        """Put the rows of a batch of values, which have these numbers in the table, into slots; -1 drops a row."""
         for field in self.fields.values():
             for index, source in enumerate(field.sources):
                 self._put_dense(field, index, batch.column(source), into, numbered)
@@ -180,7 +194,7 @@ def fields_of(
         sources = pack.get(name, (name,))
         found = [_fixed(schema.field(source).type, widths.get(source)) for source in sources]
         if found[0] is None and name not in pack:
-            varlen[name] = schema.field(name).type
+            varlen[name] = value_type(schema.field(name).type)
             _check_movable(name, varlen[name])
             continue
         for source, one in zip(sources, found, strict=True):

@@ -99,7 +99,7 @@ class Feeder:
         self._row_reader: RowReader | None = None
         if not self.apart:
             limit = None if isinstance(table, MemoryTable) else self.limit  # its rows are in memory anyhow
-            self.buffer = Buffer(self.slots, found.fields, found.varlen, limit)
+            self.buffer = Buffer(self.slots, found.fields, found.varlen, limit, shard.workers)
 
     @property
     def source(self) -> Table:

@@ -1,12 +1,12 @@
 """The loader: batches of a table in any order, at the speed of a sequential read, resumable anywhere."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
-from corgipile.loader.batches import Format, cutter
+from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import found_alone
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
@@ -117,6 +117,7 @@ class Loader:
         )  # fmt: skip
         self._selection, self._settings = selection, {**settings, "features": selection}
         self._size = min(batch_size, max(1, self.feeder.visits(0)))
+        self._unseen = False
         self._cut, self._source = cutter(format), self._make_source()
         self._position: list[Place] = []
         self._turn = object()
@@ -183,7 +184,7 @@ class Loader:
         self.set_epoch(min(self.epoch + 1, MOST_EPOCH))
 
     def _make_source(self) -> Gatherer | WideRows:
-        arrow = self._settings["format"] == "arrow"
+        arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.apart)
         return (WideRows if self.feeder.apart else Gatherer)(self.feeder, self._size, arrow=arrow)
 
     def _drain(self, group: Group, total: int, turn: object) -> Iterator[Any]:
@@ -201,9 +202,11 @@ class Loader:
         self._position, self._delivered = [], 0
         group.columns.clear()  # arrays are used again
 
-    def rows_by(self, make: Callable[[Any, list[int]], Any]) -> None:
-        """Let rows of varying length, as tensors, be what is made of their numbers, one tensor, and their lengths."""
-        self._cut = cutter("torch", make)
+    def rows_by(self, unseen: Unseen) -> None:
+        """Let rows of varying length, as tensors, be what is made of them for another process."""
+        self._cut, self._unseen = cutter("torch", unseen), True
+        if not self.feeder.apart:
+            self._source = self._make_source()
 
     def _stand(self) -> tuple[int, int]:
         """Return step and offset of the first row not delivered."""

@@ -24,7 +24,6 @@ __all__ = ["Overfull", "Prefetch", "begin"]
 
 ENDED = "this iteration has ended: another one of the same loader or dataset began, or it was closed"
 FORKED = "this iteration began before the process was forked; begin one in the child"
-LEAST_SLACK = 4 << 20  # bytes
 FAR_BYTES = 4 << 20  # announced to the device ahead of their reading
 
 
@@ -39,11 +38,6 @@ class Overfull(BudgetTooSmall):  # only reading tells: the order was fitted to s
             "longer here than at the beginning, the middle and the end of the table; give "
             f"memory={format_bytes(needed * 1.25).replace(' ', '')!r} or a smaller block and buffer"
         )
-
-
-def slack(limit: int) -> int:
-    """Return the bytes by which rows of varying length may exceed the budget: an order is fitted to their mean."""
-    return max(limit // 8, LEAST_SLACK)
 
 
 class Prefetch(Protocol):
@@ -200,11 +194,11 @@ class StepPrefetch:
         Raises:
             Overfull: It does not fit beside the rows that wait.
         """
-        limit = self._buffer.limit
+        limit, most = self._buffer.limit, self._buffer.most
         if limit is None:
             return
         varlen, coming = self._buffer.varlen, self._reader.size(step) or self._brought
-        while self._buffer.nbytes + coming > limit + slack(limit):
+        while self._buffer.nbytes + coming > most:
             if self._over == self._loaded or self._stopped:
                 if not self._reader.size(step):
                     return  # an estimate is no reason to give up
@@ -217,7 +211,7 @@ class StepPrefetch:
     def _check_room(self) -> None:
         """Where lengths show only when rows are there: raise Overfull if they take more than the budget."""
         limit = self._buffer.limit
-        if limit is not None and self._buffer.nbytes > limit + slack(limit):
+        if limit is not None and self._buffer.nbytes > self._buffer.most:
             raise Overfull.of(self._buffer.nbytes, limit)
 
     def visits(self) -> Iterator[SlotArray]:

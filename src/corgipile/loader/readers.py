@@ -22,6 +22,7 @@ from corgipile.tables.io.files import readable
 from corgipile.tables.mixing import Mix
 from corgipile.tables.placed import Placed, placed
 from corgipile.tables.table import IntArray, Layout, Table, row_sizes, type_code
+from corgipile.tables.values import values
 
 __all__ = ["RowReader", "row_reader"]
 
@@ -298,7 +299,7 @@ class TableReader:
         order, at = np.argsort(rows), 0
         while at < len(order):
             some = order[at : at + self._taken]
-            batch = self._table.take(rows[some], self._sources)
+            batch = values(self._table.take(rows[some], self._sources))
             self.bytes_read += batch.nbytes
             self._buffer.put(batch, into[some], rows[some])
             at += len(some)
@@ -318,13 +319,16 @@ class TableReader:
     def _read(self, runs: list[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
         """Read runs a few at a time: no more are in memory beside the buffer."""
         if len(runs) == 1:
-            yield self._table.read(runs[0][0], runs[0][1], self._sources)
+            yield self._read_one(runs[0])
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, "corgipile-reader")
         for at in range(0, len(runs), self._threads):
             part = runs[at : at + self._threads]
-            yield from self._pool.map(lambda run: self._table.read(run[0], run[1], self._sources), part)
+            yield from self._pool.map(self._read_one, part)
+
+    def _read_one(self, run: tuple[int, int]) -> pa.RecordBatch:
+        return values(self._table.read(*run, self._sources))
 
     def close(self) -> None:
         """End threads."""

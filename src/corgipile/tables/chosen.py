@@ -19,6 +19,7 @@ from corgipile.tables.table import (
     check_run,
     even_cuts,
     row_sizes,
+    shared_bytes,
 )
 from corgipile.tables.wrapper import Wrapper
 
@@ -78,6 +79,10 @@ class Chosen(Wrapper):
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""
         return cast("Single", self.table).take_bytes(self.places(rows), column)
+
+    def shared_bytes(self, columns: Sequence[str]) -> int:
+        """Return the bytes that the table holds for columns, whatever the rows."""
+        return shared_bytes(self.table, columns)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None: the rows lie apart from each other; `placed` says where."""

@@ -16,7 +16,17 @@ from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.methods import Views
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.placed import Placed, placed
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, check_run, row_sizes
+from corgipile.tables.table import (
+    ColumnLayout,
+    IntArray,
+    Layout,
+    Single,
+    Table,
+    check_columns,
+    check_run,
+    row_sizes,
+    shared_bytes,
+)
 
 DIMS_KEY = b"corgipile.dims"
 
@@ -104,6 +114,10 @@ class ConcatTable(Views):
                 return None
             sizes[places] = found
         return sizes
+
+    def shared_bytes(self, columns: Sequence[str]) -> int:
+        """Return the bytes that the tables hold for columns, whatever the rows."""
+        return sum(shared_bytes(table, columns) for table in self._tables)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""

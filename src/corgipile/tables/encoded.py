@@ -19,6 +19,7 @@ from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
 from corgipile.tables.methods import Views
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
+from corgipile.tables.values import as_type, viewless
 
 __all__ = [
     "SMALL",
@@ -186,26 +187,19 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
         CorruptFile: They have not as many rows as they should.
     """
     done = 0
-    with out.section(), pa.ipc.new_file(out, plain_schema(schema)) as file:
+    plain = pa.schema([field.with_type(_plain_type(field.type)) for field in schema], metadata=schema.metadata)
+    with out.section(), pa.ipc.new_file(out, plain) as file:
         for batch in batches:
-            columns = [_plain(column) for column in batch.columns]
-            file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain_schema(schema)))
+            columns = [as_type(column, kind) for column, kind in zip(batch.columns, plain.types, strict=True)]
+            file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
             done += batch.num_rows
     if done != rows:
         raise CorruptFile(f"{done} rows were decoded; {rows} are stated")
 
 
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the types that a spill file has: values where there are dictionaries."""
-    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema])
-
-
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    """Return the type that a column has in a spill file: values where there is a dictionary, and no views."""
+    return viewless(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 class Plain(Views):
@@ -288,5 +282,7 @@ class Plain(Views):
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Make dictionaries of values again."""
-    return array if array.type == kind else array.dictionary_encode().cast(kind)
+    """Make dictionaries, or views, of values again."""
+    if array.type == kind:
+        return array
+    return (array.dictionary_encode() if pa.types.is_dictionary(kind) else array).cast(kind)

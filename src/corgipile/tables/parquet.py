@@ -30,6 +30,7 @@ from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.methods import Views
 from corgipile.tables.parquet_pages import BUFFER, chunk_columns, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.values import values
 
 MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
@@ -206,7 +207,7 @@ class ParquetTable(Views):
         rows = max(1, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(stored, 1.0))))
         with frugal():
             first = next(self._batches([name], range(group, group + 1), rows), None)
-        sampled: float = first.nbytes / max(first.num_rows, 1) if first is not None else 0.0
+        sampled: float = values(first).nbytes / max(first.num_rows, 1) if first is not None else 0.0
         return max(stored, sampled)
 
     def _batch_rows(self, names: Sequence[str]) -> int:

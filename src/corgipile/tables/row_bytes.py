@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.table import Table, check_columns, fixed_field, is_wide, row_sizes
+from corgipile.tables.values import values
 
 __all__ = ["fixed_row_bytes", "row_bytes"]
 
@@ -37,7 +38,7 @@ def fixed_row_bytes(schema: pa.Schema) -> int:
 
 
 def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
-    """Return the bytes of one row in memory: exact for columns of fixed width, else from a sample of rows.
+    """Return the bytes of one row's values in memory: exact for columns of fixed width, else from a sample of rows.
 
     They are sampled once for a table, and so before workers are forked.
 
@@ -70,7 +71,7 @@ def _sampled(table: Table, varying: list[str]) -> float:
         return float(units.each)
     size = min(SAMPLE_ROWS, len(table))
     if row_sizes(table, np.array([0]), varying) is None:  # else no row that is long is read to learn that it is
-        first = float(table.read(0, 1, varying).nbytes)
+        first = float(values(table.read(0, 1, varying)).nbytes)
         size = min(size, int(SAMPLE_BYTES / max(1.0, first)) + 1)
     starts = sorted({0, (len(table) - size) // 2, len(table) - size})
     sampled = sum(_run_bytes(table, start, start + size, varying) for start in starts)
@@ -81,6 +82,6 @@ def _run_bytes(table: Table, start: int, stop: int, columns: list[str]) -> int:
     """Return the bytes of a run in memory; of many, only lengths are read where the table tells them."""
     sizes = row_sizes(table, np.arange(start, stop), columns)
     if sizes is None or sizes.sum() < RUN_BYTES:
-        return int(table.read(start, stop, columns).nbytes)
+        return int(values(table.read(start, stop, columns)).nbytes)
     offsets = sum(8 if is_wide(table.schema.field(name).type) else 4 for name in columns)
     return int(sizes.sum()) + (stop - start) * offsets

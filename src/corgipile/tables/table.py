@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,15 @@ class ColumnLayout:
     starts: IntArray
     files: npt.NDArray[np.int32]
     offsets: IntArray
+
+    @classmethod
+    def joined(cls, kind: pa.DataType, starts: IntArray, offsets: IntArray) -> Self:
+        """Return where rows of a type lie in one file, pieces joined that lie back to back."""
+        dtype, shape = fixed_field(kind) or (np.dtype("u1"), ())
+        width = int(dtype.itemsize * np.prod(shape, dtype=np.int64))
+        apart = offsets[:-1] + np.diff(starts[:-1]) * width != offsets[1:]
+        fresh = np.flatnonzero(np.append(True, apart)[: len(offsets)])
+        return cls(dtype, shape, np.append(starts[fresh], starts[-1]), np.zeros(len(fresh), np.int32), offsets[fresh])
 
     @property
     def width(self) -> int:
@@ -115,6 +124,23 @@ def row_sizes(table: Table, rows: IntArray, columns: Sequence[str]) -> IntArray 
     """
     sizes = getattr(table, "row_sizes", None)
     return None if sizes is None else sizes(rows, columns)
+
+
+def shared_bytes(table: Table, columns: Sequence[str]) -> int:
+    """Return the bytes that a table holds for these columns, whatever the rows: of dictionaries.
+
+    Example:
+        >>> import tempfile
+        >>> from corgipile.tables import open
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = pa.table({"x": pa.array(["a", "b", "a"]).dictionary_encode()})
+        ...     with pa.ipc.new_file(f"{folder}/a.arrow", rows.schema) as writer:
+        ...         writer.write_table(rows)
+        ...     shared_bytes(open(f"{folder}/a.arrow"), ["x"])
+        10
+    """
+    shared = getattr(table, "shared_bytes", None)
+    return 0 if shared is None else int(shared(columns))
 
 
 def even_cuts(rows: int, step: int) -> IntArray:

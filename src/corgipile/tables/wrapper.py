@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from corgipile.tables.methods import Views
 from corgipile.tables.pages import run_cuts
-from corgipile.tables.table import IntArray, Table
+from corgipile.tables.table import IntArray, Table, shared_bytes
 
 __all__ = ["Wrapper"]
 
@@ -48,6 +48,11 @@ class Wrapper(Views):
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
         """Return the runs of pages of the table."""
         return run_cuts(self.table, self._stored(columns), run_bytes)
+
+    def shared_bytes(self, columns: Sequence[str]) -> int:
+        """Return the bytes that the table holds for columns, whatever the rows."""
+        stored = self._stored(columns)
+        return shared_bytes(self.table, stored) if stored else 0
 
     @property
     def place(self) -> str:

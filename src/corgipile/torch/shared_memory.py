@@ -15,10 +15,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
-__all__ = ["Sender", "Split", "Together", "share_tensors"]
+from corgipile.loader.batches import tensors_of
+
+__all__ = ["Column", "Sender", "Split", "Together", "share_tensors"]
 
 SMALL = 16 << 10  # bytes that go through the pipe as they are
 KEPT = 64  # pieces of memory of a worker at most; what does not fit goes the usual way
@@ -75,6 +78,18 @@ class Sender:
         for row, start, end in zip(rows, ends[:-1], ends[1:], strict=True):
             piece[start:end] = row
         return _parted, (*self._lent(number, fresh=fresh), ends)
+
+    def write(self, rows: pa.RecordBatch) -> tuple[Callable[..., list[Any]], tuple[Any, ...]]:
+        """Write rows of one column into free memory, see `reduce`, or for the pipe, where they are few."""
+        sized = pa.MockOutputStream()
+        _write(sized, rows)
+        number, fresh = self._free(sized.size()) if sized.size() > SMALL else (-1, False)
+        if number < 0:
+            out = pa.BufferOutputStream()
+            _write(out, rows)
+            return _read, (out.getvalue().to_pybytes(),)
+        _write(pa.FixedSizeBufferWriter(pa.py_buffer(self._pieces[number][1][: sized.size()])), rows)
+        return _looked_through, (*self._lent(number, fresh=fresh), sized.size())
 
     def _lent(self, number: int, *, fresh: bool) -> tuple[tuple[int, int], torch.Tensor | None, list[int]]:
         """Lend a piece to the main process; return what it needs to find it, and which ones to forget."""
@@ -164,6 +179,15 @@ class Split(NamedTuple):
         return _split, tuple(self)
 
 
+class Column(NamedTuple):
+    """The same of rows that are no numbers, as Arrow has them; a process gets a list with an object each."""
+
+    rows: pa.Array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return share_tensors().write(pa.RecordBatch.from_arrays([self.rows], names=["rows"]))
+
+
 def _side_by_side(rows: list[torch.Tensor], lengths: list[int]) -> torch.Tensor | None:
     """Return rows that lie one after another in the same memory as one tensor; None if they do not."""
     first, total, item = rows[0], sum(lengths), rows[0].element_size()
@@ -214,6 +238,20 @@ def _open(
 def _parted(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], ends: list[int]) -> list[bytes]:
     rows = _look(name, piece, dropped, ends[-1]).data
     return [bytes(rows[start:end]) for start, end in pairwise(ends)]
+
+
+def _write(out: pa.NativeFile, rows: pa.RecordBatch) -> None:
+    with pa.ipc.new_stream(out, rows.schema) as stream:
+        stream.write_batch(rows)
+
+
+def _read(data: Any) -> list[Any]:
+    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+        return tensors_of(stream.read_next_batch().column(0))
+
+
+def _looked_through(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], size: int) -> list[Any]:
+    return _read(_look(name, piece, dropped, size))
 
 
 def _look(name: tuple[int, int], piece: torch.Tensor | None, dropped: list[int], size: int) -> Bytes:

@@ -10,6 +10,7 @@ from torch.utils.data import get_worker_info
 
 from corgipile.errors import StateMismatch
 from corgipile.loader import Loader
+from corgipile.loader.batches import Unseen
 from corgipile.loader.budget import Fitted, fit
 from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
 from corgipile.loader.remaining import Segment, next_worker
@@ -19,7 +20,7 @@ from corgipile.sizes import Size
 from corgipile.tables import Table
 from corgipile.torch.epochs import ALONE, Epochs, Turn
 from corgipile.torch.rank import RankFinder
-from corgipile.torch.shared_memory import Split, Together, share_tensors
+from corgipile.torch.shared_memory import Column, Split, Together, share_tensors
 
 __all__ = ["Kept", "Settings", "WorkerIteration"]
 
@@ -126,7 +127,7 @@ class WorkerIteration:
         done, rows = part.segment.batches, self._settings.batch_size is None
         loader = self._loader(part)
         if get_worker_info() and transform is None and not rows:
-            loader.rows_by(Split)  # nobody looks at them here
+            loader.rows_by(Unseen(Split, Column))
         loader.set_epoch(part.epoch)
         loader.seek(done[worker])
         for batch in loader:

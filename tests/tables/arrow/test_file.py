@@ -58,7 +58,8 @@ def test_view_columns(tmp_path, rows_of):
         "view": ["x" * 10, "x" * 3, "x" * 3],
         "label": [70, 3, 3],
     }
-    assert table.layout(["label"]) is None
+    assert table.layout(["view"]) is None
+    assert table.layout(["label"]).columns["label"].starts.tolist() == [0, 25, 50, 75, 90]
 
 
 def test_cuts_are_even_where_rows_can_be_read_apart(tmp_path, rows_of):

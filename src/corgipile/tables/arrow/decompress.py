@@ -10,7 +10,7 @@ from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.arrow.footer import BLOCK
 from corgipile.tables.arrow.metadata import BatchMetadata
-from corgipile.tables.arrow.slices import Place, spans
+from corgipile.tables.arrow.slices import Place, spans, views_in
 from corgipile.tables.io.files import File, Region, decoding
 from corgipile.tables.io.spill import SpillWriter
 from corgipile.tables.table import IntArray
@@ -60,7 +60,7 @@ class Decompressor:
         self._file, self._blocks, self._metadata = file, blocks, metadata
         spanned = [(places[name], spans(places[name].kind) or (0, 0)) for name in names]
         self._nodes = [place.node + k for place, (nodes, _) in spanned for k in range(nodes)]
-        self._buffers = [place.buffer + k for place, (_, buffers) in spanned for k in range(buffers)]
+        self._buffers = [(place.buffer, place.views, buffers, views_in(place.kind)) for place, (_, buffers) in spanned]
 
     def bytes_of(self, batches: Sequence[int]) -> IntArray:
         """Return the bytes of these columns in each of some batches, decompressed."""
@@ -86,7 +86,8 @@ class Decompressor:
             blocks[k]["offset"], blocks[k]["body"] = begin, at - begin
             head = self._metadata[i]
             nodes = tuple(self._at(i, head.nodes, node) for node in self._nodes)
-            metadata.append(Batch(head.rows, nodes, tuple(buffers), None))
+            views = tuple(count for _, at, _, own in self._buffers for count in head.views[at : at + own])
+            metadata.append(Batch(head.rows, nodes, tuple(buffers), None, views))
         return Decompressed(blocks, metadata)
 
     def _body(self, i: int) -> int:
@@ -99,7 +100,12 @@ class Decompressor:
 
     def _found(self, i: int) -> list[tuple[int, int]]:
         """Return offset and length of the buffers of a batch."""
-        return [self._at(i, self._metadata[i].buffers, index) for index in self._buffers]
+        head, found = self._metadata[i], []
+        for listed, views, count, own in self._buffers:
+            first = listed + sum(head.views[:views])
+            stop = first + count + sum(head.views[views : views + own])
+            found += [self._at(i, head.buffers, index) for index in range(first, stop)]
+        return found
 
     def _lengths(self, i: int) -> list[int]:
         """Return the bytes of the buffers of a batch, decompressed."""

@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile
 from corgipile.tables.arrow.decompress import Decompressed, Decompressor
+from corgipile.tables.arrow.dictionaries import Dictionaries, index_schema
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.arrow.footer import Footer, read_footer, schema_end
 from corgipile.tables.arrow.metadata import BatchMetadata
@@ -40,6 +41,7 @@ from corgipile.tables.table import (
     even_cuts,
     fixed_field,
 )
+from corgipile.tables.values import viewless
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
 MOST_COMPRESSION = 1 << 16
@@ -81,9 +83,11 @@ class ArrowFile(Views):
         self._readers: Recent[Any] = Recent(4)
         self._decoded: Recent[pa.RecordBatch] = Recent(2)
         with decoding(self._file.path):
-            stored = self._stored_schema()
+            self._stored = stored = self._stored_schema()
             self._names = list(stored.names)
         check_names(stored, self._file.path)
+        self._dictionaries = Dictionaries(self._file, found.dictionaries, stored)
+        self._raw = index_schema(stored)
         self._unpacked: Recent[Table] = Recent(2)
         self._sizes: Recent[IntArray] = Recent(64)
         self._layouts: Recent[Layout | None] = Recent(2)
@@ -91,11 +95,11 @@ class ArrowFile(Views):
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
         packed = len(self._blocks) > 0 and self._metadata[0].compressed
         self._starts = self._find_starts(found.rows, packed)
-        self.schema: pa.Schema = stored
+        self.schema: pa.Schema = pa.schema([field.with_type(viewless(field.type)) for field in stored], stored.metadata)
         listed = places(stored) if found.native else None
         self._packed = listed if packed else None
         self._places = None if packed else listed
-        self._whole = self._places is None or not all(sliceable(field.type) for field in stored)
+        self._whole = self._places is None or not all(sliceable(place.kind) for place in self._places.values())
         self._scatter: Take | None = None
         if self._places is not None:
             self._scatter = Take(self._file, self._places, len(self._blocks))
@@ -117,7 +121,7 @@ class ArrowFile(Views):
     @property
     def fingerprint(self) -> str:
         """Return the identity: name, size, time of change, schema and rows."""
-        return digest(self._file.identity, describe(self.schema), str(len(self)))
+        return digest(self._file.identity, describe(self._stored), str(len(self)))
 
     def cuts(self, rows: int) -> IntArray:
         """Cut every ``rows`` rows, or at record batches where these must be decoded whole."""
@@ -129,6 +133,10 @@ class ArrowFile(Views):
         names = check_columns(self.schema, columns)
         if start == stop:
             return empty(self.schema, names)
+        return self._dictionaries.look_up(self.read_stored(start, stop, names), self.schema)
+
+    def read_stored(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        """Read one run of rows as they are stored: numbers where there are dictionaries."""
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._read(i, a, b, names))
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
@@ -137,14 +145,22 @@ class ArrowFile(Views):
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
+        return self._dictionaries.look_up(self.take_stored(rows, names), self.schema)
+
+    def take_stored(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        """Read scattered rows as they are stored."""
         batch = self._scattered(rows, names)
         if batch is None:
             return take_pieces(self._starts, rows, lambda i, local: self._take(i, local, names))
         return batch
 
+    def shared_bytes(self, columns: Sequence[str]) -> int:
+        """Return the bytes that rows of these columns share: of dictionaries."""
+        return self._dictionaries.nbytes(columns)
+
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows, of which only the offsets are read; None where their record batch is decoded."""
-        if self._scatter is None:
+        if self._scatter is None or not self._dictionaries.names.isdisjoint(columns):
             return None
         with decoding(self._file.path):
             return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._slices)
@@ -165,7 +181,7 @@ class ArrowFile(Views):
         dense = self.nbytes < WIDE * len(self) and int(rows.max() - rows.min()) < DENSE * len(rows)
         if self._scatter is None or dense:
             return None
-        return self._scatter.take(pick(self.schema, names), *self._within(rows), self._slices)
+        return self._scatter.take(pick(self._raw, names), *self._within(rows), self._slices)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
@@ -185,7 +201,9 @@ class ArrowFile(Views):
             return None
         starts = np.append(self._starts[filled], self._starts[-1])
         offsets = self._blocks["offset"][filled] + self._blocks["metadata"][filled] + inside + self._file.base
-        located = {name: self._merged(name, starts, offsets[c]) for c, name in enumerate(names)}
+        kinds = [self.schema.field(name).type for name in names]
+        found = [ColumnLayout.joined(kind, starts, at) for kind, at in zip(kinds, offsets, strict=True)]
+        located = dict(zip(names, found, strict=True))
         return Layout((self._file.path,), located, (self._file.which,))
 
     def _offsets(self, batches: IntArray, columns: list[Place]) -> IntArray | None:
@@ -204,16 +222,6 @@ class ArrowFile(Views):
                 return None
             offsets[:, at] = inside
         return offsets
-
-    def _merged(self, name: str, starts: IntArray, offsets: IntArray) -> ColumnLayout:
-        dtype, shape = fixed_field(self.schema.field(name).type) or (np.dtype("u1"), ())
-        width = int(dtype.itemsize * np.prod(shape, dtype=np.int64))
-        fresh = np.flatnonzero(
-            np.append(True, offsets[:-1] + np.diff(starts[:-1]) * width != offsets[1:])[: len(offsets)]
-        )
-        return ColumnLayout(
-            dtype, shape, np.append(starts[fresh], starts[-1]), np.zeros(len(fresh), np.int32), offsets[fresh]
-        )
 
     def _find_batches(self) -> Footer:
         return noted(self._file, read_footer(self._file))
@@ -268,7 +276,8 @@ class ArrowFile(Views):
         if decompressor is None:
             return None
         sizes = self._sizes.get(names, lambda: decompressor.bytes_of(range(len(self._blocks))))
-        return units_of(np.diff(self._starts), sizes)
+        rows = np.diff(self._starts)
+        return units_of(rows, sizes + rows * self._dictionaries.mean_bytes(names))
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write all rows, decompressed little by little, as a section of a spill file."""
@@ -295,26 +304,27 @@ class ArrowFile(Views):
         batch = self._metadata[i]
         if batch.compressed or self._places is None or not all(sliceable(self._places[name].kind) for name in names):
             plain = self._plain(i, names) if stop - start < batch.rows else None
-            return (
-                self._decode(i, names).slice(start, stop - start) if plain is None else plain.read(start, stop, names)
-            )
+            if plain is not None:
+                return plain.read_stored(start, stop, names)
+            return self._decode(i, names).slice(start, stop - start)
         body = self._body(i, batch)
         arrays = [body.column(self._places[name], start, stop) for name in names]
-        return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
+        return pa.RecordBatch.from_arrays(arrays, schema=pick(self._raw, names))
 
-    def _plain(self, i: int, names: list[str]) -> Table | None:
+    def _plain(self, i: int, names: list[str]) -> "ArrowFile | None":
         """Return a large record batch unpacked; the last ones stay so a while."""
         decompressor = self._decompressor(names)
         if self.spill is None or decompressor is None or decompressor.bytes_of([i]).sum() <= SMALL:
             return None
         folder = self.spill
         with self._unpacking:
-            return self._unpacked.get((i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
+            found = self._unpacked.get((i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
+        return cast("ArrowFile", found)
 
     def _take(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         plain = self._plain(i, names) if self._metadata[i].compressed else None
         if plain is not None:
-            return plain.take(rows, names)
+            return plain.take_stored(rows, names)
         width = int(self._blocks[i]["body"]) // max(self._metadata[i].rows, 1)
         gap, most = (size // max(width, 1) for size in (BRIDGE, RUN))
         return take_runs(rows, gap, lambda start, stop: self._read(i, start, stop, names), max(1, most))
@@ -330,7 +340,7 @@ class ArrowFile(Views):
             decoded.validate(full=True)
             if decoded.num_rows != batch.rows:
                 raise CorruptFile(f"{self._file.path}: record batch {i} decodes to {decoded.num_rows} rows")
-            return pa.RecordBatch.from_arrays([decoded.column(name) for name in names], schema=pick(self.schema, names))
+            return self._dictionaries.numbers(decoded, pick(self._raw, names))
 
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
         return self._readers.get(tuple(names), lambda: self._open_reader(names)).get_batch(i)
@@ -362,8 +372,9 @@ class _DecompressedFile(ArrowFile):
         found = decompressor.located(batches)
         self._blocks, self._metadata = found.blocks, found
         self._names, self.schema = list(columns), pick(source.schema, columns)
+        self._raw, self._dictionaries = pick(source._raw, columns), source._dictionaries  # noqa: SLF001 - its own kind
         self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
-        self._places, self._packed, self._whole = places(self.schema), None, False
+        self._places, self._packed, self._whole = places(pick(source._stored, columns)), None, False  # noqa: SLF001
         self._layouts = Recent(2)
         self._scatter = Take(section, self._places or {}, len(self._blocks))
 

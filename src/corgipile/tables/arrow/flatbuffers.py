@@ -65,12 +65,14 @@ class Batch(NamedTuple):
         nodes: (rows, nulls) of each field, in pre-order.
         buffers: (offset in the body, length) of each buffer.
         codec: How the buffers are compressed, ``"lz4"`` or ``"zstd"``; None if they are not.
+        views: Buffers of bytes that each array of views has beside its first two.
     """
 
     rows: int
     nodes: tuple[tuple[int, int], ...]
     buffers: tuple[tuple[int, int], ...]
     codec: str | None
+    views: tuple[int, ...] = ()
 
     @property
     def compressed(self) -> bool:
@@ -106,4 +108,7 @@ def read_batch(data: bytes, body: int) -> Batch:
     codec = None if body_compression is None else body_compression.scalar(0, "<b")
     if codec is not None and codec not in CODECS:
         raise CorruptFile(f"a record batch is compressed by codec {codec}, which is not known")
-    return Batch(rows, nodes, buffers, None if codec is None else CODECS[codec])
+    views = tuple(count for (count,) in struct.iter_unpack("<q", header.vector(4, 8)))
+    if any(not 0 <= count <= len(buffers) for count in views):
+        raise CorruptFile(f"a record batch of {len(buffers)} buffers claims {max(views, key=abs)} of one column")
+    return Batch(rows, nodes, buffers, None if codec is None else CODECS[codec], views)

@@ -24,6 +24,7 @@ class Footer(NamedTuple):
         end: Where the footer begins.
         rows: int64[batches], rows of each, where they are known.
         like: int64[batches], for each a batch whose head says the same, where that is known.
+        dictionaries: Where dictionaries lie, as the blocks.
     """
 
     blocks: npt.NDArray[np.void]
@@ -31,6 +32,7 @@ class Footer(NamedTuple):
     end: int
     rows: npt.NDArray[np.int64] | None = None
     like: npt.NDArray[np.int64] | None = None
+    dictionaries: npt.NDArray[np.void] = np.zeros(0, BLOCK)
 
 
 def read_footer(file: File) -> Footer:
@@ -55,7 +57,7 @@ def read_footer(file: File) -> Footer:
         _check_whole(file, np.concatenate([blocks, dictionaries]), end)
     except CorruptFile as error:
         raise CorruptFile(f"{file.path}: {error}") from None
-    return Footer(blocks, native, end)
+    return Footer(blocks, native, end, dictionaries=dictionaries)
 
 
 def _parse(data: bytes, end: int) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], bool]:

@@ -10,17 +10,24 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.io.files import File, decoding
-from corgipile.tables.table import fixed_field, is_bytes, is_list, is_wide
+from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_bytes, is_list, is_wide
+from corgipile.tables.values import is_view, viewless
 
 types = pa.types
+INLINE = 12  # bytes up to which they lie in the view itself
+VIEW = np.dtype([("size", "<i4"), ("head", "V4"), ("which", "<i4"), ("at", "<i4")])
 
 
 class Place(NamedTuple):
-    """Where a column's parts are listed in the metadata: its first field node and first buffer."""
+    """Where a column's parts are listed in the metadata: its first field node and first buffer.
+
+    The buffers of views before it count as two each; as many as there are of them is known of each batch only.
+    """
 
     kind: pa.DataType
     node: int
     buffer: int
+    views: int = 0
 
 
 def spans(kind: pa.DataType) -> tuple[int, int] | None:
@@ -34,10 +41,9 @@ def spans(kind: pa.DataType) -> tuple[int, int] | None:
         buffers = 1
     elif is_bytes(kind):
         buffers = 3
-    elif not (_is_list(kind) or types.is_primitive(kind) or types.is_decimal(kind) or _is_indexed(kind)):
+    elif not (_is_list(kind) or types.is_primitive(kind) or types.is_decimal(kind) or _is_paired(kind)):
         return None
-    children = [] if types.is_dictionary(kind) else [kind.field(i).type for i in range(kind.num_fields)]
-    for child in children:
+    for child in _children(kind):
         inner = spans(child)
         if inner is None:
             return None
@@ -45,16 +51,28 @@ def spans(kind: pa.DataType) -> tuple[int, int] | None:
     return nodes, buffers
 
 
+def _children(kind: pa.DataType) -> list[pa.DataType]:
+    return [] if types.is_dictionary(kind) else [kind.field(i).type for i in range(kind.num_fields)]
+
+
+def views_in(kind: pa.DataType) -> int:
+    """Count arrays of views in a type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return views_in(kind.storage_type)
+    return int(is_view(kind)) + sum(map(views_in, _children(kind)))
+
+
 def places(schema: pa.Schema) -> dict[str, Place] | None:
-    """Find every column's parts; None if a column of unknown extent stands in the way."""
-    node = buffer = 0
+    """Find every column's parts, of dictionaries the numbers; None if a column of unknown extent stands in the way."""
+    node = buffer = views = 0
     found = {}
     for field in schema:
         span = spans(field.type)
         if span is None:
             return None
-        found[field.name] = Place(field.type, node, buffer)
-        node, buffer = node + span[0], buffer + span[1]
+        kind = field.type.index_type if types.is_dictionary(field.type) else field.type
+        found[field.name] = Place(kind, node, buffer, views)
+        node, buffer, views = node + span[0], buffer + span[1], views + views_in(field.type)
     return found
 
 
@@ -62,15 +80,15 @@ def sliceable(kind: pa.DataType) -> bool:
     """Say whether rows of this type can be read without decoding their whole record batch."""
     if isinstance(kind, pa.BaseExtensionType) or types.is_dictionary(kind) or spans(kind) is None:
         return False
-    return all(sliceable(kind.field(i).type) for i in range(kind.num_fields))
+    return all(sliceable(child) and not is_view(child) for child in _children(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:
     return is_list(kind) or bool(types.is_map(kind))
 
 
-def _is_indexed(kind: pa.DataType) -> bool:
-    return bool(types.is_dictionary(kind) or types.is_fixed_size_binary(kind))
+def _is_paired(kind: pa.DataType) -> bool:
+    return bool(types.is_dictionary(kind) or types.is_fixed_size_binary(kind) or is_view(kind))
 
 
 class BatchSlices:
@@ -88,7 +106,8 @@ class BatchSlices:
         self._batch = batch
 
     def column(self, place: Place, start: int, stop: int) -> pa.Array:
-        """Read rows ``start`` to ``stop`` of one column."""
+        """Read rows ``start`` to ``stop`` of one column, of which views become values."""
+        place = self._found(place)
         self._check_rows(place.node)
         with decoding(self._file.path):
             array = self._array(place, start, stop)
@@ -98,7 +117,7 @@ class BatchSlices:
 
     def data_offset(self, place: Place) -> int | None:
         """Return where the numbers of a fixed-width column begin in the file, None if it has nulls."""
-        kind, node, buffer = place
+        kind, node, buffer, _ = self._found(place)
         rows = self._batch.rows
         self._check_rows(node)
         while True:
@@ -119,9 +138,11 @@ class BatchSlices:
     def item_places(self, place: Place) -> tuple[int, int, int] | None:
         """Return where the offsets and the items of a column begin in the file, and how many items there are.
 
-        Of a column of fixed width the items are the rows. None where there are nulls.
+        Of a column of fixed width the items are the rows. None where there are nulls, or views.
         """
-        kind, node, buffer = place
+        kind, node, buffer, _ = self._found(place)
+        if is_view(kind):
+            return None
         if fixed_field(kind) is not None:
             at = self.data_offset(place)
             return None if at is None else (0, at, self._batch.rows)
@@ -140,6 +161,10 @@ class BatchSlices:
         if room < items * (kind.value_type.bit_width // 8):
             raise CorruptFile(f"{self._file.path}: {items} numbers do not fit a buffer of {room} bytes")
         return None if nulls else (self._at + offsets, self._at + at, items)
+
+    def _found(self, place: Place) -> Place:
+        """Return where the column's parts are listed in this batch."""
+        return place._replace(buffer=place.buffer + sum(self._batch.views[: place.views]))
 
     def _check_rows(self, node: int) -> None:
         length = self._node(node)[0]
@@ -163,12 +188,12 @@ class BatchSlices:
         return self._file.read(self._at + offset + start, stop - start)
 
     def _array(self, place: Place, start: int, stop: int) -> pa.Array:
-        kind, node, buffer = place
+        kind, node, buffer, _ = place
         length, nulls = self._node(node)
         if not 0 <= start <= stop <= length:
             raise CorruptFile(f"{self._file.path}: rows {start} to {stop} of a column of {length} are needed")
         if start == stop or types.is_null(kind):
-            return pa.nulls(stop - start, kind)
+            return pa.nulls(stop - start, viewless(kind))
         # Bitmaps are read from a whole byte on; the rows before `start` are skipped by the array's offset.
         first = start - start % 8 if nulls or types.is_boolean(kind) else start
         validity = pa.py_buffer(self._bytes(buffer, first // 8, (stop + 7) // 8)) if nulls else None
@@ -182,6 +207,8 @@ class BatchSlices:
         elif types.is_primitive(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind):
             begin, end = first * kind.bit_width // 8, (stop * kind.bit_width + 7) // 8
             buffers.append(pa.py_buffer(self._bytes(buffer + 1, begin, end)))
+        elif is_view(kind):
+            buffers += self._viewed(place, first, stop)
         else:
             offsets = self._offsets(place, first, stop)
             low, high = int(offsets[0]), int(offsets[-1])
@@ -190,7 +217,36 @@ class BatchSlices:
                 children = [self._array(Place(kind.field(0).type, node + 1, buffer + 2), low, high)]
             else:
                 buffers.append(pa.py_buffer(self._bytes(buffer + 2, low, high)))
-        return pa.Array.from_buffers(kind, stop - start, buffers, -1 if nulls else 0, start - first, list(children))
+        return pa.Array.from_buffers(
+            viewless(kind), stop - start, buffers, -1 if nulls else 0, start - first, list(children)
+        )
+
+    def _viewed(self, place: Place, start: int, stop: int) -> list[pa.Buffer]:
+        """Return offsets and bytes of the rows that are viewed; what is said of a null is nothing."""
+        views = np.frombuffer(self._bytes(place.buffer + 1, 16 * start, 16 * stop), VIEW)
+        sizes = views["size"].astype(np.int64)
+        if self._node(place.node)[1]:
+            known = np.frombuffer(self._bytes(place.buffer, start // 8, (stop + 7) // 8), np.uint8)
+            sizes[np.unpackbits(known, bitorder="little")[: len(sizes)] == 0] = 0
+        ends = np.append(0, np.cumsum(sizes))
+        if (sizes < 0).any() or ends[-1] >= LIMIT:
+            raise CorruptFile(f"{self._file.path}: rows {start} to {stop} of a column of views claim {ends[-1]} bytes")
+        long = np.flatnonzero(sizes > INLINE)
+        inside = (np.arange(INLINE) < sizes[:, None]) & (sizes <= INLINE)[:, None]
+        data = np.empty(int(ends[-1]), np.uint8)
+        data[(ends[:-1, None] + np.arange(INLINE))[inside]] = views.view(np.uint8).reshape(-1, 16)[:, 4:][inside]
+        self._file.gather(self._view_places(place, views[long], sizes[long]), sizes[long], data, ends[:-1][long])
+        return [pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
+
+    def _view_places(self, place: Place, views: npt.NDArray[np.void], sizes: IntArray) -> IntArray:
+        """Return where in the file the bytes begin that are viewed."""
+        count = self._batch.views[place.views] if place.views < len(self._batch.views) else 0
+        buffers = np.array([self._buffer(place.buffer + 2 + k) for k in range(count)], np.int64).reshape(-1, 2)
+        which, at = views["which"].astype(np.int64), views["at"].astype(np.int64)
+        if ((which < 0) | (which >= count)).any() or ((at < 0) | (at + sizes > buffers[which, 1])).any():
+            raise CorruptFile(f"{self._file.path}: a view of bytes points outside its record batch")
+        places: IntArray = self._at + buffers[which, 0] + at
+        return places
 
     def _fields(self, place: Place, start: int, stop: int) -> Sequence[pa.Array]:
         node, buffer = place.node + 1, place.buffer + 1

@@ -46,8 +46,7 @@ class ArrowStream(ArrowFile):
         return walk(self._file)
 
     def _stored_schema(self) -> pa.Schema:
-        self._stored = pa.ipc.open_stream(self._file.source()).schema
-        return self._stored
+        return pa.ipc.open_stream(self._file.source()).schema
 
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
         offset, metadata, _, body = self._blocks[i].tolist()

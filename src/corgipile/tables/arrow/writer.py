@@ -15,6 +15,7 @@ from corgipile.tables.arrow.note import is_noted, write_note
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import join
 from corgipile.tables.row_bytes import fixed_row_bytes
+from corgipile.tables.values import as_type, value_type
 
 COMPRESSIONS = (None, "lz4", "zstd")
 LARGE, SMALL = 4 << 20, 1 << 20  # bytes of a record batch
@@ -45,7 +46,7 @@ class Writer:
 
     Args:
         out: Path of the file; a file that is there is replaced if it is of this kind and ours.
-        schema: Schema of the rows; dictionary columns are written as plain values.
+        schema: Schema of the rows; dictionaries and views are written as plain values.
         record_batch: Rows of a record batch (int), or bytes ("1MB"); None: 4 MB, of which any rows can be read, or
             1 MB where a batch must be read whole.
         compression: None, "lz4" or "zstd".
@@ -137,11 +138,8 @@ class Writer:
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """Replace dictionary types by the types of their values."""
-    for at, field in enumerate(schema):
-        if pa.types.is_dictionary(field.type):
-            schema = schema.set(at, field.with_type(field.type.value_type))
-    return schema
+    """Replace types by those of their values: no dictionaries, no views."""
+    return pa.schema([field.with_type(value_type(field.type)) for field in schema], metadata=schema.metadata)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -154,7 +152,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         raise BadSchema(f"rows have columns {batch.schema.names}; {schema.names} is right")
     columns = []
     for field, column in zip(schema, batch.columns, strict=True):
-        values = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        values = as_type(column, value_type(column.type))
         if values.type != field.type:
             raise BadSchema(f"column {field.name!r} has type {values.type}; {field.type} is right")
         columns.append(values)

@@ -12,6 +12,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import decoding
 from corgipile.tables.table import LIMIT, IntArray
+from corgipile.tables.values import as_type, is_view, viewless
 
 ReadPiece = Callable[[int, int, int], pa.RecordBatch]
 TakePiece = Callable[[int, IntArray], pa.RecordBatch]
@@ -112,8 +113,28 @@ def pick_rows(batch: pa.RecordBatch, rows: IntArray) -> pa.RecordBatch:
     try:
         return batch.take(array_of(rows))
     except pa.ArrowNotImplementedError:
-        # Views, for one, can be joined but not taken.
-        return join([batch.slice(row, 1) for row in rows.tolist()])
+        return pa.RecordBatch.from_arrays([_picked(column, rows) for column in batch.columns], schema=batch.schema)
+
+
+def _picked(column: pa.Array, rows: IntArray) -> pa.Array:
+    """Do the same for one column, of a type which Arrow may have no way to pick rows of."""
+    if is_view(column.type):
+        return _picked_views(column, rows)
+    try:
+        return column.take(array_of(rows))
+    except pa.ArrowNotImplementedError:
+        plain = viewless(column.type)  # views joined would each bring all bytes of their column
+        return pa.concat_arrays([as_type(column.slice(row, 1), plain) for row in rows.tolist()]).cast(column.type)
+
+
+def _picked_views(column: pa.Array, rows: IntArray) -> pa.Array:
+    """Pick views, which stay views of the same bytes."""
+    known, views, *data = column.buffers()
+    picked = np.frombuffer(views, "V16")[column.offset + rows] if views is not None else np.zeros(len(rows), "V16")
+    if known is not None:
+        bits = np.unpackbits(np.frombuffer(known, np.uint8), bitorder="little")[column.offset + rows]
+        known = pa.py_buffer(np.packbits(bits, bitorder="little"))
+    return pa.Array.from_buffers(column.type, len(rows), [known, pa.py_buffer(picked), *data])
 
 
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

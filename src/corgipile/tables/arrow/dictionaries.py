@@ -1,0 +1,96 @@
+"""Dictionary columns of Arrow IPC files: rows are numbers that say which value they have, of a dictionary read once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.tables.arrow.footer import schema_end
+from corgipile.tables.io.files import File, decoding
+from corgipile.tables.io.pieces import pick
+from corgipile.tables.values import as_type, viewless
+
+__all__ = ["Dictionaries", "index_schema"]
+
+END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
+
+
+def index_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema of rows before they are looked up: numbers where there are dictionaries, and no views.
+
+    Example:
+        >>> index_schema(pa.schema({"city": pa.dictionary(pa.int8(), pa.string())})).types
+        [DataType(int8)]
+    """
+    kinds = [kind.index_type if pa.types.is_dictionary(kind) else viewless(kind) for kind in schema.types]
+    fields = [field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+class Dictionaries:
+    """Reads the dictionaries of a file when they are first needed, all of them, once for all rows.
+
+    Args:
+        file: The file.
+        blocks: Where they lie, as the footer says.
+        schema: The schema as it is stored.
+    """
+
+    def __init__(self, file: File, blocks: npt.NDArray[np.void], schema: pa.Schema) -> None:
+        self._file, self._blocks, self._schema = file, blocks, schema
+        self.names = frozenset(field.name for field in schema if pa.types.is_dictionary(field.type))
+        self._read: dict[str, pa.Array] = {}
+
+    def nbytes(self, names: Sequence[str]) -> int:
+        """Return the bytes that are held for these columns, whatever the rows: of all dictionaries or none."""
+        return 0 if self.names.isdisjoint(names) else sum(int(column.nbytes) for column in self._values().values())
+
+    def mean_bytes(self, names: Sequence[str]) -> float:
+        """Return the bytes by which a row's values of these columns exceed its numbers, were all values as frequent."""
+        found = [self._values()[name] for name in names if name in self.names]
+        return float(sum(column.nbytes / max(1, len(column)) for column in found))
+
+    def numbers(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Return rows as pyarrow reads them, those columns of them that this schema has, before they are looked up."""
+        found = {name: rows.column(name) for name in schema.names}
+        columns = [column.indices if name in self.names else column for name, column in found.items()]
+        kinds = schema.types
+        return pa.RecordBatch.from_arrays([as_type(*pair) for pair in zip(columns, kinds, strict=True)], schema=schema)
+
+    def look_up(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Return rows whose numbers are joined with their dictionaries; the schema has these columns, and more."""
+        if self.names.isdisjoint(rows.schema.names):
+            return rows
+        with decoding(self._file.path):
+            found, schema = self._values(), pick(schema, rows.schema.names)
+            columns = [
+                pa.DictionaryArray.from_arrays(column, found[field.name], None, field.type.ordered)
+                if field.name in found
+                else column
+                for field, column in zip(schema, rows.columns, strict=True)
+            ]
+            return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _values(self) -> dict[str, pa.Array]:
+        if self.names and not self._read:  # two threads may both read: what they find is the same
+            with decoding(self._file.path):
+                self._read = self._read_all()
+        return self._read
+
+    def _read_all(self) -> dict[str, pa.Array]:
+        """Read a stream of the schema, the dictionaries, and no rows."""
+        head = self._file.read(8, schema_end(self._file) - 8) or self._schema.serialize().to_pybytes()
+        none = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in self._schema.types], schema=self._schema)
+        tail = none.serialize().to_pybytes() + END
+        lengths = self._blocks["metadata"].astype(np.int64) + self._blocks["body"]
+        data = np.empty(len(head) + int(lengths.sum()) + len(tail), np.uint8)
+        data[: len(head)] = np.frombuffer(head, np.uint8)
+        data[len(data) - len(tail) :] = np.frombuffer(tail, np.uint8)
+        self._file.gather(self._blocks["offset"], lengths, data, len(head) + np.cumsum(lengths) - lengths)
+        with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+            batch = stream.read_next_batch()
+        found = {name: batch.column(name).dictionary for name in self.names}
+        for column in found.values():
+            column.validate(full=True)
+        return {name: as_type(column, viewless(column.type)) for name, column in found.items()}
