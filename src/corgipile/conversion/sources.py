@@ -22,6 +22,7 @@ from corgipile.tables import Table
 from corgipile.tables.arrow.stream import Unended
 from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY
+from corgipile.tables.folders import expand_braces, format_named
 from corgipile.tables.formats import formats
 from corgipile.tables.io.files import File, decoding, readable
 from corgipile.tables.io.pieces import check_names
@@ -49,10 +50,11 @@ class Options(NamedTuple):
 def stream(source: Any, options: Options) -> Stream:
     """Open a table, a ``pyarrow.Table``, a path, a glob, or a list of these as one stream."""
     if isinstance(source, str | os.PathLike):
-        paths = _expand(os.fspath(source))
+        paths = [path for part in expand_braces(source) for path in _expand(part)]
         refuse_logged(paths)
-        if any(keys_of(path, Path(path).parent) for path in paths):  # partitions, whose keys are columns
-            return table_stream(tables.open(source))
+        apart = any(keys_of(path, Path(path).parent) for path in paths)  # partitions, whose keys are columns
+        if apart or any(map(_agrees, paths)):
+            return table_stream(tables.open(source))._replace(paths=tuple(paths))
         return _chain([_open_path(path, options) for path in paths])
     if isinstance(source, Sequence):
         if not source:
@@ -82,6 +84,11 @@ def _expand(path: str) -> list[str]:
     if not found:
         raise MissingFile(f"no file matches {path!r}")
     return found
+
+
+def _agrees(path: str) -> bool:
+    """Say whether files of this name have the columns of all those beside them."""
+    return format_named(path) == "webdataset"
 
 
 def _is_csv(path: Path) -> bool:

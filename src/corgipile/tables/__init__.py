@@ -11,6 +11,7 @@ from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import ColumnLayout, Layout, Table
 from corgipile.tables.tfrecord.table import TFRecordTable
+from corgipile.tables.webdataset.table import WebDatasetTable
 
 __all__ = [
     "ArrowFile",
@@ -25,6 +26,7 @@ __all__ = [
     "Subset",
     "TFRecordTable",
     "Table",
+    "WebDatasetTable",
     "decode_image",
     "open",
 ]

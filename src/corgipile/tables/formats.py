@@ -15,6 +15,7 @@ from corgipile.tables.arrow import stream as arrowstream
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
 from corgipile.tables.tfrecord import table as tfrecord
+from corgipile.tables.webdataset import table as webdataset
 
 __all__ = ["Format", "formats"]
 
@@ -74,6 +75,14 @@ _OURS = {
         knows=tfrecord.is_head,
         agree=tfrecord.same_columns,
         index_file=tfrecord.index_file,
+    ),
+    "webdataset": Format(
+        b"",
+        webdataset.SUFFIXES,
+        webdataset.WebDatasetTable,
+        frozenset({"decode", "paths"}),
+        agree=webdataset.same_columns,
+        index_file=webdataset.index_file,
     ),
 }
 

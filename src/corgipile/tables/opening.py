@@ -20,6 +20,7 @@ from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
 from corgipile.tables.tfrecord.example import Features
 from corgipile.tables.tfrecord.table import Decode, OnBad
+from corgipile.tables.webdataset.table import refuse_packed_tar
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -42,21 +43,22 @@ def open(  # noqa: A001 - reads as corgipile.open
     """Open a table.
 
     Args:
-        source: A path, a glob such as ``"part-*.arrow"``, a folder, a list of these, a ``pyarrow.Table`` or a data
-            frame. Many files are one table, in the order of the list, or sorted by name. Folders named ``key=value``
-            above a file are columns of it, as Hive and Spark write partitions.
+        source: A path, a glob such as ``"part-*.arrow"`` or ``"shards-{000..009}.tar"``, a folder, a list of these, a
+            ``pyarrow.Table`` or a data frame. Many files are one table, in the order of the list, or sorted by name.
+            Folders named ``key=value`` above a file are columns of it, as Hive and Spark write partitions.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
         format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"images"`` (folder),
-            ``"numpy"``, ``"parquet"``, ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
+            ``"numpy"``, ``"parquet"``, ``"svmlight"``, ``"tfrecord"`` or ``"webdataset"``; found out from the file or
+            folder by default.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
             given may leave out records, except the last.
         decode: For TFRecord: whether records are ``tensorflow.Example`` messages; if not, they are one column
-            ``record``. ``"auto"`` looks at some of them.
+            ``record``. ``"auto"`` looks at some of them. For WebDataset: False leaves text and integers bytes.
         features: For TFRecord: names of features to decode, or a mapping from names to ``"byte"``, ``"int"``,
             ``"float"`` or Arrow types.
         on_bad: For TFRecord: ``"raise"``, or ``"skip"`` to leave out bad records; ``skipped`` of the table counts them.
-        paths: For image folders: add a column ``path``.
+        paths: For image folders: add a column ``path``; for WebDataset: ``__key__``, the name of the sample.
         spill: Folder for spill files, or ``"off"``. Rows of Parquet and of compressed Arrow files lie in large units
             that must be decoded whole; where a memory budget does not hold enough of them, they are unpacked to a file
             without a name that goes with its last reader. None: what the variable ``CORGIPILE_SPILL`` says, else the
@@ -201,6 +203,7 @@ def find_format(path: str) -> str:
             return name
     for magic, name in COMPRESSED.items():
         if first.startswith(magic):
+            refuse_packed_tar(path, name)
             raise UnknownFormat(f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first")
     return _named_format(path, first) or _text_format(head)
 
