@@ -163,6 +163,15 @@ def webdataset(path: Path, size: int) -> Path:
     return path.with_name(f"{path.name}-{{0,1}}.tar")
 
 
+def csv(path: Path, size: int) -> Path:
+    """Write CSV text as pandas and pyarrow do: a column for each feature."""
+    from pyarrow.csv import write_csv  # noqa: PLC0415
+
+    path = path.with_suffix(".csv")
+    write_csv(_scalars(size // (10 * FEATURES)), path)
+    return path
+
+
 def svmlight(path: Path, size: int) -> Path:
     """Write sparse text, about 40 of 1,000 features a row."""
     path, draw = path.with_suffix(".svm"), np.random.default_rng(0)
@@ -238,5 +247,6 @@ SHAPES: dict[str, Maker] = {
     "arrow, rows of 256 KB": wide,
     "image folder": images,
     "webdataset": webdataset,
+    "csv": csv,
 }
 NO_NUMBERS = ("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder", "webdataset")

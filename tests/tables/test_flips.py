@@ -39,6 +39,7 @@ WRITERS = {
     "a.npy": lambda path: np.save(path, np.arange(97, dtype=np.int16)),
     "a.parquet": lambda path: pq.write_table(ROWS, path, row_group_size=40),
     "a.tfrecord": lambda path: write(path, [b"row %d" % i for i in range(97)]),
+    "a.csv": lambda path: path.write_text("x,y\n" + "".join(f"{i},1\n" for i in range(97))),
     "a.tar": lambda path: shards.write(path, [(f"{i:03}.txt", b"row %d" % i) for i in range(97)]),
 }
 

@@ -11,11 +11,10 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from corgipile import tables
-from corgipile.conversion.guess import is_csv_name, text_kind
 from corgipile.conversion.idx import idx_stream
 from corgipile.conversion.records import record_stream
 from corgipile.conversion.stream import Stream
-from corgipile.conversion.text import csv_stream, decompressed
+from corgipile.conversion.text import csv_stream, decompressed, json_stream
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.outputs import refuse_url
 from corgipile.tables import Table
@@ -30,6 +29,8 @@ from corgipile.tables.partitions import keys_of
 from corgipile.tables.svmlight.text import stream_batches
 from corgipile.tables.table import even_cuts
 from corgipile.tables.table_logs import refuse_logged
+from corgipile.tables.text.guess import is_csv_name, text_kind
+from corgipile.tables.text.json import is_lines
 from corgipile.tables.tfrecord.index import is_head
 
 _READ = 1 << 20
@@ -118,6 +119,8 @@ def _open_bytes(path: str, options: Options) -> Stream:
     if head[:2] == b"\0\0":
         return idx_stream(path, options.label)
     kind = text_kind(head)
+    if kind == "json" and not is_csv_name(path) and is_lines(head, whole=len(head) < _HEAD):
+        return json_stream(path)
     if is_csv_name(path) or kind in ("columns", "json", "markup"):
         return csv_stream(path, options.label, options.header, pack=options.pack)
     if kind == "svmlight":

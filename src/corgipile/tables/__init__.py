@@ -10,6 +10,8 @@ from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.ope
 from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import ColumnLayout, Layout, Table
+from corgipile.tables.text.csv import CsvTable
+from corgipile.tables.text.json import JsonLinesTable
 from corgipile.tables.tfrecord.table import TFRecordTable
 from corgipile.tables.webdataset.table import WebDatasetTable
 
@@ -18,7 +20,9 @@ __all__ = [
     "ArrowStream",
     "ColumnLayout",
     "ConcatTable",
+    "CsvTable",
     "ImageFolder",
+    "JsonLinesTable",
     "Layout",
     "MemoryTable",
     "NumpyTable",

@@ -14,6 +14,8 @@ from corgipile.tables.arrow import footer
 from corgipile.tables.arrow import stream as arrowstream
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
+from corgipile.tables.text import csv, json
+from corgipile.tables.text.table import same_types
 from corgipile.tables.tfrecord import table as tfrecord
 from corgipile.tables.webdataset import table as webdataset
 
@@ -49,6 +51,14 @@ class Format(NamedTuple):
 _OURS = {
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
+    "csv": Format(
+        b"",
+        csv.SUFFIXES,
+        csv.CsvTable,
+        frozenset({"delimiter", "header", "types"}),
+        agree=same_types,
+        index_file=csv.index_file,
+    ),
     "huggingface": Format(
         b"",
         (),
@@ -57,6 +67,14 @@ _OURS = {
         folder=lambda path, files: huggingface.is_saved(path),  # noqa: ARG005 - as above
     ),
     "images": Format(b"", (), images.ImageFolder, frozenset({"paths"}), folder=images.holds_images),
+    "jsonl": Format(
+        b"",
+        json.SUFFIXES,
+        json.JsonLinesTable,
+        frozenset({"types"}),
+        agree=same_types,
+        index_file=json.index_file,
+    ),
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
     "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable, frozenset({"spill"})),
     "svmlight": Format(

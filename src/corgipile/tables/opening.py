@@ -18,6 +18,8 @@ from corgipile.tables.memory import MemoryTable
 from corgipile.tables.partitions import Found, with_keys
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
+from corgipile.tables.text import json
+from corgipile.tables.text.guess import csv_columns
 from corgipile.tables.tfrecord.example import Features
 from corgipile.tables.tfrecord.table import Decode, OnBad
 from corgipile.tables.webdataset.table import refuse_packed_tar
@@ -47,9 +49,9 @@ def open(  # noqa: A001 - reads as corgipile.open
             ``pyarrow.Table`` or a data frame. Many files are one table, in the order of the list, or sorted by name.
             Folders named ``key=value`` above a file are columns of it, as Hive and Spark write partitions.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
-        format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"images"`` (folder),
-            ``"numpy"``, ``"parquet"``, ``"svmlight"``, ``"tfrecord"`` or ``"webdataset"``; found out from the file or
-            folder by default.
+        format: ``"arrow"``, ``"arrows"`` (stream), ``"csv"``, ``"huggingface"`` (saved dataset), ``"images"`` (folder),
+            ``"jsonl"``, ``"numpy"``, ``"parquet"``, ``"svmlight"``, ``"tfrecord"`` or ``"webdataset"``; found out from
+            the file or folder by default.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
             given may leave out records, except the last.
@@ -63,7 +65,8 @@ def open(  # noqa: A001 - reads as corgipile.open
             that must be decoded whole; where a memory budget does not hold enough of them, they are unpacked to a file
             without a name that goes with its last reader. None: what the variable ``CORGIPILE_SPILL`` says, else the
             folder for large temporary files.
-        **more: Options of formats that other packages added.
+        **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines, and
+            those of formats that other packages added.
 
     Raises:
         BadArgument: An argument that does not apply to the format.
@@ -216,23 +219,20 @@ def _named_format(path: str, first: bytes) -> str | None:
     return name
 
 
-def _remedy(file: File) -> str:
-    """Say what to do with text that convert reads."""
-    from corgipile.conversion.guess import csv_columns  # noqa: PLC0415 - which opens tables
-
-    head = file.read(0, min(svmlight.HEAD, file.size))
-    if svmlight.is_binary(head):
-        return ""
+def _text_format(file: File) -> str:
+    """Return the format of text whose name does not tell it."""
     try:
-        csv_columns(file.path, head, "auto", whole=len(head) == file.size)
-    except TableError as reason:
-        return f"; {reason}" if "JSON" in str(reason) else ""
-    return f"; `corgipile convert {Path(file.path).name} OUT.arrow` reads CSV text"
-
-
-def _text_format(head: File) -> str:
-    try:
-        svmlight.check_looks_like_text(head)
+        svmlight.check_looks_like_text(file)
     except UnknownFormat as error:
-        raise UnknownFormat(f"{error}{_remedy(head)}") from None
+        head = file.read(0, min(svmlight.HEAD, file.size))
+        if svmlight.is_binary(head):
+            raise
+        whole = len(head) == file.size
+        if json.is_lines(head, whole=whole):
+            return "jsonl"
+        try:
+            csv_columns(file.path, head, "auto", whole=whole)
+        except TableError as reason:
+            raise UnknownFormat(f"{error}; as CSV: {reason}") from None
+        return "csv"
     return "svmlight"
