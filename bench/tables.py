@@ -3,13 +3,18 @@
 import io
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from common import Bench, Peer, alone, check, interleave, median, rate, ratio
+import pyarrow as pa
+from common import Bench, Peer, alone, check, interleave, median, rate, ratio, walk
+from pyarrow import csv
 from torch.utils.data import DataLoader
 
+import corgipile as cp
 from corgipile import quality
+from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.torch import CorgiPileDataset
 
 BATCH, MEMORY, CLASSES = 64, "64MB", 10
@@ -60,9 +65,62 @@ def webdataset_part(bench: Bench) -> None:
         bench.report(f"deff of its labels, stored sorted, {workers} workers", deff, "", "<= 1.5")
 
 
+def csv_part(bench: Bench) -> None:
+    """CSV text of 28 numbers and a label, warm: the scan for rows, and shuffled epochs against pyarrow's readers."""
+    path, rows = text(bench.work / "rows.csv", bench.pick(2 << 30, 256 << 20))
+    size = path.stat().st_size
+
+    def opening() -> float:
+        Path(f"{path}{INDEX_SUFFIX}").unlink(missing_ok=True)
+        return seconds(lambda: cp.open(path))
+
+    def in_order(*, threads: bool) -> float:
+        options = csv.ReadOptions(use_threads=threads)
+        return seconds(lambda: check(sum(batch.num_rows for batch in csv.open_csv(path, options)) == rows, "rows"))
+
+    scans = [opening() for _ in range(bench.few)]
+    bench.report("CSV: the first opening, scan for rows and survey", size / median(scans) / 1e9, "GB/s", ">= 1")
+    with cp.Loader(cp.open(path), batch_size=256, memory=MEMORY) as loader:
+        cases = {
+            "pyarrow": lambda: in_order(threads=True),
+            "one thread": lambda: in_order(threads=False),
+            "ours": lambda: walk(loader, rows),
+        }
+        times = interleave(cases, bench.few, warm=False)
+    for name, target in (("pyarrow", ">= 0.7"), ("one thread", "")):
+        value, spread = ratio(times, name, "ours")
+        speeds = ", ".join(f"{case} {size / median(times[case]) / 1e6:.0f} MB/s" for case in ("ours", name))
+        what = f"CSV, shuffled, batches of 29 columns / open_csv in order, {name}"
+        bench.report(what, value, "x", target, f"{speeds} ({spread})")
+
+
+def text(path: Path, size: int) -> tuple[Path, int]:
+    """Write CSV text of about a size; return its rows too."""
+    rows = 20_000
+    values = np.random.default_rng(0).standard_normal((28, rows), np.float32)
+    one = {**{f"x{i}": column for i, column in enumerate(values)}, "label": np.arange(rows) % 2}
+    made = io.BytesIO()
+    csv.write_csv(pa.table(one), made)
+    names, _, lines = made.getvalue().partition(b"\n")
+    times = max(1, size // len(lines))
+    with path.open("wb") as file:
+        file.write(names + b"\n")
+        for _ in range(times):
+            file.write(lines)
+    return path, rows * times
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
 def main(bench: Bench) -> None:
     """Run all parts."""
     bench.part("webdataset", webdataset_part)
+    bench.part("csv", csv_part)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ class Lines:
         lengths = ends - begins
         self._check(lengths)
         data = self.file.gather(begins, lengths)
-        return self._parsed(memoryview(data), np.append(0, np.cumsum(lengths)), rows, parse)
+        return self._parsed(data.data, np.append(0, np.cumsum(lengths)), rows, parse)
 
     def _places(self, start: int, stop: int) -> IntArray:
         return np.asarray(flat(self._index.read(start, stop).column(0)))
