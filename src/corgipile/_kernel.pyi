@@ -202,7 +202,7 @@ def sketch_values(sketch: object, out: _Array, /) -> None: ...
 
 # bind_text.c
 def lines_scan(
-    text: bytes, final: int, mark: int, quote: int, fields: int, starts: _Array, /
+    text: _Array, final: int, mark: int, quote: int, fields: int, starts: _Array, /
 ) -> tuple[int, int, int, int, int, int]: ...
 def svmlight_parse(
     text: bytes | memoryview,

@@ -20,6 +20,7 @@ __all__ = ["SUFFIXES", "CsvTable", "index_file"]
 
 SUFFIXES = (".csv", ".tsv")
 HEAD = 1 << 20
+MUCH = 1 << 20  # bytes of text whose columns are parsed by several threads
 _COLUMN = re.compile(
     r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\S+): invalid value '(.*)'", re.DOTALL
 )
@@ -30,7 +31,7 @@ class CsvTable(TextTable):
 
     The first opening reads the whole file, to find where rows begin and that all have the same number of fields; it
     keeps this in a file beside the text, ``NAME.corgipile-index.arrow``. Types are those that fit the rows of a survey:
-    the whole of a text of up to 4 MB, else 64 stretches of it. A value that does not fit is an error when it is read.
+    the whole of a text of up to 4 MB, else 16 stretches of it. A value that does not fit is an error when it is read.
 
     Args:
         path: The file, not compressed.
@@ -87,7 +88,7 @@ class CsvTable(TextTable):
         try:
             table = arrow.read_csv(
                 pa.BufferReader(text),
-                arrow.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=self._names),
+                arrow.ReadOptions(use_threads=len(text) >= MUCH, block_size=len(text) + 1, column_names=self._names),
                 arrow.ParseOptions(delimiter=self._mark, newlines_in_values=True),
                 arrow.ConvertOptions(column_types=types, include_columns=list(names)),
             )

@@ -26,7 +26,7 @@ class JsonLinesTable(TextTable):
 
     The first opening reads the whole file, to find where rows begin; it keeps this in a file beside the text,
     ``NAME.corgipile-index.arrow``. Columns and their types are those of a survey: the whole of a text of up to 4 MB,
-    else 64 stretches of it. A key that a line lacks is null there; a value that does not fit, or a key that the survey
+    else 16 stretches of it. A key that a line lacks is null there; a value that does not fit, or a key that the survey
     did not see, is an error when it is read.
 
     Args:

@@ -16,7 +16,7 @@ from corgipile.tables.table import IntArray
 
 __all__ = ["Lines"]
 
-CHUNK, ROOM = 1 << 22, 1 << 18  # bytes read at a time, and rows that they may have
+CHUNK, ROOM = 1 << 20, 1 << 16  # bytes read at a time, and rows that they may have
 FULL, FIELDS, SHAPE, OPEN = 1, 2, 3, 4  # codes of kernel/formats/lines.h
 BOM = b"\xef\xbb\xbf"
 Parse = Callable[[memoryview, int], pa.RecordBatch]  # of text, and how many rows it has
@@ -138,19 +138,20 @@ def _line_of(file: File, at: int) -> int:
 
 
 def _scan(file: File, mark: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    starts, fields, chunk = np.empty(ROOM, np.int64), 0, CHUNK
+    starts, fields, text = np.empty(ROOM, np.int64), 0, np.empty(CHUNK, np.uint8)
     at = len(BOM) if file.size >= len(BOM) and file.read(0, len(BOM)) == BOM else 0
     while at < file.size:
-        data = file.read(at, min(chunk, file.size - at))
-        final = at + len(data) == file.size
+        size = min(len(text), file.size - at)
+        data = file.gather(np.array([at]), np.array([size]), text)[:size]  # into memory that is used again
+        final = at + size == file.size
         found = _Scanned(*_kernel.lines_scan(data, final, ord(mark or "\0"), ord('"') if mark else 0, fields, starts))
         if found.rows:
             yield pa.record_batch([array_of(starts[: found.rows] + at)], schema=schema)
         if found.code > FULL:
             raise _error(file, found, at + found.at, mark)
         fields = found.fields
-        # A row longer than a chunk: reading ever more keeps the cost linear.
-        chunk = CHUNK if found.consumed else 2 * chunk
+        if not found.consumed:  # a row longer than a chunk: reading ever more keeps the cost linear
+            text = np.empty(2 * len(text), np.uint8)
         at += found.consumed
 
 

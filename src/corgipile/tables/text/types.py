@@ -10,7 +10,7 @@ from corgipile.tables.text.lines import Lines
 
 __all__ = ["Types", "chosen", "known", "stretches", "wider"]
 
-STRETCHES, BYTES = 64, 1 << 16  # that are looked at, and of each; a text of fewer is looked at as a whole
+STRETCHES, BYTES = 16, 1 << 18  # that are looked at, and of each; a text of fewer is looked at as a whole
 _PAIRS = (({pa.int64(), pa.float64()}, pa.float64()), ({pa.binary()}, pa.binary()))
 Types = Mapping[str, "str | pa.DataType"]
 
