@@ -91,8 +91,8 @@ WORDS = [b'"', b'""', b",", b"\n", b"\r\n", b"\r", b"a", b"12.5", b" ", b"{", b"
 
 def test_scan_under_sanitizers(sanitized):
     rng = random.Random(7)  # noqa: S311
-    texts = [b"".join(rng.choices(WORDS, k=rng.randrange(60))) for _ in range(3000)]
+    texts = [b"".join(rng.choices(WORDS, k=rng.randrange(60))) for _ in range(1200)]
     count, rows, json = sanitized(MAIN, texts)
     assert count == len(texts)
-    assert rows > 10_000
-    assert json > 100
+    assert rows > 4_000
+    assert json > 40

@@ -37,7 +37,7 @@ def written(path, rows, mark=",", end="\r\n", names=("a", "b", "c")):
     chunk=st.sampled_from([1, 7, 64, 1 << 22]),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_agrees_with_what_was_written(folder, laws, rows, mark, end, chunk, seed):
     path = written(folder / "law.csv", rows, mark, end)
     os.utime(path, ns=(seed, seed))
@@ -53,7 +53,7 @@ def test_agrees_with_what_was_written(folder, laws, rows, mark, end, chunk, seed
 
 
 @given(st.lists(st.sampled_from(['"', '""', ",", "\n", "\r\n", "\r", "a", "1", " ", "é", '",', ',"']), max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_rows_are_those_of_pyarrow_whatever_the_quotes(folder, parts):
     """The index and the parser must agree where rows begin, or refuse the text."""
     path = folder / "any.csv"

@@ -85,7 +85,7 @@ class Walk:
                 at = start + _padded(size)
                 head = head if own else at
                 continue
-            said = general | own
+            said = general | own if general or own else own
             member = self._member(block, head, at, int(said.get("size", size)), said)
             own = {} if kind != b"K" else own
             at = start + _padded(0 if kind in _EMPTY else member.size)
@@ -117,7 +117,7 @@ class Walk:
     def _size(self, block: bytes, at: int) -> int:
         """Return the bytes of a member, after checking its header."""
         told, size = _number(block[148:156]), _number(block[124:136])
-        if told != sum(block) - sum(block[148:156]) + 8 * ord(" "):
+        if told != sum(block[:148]) + 8 * ord(" ") + sum(block[156:].rstrip(b"\0")):
             raise CorruptFile(f"{self._place(at)}: the checksum of the header is wrong: no tar file, or a damaged one")
         if size is None or size < 0:
             raise CorruptFile(f"{self._place(at)}: the size {block[124:136]!r} is no number")
@@ -129,7 +129,7 @@ class Walk:
         path = said.get("path") or _text(prefix + b"/" + name if prefix else name)
         kind = block[156:157]
         flaw = None if kind in _FILES else _KINDS.get(kind, f"is of the unknown type {kind!r}")
-        if any(key.startswith("GNU.sparse.") for key in said):
+        if said and any(key.startswith("GNU.sparse.") for key in said):
             flaw = _KINDS[b"S"]
         return Member(path, head, at + BLOCK, size, flaw)
 

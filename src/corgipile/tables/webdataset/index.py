@@ -71,12 +71,11 @@ class _Samples:
             )
         self._own |= bit
         self._seen[key] = before | bit
-        for numbers, number in zip(
-            (self.rows, self.kinds, self.starts, self.sizes, self.values),
-            (len(self.begins) - 1, kind, member.start, member.size, 0),
-            strict=True,
-        ):
-            numbers.append(number)
+        self.rows.append(len(self.begins) - 1)
+        self.kinds.append(kind)
+        self.starts.append(member.start)
+        self.sizes.append(member.size)
+        self.values.append(0)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the index."""
