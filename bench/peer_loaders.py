@@ -130,6 +130,21 @@ def mosaicml(x, y, batch, folder):
     return walker(batches)
 
 
+def webdataset(pattern, batch, workers):
+    """Iterate over WebDataset shards in storage order, images as bytes, batched by the package."""
+    import webdataset as wds
+
+    def as_int(data):
+        return int(data)
+
+    def batches(_):
+        shards = wds.WebDataset(pattern, shardshuffle=False).map_dict(cls=as_int).to_tuple("jpg", "cls")
+        loader = wds.WebLoader(shards.batched(batch, partial=True), batch_size=None, num_workers=workers)
+        yield from (item[1] for item in loader)
+
+    return walker(batches)
+
+
 def walker(batches):
     """Make a run of a generator that yields the labels of each batch."""
 
@@ -184,4 +199,5 @@ JOBS = {
     "hf_iterable": hf_iterable,
     "grain": grain_records,
     "mosaicml": mosaicml,
+    "webdataset": webdataset,
 }

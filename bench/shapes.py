@@ -1,6 +1,7 @@
 """One table of about the same size in each format and shape of row that people have."""
 
 import io
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -157,6 +158,30 @@ def tfrecord(path: Path, size: int) -> Path:
     return examples(path.parent, size // (4 * FEATURES + 50), FEATURES, 2)
 
 
+def webdataset(path: Path, size: int) -> Path:
+    """Write two shards of images of 50 to 150 KB beside a label."""
+    sizes = np.random.default_rng(1).integers(BLOB // 2, BLOB * 3 // 2, max(4, size // BLOB))
+    draw, shards = np.random.default_rng(2), [path.with_name(f"{path.name}-{i}.tar") for i in range(2)]
+    for shard, some in zip(shards, np.array_split(np.arange(len(sizes)), 2), strict=True):
+        with tarfile.open(shard, "w") as archive:
+            for row in some.tolist():
+                label = b"%d" % _labels(row, row + 1, len(sizes))[0]
+                for end, data in (("label", label), ("jpg", draw.bytes(int(sizes[row])))):
+                    member = tarfile.TarInfo(f"{row:06}.{end}")
+                    member.size = len(data)
+                    archive.addfile(member, io.BytesIO(data))
+    return path.with_name(f"{path.name}-{{0,1}}.tar")
+
+
+def csv(path: Path, size: int) -> Path:
+    """Write CSV text as pandas and pyarrow do: a column for each feature."""
+    from pyarrow.csv import write_csv  # noqa: PLC0415
+
+    path = path.with_suffix(".csv")
+    write_csv(_scalars(size // (10 * FEATURES)), path)
+    return path
+
+
 def svmlight(path: Path, size: int) -> Path:
     """Write sparse text, about 40 of 1,000 features a row."""
     path, draw = path.with_suffix(".svm"), np.random.default_rng(0)
@@ -232,5 +257,7 @@ SHAPES: dict[str, Maker] = {
     "arrow, 1 KB, some 1 MB": uneven,
     "arrow, rows of 256 KB": wide,
     "image folder": images,
+    "webdataset": webdataset,
+    "csv": csv,
 }
-NO_NUMBERS = ("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder")
+NO_NUMBERS = ("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder", "webdataset")

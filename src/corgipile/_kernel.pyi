@@ -221,6 +221,9 @@ def sketch_new(cuts: _Array, floats: bool, /) -> object: ...
 def sketch_values(sketch: object, out: _Array, /) -> None: ...
 
 # bind_text.c
+def lines_scan(
+    text: _Array, final: int, mark: int, quote: int, fields: int, starts: _Array, /
+) -> tuple[int, int, int, int, int, int]: ...
 def svmlight_parse(
     text: bytes | memoryview,
     labels: _Array,

@@ -35,6 +35,7 @@ class About:
         h_d: Block-wise variance factor of the label for these blocks; None without labels.
         classes: Rows of each label, most frequent first; empty for labels that are numbers.
         label_range: Least, mean and greatest label if labels are numbers.
+        advice: What reading costs and how it could cost less, where that is much.
     """
 
     rows: int
@@ -46,6 +47,7 @@ class About:
     h_d: float | None = None
     classes: dict[str, int] = field(default_factory=dict)
     label_range: tuple[float, float, float] | None = None
+    advice: str | None = None
 
 
 def about(source: Any, *, label: str = "label", block: Size = "256KB") -> About:
@@ -73,6 +75,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB") -> About:
         unit=int(np.diff(table.cuts(1)).max(initial=0)) if _coarse(table, rows) else min(1, rows),
         block_rows=int(np.diff(cuts).max(initial=0)),
         blocks=len(cuts) - 1,
+        advice=getattr(table, "advice", None),
     )
     if label != "label":
         check_columns(table.schema, [label])

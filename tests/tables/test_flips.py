@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shards
 from tfrecords import write
 
 from corgipile.errors import CorgiPileError
@@ -38,6 +39,8 @@ WRITERS = {
     "a.npy": lambda path: np.save(path, np.arange(97, dtype=np.int16)),
     "a.parquet": lambda path: pq.write_table(ROWS, path, row_group_size=40),
     "a.tfrecord": lambda path: write(path, [b"row %d" % i for i in range(97)]),
+    "a.csv": lambda path: path.write_text("x,y\n" + "".join(f"{i},1\n" for i in range(97))),
+    "a.tar": lambda path: shards.write(path, [(f"{i:03}.txt", b"row %d" % i) for i in range(97)]),
 }
 
 
@@ -63,7 +66,7 @@ def test_a_bit_changes_no_count(tmp_path, name):
         assert rows is None or len(rows) == 97, f"bit {bit}"
 
 
-@pytest.mark.parametrize("name", ["a.tfrecord", "a.svm"])
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.svm", "a.tar"])
 def test_a_bit_of_an_index_changes_nothing(tmp_path, name):
     path = tmp_path / name
     if name == "a.svm":

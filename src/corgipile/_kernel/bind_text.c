@@ -1,5 +1,6 @@
-/* Binds the SVMlight parser. */
+/* Binds the SVMlight parser and the scan for rows of text. */
 #include "bind.h"
+#include "formats/lines.h"
 #include "formats/svmlight.h"
 
 enum { STARTS, LABELS, ENDS, INDICES, VALUES, ARRAYS };
@@ -67,7 +68,37 @@ static PyObject *svmlight_parse(PyObject *self, PyObject *args, PyObject *named)
     return result;
 }
 
+static PyObject *lines_scan(PyObject *self, PyObject *args)
+{
+    PyObject *source, *places, *result = NULL;
+    Py_buffer text = {0}, starts = {0};
+    int final, mark, quote;
+    long long fields;
+    cp_lines s = {0};
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OpiiLO", &source, &final, &mark, &quote, &fields, &places))
+        return NULL;
+    if (cp_buffer(source, &text, 1, 0, "text") < 0)
+        return NULL;
+    if (cp_buffer(places, &starts, 8, 1, "starts") == 0) {
+        s.mark = (char)mark;
+        s.quote = (char)quote;
+        s.rows_max = starts.len / 8;
+        s.starts = starts.buf;
+        s.fields = fields;
+        Py_BEGIN_ALLOW_THREADS
+        cp_lines_scan(&s, text.buf, text.len, final);
+        Py_END_ALLOW_THREADS
+        result = Py_BuildValue("LLLiLL", (long long)s.consumed, (long long)s.rows, (long long)s.fields, s.code,
+                               (long long)s.at, (long long)s.got);
+        PyBuffer_Release(&starts);
+    }
+    PyBuffer_Release(&text);
+    return result;
+}
+
 PyMethodDef cp_text_methods[] = {
+    {"lines_scan", lines_scan, METH_VARARGS, "Finds where rows of text begin."},
     {"svmlight_parse", CP_BY_NAME(svmlight_parse), "Parses SVMlight text into arrays."},
     {NULL, NULL, 0, NULL},
 };

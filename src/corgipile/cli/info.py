@@ -47,4 +47,6 @@ def command(
         lines.append((f"label {value}", f"{count:,} rows ({100 * count / facts.rows:.1f} %)"))
     if len(facts.classes) > _MOST_SHOWN:
         lines.append(("", f"and {len(facts.classes) - _MOST_SHOWN} other labels"))
+    if facts.advice is not None:
+        lines.append(("reading", facts.advice))
     show_facts(" ".join(table), lines)

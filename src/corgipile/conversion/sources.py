@@ -11,17 +11,17 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from corgipile import tables
-from corgipile.conversion.guess import is_csv_name, text_kind
 from corgipile.conversion.idx import idx_stream
 from corgipile.conversion.records import record_stream
 from corgipile.conversion.stream import Stream
-from corgipile.conversion.text import csv_stream, decompressed
+from corgipile.conversion.text import csv_stream, decompressed, json_stream
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.outputs import refuse_url
 from corgipile.tables import Table
 from corgipile.tables.arrow.stream import Unended
 from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY
+from corgipile.tables.folders import expand_braces, format_named
 from corgipile.tables.formats import formats
 from corgipile.tables.in_memory import is_pair
 from corgipile.tables.io.files import File, decoding, readable
@@ -31,6 +31,8 @@ from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.svmlight.text import stream_batches
 from corgipile.tables.table import even_cuts
 from corgipile.tables.table_logs import refuse_logged
+from corgipile.tables.text.guess import is_csv_name, text_kind
+from corgipile.tables.text.json import is_lines
 from corgipile.tables.tfrecord.index import is_head
 
 _READ = 1 << 20
@@ -51,10 +53,11 @@ class Options(NamedTuple):
 def stream(source: Any, options: Options) -> Stream:
     """Open a path, a glob, what `corgipile.open` takes, or a list of these as one stream."""
     if isinstance(source, str | os.PathLike):
-        paths = _expand(os.fspath(source))
+        paths = [path for part in expand_braces(source) for path in _expand(part)]
         refuse_logged(paths)
-        if any(keys_of(path, Path(path).parent) for path in paths):  # partitions, whose keys are columns
-            return table_stream(tables.open(source))
+        apart = any(keys_of(path, Path(path).parent) for path in paths)  # partitions, whose keys are columns
+        if apart or any(map(_agrees, paths)):
+            return table_stream(tables.open(source))._replace(paths=tuple(paths))
         return _chain([_open_path(path, options) for path in paths])
     if isinstance(source, Sequence) and not is_pair(source):
         if not source:
@@ -85,6 +88,11 @@ def _expand(path: str) -> list[str]:
     return found
 
 
+def _agrees(path: str) -> bool:
+    """Say whether files of this name have the columns of all those beside them."""
+    return format_named(path) == "webdataset"
+
+
 def _is_csv(path: Path) -> bool:
     return is_csv_name(path.name) and not path.name.startswith(".") and path.is_file()
 
@@ -112,6 +120,8 @@ def _open_bytes(path: str, options: Options) -> Stream:
     if head[:2] == b"\0\0":
         return idx_stream(path, options.label)
     kind = text_kind(head)
+    if kind == "json" and not is_csv_name(path) and is_lines(head, whole=len(head) < _HEAD):
+        return json_stream(path)
     if is_csv_name(path) or kind in ("columns", "json", "markup"):
         return csv_stream(path, options.label, options.header, pack=options.pack)
     if kind == "svmlight":

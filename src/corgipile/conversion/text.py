@@ -11,14 +11,18 @@ from typing import IO, Any, Literal, cast
 import pyarrow as pa
 
 from corgipile.conversion.columns import label_name
-from corgipile.conversion.guess import csv_columns, is_number
 from corgipile.conversion.stream import Stream
 from corgipile.errors import CorruptFile, ParseError
 from corgipile.tables.io.files import readable
 from corgipile.tables.io.pieces import check_names
+from corgipile.tables.svmlight.text import pieces
+from corgipile.tables.text.guess import csv_columns, is_number
+from corgipile.tables.text.json import parse_lines
+from corgipile.tables.text.types import known, wider
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _BLOCK = 1 << 20
+NEWLINE = b"\n"
 
 
 @contextmanager
@@ -83,6 +87,28 @@ def _parsing(path: str) -> Iterator[None]:
         raise ParseError(f"{path}: the first line is not UTF-8: {error.reason} at byte {error.start}") from None
     except pa.ArrowInvalid as error:
         raise ParseError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+def json_stream(path: str) -> Stream:
+    """Open JSON lines: read once to find columns that all of them fit, and once more for the rows."""
+    found: dict[str, pa.DataType] = {}
+    for batch in _json_batches(path, None):
+        for field in batch.schema:
+            found[field.name] = wider(found.get(field.name, pa.null()), field.type)
+    schema = pa.schema([(name, known(kind)) for name, kind in found.items()])
+    check_names(schema, path)
+    return Stream(schema, _json_batches(path, schema), paths=(path,))
+
+
+def _json_batches(path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    lines = 0
+    for text in pieces(path):
+        try:
+            if text.strip():
+                yield parse_lines(text, schema, whole=True)
+        except ParseError as error:
+            raise ParseError(f"{path}, in lines {lines + 1} to {lines + text.count(NEWLINE)}: {error}") from None
+        lines += text.count(NEWLINE)
 
 
 def _cells(line: bytes, mark: str) -> list[str]:

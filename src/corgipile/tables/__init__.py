@@ -12,15 +12,20 @@ from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import ColumnLayout, Layout, Table
+from corgipile.tables.text.csv import CsvTable
+from corgipile.tables.text.json import JsonLinesTable
 from corgipile.tables.tfrecord.table import TFRecordTable
 from corgipile.tables.views import concat, filter, select, slice  # noqa: A004 - as above
+from corgipile.tables.webdataset.table import WebDatasetTable
 
 __all__ = [
     "ArrowFile",
     "ArrowStream",
     "ColumnLayout",
     "ConcatTable",
+    "CsvTable",
     "ImageFolder",
+    "JsonLinesTable",
     "Layout",
     "MemoryTable",
     "NumpyTable",
@@ -28,6 +33,7 @@ __all__ = [
     "Subset",
     "TFRecordTable",
     "Table",
+    "WebDatasetTable",
     "concat",
     "decode_image",
     "filter",

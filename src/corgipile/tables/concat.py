@@ -162,6 +162,11 @@ class ConcatTable(Views):
         return Layout(paths, joined, tuple(one for layout in found for one in layout.identities) if known else ())
 
     @property
+    def advice(self) -> str | None:
+        """Return what reading one of the tables costs, see `corgipile.description`."""
+        return next((table.advice for table in self._tables if hasattr(table, "advice")), None)
+
+    @property
     def place(self) -> str:
         """Return what tells the encoded tables, as their files are now, from all others of this machine."""
         return digest(*(str(table.place) for table in self._tables if hasattr(table, "place")))

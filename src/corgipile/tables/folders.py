@@ -15,19 +15,21 @@ from corgipile.tables.partitions import Found, is_key, keys_of
 from corgipile.tables.table_logs import refuse_logged
 from corgipile.tables.tfrecord.index import is_text_index
 
-__all__ = ["files_of", "format_named"]
+__all__ = ["expand_braces", "files_of", "format_named"]
 
 # Files of rows that no reader takes from a folder: beside tables they would be left out without a word.
-_OTHERS = (".avro", ".csv", ".h5", ".hdf5", ".jsonl", ".lance", ".ndjson", ".npz", ".orc", ".tsv")
+_OTHERS = (".avro", ".h5", ".hdf5", ".lance", ".npz", ".orc")
 _PACKED = (".bz2", ".gz", ".lz4", ".snappy", ".xz", ".zip", ".zst")
 _HEAD = 16
+_BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{},]*(?:,[^{},]*)+))\}")
+_MOST_FILES = 1_000_000
 
 
 def files_of(source: PathLike, format_name: str | None = None) -> list[Found]:
     """Find the files of a path, a folder or a glob, sorted by name, and what their folders say of their rows.
 
     Files that are no rows are passed over: hidden ones, those whose name begins with ``_`` as ``_SUCCESS`` does, and
-    indexes.
+    indexes. What braces in the path name comes in their order.
 
     Args:
         source: The path.
@@ -38,6 +40,38 @@ def files_of(source: PathLike, format_name: str | None = None) -> list[Found]:
         UnknownFormat: There are files of several formats, or a log says which of them count.
         BadArgument: Other folders in the folder hold tables.
     """
+    return [found for path in expand_braces(source) for found in _files_of(path, format_name)]
+
+
+def expand_braces(path: PathLike) -> list[str]:
+    """Write out the braces in a path as a shell does, unless a file has them in its name.
+
+    Raises:
+        BadArgument: They name too many files.
+
+    Example:
+        >>> expand_braces("{train,val}-{08..10}.tar")[1:4]
+        ['train-09.tar', 'train-10.tar', 'val-08.tar']
+        >>> expand_braces("{a}.tar")
+        ['{a}.tar']
+    """
+    text = os.fspath(path)
+    found = None if Path(text).expanduser().exists() else _BRACES.search(text)
+    if found is None:
+        return [text]
+    if found[1] is None:
+        words = found[3].split(",")
+    else:
+        first, last = int(found[1]), int(found[2])
+        if abs(last - first) >= _MOST_FILES:
+            raise BadArgument(f"{text!r} names {abs(last - first) + 1} files; {_MOST_FILES} are the most")
+        width = max(map(len, found.group(1, 2))) if "0" in (found[1][0], found[2][0]) else 0
+        step = 1 if first <= last else -1
+        words = [f"{number:0{width}}" for number in range(first, last + step, step)]
+    return [one for word in words for one in expand_braces(text[: found.start()] + word + text[found.end() :])]
+
+
+def _files_of(source: str, format_name: str | None) -> list[Found]:
     path = Path(source).expanduser().absolute()
     if path.is_dir():
         return _in_folder(path, format_name)

@@ -14,7 +14,10 @@ from corgipile.tables.arrow import footer
 from corgipile.tables.arrow import stream as arrowstream
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
+from corgipile.tables.text import csv, json
+from corgipile.tables.text.table import same_types
 from corgipile.tables.tfrecord import table as tfrecord
+from corgipile.tables.webdataset import table as webdataset
 
 __all__ = ["Format", "formats"]
 
@@ -48,6 +51,14 @@ class Format(NamedTuple):
 _OURS = {
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
+    "csv": Format(
+        b"",
+        csv.SUFFIXES,
+        csv.CsvTable,
+        frozenset({"delimiter", "header", "types"}),
+        agree=same_types,
+        index_file=csv.index_file,
+    ),
     "huggingface": Format(
         b"",
         (),
@@ -56,6 +67,14 @@ _OURS = {
         folder=lambda path, files: huggingface.is_saved(path),  # noqa: ARG005 - as above
     ),
     "images": Format(b"", (), images.ImageFolder, frozenset({"paths"}), folder=images.holds_images),
+    "jsonl": Format(
+        b"",
+        json.SUFFIXES,
+        json.JsonLinesTable,
+        frozenset({"types"}),
+        agree=same_types,
+        index_file=json.index_file,
+    ),
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
     "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable, frozenset({"spill"})),
     "svmlight": Format(
@@ -74,6 +93,14 @@ _OURS = {
         knows=tfrecord.is_head,
         agree=tfrecord.same_columns,
         index_file=tfrecord.index_file,
+    ),
+    "webdataset": Format(
+        b"",
+        webdataset.SUFFIXES,
+        webdataset.WebDatasetTable,
+        frozenset({"decode", "paths"}),
+        agree=webdataset.same_columns,
+        index_file=webdataset.index_file,
     ),
 }
 

@@ -23,6 +23,7 @@ from corgipile.tables.table import LIMIT, IntArray, Layout, check_columns, check
 from corgipile.tables.tfrecord.records import binary_array
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+TEXT = (".csv", ".jsonl", ".ndjson", ".tsv")
 CLASSES_KEY = b"corgipile.classes"
 THREADS = 16
 FILES_A_TASK = 4
@@ -166,7 +167,8 @@ class ImageFolder(Views):
 
 
 def holds_images(folder: Path, tables: Sequence[str]) -> bool:
-    """Say whether a folder in which no file may be a table has folders with images."""
+    """Say whether a folder in which no file may be a table has folders with images; text may be about the images."""
+    tables = [name for name in tables if not name.lower().endswith(TEXT)]
     return not tables and any(
         next(_images(str(folder), entry.name), None) is not None for entry in _entries(folder) if _is_class(entry)
     )

@@ -17,8 +17,11 @@ from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.partitions import Found, with_keys
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
+from corgipile.tables.text import json
+from corgipile.tables.text.guess import csv_columns
 from corgipile.tables.tfrecord.example import Features
 from corgipile.tables.tfrecord.table import Decode
+from corgipile.tables.webdataset.table import refuse_packed_tar
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -41,29 +44,32 @@ def open(  # noqa: A001 - reads as corgipile.open
     """Open a table.
 
     Args:
-        source: A path, a glob such as ``"part-*.arrow"``, a folder, or a list of these: many files are one table, in
-            the order of the list, or sorted by name. Folders named ``key=value`` above a file are columns of it, as
-            Hive and Spark write partitions. Or what is in memory: a table of pyarrow, a data frame of pandas or Polars,
-            an array (its rows become the column ``features``) or sparse matrix, ``(X, y)`` with labels, a dictionary of
-            arrays, a structured array, a ``datasets.Dataset``, a ``pyarrow.dataset.Dataset``, a relation of DuckDB,
-            anything with ``__arrow_c_stream__``, an iterator of record batches.
+        source: A path, a glob such as ``"part-*.arrow"`` or ``"shards-{000..009}.tar"``, a folder, or a list of these:
+            many files are one table, in the order of the list, or sorted by name. Folders named ``key=value`` above a
+            file are columns of it, as Hive and Spark write partitions. Or what is in memory: a table of pyarrow, a data
+            frame of pandas or Polars, an array (its rows become the column ``features``) or sparse matrix, ``(X, y)``
+            with labels, a dictionary of arrays, a structured array, a ``datasets.Dataset``, a
+            ``pyarrow.dataset.Dataset``, a relation of DuckDB, anything with ``__arrow_c_stream__``, an iterator of
+            record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
-        format: ``"arrow"``, ``"arrows"`` (stream), ``"huggingface"`` (saved dataset), ``"images"`` (folder),
-            ``"numpy"``, ``"parquet"``, ``"svmlight"`` or ``"tfrecord"``; found out from the file or folder by default.
+        format: ``"arrow"``, ``"arrows"`` (stream), ``"csv"``, ``"huggingface"`` (saved dataset), ``"images"`` (folder),
+            ``"jsonl"``, ``"numpy"``, ``"parquet"``, ``"svmlight"``, ``"tfrecord"`` or ``"webdataset"``; found out from
+            the file or folder by default.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
             given may leave out records, except the last.
         decode: For TFRecord: whether records are ``tensorflow.Example`` messages; if not, they are one column
-            ``record``. ``"auto"`` looks at some of them.
+            ``record``. ``"auto"`` looks at some of them. For WebDataset: False leaves text and integers bytes.
         features: For TFRecord: names of features to decode, or a mapping from names to ``"byte"``, ``"int"``,
             ``"float"`` or Arrow types.
         on_bad: For TFRecord: ``"raise"``, or ``"skip"`` to leave out bad records; ``skipped`` of the table counts them.
-        paths: For image folders: add a column ``path``.
+        paths: For image folders: add a column ``path``; for WebDataset: ``__key__``, the name of the sample.
         spill: Folder for spill files, or ``"off"``. Rows of Parquet and of compressed Arrow files lie in large units
             that must be decoded whole; where a memory budget does not hold enough of them, they are unpacked to a file
             without a name that goes with its last reader. None: what the variable ``CORGIPILE_SPILL`` says, else the
             folder for large temporary files.
-        **more: Options of formats that other packages added.
+        **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines, and
+            those of formats that other packages added.
 
     Raises:
         BadArgument: An argument that does not apply to the format.
@@ -191,6 +197,7 @@ def find_format(path: str) -> str:
             return name
     for magic, name in COMPRESSED.items():
         if first.startswith(magic):
+            refuse_packed_tar(path, name)
             raise UnknownFormat(f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first")
     return _named_format(path, first) or _text_format(head)
 
@@ -203,23 +210,20 @@ def _named_format(path: str, first: bytes) -> str | None:
     return name
 
 
-def _remedy(file: File) -> str:
-    """Say what to do with text that convert reads."""
-    from corgipile.conversion.guess import csv_columns  # noqa: PLC0415 - which opens tables
-
-    head = file.read(0, min(svmlight.HEAD, file.size))
-    if svmlight.is_binary(head):
-        return ""
+def _text_format(file: File) -> str:
+    """Return the format of text whose name does not tell it."""
     try:
-        csv_columns(file.path, head, "auto", whole=len(head) == file.size)
-    except TableError as reason:
-        return f"; {reason}" if "JSON" in str(reason) else ""
-    return f"; `corgipile convert {Path(file.path).name} OUT.arrow` reads CSV text"
-
-
-def _text_format(head: File) -> str:
-    try:
-        svmlight.check_looks_like_text(head)
+        svmlight.check_looks_like_text(file)
     except UnknownFormat as error:
-        raise UnknownFormat(f"{error}{_remedy(head)}") from None
+        head = file.read(0, min(svmlight.HEAD, file.size))
+        if svmlight.is_binary(head):
+            raise
+        whole = len(head) == file.size
+        if json.is_lines(head, whole=whole):
+            return "jsonl"
+        try:
+            csv_columns(file.path, head, "auto", whole=whole)
+        except TableError as reason:
+            raise UnknownFormat(f"{error}; as CSV: {reason}") from None
+        return "csv"
     return "svmlight"

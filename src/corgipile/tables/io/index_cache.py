@@ -2,18 +2,18 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import TableError
+from corgipile.errors import BadArgument, TableError
 from corgipile.outputs import Kind, replacing
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.io.files import File, decoding
+from corgipile.tables.io.files import File, decoding, describe
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import Table, even_cuts
 
@@ -27,14 +27,14 @@ Numbers = dict[str, int]
 Scan = Callable[[Numbers], Iterator[pa.RecordBatch]]  # yields entries, one a row, and fills in what it learns
 
 
-def open_index(file: File, schema: pa.Schema, names: Sequence[str], scan: Scan) -> tuple[Table, Numbers]:
+def open_index(file: File, schema: pa.Schema | None, names: Sequence[str], scan: Scan) -> tuple[Table, Numbers]:
     """Return the index of a file, built now if there is none or the file has changed.
 
     Where the folder cannot be written, the index stays in memory.
 
     Args:
         file: The file.
-        schema: What is kept of each row.
+        schema: What is kept of each row; None: what the first of the entries, of which there is one, says.
         names: The numbers that the scan fills in.
         scan: Reads the file.
 
@@ -60,8 +60,20 @@ def index_path(file: File) -> str:
     return file.path + INDEX_SUFFIX
 
 
-def load_index(file: File, schema: pa.Schema, names: Sequence[str]) -> tuple[Table, Numbers] | None:
-    """Open a stored index; None if there is none, or it is damaged or of another state of the file."""
+def kept_path(file: File) -> str:
+    """Return where the index of a file lies that was opened.
+
+    Raises:
+        BadArgument: It could not be written.
+    """
+    path = index_path(file)
+    if not Path(path).exists():
+        raise BadArgument(f"cannot write {path}; a folder that can be written is needed")
+    return path
+
+
+def load_index(file: File, schema: pa.Schema | None, names: Sequence[str]) -> tuple[Table, Numbers] | None:
+    """Open a stored index; None if there is none, or it is damaged, of another kind or of another state of the file."""
     path = index_path(file)
     if not Path(path).exists():
         return None
@@ -72,10 +84,11 @@ def load_index(file: File, schema: pa.Schema, names: Sequence[str]) -> tuple[Tab
             stated = {key.decode(): value.decode() for key, value in dict(metadata or {}).items()}
             same = all(stated.get(key) == value for key, value in _identity(file).items())
             numbers = {name: int(stated[name]) for name in ("rows", *names)}
-        if not same or not table.schema.equals(schema) or numbers["rows"] != len(table):
+        expected = stated.get("schema") == describe(table.schema) if schema is None else table.schema.equals(schema)
+        if not same or not expected or numbers["rows"] != len(table):
             return None
         runs = pairwise(even_cuts(len(table), ROWS).tolist())
-        checksum = _Checksum(schema)
+        checksum = _Checksum(table.schema)
         checksum.add(table.read(*run) for run in runs)
     except TableError:
         return None
@@ -99,20 +112,24 @@ class _Checksum:
         return " ".join(map(str, (*self._sums, zlib.crc32(str(sorted(numbers.items())).encode()))))
 
 
-def _in_memory(file: File, schema: pa.Schema, scan: Scan) -> tuple[Table, Numbers]:
+def _in_memory(file: File, schema: pa.Schema | None, scan: Scan) -> tuple[Table, Numbers]:
     sink = pa.BufferOutputStream()
     numbers = _build(sink, file, schema, scan)
     with pa.ipc.open_file(sink.getvalue()) as reader:
         return MemoryTable(reader.read_all()), numbers
 
 
-def _build(sink: "IO[bytes] | pa.NativeFile", file: File, schema: pa.Schema, scan: Scan) -> Numbers:
+def _build(sink: "IO[bytes] | pa.NativeFile", file: File, schema: pa.Schema | None, scan: Scan) -> Numbers:
     """Write the index; what is known only at the end is the metadata of a last batch without rows."""
     numbers: Numbers = {"rows": 0}
+    batches = scan(numbers)
+    if schema is None:
+        first = next(batches)
+        schema, batches = first.schema, chain([first], batches)
     checksum = _Checksum(schema)
     with pa.ipc.new_file(sink, schema) as writer:
         waiting: list[pa.RecordBatch] = []
-        for batch in scan(numbers):
+        for batch in batches:
             waiting.append(batch)
             checksum.add([batch])
             numbers["rows"] += batch.num_rows
@@ -123,7 +140,7 @@ def _build(sink: "IO[bytes] | pa.NativeFile", file: File, schema: pa.Schema, sca
             writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
         last = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
         known = {name: str(value) for name, value in numbers.items()}
-        stated = {**_identity(file), **known, "checksum": checksum.of(numbers)}
+        stated = {**_identity(file), **known, "schema": describe(schema), "checksum": checksum.of(numbers)}
         writer.write_batch(last, custom_metadata=stated)
     return numbers
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
+from corgipile.errors import BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.io.files import File, PathLike, describe, digest
-from corgipile.tables.io.index_cache import index_path
+from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import check_rows, empty, pick, take_runs
 from corgipile.tables.methods import Views
 from corgipile.tables.pages import changes
@@ -48,8 +47,7 @@ class SvmlightTable(Views):
 
     Example:
         >>> import tempfile
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
+        >>>         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(f"{folder}/a.svm").write_text("+1 1:0.5 3:2 # a comment\n-1 2:1\n")
         ...     SvmlightTable(f"{folder}/a.svm").read(0, 1).to_pylist()
         [{'label': 1.0, 'features_k': [0, 2], 'features_v': [0.5, 2.0]}]
@@ -147,9 +145,7 @@ def index_file(path: str) -> str:
     """Write the index of a text, unless there is one of its present state; return its path."""
     file = File(path)
     open_index(file)
-    if not Path(index_path(file)).exists():
-        raise BadArgument(f"cannot write {index_path(file)}; a folder that can be written is needed")
-    return index_path(file)
+    return kept_path(file)
 
 
 def check_looks_like_text(file: File) -> None:

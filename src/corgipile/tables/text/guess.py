@@ -60,7 +60,9 @@ def text_kind(head: bytes) -> Literal["svmlight", "json", "markup", "columns"] |
     return "columns"
 
 
-def csv_columns(path: str, head: bytes, header: bool | Literal["auto"], *, whole: bool) -> Columns:
+def csv_columns(
+    path: str, head: bytes, header: bool | Literal["auto"], *, whole: bool, mark: str | None = None
+) -> Columns:
     """Find out how text is divided.
 
     Args:
@@ -68,6 +70,7 @@ def csv_columns(path: str, head: bytes, header: bool | Literal["auto"], *, whole
         head: Its first bytes.
         header: Whether the first line has names, or ``"auto"``.
         whole: Whether ``head`` is all of the file.
+        mark: What parts fields, where the caller knows; else the first of tab, comma, semicolon and space in line 1.
 
     Raises:
         UnknownFormat: It may be something else.
@@ -75,18 +78,22 @@ def csv_columns(path: str, head: bytes, header: bool | Literal["auto"], *, whole
     """
     _refuse_others(path, text_kind(head))
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
-    lines = [line for line in text.splitlines() if line.strip()][: None if whole else -1][:SAMPLE]
+    lines = [line for line in text.splitlines() if line.strip()][: None if whole else -1]
+    cut = not whole or len(lines) > SAMPLE
+    lines = lines[:SAMPLE]
     if not lines:
         raise UnknownFormat(f"{path}: its first line is longer than {len(head)} bytes{_ELSE}")
-    mark = next((mark for mark in MARKS if mark in lines[0].strip(" ")), "")
-    if "|" in lines[0] and mark in ("", " "):
+    told, mark = mark is not None, mark or next((mark for mark in MARKS if mark in lines[0].strip(" ")), "")
+    if not told and "|" in lines[0] and mark in ("", " "):
         raise UnknownFormat(
             f"{path} has | in its first line, as Vowpal Wabbit text: such text is not read{_ELSE}, or SVMlight text"
         )
     rows = [row for row in islice(csv.reader(lines, delimiter=mark or ","), SAMPLE) if row]
+    if cut and len(rows) > 1:
+        rows.pop()  # the sample may end within its quotes
     _check_fields(path, rows, mark)
     names = _has_names(path, rows) if header == "auto" else header
-    if not _sure(rows[names:], mark, named=is_csv_name(path)):
+    if not told and not _sure(rows[names:], mark, named=is_csv_name(path)):
         raise UnknownFormat(
             f"{path} is not surely CSV text: it begins with {lines[0][:40]!r}{_ELSE}, and a name that ends in .csv"
         )
@@ -96,7 +103,7 @@ def csv_columns(path: str, head: bytes, header: bool | Literal["auto"], *, whole
 def _refuse_others(path: str, kind: str | None) -> None:
     """Raise UnknownFormat for text that is known to be no CSV, whatever its name."""
     if kind == "json":
-        raise UnknownFormat(f"{path} is JSON, which is not read: {_JSON}")
+        raise UnknownFormat(f"{path} is JSON, of which an object a line is read, named .jsonl: {_JSON}")
     if kind == "markup":
         raise UnknownFormat(f"{path} begins with <, as HTML and XML do, and is no CSV text")
     if kind == "svmlight":

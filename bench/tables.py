@@ -1,0 +1,127 @@
+"""Tables in the formats that people have: shuffled epochs against the formats' own readers in storage order."""
+
+import io
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from common import Bench, Peer, alone, check, interleave, median, rate, ratio, walk
+from pyarrow import csv
+from torch.utils.data import DataLoader
+
+import corgipile as cp
+from corgipile import quality
+from corgipile.tables.io.index_cache import INDEX_SUFFIX
+from corgipile.torch import CorgiPileDataset
+
+BATCH, MEMORY, CLASSES = 64, "64MB", 10
+JPEG, SHARD = 56_000, 500  # bytes of an image, about, and samples of a shard
+
+
+def shards(folder: Path, rows: int) -> str:
+    """Write shards of images, sorted by class, and return their pattern."""
+    folder.mkdir(exist_ok=True)
+    count, random = -(-rows // SHARD), np.random.default_rng(0)
+    for shard in range(count):
+        with tarfile.open(folder / f"s-{shard:06}.tar", "w") as archive:
+            for row in range(shard * SHARD, min(rows, shard * SHARD + SHARD)):
+                image = random.bytes(int(random.integers(JPEG // 2, JPEG * 3 // 2)))
+                for end, data in (("cls", b"%d" % (row * CLASSES // rows)), ("jpg", image)):
+                    member = tarfile.TarInfo(f"{row:08}.{end}")
+                    member.size = len(data)
+                    archive.addfile(member, io.BytesIO(data))
+    return f"{folder}/s-{{000000..{count - 1:06}}}.tar"
+
+
+def epoch(dataset: CorgiPileDataset, workers: int, rows: int) -> tuple[float, np.ndarray]:
+    """Return the seconds of an epoch and its labels."""
+    start = time.perf_counter()
+    labels = [batch["cls"].numpy() for batch in DataLoader(dataset, batch_size=None, num_workers=workers)]
+    seconds, found = time.perf_counter() - start, np.concatenate(labels)
+    check(bool((np.bincount(found) == np.bincount(np.arange(rows) * CLASSES // rows)).all()), "labels are not those")
+    return seconds, found
+
+
+def webdataset_part(bench: Bench) -> None:
+    """JPEG shards, warm: rows per second and deff of an epoch; theirs in storage order, with no shuffle buffer."""
+    rows = bench.table_rows(12_000, 3_000)
+    pattern = shards(bench.work / "shards", rows)
+    for workers in (0, 2):
+        with Peer("webdataset", pattern=pattern, batch=BATCH, workers=workers) as peer:
+            dataset = CorgiPileDataset(pattern, batch_size=BATCH, memory=MEMORY)
+            deff = quality.deff(epoch(dataset, workers, rows)[1], BATCH)
+            cases = {
+                "peer": lambda peer=peer: peer.seconds(rows),
+                "ours": lambda dataset=dataset, workers=workers: epoch(dataset, workers, rows)[0],
+            }
+            times = interleave(cases, bench.few)
+        value, spread = ratio(times, "peer", "ours")
+        note = ", ".join(f"{name} {rate(rows, median(times[name]))}" for name in times)
+        what = f"JPEG shards, shuffled / webdataset in storage order, {workers} workers"
+        bench.report(what, value, "x", ">= 1.0", f"{note} ({spread})")
+        bench.report(f"deff of its labels, stored sorted, {workers} workers", deff, "", "<= 1.5")
+
+
+def csv_part(bench: Bench) -> None:
+    """CSV text of 28 numbers and a label, warm: the scan for rows, and shuffled epochs against pyarrow's readers."""
+    path, rows = text(bench.work / "rows.csv", bench.pick(2 << 30, 256 << 20))
+    size = path.stat().st_size
+
+    def opening() -> float:
+        Path(f"{path}{INDEX_SUFFIX}").unlink(missing_ok=True)
+        return seconds(lambda: cp.open(path))
+
+    def in_order(*, threads: bool) -> float:
+        options = csv.ReadOptions(use_threads=threads)
+        return seconds(lambda: check(sum(batch.num_rows for batch in csv.open_csv(path, options)) == rows, "rows"))
+
+    scans = [opening() for _ in range(bench.few)]
+    bench.report("CSV: the first opening, scan for rows and survey", size / median(scans) / 1e9, "GB/s", ">= 1")
+    with cp.Loader(cp.open(path), batch_size=256, memory=MEMORY) as loader:
+        cases = {
+            "pyarrow": lambda: in_order(threads=True),
+            "one thread": lambda: in_order(threads=False),
+            "ours": lambda: walk(loader, rows),
+        }
+        times = interleave(cases, bench.few, warm=False)
+    for name, target in (("pyarrow", ">= 0.7"), ("one thread", "")):
+        value, spread = ratio(times, name, "ours")
+        speeds = ", ".join(f"{case} {size / median(times[case]) / 1e6:.0f} MB/s" for case in ("ours", name))
+        what = f"CSV, shuffled, batches of 29 columns / open_csv in order, {name}"
+        bench.report(what, value, "x", target, f"{speeds} ({spread})")
+
+
+def text(path: Path, size: int) -> tuple[Path, int]:
+    """Write CSV text of about a size; return its rows too."""
+    rows = 20_000
+    values = np.random.default_rng(0).standard_normal((28, rows), np.float32)
+    one = {**{f"x{i}": column for i, column in enumerate(values)}, "label": np.arange(rows) % 2}
+    made = io.BytesIO()
+    csv.write_csv(pa.table(one), made)
+    names, _, lines = made.getvalue().partition(b"\n")
+    times = max(1, size // len(lines))
+    with path.open("wb") as file:
+        file.write(names + b"\n")
+        for _ in range(times):
+            file.write(lines)
+    return path, rows * times
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def main(bench: Bench) -> None:
+    """Run all parts."""
+    bench.part("webdataset", webdataset_part)
+    bench.part("csv", csv_part)
+
+
+if __name__ == "__main__":
+    alone("tables", main)

@@ -1,0 +1,1 @@
+"""Text: rows found by an index of line starts, parsed by pyarrow."""

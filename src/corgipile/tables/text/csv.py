@@ -1,0 +1,123 @@
+"""CSV and TSV text."""
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, ParseError, UnknownFormat
+from corgipile.tables.io.files import File, PathLike
+from corgipile.tables.io.pieces import check_names
+from corgipile.tables.text.guess import csv_columns
+from corgipile.tables.text.lines import BOM, Lines
+from corgipile.tables.text.table import TextTable, index_of, one_batch
+from corgipile.tables.text.types import Types
+
+__all__ = ["SUFFIXES", "CsvTable", "index_file"]
+
+SUFFIXES = (".csv", ".tsv")
+HEAD = 1 << 20
+MUCH = 1 << 20  # bytes of text whose columns are parsed by several threads
+_COLUMN = re.compile(
+    r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\S+): invalid value '(.*)'", re.DOTALL
+)
+
+
+class CsvTable(TextTable):
+    r"""Reads CSV or TSV text, with quotes as in RFC 4180: any row from its place, parsed by pyarrow.
+
+    The first opening reads the whole file, to find where rows begin and that all have the same number of fields; it
+    keeps this in a file beside the text, ``NAME.corgipile-index.arrow``. Types are those that fit the rows of a survey:
+    the whole of a text of up to 4 MB, else 16 stretches of it. A value that does not fit is an error when it is read.
+
+    Args:
+        path: The file, not compressed.
+        header: Whether the first line has names; ``"auto"``: unless all its fields are numbers.
+        delimiter: What parts fields; None: the first of tab, comma, semicolon and space that the first line has.
+        types: Types of columns by name, Arrow's or their names (``"float32"``); a survey finds those not said.
+
+    Raises:
+        UnknownFormat: It may be something else than CSV.
+        ParseError: A line has another number of fields than the first, or a value does not fit.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(f"{folder}/a.csv").write_text('x;label\n0.5;"a; b"\n1;"two\nlines"\n')
+        ...     CsvTable(f"{folder}/a.csv").read(1, 2).to_pylist()
+        [{'x': 1.0, 'label': 'two\nlines'}]
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        header: bool | Literal["auto"] = "auto",
+        delimiter: str | None = None,
+        types: Types | None = None,
+    ) -> None:
+        if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n\0'):
+            raise BadArgument(f"delimiter must be one character, such as ',', and no quote or line end: {delimiter!r}")
+        if header not in (True, False, "auto"):
+            raise BadArgument(f"header must be True, False or 'auto', got {header!r}")
+        file = File(path)
+        head = file.read(0, min(HEAD, file.size))
+        if not head.removeprefix(BOM).strip():
+            raise UnknownFormat(f"{file.path} is empty: CSV text has a line of names, or of values")
+        if b"\0" in head:
+            raise UnknownFormat(f"{file.path} has bytes 0, which text in UTF-8 has not (UTF-16? write it as UTF-8)")
+        self._mark, self._header = csv_columns(file.path, head, header, whole=len(head) == file.size, mark=delimiter)
+        lines = Lines(file, self._mark, int(self._header))
+        self._names = _names(file, lines.top(), self._mark, header=self._header)
+        check_names(pa.schema([(name, pa.null()) for name in self._names]), file.path)
+        super().__init__(lines, types, self._names)
+
+    def _parse(self, text: memoryview, rows: int, names: Sequence[str]) -> pa.RecordBatch:
+        return self._read(text, {field.name: field.type for field in self.schema}, names)
+
+    def _look(self, text: memoryview, rows: int) -> pa.RecordBatch:
+        return self._read(text, {}, self._names)
+
+    def _read(self, text: memoryview, types: Mapping[str, pa.DataType], names: Sequence[str]) -> pa.RecordBatch:
+        from pyarrow import csv as arrow  # noqa: PLC0415 - keeps the import of corgipile light
+
+        try:
+            table = arrow.read_csv(
+                pa.BufferReader(text),
+                arrow.ReadOptions(use_threads=len(text) >= MUCH, block_size=len(text) + 1, column_names=self._names),
+                arrow.ParseOptions(delimiter=self._mark, newlines_in_values=True),
+                arrow.ConvertOptions(column_types=types, include_columns=list(names)),
+            )
+        except pa.ArrowInvalid as error:
+            raise ParseError(self._reason(str(error))) from None
+        return one_batch(table)
+
+    def _reason(self, message: str) -> str:
+        """Say what is wrong with a row in terms of the table."""
+        found = _COLUMN.search(message)
+        if found is None:
+            return message.splitlines()[0]
+        name = self._names[int(found[1])]
+        return (
+            f"column {name!r}: {found[3][:40]!r} is no {found[2]}, which the rows surveyed are; "
+            f"types={{{name!r}: 'string'}}, or another type, makes it fit"
+        )
+
+
+def _names(file: File, line: bytes, mark: str, *, header: bool) -> list[str]:
+    """Return the names of the columns: those of the first line, else f0, f1, ... as `convert` names them."""
+    try:
+        text = line.decode("utf-8" if header else "latin-1")
+    except UnicodeDecodeError as error:
+        raise ParseError(f"{file.path}, line 1: it is not UTF-8: {error.reason} at byte {error.start}") from None
+    fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=mark))
+    return fields if header else [f"f{number}" for number in range(len(fields))]
+
+
+def index_file(path: str) -> str:
+    """Write the index of a text, unless there is one of its present state; return its path."""
+    return index_of(CsvTable(path))

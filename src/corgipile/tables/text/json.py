@@ -1,0 +1,120 @@
+"""JSON lines: an object a line."""
+
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from corgipile.errors import ParseError, UnknownFormat
+from corgipile.tables.io.files import File, PathLike
+from corgipile.tables.text.lines import BOM, Lines
+from corgipile.tables.text.table import TextTable, index_of, one_batch
+from corgipile.tables.text.types import Types
+
+__all__ = ["SUFFIXES", "JsonLinesTable", "index_file", "is_lines", "parse_lines"]
+
+SUFFIXES = (".jsonl", ".ndjson")
+HEAD = 1 << 16
+_CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)")
+_ARRAY = (
+    "JSON lines are wanted, an object a line; this is an array: pandas.read_json reads it, its to_json writes lines"
+)
+
+
+class JsonLinesTable(TextTable):
+    r"""Reads JSON lines, an object a line: any row from its place, parsed by pyarrow.
+
+    The first opening reads the whole file, to find where rows begin; it keeps this in a file beside the text,
+    ``NAME.corgipile-index.arrow``. Columns and their types are those of a survey: the whole of a text of up to 4 MB,
+    else 16 stretches of it. A key that a line lacks is null there; a value that does not fit, or a key that the survey
+    did not see, is an error when it is read.
+
+    Args:
+        path: The file, not compressed.
+        types: Types of columns by name, Arrow's or their names; a survey finds those not said.
+
+    Raises:
+        UnknownFormat: It is JSON, but not a line for each row.
+        ParseError: A line does not parse, or does not fit.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(f"{folder}/a.jsonl").write_text('{"x": 1, "tags": ["a"]}\n{"x": 2.5}\n')
+        ...     JsonLinesTable(f"{folder}/a.jsonl").read(0, 2).to_pylist()
+        [{'x': 1.0, 'tags': ['a']}, {'x': 2.5, 'tags': None}]
+    """
+
+    any_key = True
+
+    def __init__(self, path: PathLike, *, types: Types | None = None) -> None:
+        file = File(path)
+        if file.read(0, min(HEAD, file.size)).removeprefix(BOM).lstrip()[:1] == b"[":
+            raise UnknownFormat(f"{file.path}: {_ARRAY}")
+        super().__init__(Lines(file, ""), types)
+
+    def _parse(self, text: memoryview, rows: int, names: Sequence[str]) -> pa.RecordBatch:
+        # Keys that nobody asks for are passed over, but where all are asked for none may be.
+        whole = len(set(names)) == len(self.schema)
+        fields = pa.schema([self.schema.field(name) for name in dict.fromkeys(names)])
+        return parse_lines(text, fields, whole=whole).select(list(names))
+
+    def _look(self, text: memoryview, rows: int) -> pa.RecordBatch:
+        return parse_lines(text, None)
+
+
+def parse_lines(text: "bytes | memoryview", schema: pa.Schema | None, *, whole: bool = False) -> pa.RecordBatch:
+    """Parse JSON lines.
+
+    Args:
+        text: The lines.
+        schema: Columns; None for those there are.
+        whole: Whether other keys are an error; else they are passed over.
+
+    Raises:
+        ParseError: Something is wrong with them; a single line's error says what.
+    """
+    from pyarrow import json as arrow  # noqa: PLC0415 - keeps the import of corgipile light
+
+    beyond = "infer" if schema is None else "error" if whole else "ignore"
+    try:
+        table = arrow.read_json(
+            pa.BufferReader(text),
+            arrow.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            arrow.ParseOptions(explicit_schema=schema, unexpected_field_behavior=beyond),
+        )
+        table.validate(full=True)  # pyarrow does not look whether text is UTF-8 when it parses
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ParseError(_reason(str(error))) from None
+    except UnicodeDecodeError as error:
+        raise ParseError(f"a key is no UTF-8 text: {error.reason}") from None
+    return one_batch(table)
+
+
+def _reason(message: str) -> str:
+    """Say what is wrong with a row in terms of the table."""
+    found = _CHANGED.search(message)
+    if found is not None:
+        name = found[1].replace("/", ".").replace(".[]", "")
+        return f"column {name!r} holds a {found[3]}; a {found[2]} is what other rows hold"
+    if "unexpected field" in message.lower():
+        return "a key that no row surveyed has; types= names it and its type, or columns= the columns wanted"
+    return message.splitlines()[0].removeprefix("JSON parse error: ")
+
+
+def is_lines(head: bytes, *, whole: bool) -> bool:
+    r"""Say whether text that begins so is JSON lines: its first line is an object.
+
+    Example:
+        >>> is_lines(b'{"x": 1}\n{"x": 2}', whole=False), is_lines(b'{\n"x": 1}', whole=True)
+        (True, False)
+    """
+    line, end, _ = head.removeprefix(BOM).lstrip().partition(b"\n")
+    line = line.strip()
+    return line.startswith(b"{") and (line.endswith(b"}") if end or whole else True)
+
+
+def index_file(path: str) -> str:
+    """Write the index of a text, unless there is one of its present state; return its path."""
+    return index_of(JsonLinesTable(path))

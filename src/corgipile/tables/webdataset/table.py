@@ -1,0 +1,283 @@
+"""WebDataset shards: tar files whose members, grouped by name, are samples."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BadSchema, BadValue, UnknownFormat
+from corgipile.tables.arrow.spans import array_of, flat
+from corgipile.tables.io.files import File, PathLike, describe, digest
+from corgipile.tables.io.index_cache import kept_path
+from corgipile.tables.io.pieces import check_rows, empty, pick
+from corgipile.tables.table import LIMIT, IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.webdataset.archive import Walk, printable
+from corgipile.tables.webdataset.index import GAPS, HEAD, SIZE, START, VALUE, open_samples
+
+__all__ = ["KEY", "SUFFIXES", "WebDatasetTable", "index_file", "refuse_packed_tar", "same_columns"]
+
+SUFFIXES = (".tar",)
+KEY = "__key__"
+TEXT = frozenset(("json", "jsn", "text", "transcript", "txt"))  # what the webdataset package decodes to text
+Decode = bool | Literal["auto"]
+_UNPACK = {"gzip": "gunzip", "bzip2": "bunzip2", "xz": "unxz", "zstd": "unzstd"}
+
+
+class WebDatasetTable:
+    r"""Reads a tar file of samples, as the webdataset package writes and groups them.
+
+    Members that follow one another and have the same name up to the first dot are a sample; what follows the dot, in
+    lower case, is the column: ``jpg``, ``seg.png``. ``txt`` and ``json`` are strings; ``cls``, ``label`` and the
+    package's other names of integers are int64 where all are integers; all else is bytes, for whoever trains to
+    decode. A sample that lacks a member has a null there. Members that belong to no sample are passed over: folders,
+    names without a dot or that begin with one, and names such as ``__meta__``.
+
+    The first opening reads the headers; it keeps where members lie, and the integers, in a file beside the archive,
+    ``NAME.corgipile-index.arrow``.
+
+    Args:
+        path: The file, not compressed.
+        paths: Add the column ``__key__``, the name of each sample.
+        decode: False leaves all columns bytes.
+        columns: The columns and their types, where several files are one table; by default what is found.
+
+    Attributes:
+        passed: Members that belong to no sample.
+
+    Raises:
+        CorruptFile: The archive is damaged, truncated, or no tar file.
+        BadSchema: A sample has two members of one kind, or one that has no bytes of its own, such as a link.
+
+    Example:
+        >>> import io, tarfile, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with tarfile.open(f"{folder}/a.tar", "w") as archive:
+        ...         for name, data in (("0.jpg", b"..."), ("0.cls", b"7"), ("1.jpg", b"...."), ("1.cls", b"9")):
+        ...             member = tarfile.TarInfo(name)
+        ...             member.size = len(data)
+        ...             archive.addfile(member, io.BytesIO(data))
+        ...     WebDatasetTable(f"{folder}/a.tar").read(1, 2).to_pylist()
+        [{'jpg': b'....', 'cls': 9}]
+    """
+
+    columnar = True  # a column is read without the others
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        paths: bool = False,
+        decode: Decode = "auto",
+        columns: Mapping[str, pa.DataType] | None = None,
+    ) -> None:
+        if decode not in (True, False, "auto"):
+            raise BadArgument(f'decode must be True, False or "auto", got {decode!r}')
+        self._file = File(path)
+        self._paths, self._decode = paths, decode is not False
+        self._index, self.passed = open_samples(self._file)
+        self._there = set(self._index.schema.names)
+        found = columns or self.column_types()
+        self.schema: pa.Schema = pa.schema({**found, **({KEY: pa.string()} if paths else {})})
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __repr__(self) -> str:
+        return f"WebDatasetTable({self.path!r})"
+
+    @property
+    def path(self) -> str:
+        """Return the path of the file."""
+        return self._file.path
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the file."""
+        return self._file.size
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: name, size, time of change, schema and rows."""
+        return digest(self._file.identity, describe(self.schema), str(len(self)))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        if start == stop:
+            return empty(self.schema, names)
+        return self._batch(self._index.read(start, stop, self._places(names)), names)
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        if not len(rows):
+            return empty(self.schema, names)
+        return self._batch(self._index.take(rows, self._places(names)), names)
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows; None where samples lack such a member."""
+        names = check_columns(self.schema, columns)
+        numbers = [name for name in names if self._is_number(name)]
+        sized = [SIZE + name for name in names if name not in numbers and name != KEY]
+        if not self._there.issuperset(sized) or KEY in names:
+            return None
+        sizes = np.full(len(rows), 8 * len(numbers), np.int64)
+        if sized:
+            found = self._index.take(rows, sized)
+            for column in found.columns:
+                sizes += flat(column)
+        return sizes
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a column of bytes that all samples have."""
+        check_columns(self.schema, [column])
+        found = self._index.take(rows, [START + column, SIZE + column])
+        return self._file.gather_bytes(*map(flat, found.columns))
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return None: members are of any length, and integers are text."""
+        check_columns(self.schema, columns)
+        return None
+
+    def column_types(self) -> dict[str, pa.DataType]:
+        """Return the types of the members found."""
+        names = [name.removeprefix(START) for name in self._index.schema.names if name.startswith(START)]
+        kinds = {name: pa.int64() if VALUE + name in self._there else _kind(name) for name in names}
+        return kinds if self._decode else dict.fromkeys(names, pa.binary())
+
+    def with_columns(self, columns: Mapping[str, pa.DataType]) -> "WebDatasetTable":
+        """Return the same table with these columns."""
+        mine = [(field.name, field.type) for field in self.schema if field.name != KEY]
+        if mine == list(columns.items()):
+            return self
+        return WebDatasetTable(self.path, paths=self._paths, decode=self._decode, columns=columns)
+
+    def _is_number(self, name: str) -> bool:
+        return bool(pa.types.is_integer(self.schema.field(name).type))
+
+    def _places(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of the index that say where these columns lie."""
+        wanted = []
+        for name in names:
+            words = (HEAD,) if name == KEY else (VALUE + name,) if self._is_number(name) else (START + name,)
+            wanted += [*words, SIZE + name, GAPS + name]
+        return [HEAD, *dict.fromkeys(word for word in wanted if word in self._there and word != HEAD)]
+
+    def _batch(self, places: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """Read members from their places, neighbours together."""
+        found = dict(zip(places.schema.names, map(flat, places.columns), strict=True))
+        blobs = [name for name in dict.fromkeys(names) if START + name in found]
+        made = dict(zip(blobs, self._blobs(found, blobs), strict=True))
+        for name in set(names) - set(blobs):
+            made[name] = self._column(found, name, places.num_rows)
+        return pa.RecordBatch.from_arrays([made[name] for name in names], schema=pick(self.schema, names))
+
+    def _column(self, found: dict[str, npt.NDArray[np.int64]], name: str, rows: int) -> pa.Array:
+        """Return a column whose values are not read from members."""
+        if name == KEY:
+            return pa.array([self._key(head) for head in found[HEAD].tolist()], pa.string())
+        if VALUE + name not in found:
+            return pa.nulls(rows, self.schema.field(name).type)
+        values = array_of(found[VALUE + name])
+        missing = _missing(found, name)
+        return values if missing is None else pa.array(found[VALUE + name], mask=missing)
+
+    def _key(self, head: int) -> str:
+        name = next(Walk(self._file).members(head)).name
+        folder, slash, last = name.rpartition("/")
+        return printable(folder + slash + last.partition(".")[0])
+
+    def _blobs(self, found: dict[str, npt.NDArray[np.int64]], names: Sequence[str]) -> list[pa.Array]:
+        """Read columns of members, all by one call, each into a part of one buffer."""
+        rows = len(found[HEAD])
+        sizes = [np.maximum(found[SIZE + name if SIZE + name in found else GAPS + name], 0) for name in names]
+        ends = [np.append(0, np.cumsum(size)) for size in sizes]
+        totals = [int(end[-1]) for end in ends]
+        if max(totals, default=0) >= LIMIT:
+            raise BadArgument(f"{rows} rows do not fit one record batch ({max(totals)} bytes); read fewer at a time")
+        data, bases = np.empty(sum(totals), np.uint8), np.append(0, np.cumsum(totals)).tolist()
+        if names:
+            starts = np.concatenate([np.maximum(found[START + name], 0) for name in names])
+            to = np.concatenate([end[:-1] + base for end, base in zip(ends, bases, strict=False)])
+            self._file.gather(starts, np.concatenate(sizes), data, to)
+        return [
+            self._blob(name, data[base : base + total], end, found)
+            for name, base, total, end in zip(names, bases, totals, ends, strict=False)
+        ]
+
+    def _blob(
+        self, name: str, data: npt.NDArray[np.uint8], ends: IntArray, found: dict[str, npt.NDArray[np.int64]]
+    ) -> pa.Array:
+        kind, missing = self.schema.field(name).type, _missing(found, name)
+        known = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+        offsets = pa.py_buffer(ends.astype(np.int32))
+        made = pa.Array.from_buffers(kind, len(ends) - 1, [known, offsets, pa.py_buffer(data)])
+        if pa.types.is_string(kind):
+            self._check_text(made, name, found[HEAD])
+        return made
+
+    def _check_text(self, column: pa.Array, name: str, begins: IntArray) -> None:
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            for row, head in enumerate(begins.tolist()):
+                try:
+                    column[row].as_py()
+                except UnicodeDecodeError as error:
+                    raise BadValue(
+                        f"{self.path}, sample {self._key(head)!r}: .{name} is no UTF-8 text ({error.reason} at byte "
+                        f"{error.start}); decode=False leaves it bytes"
+                    ) from None
+            raise
+
+
+def _kind(name: str) -> pa.DataType:
+    return pa.string() if name in TEXT else pa.binary()
+
+
+def _missing(found: dict[str, npt.NDArray[np.int64]], name: str) -> npt.NDArray[np.bool_] | None:
+    sizes = found.get(GAPS + name)
+    return None if sizes is None or not (sizes < 0).any() else sizes < 0
+
+
+def same_columns(tables: Sequence[Table]) -> list[Table]:
+    """Let archives that are one table have the columns of all: nulls where one lacks them, bytes where types differ.
+
+    Raises:
+        BadSchema: There is no sample in any.
+    """
+    shards = [table for table in tables if isinstance(table, WebDatasetTable)]
+    columns: dict[str, pa.DataType] = {}
+    for shard in shards:
+        for name, kind in shard.column_types().items():
+            columns[name] = kind if columns.get(name, kind) == kind else pa.binary()
+    if shards and not columns:
+        raise BadSchema(
+            f"{shards[0].path} has no sample: no member has a name such as 0001.jpg ({shards[0].passed} others)"
+        )
+    return [table.with_columns(columns) if isinstance(table, WebDatasetTable) else table for table in tables]
+
+
+def index_file(path: str) -> str:
+    """Write the index of an archive, unless there is one of its present state; return its path."""
+    file = File(path)
+    open_samples(file)
+    return kept_path(file)
+
+
+def refuse_packed_tar(path: str, codec: str) -> None:
+    """Raise UnknownFormat if the name of a compressed file is that of an archive."""
+    name = path.lower()
+    if name.endswith((".tgz", ".tbz2", ".txz")) or ".tar." in name[-9:]:
+        raise UnknownFormat(
+            f"{path} is a tar file compressed as a whole ({codec}), so samples have no place: unpack it once, by "
+            f"`{_UNPACK[codec]} {path}`; images and sound hardly grow by it"
+        )
