@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 from common import Bench, Peer, alone, check, interleave, median, rate, ratio, walk
 from pyarrow import csv
 from torch.utils.data import DataLoader
@@ -65,6 +67,52 @@ def webdataset_part(bench: Bench) -> None:
         bench.report(f"deff of its labels, stored sorted, {workers} workers", deff, "", "<= 1.5")
 
 
+def columns_part(bench: Bench) -> None:
+    """28 numbers and a label as columns of their own, warm: batches of features and label, against one packed column."""
+    rows = bench.table_rows(2_000_000, 1_000_000)
+    values = np.random.default_rng(0).standard_normal((28, rows), np.float32)
+    label = np.arange(rows, dtype=np.int32) * 2 // rows  # sorted
+    flat = pa.table({**{f"x{i}": column for i, column in enumerate(values)}, "label": label})
+    text = flat.set_column(28, "label", pa.array(np.array(["no", "yes"])[label]))
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(values.T.ravel()), 28)
+    packed = pa.table({"features": lists, "label": label})
+    frame = flat.to_pandas()
+    frame.to_parquet(bench.work / "pandas.parquet", index=False)
+    for name, table in (("packed", packed), ("flat", flat), ("text", text)):
+        with pa.ipc.new_file(bench.work / f"{name}.arrow", table.schema) as file:
+            file.write_table(table, max_chunksize=1 << 16)
+    sources = {
+        "packed": bench.work / "packed.arrow",
+        "columns": bench.work / "flat.arrow",
+        "columns, a label of text": bench.work / "text.arrow",
+        "pandas": frame,
+        "Polars": pl.from_pandas(frame),
+        "Parquet of pandas": bench.work / "pandas.parquet",
+    }
+    how = {"batch_size": 256, "memory": MEMORY, "features": None, "label": "label"}
+    loaders = {name: cp.Loader(source, **how) for name, source in sources.items()}
+    cases = {name: (lambda loader=loader: walk(loader, rows)) for name, loader in loaders.items()}
+    cases["pyarrow in order"] = lambda: parquet_in_order(bench.work / "pandas.parquet", rows)
+    times = interleave(cases, bench.repeats)
+    for name in list(sources)[1:]:
+        value, spread = ratio(times, "packed", name)
+        note = f"{rate(rows, median(times[name]))} against {rate(rows, median(times['packed']))} ({spread})"
+        bench.report(f"28 columns and a label, {name} / packed", value, "x", ">= 0.6", note)
+    value, spread = ratio(times, "pyarrow in order", "Parquet of pandas")
+    what = "Parquet as pandas writes it, shuffled batches / pyarrow reading it once in order"
+    bench.report(what, value, "x", ">= 0.7", spread)
+    labels = np.concatenate([batch["label"] for batch in loaders["Parquet of pandas"]])
+    bench.report("deff of its labels, stored sorted", quality.deff(labels, 256), "", "<= 1.5")
+    for loader in loaders.values():
+        loader.close()
+
+
+def parquet_in_order(path: Path, rows: int) -> float:
+    """Return the seconds that pyarrow takes to read a file in batches."""
+    batches = pq.ParquetFile(path).iter_batches(8192)
+    return seconds(lambda: check(sum(len(batch) for batch in batches) == rows, "rows"))
+
+
 def csv_part(bench: Bench) -> None:
     """CSV text of 28 numbers and a label, warm: the scan for rows, and shuffled epochs against pyarrow's readers."""
     path, rows = text(bench.work / "rows.csv", bench.pick(2 << 30, 256 << 20))
@@ -119,6 +167,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def main(bench: Bench) -> None:
     """Run all parts."""
+    bench.part("columns", columns_part)
     bench.part("webdataset", webdataset_part)
     bench.part("csv", csv_part)
 
