@@ -68,7 +68,7 @@ def webdataset_part(bench: Bench) -> None:
 
 
 def columns_part(bench: Bench) -> None:
-    """28 numbers and a label as columns of their own, warm: batches of features and label, against one packed column."""
+    """28 numbers and a label as columns, warm: batches of features and label, against one packed column."""
     rows = bench.table_rows(2_000_000, 1_000_000)
     values = np.random.default_rng(0).standard_normal((28, rows), np.float32)
     label = np.arange(rows, dtype=np.int32) * 2 // rows  # sorted
