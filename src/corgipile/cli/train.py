@@ -134,7 +134,7 @@ def _sides(
 ) -> "tuple[Table, Table | None]":
     """Return what to learn from, and what of it is left out to measure the model on."""
     from corgipile.errors import BadArgument  # noqa: PLC0415
-    from corgipile.tables import train_test_split  # noqa: PLC0415
+    from corgipile.tables.splitting import train_test_split  # noqa: PLC0415
 
     if validation is None and group is not None:
         raise BadArgument("--group says which rows --validation keeps together; give a share, such as --validation 0.1")
