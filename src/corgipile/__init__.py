@@ -17,7 +17,10 @@ from corgipile.comparison import compare
 from corgipile.conversion import convert
 from corgipile.loader import Loader
 from corgipile.relayout import reshuffle
-from corgipile.tables import concat, mix, open, train_test_split  # noqa: A004  # used as corgipile.open
+from corgipile.tables import open  # noqa: A004  # used as corgipile.open
+from corgipile.tables.mixing import mix
+from corgipile.tables.splitting import train_test_split
+from corgipile.tables.views import concat
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model, load

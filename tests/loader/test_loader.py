@@ -205,7 +205,8 @@ def threads():
 
 
 def test_threads_end_with_the_iterator():
-    loader = cp.Loader(cp.open(pa.table({"x": np.arange(100_000)})), batch_size=10, order="corgipile", memory="64KB")
+    table = Counting(cp.open(pa.table({"x": np.arange(100_000)})))
+    loader = cp.Loader(table, batch_size=10, order="corgipile", memory="64KB")
     batches = iter(loader)
     next(batches)
     assert threads()

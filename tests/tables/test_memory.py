@@ -1,9 +1,11 @@
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import corgipile as cp
 from corgipile.errors import BadSchema
 from corgipile.tables import MemoryTable
 
@@ -30,6 +32,18 @@ def test_fingerprint_follows_content(rows_of):
     assert MemoryTable(rows_of(100, seed=1)).fingerprint != first
     assert MemoryTable(rows.rename_columns(["x", *rows.schema.names[1:]])).fingerprint != first
     assert MemoryTable(rows.slice(0, 0)).fingerprint != first
+
+
+def test_a_class_that_reads_other_rows_is_asked_for_them():
+    class Doubled(MemoryTable):
+        def read(self, start, stop, columns=None):
+            batch = super().read(start, stop, columns)
+            return pa.RecordBatch.from_arrays([pc.multiply(column, 2) for column in batch.columns], batch.schema.names)
+
+    rows = pa.table({"x": np.arange(10.0)})
+    assert MemoryTable(rows).placed(["x"]) is not None
+    assert Doubled(rows).placed(["x"]) is None
+    assert sum(batch["x"].sum() for batch in cp.Loader(Doubled(rows), order="no_shuffle")) == 90
 
 
 def test_equal_names():

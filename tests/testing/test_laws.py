@@ -42,6 +42,13 @@ class Shifted(MemoryTable):
         return super().take((np.asarray(rows) + 1) % len(self), columns)
 
 
+class Misplaced(MemoryTable):
+    """Sends the kernel a row too far."""
+
+    def placed(self, columns):
+        return super().placed(columns) if len(self) < 2 else MemoryTable(self._rows.slice(1)).placed(columns)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "no_shuffle"])
 def test_ours_hold(name):
     check_order(named(name))
@@ -74,6 +81,8 @@ def test_a_broken_table_is_told():
         check_table(Shifted(rows), rows)
     with pytest.raises(LawBroken, match="50 rows, 51 were written"):
         check_table(MemoryTable(rows), make_rows(51))
+    with pytest.raises(LawBroken, match="the kernel finds other rows of"):
+        check_table(Misplaced(rows), rows)
 
 
 def test_an_error_must_name_the_file(tmp_path):

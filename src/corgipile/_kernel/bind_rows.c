@@ -12,6 +12,7 @@ static void reader_free(reader_object *r)
     if (r->picks[0].buf)
         for (int i = 0; i < 2; i++)
             PyBuffer_Release(&r->picks[i]);
+    Py_XDECREF(r->kept);
     free(r->reader.columns);
     free(r->held);
     free(r);
@@ -19,13 +20,14 @@ static void reader_free(reader_object *r)
 
 static void reader_destroy(PyObject *capsule) { reader_free(PyCapsule_GetPointer(capsule, READER)); }
 
-/* reader_new(threads, slots, rows) */
+/* reader_new(threads, slots, rows, kept): `kept` may be left out; it lives as long as the reader. */
 static PyObject *reader_new(PyObject *self, PyObject *args)
 {
     int threads;
     long long slots, rows;
+    PyObject *kept = NULL;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLL", &threads, &slots, &rows))
+    if (!PyArg_ParseTuple(args, "iLL|O", &threads, &slots, &rows, &kept))
         return NULL;
     if (threads < 1 || threads > 256 || slots < 1 || slots > INT32_MAX)
         return PyErr_Format(PyExc_ValueError, "1 to 256 threads and 1 to 2^31 slots, got %d and %lld", threads, slots);
@@ -36,6 +38,7 @@ static PyObject *reader_new(PyObject *self, PyObject *args)
     }
     r->slots = slots;
     r->rows = rows;
+    r->kept = kept ? Py_NewRef(kept) : NULL;
     PyObject *capsule = PyCapsule_New(r, READER, reader_destroy);
     if (!capsule)
         reader_free(r);

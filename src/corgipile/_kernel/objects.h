@@ -17,6 +17,7 @@ typedef struct {
     cp_reader reader;
     Py_buffer *held; /* four a column: starts, offsets, fds, target */
     Py_buffer picks[2]; /* words and ranks, if rows are picks */
+    PyObject *kept;     /* what keeps memory that rows lie in, or NULL */
     int64_t room, slots, rows;
 } reader_object;
 

@@ -44,7 +44,7 @@ def encoding_of(
     plain = all(is_number(kind) or item_of(kind) is not None for kind in kinds)
     text = label in table.schema.names and is_text(table.schema.field(label).type)
     known = label not in table.schema.names or is_number(table.schema.field(label).type)
-    if plain and (known or not text) and settings.encode is None and settings.missing == "error":
+    if plain and known and settings.encode is None and settings.missing == "error":
         return None
     numbers = loss_of(settings.model).numbers
     given = check_classes(classes, settings.model, label).tolist() if text and classes else None

@@ -29,7 +29,7 @@ from corgipile.settings import Settings, TrainArguments, TrainSettings, declared
 from corgipile.sizes import OnBad
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
-from corgipile.tables import train_test_split
+from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
 __all__ = ["measuring", "prepare", "train"]

@@ -24,6 +24,7 @@ class MixReader:
 
     def __init__(self, table: Mix, readers: Sequence["RowReader"]) -> None:
         self._table, self._readers = table, list(readers)
+        self._divided: tuple[Step, list[tuple[RowReader, Step]]] | None = None  # a step is sized before it is read
 
     @property
     def bytes_read(self) -> int:
@@ -43,7 +44,12 @@ class MixReader:
     def soon(self, step: Step) -> None:
         """Do nothing: to divide a step takes as long as to announce it saves."""
 
-    def _parts(self, step: Step) -> "Iterator[tuple[RowReader, Step]]":
+    def _parts(self, step: Step) -> "list[tuple[RowReader, Step]]":
+        if self._divided is None or self._divided[0] is not step:
+            self._divided = step, list(self._divide(step))
+        return self._divided[1]
+
+    def _divide(self, step: Step) -> "Iterator[tuple[RowReader, Step]]":
         for number, places, rows in self._table.shares(step.extents):
             edges = np.flatnonzero(np.diff(rows) != 1)
             extents = np.stack([rows[np.append(0, edges + 1)], rows[np.append(edges, len(rows) - 1)] + 1], axis=1)

@@ -138,7 +138,7 @@ class LayoutReader:
         threads = ROW_THREADS if short else BLOCK_THREADS
         if threads in self._readers:
             return self._readers[threads]
-        reader = _kernel.reader_new(threads, self._buffer.slots, self._rows)
+        reader = _kernel.reader_new(threads, self._buffer.slots, self._rows, self._found.kept)
         for field in self._buffer.fields.values():
             to = type_code(field.dtype)
             for source, begin, items in zip(field.sources, field.begins, field.widths, strict=True):
@@ -177,7 +177,7 @@ class LayoutReader:
         if self._found.bits is not None:  # numbers its rows otherwise; there was room for its files before
             raise ReadFailed(errno.EMFILE, f"{len(self._files)} files cannot be open at once: too many others are")
         for files, runs, slots in few_files(self._layout, extents, into, max(1, POOL.room // 4)):
-            if not self._pin(files):
+            if not self._pin(files[files >= 0]):
                 raise ReadFailed(errno.EMFILE, f"{len(files)} files cannot be open at once: the process has too many")
             try:
                 self._read(reader, runs, slots, None, hurry)

@@ -5,17 +5,15 @@ from corgipile.tables.arrow.stream import ArrowStream
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.images import ImageFolder, decode_image
 from corgipile.tables.memory import MemoryTable
-from corgipile.tables.mixing import mix
 from corgipile.tables.numpy import NumpyTable
 from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.open
 from corgipile.tables.parquet import ParquetTable
-from corgipile.tables.splitting import train_test_split
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import ColumnLayout, Layout, Table
 from corgipile.tables.text.csv import CsvTable
 from corgipile.tables.text.json import JsonLinesTable
 from corgipile.tables.tfrecord.table import TFRecordTable
-from corgipile.tables.views import concat, filter, select, slice  # noqa: A004 - as above
+from corgipile.tables.views import filter, select, slice  # noqa: A004 - as above
 from corgipile.tables.webdataset.table import WebDatasetTable
 
 __all__ = [
@@ -34,12 +32,9 @@ __all__ = [
     "TFRecordTable",
     "Table",
     "WebDatasetTable",
-    "concat",
     "decode_image",
     "filter",
-    "mix",
     "open",
     "select",
     "slice",
-    "train_test_split",
 ]

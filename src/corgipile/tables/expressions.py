@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.suggestions import listed
@@ -29,9 +28,12 @@ def columns_of(expression: Any, schema: pa.Schema) -> list[str]:
         BadSchema: It does not fit the types of its columns.
 
     Example:
+        >>> import pyarrow.compute as pc
         >>> columns_of(pc.field("x") > 1, pa.schema([("x", pa.int64()), ("y", pa.int64())]))
         ['x']
     """
+    import pyarrow.compute as pc  # noqa: PLC0415 - which takes long to import
+
     if not isinstance(expression, pc.Expression):
         raise BadArgument(
             f"an expression such as pyarrow.compute.field('year') > 2020 is needed, got {type(expression).__name__}"
@@ -78,6 +80,7 @@ def truths(table: Table, expression: Any) -> Iterator[npt.NDArray[np.bool_]]:
 
     Example:
         >>> from corgipile.tables import open
+        >>> import pyarrow.compute as pc
         >>> table = open(pa.table({"x": [1, None, 3], "y": [1, 2, 3]}))
         >>> [found.tolist() for found in truths(table, pc.field("x") > 1)]
         [[False, False, True]]
@@ -92,4 +95,4 @@ def truths(table: Table, expression: Any) -> Iterator[npt.NDArray[np.bool_]]:
             found = _evaluated(expression, pa.Table.from_batches([table.read(start, stop, names)]))
         except pa.ArrowException as error:
             raise BadSchema(f"{expression} cannot be computed of rows {start} to {stop}: {_first(error)}") from None
-        yield flat(pc.fill_null(found.combine_chunks(), fill_value=False))
+        yield flat(found.combine_chunks().fill_null(fill_value=False))

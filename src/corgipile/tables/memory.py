@@ -90,7 +90,12 @@ class MemoryTable(Views):
         return None
 
     def placed(self, columns: Sequence[str]) -> Placed | None:
-        """Say where columns lie in memory; None where a row has no fixed width, or there are nulls."""
+        """Say where columns lie in memory; None where a row has no fixed width, or there are nulls.
+
+        None too for classes derived from this one that read other rows.
+        """
+        if type(self).read is not MemoryTable.read or type(self).take is not MemoryTable.take:
+            return None
         found = {name: self._addresses(name) for name in check_columns(self.schema, columns)}
         if not len(self) or any(addresses is None for addresses in found.values()):
             return None

@@ -1,5 +1,6 @@
 """The laws of every table."""
 
+import ctypes
 import pickle
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError, MissingColumn
-from corgipile.tables.table import Table
+from corgipile.tables.placed import IN_MEMORY, placed
+from corgipile.tables.table import Layout, Table
 from corgipile.testing.laws import LawBroken, holds, refuses
 
 __all__ = ["check_cuts", "check_damaged", "check_layout", "check_manners", "check_rows", "check_table"]
@@ -39,6 +41,8 @@ def check_table(table: Table, expected: pa.Table, seed: int = 0) -> None:
     fixed = [name for name in expected.schema.names if table.layout([name]) is not None]
     if fixed:
         check_layout(table, fixed)
+    for name in expected.schema.names:
+        _check_placed(table, name)
     if len(table):
         check_manners(table)
 
@@ -93,20 +97,43 @@ def check_layout(table: Table, columns: Sequence[str]) -> None:
         raise LawBroken(f"{table!r} does not say where {list(columns)} lie")
     for name in columns:
         place = layout.columns[name]
-        items = int(np.prod(place.shape))
-        parts = [
-            np.fromfile(layout.paths[file], place.dtype, count=int(stop - start) * items, offset=int(offset))
-            for file, offset, start, stop in zip(
-                place.files, place.offsets, place.starts[:-1], place.starts[1:], strict=True
-            )
-        ]
         covers = place.starts[0] == 0 and place.starts[-1] == len(table) and (np.diff(place.starts) > 0).all()
         holds(covers, otherwise=f"{table!r}: the pieces of {name!r} begin at {place.starts!r}")
-        array = table.read(0, len(table), [name]).column(0)
-        while pa.types.is_fixed_size_list(array.type):
-            array = array.flatten()
-        found = np.concatenate([np.empty(0, place.dtype), *parts])
-        holds(np.array_equal(found, array.to_numpy()), otherwise=f"{table!r}: other bytes lie where {name!r} should")
+        same = np.array_equal(_bytes_at(layout, name), _numbers(table, name))
+        holds(same, otherwise=f"{table!r}: other bytes lie where {name!r} should")
+
+
+def _numbers(table: Table, name: str) -> Any:
+    """Return the numbers of a column of fixed width, as they are read."""
+    array = table.read(0, len(table), [name]).column(0)
+    while pa.types.is_fixed_size_list(array.type):
+        array = array.flatten()
+    return array.to_numpy()
+
+
+def _bytes_at(layout: Layout, name: str) -> Any:
+    """Return the numbers that lie where a layout says."""
+    place = layout.columns[name]
+    items = int(np.prod(place.shape))
+    parts = [np.empty(0, place.dtype)]
+    for file, offset, count in zip(place.files, place.offsets, np.diff(place.starts) * items, strict=True):
+        if file == IN_MEMORY:
+            parts.append(np.frombuffer(ctypes.string_at(int(offset), int(count) * place.dtype.itemsize), place.dtype))
+        else:
+            parts.append(np.fromfile(layout.paths[file], place.dtype, count=int(count), offset=int(offset)))
+    return np.concatenate(parts)
+
+
+def _check_placed(table: Table, name: str) -> None:
+    """Check what a table tells the kernel of a column, if it does."""
+    found = placed(table, [name])
+    if found is None:
+        return
+    numbers = _bytes_at(found.layout, name)
+    if found.bits is not None:
+        numbers = numbers.reshape(int(found.layout.columns[name].starts[-1]), -1)[found.bits.within(0, len(table))]
+    same = np.array_equal(numbers.reshape(-1), _numbers(table, name))
+    holds(same, otherwise=f"{table!r}: the kernel finds other rows of {name!r}")
 
 
 def check_manners(table: Table) -> None:

@@ -44,7 +44,13 @@ def test_labels_beside():
     pd = pytest.importorskip("pandas")
     with pytest.raises(BadArgument, match="the rows have a column 'label', and labels"):
         cp.open((pd.DataFrame({"label": [1]}), [1]))
-    assert len(cp.open([x, x])) == 10  # a list is of tables
+    assert len(cp.open([x, x])) == len(cp.open((x, x))) == 10  # tables
+    frame = pd.DataFrame({"x": y, "z": y})
+    for labels in (y.reshape(5, 1), pd.DataFrame({"y": y}), pd.Series(y), y.tolist()):
+        for rows in (x, frame):
+            assert rows_of(cp.open((rows, labels)), "label") == y.tolist()
+    with pytest.raises(BadSchema, match="column 'features' is"):
+        cp.open((x, np.zeros((5, 3))))
 
 
 def test_columns_of_a_dictionary():

@@ -30,7 +30,9 @@ def is_pair(source: Any) -> bool:
     rows, labels = source
     if not (_is_array(rows) or sparse.is_sparse(rows) or _library(rows) in ("pandas", "polars")):
         return False
-    return getattr(labels, "ndim", 1) == 1 and hasattr(labels, "__len__") and not hasattr(labels, "columns")
+    if not hasattr(labels, "shape") or len(labels.shape) < 2:
+        return hasattr(labels, "__len__") and not isinstance(labels, str | bytes | Mapping)
+    return bool(labels.shape[1:] == (1,) != rows.shape[1:])  # one column of labels; else two tables
 
 
 def of_memory(source: Any, open_file: Callable[[str], Table], spill: Spill = None) -> Table | None:
@@ -65,8 +67,10 @@ def of_memory(source: Any, open_file: Callable[[str], Table], spill: Spill = Non
 def _rows(source: Any, library: str) -> pa.Table | None:
     """Return what lies in memory whole."""
     if is_pair(source):
-        rows = _rows(source[0], _library(source[0]))
-        return None if rows is None else arrays.of_pair(rows, source[1])
+        rows, labels = _rows(source[0], _library(source[0])), source[1]
+        if len(getattr(labels, "shape", ())) == 2:
+            labels = _column_of(labels)
+        return None if rows is None else arrays.of_pair(rows, labels)
     if sparse.is_sparse(source):
         return sparse.of_sparse(source)
     if library in ("pandas", "polars"):
@@ -75,6 +79,13 @@ def _rows(source: Any, library: str) -> pa.Table | None:
         return arrays.of_columns(source)
     found = arrays.of_matrix(arrays.as_array("features", source)) if _is_array(source) else source
     return found if isinstance(found, pa.Table) else None
+
+
+def _column_of(labels: Any) -> Any:
+    """Return the one column of labels that have two axes."""
+    if hasattr(labels, "columns"):
+        return labels[labels.columns[0]]
+    return arrays.as_array("label", labels)[:, 0]
 
 
 def _frame(source: Any, library: str) -> pa.Table | None:
