@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile import _kernel
 from corgipile.errors import CorruptFile
-from corgipile.tables import Subset, sketch
+from corgipile.tables import Subset, row_bytes
 from corgipile.tables.arrow.spans import flat, objects
 from corgipile.tables.io.files import File
 from corgipile.tables.table import row_sizes
@@ -144,8 +144,8 @@ def test_numbers_are_not_copied():
 def test_long_rows_are_measured_without_reading_them(tables, name, monkeypatch):
     """As reading them measures, or saved states would not load."""
     table, column, _ = tables[name]
-    read = sketch.row_bytes(table, [column])
-    monkeypatch.setattr(sketch, "RUN_BYTES", 0)
+    read = row_bytes.row_bytes(table, [column])
+    monkeypatch.setattr(row_bytes, "RUN_BYTES", 0)
     counting = Counting(table)
-    assert sketch.row_bytes(counting, [column]) == pytest.approx(read, abs=0.1)
+    assert row_bytes.row_bytes(counting, [column]) == pytest.approx(read, abs=0.1)
     assert counting.calls == 0

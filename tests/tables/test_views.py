@@ -213,6 +213,7 @@ def test_the_kernel_refuses_bits_that_do_not_fit():
     reader = _kernel.reader_new(1, 16, 10)
     starts, target = np.array([0, 10]), np.zeros(16, np.int64)
     rows = np.arange(100)
-    _kernel.reader_column(reader, starts, np.array([rows.ctypes.data]), np.array([-2], np.int32), target, 0, 8, 1, 6, 6)
+    offsets, files = np.array([rows.ctypes.data]), np.array([-2], np.int32)
+    _kernel.reader_column(reader, starts, offsets, files, target, at=0, stride=8, items=1, from_type=6, to_type=6)
     with pytest.raises(ValueError, match="must pick 10 rows of the columns"):
         _kernel.reader_pick(reader, Bits.of([False] * 5 + [True] * 10).words, Bits.of([False] * 5 + [True] * 10).ranks)
