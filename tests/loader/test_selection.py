@@ -159,3 +159,19 @@ def test_blocks_of_many_columns_are_worth_their_requests():
     table = pa.table({f"x{i}": np.zeros(rows, np.float32) for i in range(28)} | {"label": np.zeros(rows, np.int8)})
     narrow = cp.Loader(table, features="numeric", label="label", memory="8MB").order.block_rows
     assert narrow == min(int((4 << 10) * 29 / (28 * 4 + 1)), (8 << 20) // 113 // 128, rows // 512)
+
+
+@pytest.mark.parametrize("missing", ["mean", "error"])
+def test_a_row_group_larger_than_the_budget_is_no_matter(tmp_path, missing):
+    rows = 100_000
+    names = pa.array(["yes", "no"] * (rows // 2))
+    holes = pa.array(np.arange(rows) % 7 == 3) if missing == "mean" else None
+    table = pa.table({"x": pa.array(np.arange(float(rows)), mask=holes), "y": names, "id": np.arange(rows)})
+    pq.write_table(table, tmp_path / "one.parquet", row_group_size=rows)
+    loader = cp.Loader(tmp_path / "one.parquet", features=["x"], label="y", missing=missing, memory="300KB")
+    seen = sum(len(batch["label"]) for batch in loader)
+    assert seen == rows
+    whole = cp.Loader(tmp_path / "one.parquet", features=["id", "x"], label="y", missing="mean", memory="600KB")
+    assert "id" not in getattr(whole.feeder.table, "changed", {})  # nothing is missing there: it stays where it lies
+    found = np.concatenate([batch["features"][:, 0] for batch in whole])
+    assert np.array_equal(np.sort(found), np.arange(rows))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.features.encoders import Classes, Encoder, encoder_of
+from corgipile.features.encoders import Classes, Encoder, Number, encoder_of
 from corgipile.features.table import EncodedColumns, encoded_once
 from corgipile.tables.table import Table
 
@@ -25,6 +25,7 @@ class Encoding:
         features: One encoder for each feature column, in the order of the features.
         label: The encoder of the label, None where there is no label.
         left_out: Why other columns are no features, where they were not named.
+        complete: The fingerprint of the table it was fitted to, and the columns in which nothing was missing there.
 
     Example:
         >>> import pyarrow as pa
@@ -41,6 +42,7 @@ class Encoding:
     features: tuple[Encoder, ...]
     label: Encoder | None = None
     left_out: dict[str, str] = field(default_factory=dict, compare=False)
+    complete: tuple[str, frozenset[str]] = field(default=("", frozenset()), compare=False, repr=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -68,7 +70,10 @@ class Encoding:
             MissingColumn: The table has no such columns.
             BadSchema: A column is of a type that cannot be encoded so.
         """
-        encoders = [*self.features, *([self.label] if self.label is not None else [])]
+        whose, whole = self.complete
+        complete = whole if whole and table.fingerprint == whose else frozenset()
+        encoders = [Number(one.column) if one.column in complete else one for one in self.features]
+        encoders += [self.label] if self.label is not None else []
         encoded = EncodedColumns(table, encoders)
         if not encoded.changed:
             return table

@@ -10,11 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.choose import Chosen, choose, is_number, item_of, require
 from corgipile.features.encoders import Categories, Classes, Encoder, Number, as_text, is_category, plain_type, takes
 from corgipile.features.encoding import Encoding
 from corgipile.sizes import whole
+from corgipile.tables.columns import by_column
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table, even_cuts
 
 __all__ = ["Encode", "Features", "Missing", "fit_encoding"]
@@ -25,7 +28,7 @@ Missing = str | float
 WAYS = ("onehot", "ordinal", "hash")
 BUCKETS = 256
 MOST_ONEHOT, MOST_VALUES = 1000, 1 << 20
-READ_BYTES = 4 << 20
+READ_BYTES = 1 << 20  # what is made of them takes some times as much
 
 
 def fit_encoding(
@@ -74,16 +77,18 @@ def fit_encoding(
         raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
     ways = _ways(table.schema, chosen.names, encode)
     surveys = {name: _Survey(ways.get(name), table.schema.field(name).type) for name in chosen.names}
-    wanted = [name for name, one in surveys.items() if one.way or (missing == "mean" and one.fillable)]
+    wanted = [name for name, one in surveys.items() if one.way or (missing != "error" and one.fillable)]
     texts = None
     if label is not None and classes is None and is_text(table.schema.field(label).type):
         texts = _Survey("label", table.schema.field(label).type)
         wanted.append(label)
-    for batch in _runs(table, wanted):
-        for name in wanted:
-            (texts if name == label and texts else surveys[name]).add(batch.column(name), name)
+    with frugal():
+        for name, column in _columns(table, wanted):
+            (texts if name == label and texts else surveys[name]).add(column, name)
     encoders = tuple(one.encoder(name, missing) for name, one in surveys.items())
-    return Encoding(encoders, _label(table, label, classes, texts, numbers=numbers), chosen.left_out)
+    whole = frozenset(name for name, one in surveys.items() if one.way is None and one.rows == len(table))
+    made = _label(table, label, classes, texts, numbers=numbers)
+    return Encoding(encoders, made, chosen.left_out, (table.fingerprint, whole) if whole else ("", whole))
 
 
 def _check_missing(missing: Any) -> None:
@@ -162,14 +167,15 @@ def _checked_way(way: Any) -> str:
     return f"hash:{whole(int(buckets or BUCKETS), 'buckets of encode', 1, 1 << 20)}" if head == "hash" else head
 
 
-def _runs(table: Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Read some columns once, a few megabytes at a time."""
-    if not columns or not len(table):
+def _columns(table: Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Array]]:
+    """Read some columns once, a few megabytes at a time: one after another where that takes less memory."""
+    if not len(table) or not columns:
         return
-    step = max(1, READ_BYTES * len(table) // max(1, table.nbytes))
-    cuts = even_cuts(len(table), step).tolist()
-    for start, stop in pairwise(cuts):
-        yield table.read(start, stop, columns)
+    for some in [[name] for name in columns] if by_column(table, columns[0]) else [columns]:
+        step = max(1, int(READ_BYTES / max(1.0, row_bytes(table, some))))
+        for start, stop in pairwise(even_cuts(len(table), step).tolist()):
+            yield from zip(some, table.read(start, stop, some).columns, strict=True)
+            give_back()
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """A table whose columns are read as numbers."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from corgipile.arrow_memory import frugal, give_back
 from corgipile.features.choose import item_of, require
 from corgipile.features.encoders import Encoder
 from corgipile.tables import MemoryTable
@@ -18,12 +19,13 @@ from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import SpillFile, SpillWriter, check_room, spill_folder
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, even_cuts, row_sizes
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["EncodedColumns", "encoded_once"]
 
-READ_BYTES = 4 << 20
+READ_BYTES = 1 << 20  # what is made of them takes some times as much
 KEPT = 16  # a row of encoded columns is kept on disk where it is this many bytes, or no larger than the row they are of
 
 
@@ -96,6 +98,10 @@ class EncodedColumns(Wrapper):
         """Read scattered rows of a binary column, each into an object of its own."""
         return cast("Single", self.table).take_bytes(rows, column)
 
+    def loose(self, columns: Sequence[str]) -> bool:
+        """Say whether all of these columns are kept apart from the table, so that its units are no matter."""
+        return self.kept is not None and not self._stored(columns)
+
     def _stored(self, columns: Sequence[str]) -> list[str]:
         return [name for name in columns if self.kept is None or name not in self.changed]
 
@@ -112,10 +118,12 @@ class EncodedColumns(Wrapper):
                 found[name] = self.changed[name].encode(found[name], row)
         return pa.RecordBatch.from_arrays([found[name] for name in names], schema=pick(self.schema, names))
 
-    def batches(self, columns: Sequence[str]) -> Any:
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they lie, a few megabytes at a time."""
-        step = max(1, READ_BYTES * len(self) // max(1, self.nbytes))
-        return (self.read(start, stop, columns) for start, stop in pairwise(even_cuts(len(self), step).tolist()))
+        step = max(1, int(READ_BYTES / max(1.0, row_bytes(self.table, columns))))
+        for start, stop in pairwise(even_cuts(len(self), step).tolist()):
+            yield self.read(start, stop, columns)
+            give_back()
 
 
 def _merged(layouts: Sequence[Layout], columns: Sequence[str]) -> Layout:
@@ -175,6 +183,6 @@ def _bytes_of(kind: pa.DataType) -> float:
 
 def _written(table: EncodedColumns, names: Sequence[str], folder: Path, width: int) -> SpillFile:
     check_room(folder, width * len(table))
-    with SpillWriter(folder) as out:
+    with frugal(), SpillWriter(folder) as out:
         write_plain(out, pick(table.schema, names), table.batches(names), len(table))
         return out.finish()

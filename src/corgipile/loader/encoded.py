@@ -48,7 +48,7 @@ def find_way(table: Table, order: Order, columns: list[str], share: float | None
         WriteFailed: A spill file is needed, and there is no room for it.
     """
     if not is_encoded(table, columns):
-        return AS_CUT
+        return Way(even=True) if _is_loose(table, columns) else AS_CUT
     units = table.units(columns)
     assert units is not None  # noqa: S101 - is_encoded says so
     beside = min(DECODING * units.nbytes, 2 * units.total)
@@ -60,6 +60,12 @@ def find_way(table: Table, order: Order, columns: list[str], share: float | None
     if spilled or units.nbytes > SMALL:
         _expect(table, units, columns, spilled=spilled)
     return Way(even=True, spilled=spilled, units=units)
+
+
+def _is_loose(table: Table, columns: list[str]) -> bool:
+    """Say whether rows of these columns were laid out plain, whatever units the table has for others."""
+    own, inner = getattr(table, "loose", None), getattr(table, "table", None)  # of a wrapper, or a part of a table
+    return bool(own(columns)) if own is not None else inner is not None and _is_loose(inner, columns)
 
 
 def _expect(table: Encoded, units: Units, columns: list[str], *, spilled: bool) -> None:
