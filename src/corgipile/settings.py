@@ -108,7 +108,8 @@ class Settings:
 
     model: Annotated[str, Setting(f"{', '.join(LOSSES)}.", _kind)] = "logistic"
     features: Annotated[
-        str | Sequence[str] | None, Setting("Feature column, or several with commas; found by default.")
+        str | Sequence[str] | Callable[[Any], Sequence[str]] | None,
+        Setting("Feature column, or several with commas; found by default."),
     ] = None
     label: Annotated[str, Setting("Column of labels.", _is(str, "the name of a column"))] = "label"
     encode: Annotated[

@@ -138,3 +138,69 @@ def test_too_many_categories_say_what_helps():
     rows = pa.table({"id": [f"u{i}" for i in range(1200)], "y": [0, 1] * 600})
     with pytest.raises(BadArgument, match=r"more than 1000 different values.*'hash:1024'"):
         fit_encoding(open_table(rows), ["id"], "y", encode="onehot")
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        [
+            pa.array([0, 86400], pa.timestamp("s")),
+            pa.array([0, 1], pa.date32()),
+            pa.array([0, 864 * 10**11], pa.timestamp("ns", "UTC")),
+        ],
+        [pa.array([1, 10**16]), pa.array([1.0, 1e16]), pa.array([decimal.Decimal("1.0"), decimal.Decimal(10**16)])],
+        [pa.array([True, False]), pa.array([1, 0], pa.int8()), pa.array([1.0, -0.0])],
+        [pa.array(["a", "b"]), pa.array(["a", "b"], pa.large_string()), pa.array(["a", "b"]).dictionary_encode()],
+    ],
+)
+def test_equal_values_are_one_category_whatever_their_type(same):
+    first = open_table(pa.table({"k": same[0], "y": [0, 1]}))
+    found = fit_encoding(first, ["k"], "y", encode={"k": "onehot"})
+    wanted = found.table(first).read(0, 2)["k"].to_pylist()
+    assert sorted(map(sum, wanted)) == [1, 1]
+    for other in same[1:]:
+        assert found.table(open_table(pa.table({"k": other, "y": [0, 1]}))).read(0, 2)["k"].to_pylist() == wanted
+
+
+def test_values_of_another_family_are_refused():
+    found = fit_encoding(open_table(people()), ["city"], "y", encode="onehot")
+    for other in ([3] * 50, [[1.0]] * 50, [NOON] * 50):
+        strange = people().set_column(2, "city", pa.array(other))
+        with pytest.raises(BadSchema, match="its categories are texts"):
+            found.table(open_table(strange))
+
+
+def test_ordinals_of_numbers_ascend():
+    rows = open_table(pa.table({"k": [2, 10, 1], "y": [0, 1, 0]}))
+    found = fit_encoding(rows, ["k"], "y", encode={"k": "ordinal"})
+    assert found.table(rows).read(0, 3)["k"].to_pylist() == [1, 2, 0]
+
+
+def test_text_alone_numbers_in_dictionaries_and_functions():
+    rows = pa.table({"a": ["u", "v"], "n": pa.array([5, 6]).dictionary_encode(), "y": [0, 1]})
+    assert fit_encoding(open_table(rows.select(["a", "y"])), None, "y", encode="onehot").names == ["a=u", "a=v"]
+    assert fit_encoding(open_table(rows), "numeric", "y").names == ["n"]
+    assert fit_encoding(open_table(rows), lambda schema: "n", "y").names == ["n"]
+    with pytest.raises(BadArgument, match="features must be"):
+        fit_encoding(open_table(rows), lambda schema: None, "y")
+
+
+@pytest.mark.parametrize("classes", [2, "ab", [[0], [1]], []])
+def test_classes_that_are_no_list(classes):
+    with pytest.raises(BadArgument, match="classes must be a list"):
+        fit_encoding(open_table(people()), ["age"], "y", classes=classes)
+
+
+def test_classes_of_numbers_are_compared_as_numbers():
+    rows = open_table(pa.table({"x": [1.0, 2.0], "y": pa.array([0, 1], pa.int8())}))
+    found = fit_encoding(rows, ["x"], "y", classes=np.array([0, 1, 300]))
+    assert found.table(rows).read(0, 2)["y"].to_pylist() == [0, 1]
+    assert json.loads(json.dumps(found.state())) == found.state()
+    with pytest.raises(BadLabel, match="row 0 has label 0"):
+        fit_encoding(rows, ["x"], "y", classes=[0.5, 1.0]).table(rows).read(0, 2)
+
+
+@pytest.mark.parametrize("broken", [{"way": "zz"}, {"way": "hash", "buckets": 0}, {"column": 3}])
+def test_damaged_states_of_encoders(broken):
+    with pytest.raises(ValueError, match="it encodes"):
+        encoder_of({"how": "categories", "column": "k", "values": ["a"], **broken})

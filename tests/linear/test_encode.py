@@ -127,3 +127,41 @@ def test_the_command(people, tmp_path):
     done = run.invoke(app, ["predict", str(tmp_path / "m.safetensors"), str(tmp_path / "p.parquet")])
     assert done.exit_code == 0, done.output
     assert set(done.output.split()) == {"yes", "no"}
+
+
+def test_going_on_from_a_model_asks_for_nothing_else(people, model):
+    for more, text in (
+        ({"features": ["x"]}, "was trained on 'x', 'age', 'city', not on 'x'"),
+        ({"encode": "hash"}, "leave them out"),
+    ):
+        with pytest.raises(BadArgument, match=text):
+            cp.train(people, label="y", warm_start=model, **more)
+
+
+def test_functions_and_numeric_choose_features_of_plain_tables():
+    rows = pa.table({"a": [0.0, 1.0] * 50, "b": [1.0, 0.0] * 50, "y": [0, 1] * 50})
+    assert cp.train(rows, label="y", features="numeric", epochs=1).features == ("a", "b")
+    assert cp.train(rows, label="y", features=lambda schema: ["b"], epochs=1).features == ("b",)
+
+
+def test_rows_of_no_category_are_skipped():
+    rows = pa.table({"k": ["a", None, "b"] * 40, "y": [0, 1, 1] * 40})
+    how = {"label": "y", "features": ["k"], "encode": "onehot", "epochs": 1}
+    with pytest.raises(BadValue, match="of column 'k' is null; say missing="):
+        cp.train(rows, **how)
+    assert cp.train(rows, on_bad="skip", **how).history[-1]["skipped"] == 40
+
+
+def test_arrays_are_filled_but_not_encoded():
+    rows = pa.table({"z": [5.0, 15.0, None, 25.0] * 20, "y": [0, 1, 0, 1] * 20})
+    filled = cp.train(rows, label="y", missing="mean", epochs=2)
+    array = rows["z"].to_numpy().reshape(-1, 1)
+    np.testing.assert_allclose(filled.decision(array), filled.decision(rows), rtol=1e-5)
+    coded = cp.train(rows, label="y", features=["z"], encode={"z": "ordinal"}, missing="mean", epochs=2)
+    with pytest.raises(BadArgument, match="finds by name"):
+        coded.predict(array)
+
+
+def test_a_share_of_all_rows_is_no_validation(people):
+    with pytest.raises(BadArgument, match=r"validation must be a share of the rows below 1, got 1\.0"):
+        cp.train(people, validation=1.0, **HOW)

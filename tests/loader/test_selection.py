@@ -123,7 +123,7 @@ def test_it_goes_on_after_any_batch(source):
     later.load_state_dict(state)
     np.testing.assert_array_equal(np.concatenate([batch["features"] for batch in later]), np.concatenate(whole[2:]))
     other = cp.Loader(source, **{**how, "missing": 0.0})
-    with pytest.raises(StateMismatch, match="another table"):
+    with pytest.raises(StateMismatch, match="another table|other features"):
         other.load_state_dict(state)
 
 
@@ -165,7 +165,7 @@ def test_blocks_of_many_columns_are_worth_their_requests():
 def test_a_row_group_larger_than_the_budget_is_no_matter(tmp_path, missing):
     rows = 100_000
     names = pa.array(["yes", "no"] * (rows // 2))
-    holes = pa.array(np.arange(rows) % 7 == 3) if missing == "mean" else None
+    holes = np.arange(rows) % 7 == 3 if missing == "mean" else None
     table = pa.table({"x": pa.array(np.arange(float(rows)), mask=holes), "y": names, "id": np.arange(rows)})
     pq.write_table(table, tmp_path / "one.parquet", row_group_size=rows)
     loader = cp.Loader(tmp_path / "one.parquet", features=["x"], label="y", missing=missing, memory="300KB")
@@ -175,3 +175,50 @@ def test_a_row_group_larger_than_the_budget_is_no_matter(tmp_path, missing):
     assert "id" not in getattr(whole.feeder.table, "changed", {})  # nothing is missing there: it stays where it lies
     found = np.concatenate([batch["features"][:, 0] for batch in whole])
     assert np.array_equal(np.sort(found), np.arange(rows))
+
+
+def test_states_are_of_their_features(people):
+    table = cp.open(people)
+    state = cp.Loader(table, features=["x0", "x1"], label="id").state_dict()
+    for others in (["x1", "x0"], ["x0"]):
+        with pytest.raises(StateMismatch, match="other features"):
+            cp.Loader(table, features=others, label="id").load_state_dict(state)
+    with pytest.raises(BadArgument, match="features must be a name or a list of names"):
+        cp.Loader(table, features={"x0", "x1"}, label="id")
+
+
+def test_an_encoding_takes_another_label_and_nothing_else(people):
+    known = cp.Loader(people, features=["x0"], label="id").encoding
+    loader = cp.Loader(people, features=known, label="income")
+    assert loader.classes.tolist() == ["<=50K", ">50K"]
+    assert next(iter(loader))["label"].dtype == np.int64
+    for more in ({"encode": "hash"}, {"missing": 1.0}, {"classes": [1, 2]}):
+        with pytest.raises(BadArgument, match="has no effect: features is an encoding"):
+            cp.Loader(people, features=known, label="id", **more)
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (pa.array([[1.0, 2.0], [1.0]]), "lists of numbers that are all of one length"),
+        (pa.array([["a"], ["b"]]), "lists of numbers are needed"),
+    ],
+)
+def test_lists_that_are_no_array(column, text):
+    with pytest.raises(BadSchema, match=text):
+        cp.Loader(pa.table({"x": column, "y": [1, 2]}), features=["x"], label="y", as_tuple=True)
+
+
+def test_what_is_missing_in_lists():
+    rows = pa.table({"x": pa.array([[1.0, None], [float("nan"), 2.0]], pa.list_(pa.float32(), 2)), "y": [1, 2]})
+    batch = next(iter(cp.Loader(rows.slice(1), features=["x"], label="y", missing=7)))
+    assert batch["features"].tolist() == [[7.0, 2.0]]
+    with pytest.raises(BadValue, match="column 'x' holds NaN"):
+        list(cp.Loader(rows.slice(1), features=["x"], label="y", missing="mean"))
+
+
+def test_labels_that_no_learner_takes():
+    with pytest.raises(BadValue, match="label column holds NaN"):
+        list(cp.Loader(pa.table({"x": [1.0], "y": [float("nan")]}), features=["x"], label="y"))
+    with pytest.raises(BadValue, match="labels up to"):
+        list(cp.Loader(pa.table({"x": [1.0], "y": pa.array([2**63], pa.uint64())}), features=["x"], label="y"))

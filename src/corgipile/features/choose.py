@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.suggestions import did_you_mean, listed
+from corgipile.tables.values import value_type
 
-__all__ = ["Chosen", "choose", "is_number", "item_of", "require"]
+__all__ = ["Chosen", "choose", "is_number", "item_of", "require", "unfit"]
 
 PACKED = "features"
 TOLD = 5  # columns whose reason is said in an error
@@ -19,14 +20,14 @@ INDEX = re.compile(r"__index_level_\d+__")  # what pandas writes of an index bes
 
 @dataclass(frozen=True)
 class Chosen:
-    """Feature columns, and why each of the others is none; nothing is said of columns where features were named."""
+    """Feature columns, and why each of the others is none; nothing is said of others where features were named."""
 
     names: tuple[str, ...]
     left_out: dict[str, str] = field(default_factory=dict)
 
 
 def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str | None) -> Chosen:
-    """Choose the feature columns; see `corgipile.linear.features.find_inputs` for the rules.
+    """Choose the feature columns; by default ``features``, a pair of sparse lists, or all numbers.
 
     Raises:
         BadArgument: ``features`` is no name, no list of names, or names a column twice.
@@ -46,7 +47,7 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
     if found:
         others = [name for name in schema.names if name not in (*found, label)]
         return Chosen(found, dict.fromkeys(others, f"the features are in {listed(found)}"))
-    why = {one.name: _unfit(one) for one in schema if one.name != label}
+    why = {one.name: unfit(one) for one in schema if one.name != label}
     names = tuple(name for name, reason in why.items() if not reason)
     if not names:
         told = "; ".join(f"{name!r}: {reason}" for name, reason in list(why.items())[:TOLD])
@@ -55,7 +56,8 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
 
 
 def _named(features: Any) -> tuple[str, ...]:
-    names = list(features) if isinstance(features, Iterable) else [features]
+    unordered = isinstance(features, set | frozenset)
+    names = list(features) if isinstance(features, Iterable) and not unordered else [features]
     wrong = [name for name in names if not isinstance(name, str)]
     if wrong:
         raise BadArgument(f"features must be a name or a list of names, got {wrong[0]!r}")
@@ -67,13 +69,14 @@ def _named(features: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _unfit(column: pa.Field) -> str:
+def unfit(column: pa.Field) -> str:
     """Say why a column is no feature; nothing where it is one."""
     if INDEX.fullmatch(column.name):
         return "the index that pandas wrote"
     if (item := item_of(column.type)) is not None and is_number(item):
         return f"{column.type}, name it by features="
-    return "" if is_number(column.type) or pa.types.is_decimal(column.type) else str(column.type)
+    kind = value_type(column.type)
+    return "" if is_number(kind) or pa.types.is_decimal(kind) else str(column.type)
 
 
 def is_number(kind: Any) -> bool:

@@ -12,30 +12,48 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corgipile.errors import BadLabel, BadSchema, BadValue
-from corgipile.features.choose import is_number
+from corgipile.features.choose import is_number, item_of
 from corgipile.tables.arrow.spans import flat
+from corgipile.tables.values import as_type, value_type
 
-__all__ = ["UNKNOWN", "Categories", "Classes", "Encoder", "Number", "encoder_of", "plain", "plain_type"]
+__all__ = [
+    "WAYS",
+    "Categories",
+    "Classes",
+    "Encoder",
+    "Number",
+    "Vector",
+    "as_text",
+    "encoder_of",
+    "family_of",
+    "plain_type",
+]
 
-DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-UNKNOWN = -1.0  # the ordinal of a category that was not there when the encoder was fitted
+SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+WAYS = ("onehot", "ordinal", "hash")  # an ordinal is -1 for what was not there when the encoder was fitted
 RowName = Callable[[int], str]
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values of a column: that of a dictionary's values, of text without views."""
-    if pa.types.is_dictionary(kind):
-        return plain_type(kind.value_type)
-    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
-        return pa.string()
-    return kind
+    """Return the type of the values of a column: that of a dictionary's values, one of text whatever its offsets."""
+    kind = value_type(kind)
+    return pa.string() if pa.types.is_large_string(kind) else kind
 
 
 def plain(column: pa.Array) -> pa.Array:
     """Return the values of a column themselves."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column.cast(plain_type(column.type))
+    return as_type(column, value_type(column.type)).cast(plain_type(column.type))
+
+
+def family_of(kind: pa.DataType) -> str:
+    """Return what values of a type are compared as: ``"text"``, ``"number"``, ``"time"``, or nothing."""
+    kind, types = plain_type(kind), pa.types
+    if types.is_string(kind):
+        return "text"
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return "time"
+    spans = types.is_time(kind) or types.is_duration(kind)
+    return "number" if is_number(kind) or types.is_decimal(kind) or spans else ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +112,7 @@ class Number(Encoder):
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
         """Return a type of plain numbers, floats where something may be missing."""
-        if not (takes(kind)):
+        if family_of(kind) not in ("number", "time"):
             raise BadSchema(f"column {self.column!r} is {kind}; numbers, dates or times are needed")
         if not is_number(kind):
             inner = plain_type(kind)
@@ -116,12 +134,6 @@ class Number(Encoder):
         return pc.if_else(missing, pa.scalar(self.fill, to), column) if missing.true_count else column
 
 
-def takes(kind: pa.DataType) -> bool:
-    """Say whether a type is numbers, or dates and times, which are taken for numbers."""
-    kind, types = plain_type(kind), pa.types
-    return bool(is_number(kind) or types.is_decimal(kind) or types.is_temporal(kind))
-
-
 def _since(column: pa.Array) -> pa.Array:
     """Return decimals as floats, dates as days, other times as seconds."""
     kind, types = column.type, pa.types
@@ -130,9 +142,48 @@ def _since(column: pa.Array) -> pa.Array:
     if types.is_date32(kind):
         return column.cast(pa.int32()).cast(pa.float64())
     unit = "ms" if types.is_date64(kind) else kind.unit
-    days = types.is_date64(kind) or types.is_timestamp(kind)
+    whole = "days" if types.is_date64(kind) or types.is_timestamp(kind) else "seconds"
     number = column.cast(pa.int32() if types.is_time32(kind) else pa.int64()).cast(pa.float64(), safe=False)
-    return pc.divide(number, float(DAY[unit] if days else DAY[unit] // 86_400))
+    return pc.divide(number, SECOND[unit] * (86_400.0 if whole == "days" else 1.0))
+
+
+@dataclass(frozen=True)
+class Vector(Encoder):
+    """Lists of numbers, as they are.
+
+    Attributes:
+        fill: What stands for null and NaN inside of them; None: they stay.
+    """
+
+    fill: float | None = None
+    how: ClassVar[str] = "vector"
+
+    @property
+    def always(self) -> bool:
+        """Say whether a number stands for what is missing."""
+        return self.fill is not None
+
+    def type_of(self, kind: pa.DataType) -> pa.DataType:
+        """Return the same type."""
+        item = item_of(kind)
+        while item is not None and item_of(item) is not None:
+            item = item_of(item)
+        if item is None or not is_number(item):
+            raise BadSchema(f"column {self.column!r} is {kind}; lists of numbers are needed")
+        return kind
+
+    def encode(self, column: pa.Array, row: RowName) -> pa.Array:
+        """Return lists in which nothing is missing; a list that is missing stays so."""
+        kind = column.type
+        if item_of(kind.value_type) is not None:
+            return column
+        whole = pa.concat_arrays([column])  # of a slice, the rows of it alone
+        items = whole.values
+        missing = pc.is_null(items, nan_is_null=True)
+        items = pc.if_else(missing, pa.scalar(self.fill, items.type), items) if missing.true_count else items
+        if pa.types.is_fixed_size_list(kind):
+            return pa.FixedSizeListArray.from_arrays(items, type=kind, mask=whole.is_null())
+        return type(whole).from_arrays(whole.offsets, items, type=kind, mask=whole.is_null())
 
 
 @dataclass(frozen=True)
@@ -143,11 +194,15 @@ class Categories(Encoder):
         way: ``"onehot"``, ``"ordinal"`` or ``"hash"``.
         values: The categories, for "hash" none; null may be one of them.
         buckets: Numbers a row, for "hash".
+        family: What values were where the encoder was fitted, see `family_of`: others would never be equal.
+        strict: Whether a null that is no category is an error; else its row is NaN.
     """
 
     way: str = "onehot"
     values: tuple[str | None, ...] = ()
     buckets: int = 0
+    family: str = "text"
+    strict: bool = True
     how: ClassVar[str] = "categories"
 
     @property
@@ -156,55 +211,71 @@ class Categories(Encoder):
         if self.way == "ordinal":
             return [self.column]
         given = range(self.buckets) if self.way == "hash" else self.values
-        return [f"{self.column}={'' if value is None else value}" for value in given]
+        return [self._named(value) for value in given]
 
     def type_of(self, kind: pa.DataType) -> pa.DataType:
         """Return one number, or as many as there are categories."""
-        if not is_category(kind):
-            raise BadSchema(f"column {self.column!r} is {kind}; categories are text, numbers or dates")
+        if family_of(kind) != self.family:
+            raise BadSchema(f"column {self.column!r} is {kind}; its categories are {self.family}s")
         return pa.float32() if self.way == "ordinal" else pa.list_(pa.float32(), len(self.names))
 
     def encode(self, column: pa.Array, row: RowName) -> pa.Array:
         """Return ordinals, or rows of which one number is 1; of an unknown category all are 0."""
-        codes = self._codes(column, row)
+        text = as_text(column)
+        holes = flat(text.is_null()) if None not in self.values and text.null_count else np.zeros(len(text), bool)
+        if self.strict and holes.any():
+            raise _missing(row(int(np.flatnonzero(holes)[0])), self.column)
+        codes = self._codes(text)
         if self.way == "ordinal":
-            return pa.array(codes.astype(np.float32))
+            return pa.array(np.where(holes, np.nan, codes).astype(np.float32))
         width = len(self.names)
         rows = np.zeros((len(codes), width), np.float32)
         known = np.flatnonzero(codes >= 0)
         rows[known, codes[known]] = 1.0
+        rows[holes] = np.nan
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), width)
 
-    def _codes(self, column: pa.Array, row: RowName) -> npt.NDArray[np.int64]:
+    def _codes(self, text: pa.Array) -> npt.NDArray[np.int64]:
         """Return the place of each row's category, -1 of an unknown one."""
-        text = as_text(column)
-        if None not in self.values and text.null_count:
-            place = int(np.flatnonzero(flat(text.is_null()))[0])
-            raise _missing(row(place), self.column)
         if self.way == "hash":
             coded = text.dictionary_encode("encode")
-            sums = [zlib.crc32(f"{self.column}={value}".encode()) for value in coded.dictionary.to_pylist()]
+            sums = [zlib.crc32(self._named(value).encode()) for value in coded.dictionary.to_pylist()]
             return np.asarray(np.array(sums, np.int64)[flat(coded.indices)] % self.buckets)
         found = pc.index_in(text, value_set=pa.array(self.values, pa.string()))
         return np.asarray(flat(pc.fill_null(found, -1)), np.int64)
+
+    def _named(self, value: Any) -> str:
+        return f"{self.column} missing" if value is None else f"{self.column}={value}"
 
 
 def _missing(where: str, column: str) -> BadValue:
     return BadValue(f"{where} of column {column!r} is null; say missing= what stands for it, or fill or drop such rows")
 
 
-def is_category(kind: pa.DataType) -> bool:
-    """Say whether values of a type can be categories."""
-    kind = plain_type(kind)
-    return bool(pa.types.is_string(kind) or takes(kind))
-
-
 def as_text(column: pa.Array) -> pa.Array:
-    """Return categories as text."""
-    column = plain(column)
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-    return column.cast(pa.string())
+    """Return categories as text, the same for equal values of any type of their family.
+
+    Example:
+        >>> [as_text(pa.array(some)).to_pylist() for some in ([1, 0], [1.0, -0.0], [1.5, float("nan")])]
+        [['1', '0'], ['1', '0'], ['1.5', None]]
+    """
+    column, types = plain(column), pa.types
+    family = family_of(column.type)
+    if family == "text":
+        return column
+    if family == "time":
+        zoned = getattr(column.type, "tz", None)
+        moment = column.cast(pa.timestamp("us", zoned), safe=False).cast(pa.int64())
+        return moment.cast(pa.timestamp("us")).cast(pa.string())
+    if types.is_boolean(column.type):
+        return column.cast(pa.int8()).cast(pa.string())
+    if types.is_integer(column.type):
+        return column.cast(pa.string())
+    number = (column if types.is_floating(column.type) else _since(column)).cast(pa.float64())
+    number = pc.add(pc.if_else(pc.is_nan(number), pa.scalar(None, pa.float64()), number), 0.0)  # no -0
+    whole = pc.and_(pc.equal(pc.floor(number), number), pc.less(pc.abs(number), float(1 << 62)))
+    texts = pc.if_else(whole, number, 0.0).cast(pa.int64()).cast(pa.string())
+    return pc.if_else(whole, texts, number.cast(pa.string()))
 
 
 @dataclass(frozen=True)
@@ -240,7 +311,10 @@ class Classes(Encoder):
             BadLabel: A row has no class, or one that is not among them.
         """
         column = plain(column)
-        found = pc.index_in(column, value_set=pa.array(self.values, column.type))
+        if not pa.types.is_string(column.type):  # classes need not be of the column's own type
+            column = column.cast(pa.float64(), safe=False)
+        values = self.values if pa.types.is_string(column.type) else [float(value) for value in self.values]
+        found = pc.index_in(column, value_set=pa.array(values, column.type))
         if found.null_count and self.strict:
             place = int(np.flatnonzero(flat(found.is_null()))[0])
             many = f"{', '.join(map(repr, self.values[:10]))}{', ...' if len(self.values) > 10 else ''}"
@@ -248,7 +322,7 @@ class Classes(Encoder):
         return pc.fill_null(found.cast(pa.int64()), -1)
 
 
-_KINDS: dict[str, type[Encoder]] = {kind.how: kind for kind in (Number, Categories, Classes)}
+_KINDS: dict[str, type[Encoder]] = {kind.how: kind for kind in (Number, Vector, Categories, Classes)}
 
 
 def encoder_of(state: dict[str, Any]) -> Encoder:
@@ -263,7 +337,9 @@ def encoder_of(state: dict[str, Any]) -> Encoder:
     if "values" in given:
         given["values"] = tuple(given["values"])
     made = kind(**given)
-    fill = getattr(made, "fill", None)
+    fill, way = getattr(made, "fill", None), getattr(made, "way", "onehot")
+    if not isinstance(made.column, str) or way not in WAYS or (way == "hash" and made.buckets < 1):  # type: ignore[attr-defined]
+        raise ValueError(f"it encodes {made.column!r} {way!r}")
     if fill is not None and not math.isfinite(fill):
         raise ValueError(f"column {made.column!r} is filled with {fill}")
     return made

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,10 +13,21 @@ import pyarrow.compute as pc
 
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
-from corgipile.features.choose import Chosen, choose, is_number, item_of, require
-from corgipile.features.encoders import Categories, Classes, Encoder, Number, as_text, is_category, plain_type, takes
+from corgipile.features.choose import Chosen, choose, is_number, item_of, require, unfit
+from corgipile.features.encoders import (
+    WAYS,
+    Categories,
+    Classes,
+    Encoder,
+    Number,
+    Vector,
+    as_text,
+    family_of,
+    plain_type,
+)
 from corgipile.features.encoding import Encoding
 from corgipile.sizes import whole
+from corgipile.suggestions import listed
 from corgipile.tables.columns import by_column
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table, even_cuts
@@ -25,7 +37,6 @@ __all__ = ["Encode", "Features", "Missing", "fit_encoding"]
 Features = str | Sequence[str] | Callable[[pa.Schema], Sequence[str]] | Encoding | None
 Encode = str | Mapping[str, str] | None
 Missing = str | float
-WAYS = ("onehot", "ordinal", "hash")
 BUCKETS = 256
 MOST_ONEHOT, MOST_VALUES = 1000, 1 << 20
 READ_BYTES = 1 << 20  # what is made of them takes some times as much
@@ -45,9 +56,9 @@ def fit_encoding(
 
     Args:
         table: The table; only columns of categories, of a text label, and those whose mean is needed are read.
-        features: Names of columns; ``"numeric"`` for every column of numbers but the label; a function of the schema
-            that returns names; the name of one list column; an encoding, which is taken as it is; None: ``features``
-            if there is such a list column, else every column of numbers.
+        features: A name or names of columns; ``"numeric"`` for every column of numbers but the label; a function of the
+            schema that returns names; the name of one list column; an encoding, which is taken as it is; None:
+            ``features`` if there is such a list column, else every column of numbers.
         label: The label column. Text, and what dictionaries of text stand for, becomes classes by their places.
         encode: What columns that are no numbers become, and numbers that are named: ``"onehot"``, ``"ordinal"`` (one
             number, by the order of the text or of the dictionary if it is ordered) or ``"hash"``, ``"hash:1024"``
@@ -69,26 +80,47 @@ def fit_encoding(
         (Number(column='x', fill=2.0),)
     """
     if isinstance(features, Encoding):
-        return features
+        return _again(table, features, label, encode, missing, classes)
     _check_missing(missing)
-    chosen = _chosen(table.schema, features, label, encode)
+    chosen = chosen_columns(table.schema, features, label, encode)
     require(table.schema, [*chosen.names, *([] if label is None else [label])])
     if label in chosen.names:
         raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
     ways = _ways(table.schema, chosen.names, encode)
     surveys = {name: _Survey(ways.get(name), table.schema.field(name).type) for name in chosen.names}
     wanted = [name for name, one in surveys.items() if one.way or (missing != "error" and one.fillable)]
-    texts = None
-    if label is not None and classes is None and is_text(table.schema.field(label).type):
-        texts = _Survey("label", table.schema.field(label).type)
-        wanted.append(label)
     with frugal():
         for name, column in _columns(table, wanted):
-            (texts if name == label and texts else surveys[name]).add(column, name)
+            surveys[name].add(column, name)
     encoders = tuple(one.encoder(name, missing) for name, one in surveys.items())
     whole = frozenset(name for name, one in surveys.items() if one.way is None and one.rows == len(table))
-    made = _label(table, label, classes, texts, numbers=numbers)
+    made = _label(table, label, classes, numbers=numbers)
     return Encoding(encoders, made, chosen.left_out, (table.fingerprint, whole) if whole else ("", whole))
+
+
+def _again(
+    table: Table, known: Encoding, label: str | None, encode: Encode, missing: Missing, classes: Sequence[Any] | None
+) -> Encoding:
+    """Return an encoding that is known, for a label of this table if that is another one.
+
+    Raises:
+        BadArgument: Something else is asked for besides.
+    """
+    mine = None if known.label is None else known.label.column
+    again = label is None or label == mine
+    given = {
+        "encode": encode,
+        "missing": None if missing == "error" else missing,
+        "classes": classes if again else None,
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise BadArgument(
+                f"{name}={value!r} has no effect: features is an encoding, which says what becomes of columns"
+            )
+    if again:
+        return known
+    return replace(known, label=_label(table, label, classes, numbers=False))
 
 
 def _check_missing(missing: Any) -> None:
@@ -97,31 +129,35 @@ def _check_missing(missing: Any) -> None:
         raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}')
 
 
-def _chosen(schema: pa.Schema, features: Any, label: str | None, encode: Encode) -> Chosen:
+def chosen_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode = None) -> Chosen:
+    """Return the feature columns that were asked for, see `fit_encoding`.
+
+    Raises:
+        BadArgument: They are no names, nor what gives some.
+        BadSchema: There are none.
+    """
     if callable(features):
-        return Chosen(choose(schema, list(features(schema)), label).names)
-    if features is None and encode is not None:
-        return _with_encoded(schema, choose(schema, None, label), encode)
-    if features != "numeric" or "numeric" in schema.names:
+        if (found := features(schema)) is None:
+            raise BadArgument(f"features must be a name or a list of names, got None of {features!r}")
+        return choose(schema, [found] if isinstance(found, str) else found, label)
+    if features == "numeric" and "numeric" not in schema.names:
+        return _every(schema, label, lambda one: not unfit(one))
+    if features is not None or encode is None:
         return choose(schema, features, label)
+    with suppress(BadSchema):
+        chosen = choose(schema, None, label)
+        if item_of(schema.field(chosen.names[0]).type) is not None:
+            return chosen  # they are in a column of lists
+    named = encode if isinstance(encode, Mapping) else {one.name for one in schema if is_text(one.type)}
+    return _every(schema, label, lambda one: one.name in named or not unfit(one))
+
+
+def _every(schema: pa.Schema, label: str | None, taken: Callable[[pa.Field], bool]) -> Chosen:
     others = [one for one in schema if one.name != label]
-    names = tuple(one.name for one in others if takes_unasked(one.type))
+    names = tuple(one.name for one in others if taken(one))
     if not names:
-        raise BadSchema(f"no column of numbers; the table has {', '.join(schema.names)}")
+        raise BadSchema(f"no column of numbers; the table has {listed(schema.names)}")
     return Chosen(names, {one.name: str(one.type) for one in others if one.name not in names})
-
-
-def _with_encoded(schema: pa.Schema, chosen: Chosen, encode: Encode) -> Chosen:
-    """Add to the features that are found by default the columns that ``encode`` makes numbers of."""
-    if len(chosen.names) <= 2 and item_of(schema.field(chosen.names[0]).type) is not None:
-        return chosen  # they are in a column of lists
-    added = [
-        name
-        for name in chosen.left_out
-        if (name in encode if isinstance(encode, Mapping) else is_text(schema.field(name).type))
-    ]
-    names = tuple(name for name in schema.names if name in chosen.names or name in added)
-    return Chosen(names, {name: why for name, why in chosen.left_out.items() if name not in added})
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -131,7 +167,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 def takes_unasked(kind: pa.DataType) -> bool:
     """Say whether a column is a number a row, without being told how."""
-    return is_number(kind) or bool(pa.types.is_decimal(kind))
+    return is_number(plain_type(kind)) or bool(pa.types.is_decimal(plain_type(kind)))
 
 
 def _ways(schema: pa.Schema, names: Sequence[str], encode: Encode) -> dict[str, str]:
@@ -146,10 +182,11 @@ def _ways(schema: pa.Schema, names: Sequence[str], encode: Encode) -> dict[str, 
     for name in names:
         kind = schema.field(name).type
         is_list = item_of(kind) is not None
-        way = said.get(name, encode if isinstance(encode, str) and not takes(kind) and not is_list else None)
-        if way is None and (is_list or takes(kind)):
+        text = family_of(kind) == "text"
+        way = said.get(name, encode if isinstance(encode, str) and text else None)
+        if way is None and (is_list or (family_of(kind) and not text)):
             continue
-        if not is_category(kind):
+        if not family_of(kind):
             raise BadSchema(f"feature column {name!r} is {kind}; numbers, text, dates or lists of numbers are needed")
         if way is None:
             raise BadSchema(
@@ -190,7 +227,7 @@ class _Survey:
 
     @property
     def fillable(self) -> bool:
-        """Say whether the mean of the column may stand for what is missing."""
+        """Say whether the column is of scalars, whose mean may stand for what is missing."""
         return item_of(self.kind) is None
 
     def add(self, column: pa.Array, name: str) -> None:
@@ -218,35 +255,69 @@ class _Survey:
         if self.way is None:
             if missing == "mean" and self.fillable and not self.rows:
                 raise BadValue(f"column {name!r} has no values whose mean could stand for what is missing")
-            fill = self.total / self.rows if missing == "mean" and self.rows else missing
-            return Number(name, None if missing == "error" or not self.fillable else float(fill))
+            if not self.fillable:
+                return Vector(name, None if isinstance(missing, str) else float(missing))
+            fill = self.total / self.rows if missing == "mean" else missing
+            return Number(name, None if missing == "error" else float(fill))
+        family = family_of(self.kind)
         if self.way.startswith("hash"):
             values: tuple[str | None, ...] = () if missing == "error" else (None,)
-            return Categories(name, "hash", values, int(self.way.partition(":")[2]))
-        return Categories(name, self.way, self.sorted(keep_null=missing != "error"))
+            return Categories(name, "hash", values, int(self.way.partition(":")[2]), family)
+        if not self.values:
+            raise BadValue(f"column {name!r} has no values that could be categories")
+        return Categories(name, self.way, self.sorted(keep_null=missing != "error"), 0, family)
 
     def sorted(self, *, keep_null: bool) -> tuple[str | None, ...]:
         """Return the categories in order: of an ordered dictionary in its own, else of the text; null is the last."""
         texts = [value for value in self.values if value is not None]
         if not (pa.types.is_dictionary(self.kind) and self.kind.ordered):
-            texts.sort()
+            texts.sort(key=float if family_of(self.kind) == "number" else None)
         return (*texts, None) if keep_null and None in self.values else tuple(texts)
 
 
-def _label(
-    table: Table, label: str | None, classes: Sequence[Any] | None, texts: _Survey | None, *, numbers: bool
-) -> Encoder | None:
+def _label(table: Table, label: str | None, classes: Any, *, numbers: bool) -> Encoder | None:
+    """Find out what encodes the label; one of text is read, where its classes were not said."""
     if label is None:
         if classes is not None:
             raise BadArgument(f"classes={classes!r} has no effect without a label")
         return None
     kind = table.schema.field(label).type
-    if classes is None and takes_unasked(plain_type(kind)):
+    if classes is None and takes_unasked(kind):
         return Number(label)
     if numbers:
         raise BadSchema(f"label column {label!r} is {kind}; numbers are predicted, so numbers are needed")
-    Classes(label).type_of(kind)
-    values = tuple(classes) if classes is not None else texts.sorted(keep_null=False)  # type: ignore[union-attr]
-    if len(set(values)) != len(values) or not values:
-        raise BadLabel(f"classes must be different values, at least one, got {list(values)[:10]}")
+    values = _classes(table, label) if classes is None else _said(classes)
+    Classes(label, values).type_of(kind)
     return Classes(label, values)
+
+
+def _classes(table: Table, label: str) -> tuple[Any, ...]:
+    """Read the label column, of text, for its classes."""
+    survey = _Survey("label", table.schema.field(label).type)
+    Classes(label).type_of(survey.kind)
+    with frugal():
+        for _, column in _columns(table, [label]):
+            survey.add(column, label)
+    found = survey.sorted(keep_null=False)
+    if not found:
+        raise BadLabel(f"label column {label!r} of {table!r} has no value that could be a class")
+    return found
+
+
+def _said(classes: Any) -> tuple[Any, ...]:
+    """Return classes that were said, as Python values.
+
+    Raises:
+        BadArgument: They are no list of text or numbers.
+        BadLabel: One is there twice.
+    """
+    try:
+        found = np.asarray(classes)
+    except ValueError:
+        found = np.zeros(0, object)
+    if isinstance(classes, str) or found.ndim != 1 or not len(found) or found.dtype.kind not in "biufU":
+        raise BadArgument(f"classes must be a list of numbers, or of text, got {classes!r}")
+    values = tuple(found.tolist())
+    if len(set(values)) != len(values):
+        raise BadLabel(f"classes must be different values, got {list(values)[:10]}")
+    return values

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.arrow_memory import frugal, give_back
-from corgipile.features.choose import item_of, require
+from corgipile.features.choose import require
 from corgipile.features.encoders import Encoder
 from corgipile.tables import MemoryTable
 from corgipile.tables.arrow.file import ArrowFile
@@ -56,7 +56,7 @@ class EncodedColumns(Wrapper):
         for one in encoders:
             at = table.schema.get_field_index(one.column)
             kind = table.schema.field(at).type
-            if item_of(kind) is None and (one.type_of(kind) != kind or one.always):
+            if one.type_of(kind) != kind or one.always:
                 self.changed[one.column] = one
                 self.schema = self.schema.set(at, pa.field(one.column, one.type_of(kind)))
 
@@ -158,12 +158,14 @@ def encoded_once(table: EncodedColumns) -> Table:
         >>> encoded_once(rows).read(0, 2).to_pydict()
         {'y': [0, 1]}
     """
-    if isinstance(table.table, MemoryTable):
-        return MemoryTable(pa.Table.from_batches(table.batches(table.schema.names), table.schema))
     names = list(table.changed)
     width = sum(_bytes_of(table.schema.field(name).type) for name in names)
-    folder: Path | None = getattr(table.table, "spill", None) or spill_folder(None)
-    if folder is None or not len(table) or not 0 < width <= max(KEPT, table.nbytes / len(table)):
+    if not len(table) or not 0 < width <= max(KEPT, table.nbytes / len(table)):
+        return table
+    if isinstance(table.table, MemoryTable):
+        return table.table.replaced(pa.Table.from_batches(table.batches(names), pick(table.schema, names)))
+    folder = table.table.spill if hasattr(table.table, "spill") else spill_folder(None)
+    if folder is None:
         return table
     source: Table = EncodedColumns(table.table, list(table.changed.values()))
     spill = shared(folder, f"{table.fingerprint} {names!r}", lambda: _written(table, names, folder, int(width)))

@@ -1,7 +1,7 @@
 """Arrays and sparse matrices in memory as rows that the kernel visits in place."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,13 @@ class ArrayRows:
     rows: npt.NDArray[Any] | Sparse
     count: int
     kept: tuple[Any, ...] = ()
+
+    def filled(self, fill: Sequence[float | None]) -> "ArrayRows":
+        """Return the rows with numbers for what is missing, one for each feature; None leaves NaN."""
+        if not isinstance(self.rows, np.ndarray) or self.rows.shape[1] != len(fill):
+            return self
+        values = np.array([np.nan if one is None else one for one in fill], self.rows.dtype)
+        return replace(self, rows=np.where(np.isnan(self.rows), values, self.rows))
 
     def visits(self) -> Iterator[npt.NDArray[np.int32]]:
         """Yield all rows, some at a time."""

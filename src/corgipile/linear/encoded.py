@@ -7,12 +7,13 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument
 from corgipile.features import Encoding, fit_encoding
-from corgipile.features.choose import choose, is_number, item_of
-from corgipile.features.encoders import Classes
-from corgipile.features.fit import is_text
+from corgipile.features.choose import is_number, item_of
+from corgipile.features.encoders import Categories, Classes
+from corgipile.features.fit import chosen_columns, is_text
 from corgipile.linear.classes import check_classes
 from corgipile.linear.losses import loss_of
 from corgipile.settings import Settings
+from corgipile.suggestions import listed
 from corgipile.tables.table import Table
 
 if TYPE_CHECKING:
@@ -35,25 +36,37 @@ def encoding_of(
         skip: Whether rows that cannot be learnt from are left out.
     """
     if past is not None:
-        if settings.encode is not None or settings.missing != "error":
-            raise BadArgument("encode and missing are those of the model that warm_start goes on from; leave them out")
-        return past.encoding
+        return _past(table, settings, past)
     label = settings.label
-    names = choose(table.schema, features, label).names
+    names = chosen_columns(table.schema, features, label, settings.encode).names
     kinds = [table.schema.field(name).type for name in names if name in table.schema.names]
     plain = all(is_number(kind) or item_of(kind) is not None for kind in kinds)
-    text = label in table.schema.names and is_text(table.schema.field(label).type)
     known = label not in table.schema.names or is_number(table.schema.field(label).type)
     if plain and known and settings.encode is None and settings.missing == "error":
         return None
+    text = label in table.schema.names and is_text(table.schema.field(label).type)
     numbers = loss_of(settings.model).numbers
-    given = check_classes(classes, settings.model, label).tolist() if text and classes else None
+    given = check_classes(classes, settings.model, label).tolist() if text and classes is not None else None
     found = fit_encoding(
         table, features, label, encode=settings.encode, missing=settings.missing, classes=given, numbers=numbers
     )
-    if skip and isinstance(found.label, Classes):
-        return replace(found, label=replace(found.label, strict=False))
-    return found
+    if not skip:
+        return found
+    relaxed = tuple(replace(one, strict=False) if isinstance(one, Categories) else one for one in found.features)
+    label_too = replace(found.label, strict=False) if isinstance(found.label, Classes) else found.label
+    return replace(found, features=relaxed, label=label_too)
+
+
+def _past(table: Table, settings: Settings, past: "Model") -> Encoding | None:
+    """Return the encoding of a model to go on from; raise BadArgument where something else is asked for."""
+    if settings.encode is not None or settings.missing != "error":
+        raise BadArgument("encode and missing are those of the model that warm_start goes on from; leave them out")
+    known = past.encoding
+    if known is not None and settings.features is not None:
+        named = chosen_columns(table.schema, settings.features, settings.label).names
+        if set(named) != set(known.columns):
+            raise BadArgument(f"warm_start was trained on {listed(known.columns)}, not on {listed(named)}")
+    return known
 
 
 def readable(table: Table, encoding: Encoding | None, label: str | None, *, once: bool = False) -> Table:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadModelFile, BadValue
 from corgipile.features import Encoding
+from corgipile.features.encoders import Number
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.classes import check_label
@@ -78,8 +79,8 @@ class Model:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the name of each feature; nothing where they have none, as in a list column."""
-        if self.encoding is not None:
-            return tuple(names) if len(names := self.encoding.names) == self.width else ()
+        if (encoding := self.encoding) is not None:
+            return tuple(names) if len(names := encoding.names) == self.width else ()
         return () if self.params.get("lists", True) else self.features
 
     @property
@@ -147,8 +148,11 @@ class Model:
 
     def _scores(self, rows: Any) -> Iterator[npt.NDArray[Any]]:
         array = rows_of_array(rows, self.coef.dtype)
-        if array is not None and self.encoding is not None and self.encoding.names != list(self.features):
-            raise BadArgument("this model encodes columns, which it finds by name: give a table or a data frame")
+        encoding = self.encoding
+        if array is not None and encoding is not None:
+            if any(not isinstance(one, Number) for one in encoding.features):
+                raise BadArgument("this model encodes columns, which it finds by name: give a table or a data frame")
+            array = array.filled([getattr(one, "fill", None) for one in encoding.features])
         if array is not None:
             sgd = self.sgd(array.inputs)
             for visit in array.visits():

@@ -1,7 +1,7 @@
 """Trains linear models by SGD, straight from the slots of the buffer."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
+from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
 from corgipile.linear.classes import check_classes, check_label, find_classes
 from corgipile.linear.encoded import classes_of, encoding_of, readable
@@ -134,6 +135,8 @@ def _sides(table: Table, given: TrainArguments) -> tuple[Table, Table | None]:
         if given.group is not None:
             raise BadArgument("group says which rows validation keeps together; give a share, such as validation=0.1")
         return table, None if given.test is None else open_table(given.test)
+    if given.validation >= 1:
+        raise BadArgument(f"validation must be a share of the rows below 1, got {given.validation}")
     if given.test is not None:
         raise BadArgument("test and validation both name rows to measure the model on; give one of them")
     return train_test_split(table, given.validation, given.seed, given.group)
@@ -153,6 +156,8 @@ def prepare(
     left_out = encoding.left_out if encoding else None
     if encoding is not None:
         table, features = readable(table, encoding, label, once=True), encoding.columns
+    elif callable(features) or features == "numeric":
+        features = chosen_columns(table.schema, features, label).names
     inputs = find_inputs(table, features, label, past.width if past else None)
     inputs = inputs if left_out is None else replace(inputs, left_out=left_out)
     known = past.classes if classes is None and past else classes
@@ -176,7 +181,7 @@ def _facts(task: Task) -> Record:
     }
 
 
-def _wanted(features: str | Sequence[str] | None, past: Model | None) -> str | Sequence[str] | None:
+def _wanted(features: Any, past: Model | None) -> Any:
     """Return the features to look for: an earlier model's, in its order, where they are the same or not named."""
     if past is None or not past.features:
         return features

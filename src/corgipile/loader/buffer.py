@@ -16,7 +16,7 @@ from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import fixed_field, type_code
 from corgipile.tables.values import value_type
 
-__all__ = ["Buffer", "Field"]
+__all__ = ["ROWS_ALIKE", "Buffer", "Field"]
 
 ROWS_ALIKE = "numbers, or lists of numbers that are all of one length, are needed"
 SlotArray = npt.NDArray[np.int32]

@@ -254,6 +254,9 @@ class Loader:
                 raise instead(state.get(name), mine)
             if not alike(state.get(name), mine):
                 raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the loader has {mine!r}")
+        made = self.encoding.state() if self.encoding else None
+        if not alike(state.get("encoding"), made):
+            raise StateMismatch("state is of other features, or of another encoding of them")
         self.epoch, self._batches, self._step, self._offset = self._position_of(state)
         self._restored, self._position = True, []
 

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument, BadValue
+from corgipile.errors import BadArgument, BadSchema, BadValue
 from corgipile.features import Encoding, fit_encoding
 from corgipile.features.choose import item_of
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.budget import Columns, columns_of
+from corgipile.loader.buffer import ROWS_ALIKE
 from corgipile.loader.list_widths import widths_of
-from corgipile.tables.table import Table
+from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["Selected", "Selection", "select"]
 
@@ -56,20 +57,24 @@ class Selection:
         if not self.names:
             return columns
         made = {self.names.get(name, name): values for name, values in columns.items()}
-        if FEATURES in self.pack:
-            self._check(made[FEATURES])
+        self._check(made[FEATURES])
         if self.label is not None:
-            made[LABEL] = _learnable(made[LABEL], made.get(FEATURES))
+            made[LABEL] = _learnable(made[LABEL], made[FEATURES])
         return made
 
-    def _check(self, features: npt.NDArray[Any]) -> None:
+    def _check(self, features: Any) -> None:
         """Raise BadValue where a number is missing, which is NaN for pandas; a sum is the shortest look at all."""
-        if not np.isnan(features.sum()):
+        if not _has_nan(features):
             return
-        holes = np.flatnonzero(np.isnan(features).any(axis=0))
-        if len(holes):
-            column = self.pack[FEATURES][int(np.searchsorted(self.ends, holes[0], side="right"))]
-            raise BadValue(f"feature column {column!r} holds NaN; say missing= what stands for it")
+        flat = features.reshape(len(features), -1)
+        place = int(np.flatnonzero(np.isnan(flat).any(axis=0))[0])
+        packed = self.pack.get(FEATURES)
+        column = packed[int(np.searchsorted(self.ends, place, side="right"))] if packed else self.called(FEATURES)
+        raise BadValue(f"feature column {column!r} holds NaN; say missing= what stands for it (in lists, a number)")
+
+    def called(self, name: str) -> str:
+        """Return what the table calls a column of batches."""
+        return next(stored for stored, called in self.names.items() if called == name)
 
     def batch(self, batch: Any) -> Any:
         """Return a batch in the form asked for."""
@@ -115,6 +120,8 @@ def select(
         )
     if dtype not in DTYPES:
         raise BadArgument(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+    if isinstance(columns, str):
+        raise BadArgument(f"columns must be a list of names, got {columns!r}")
     if isinstance(features, Encoding) and label is None and features.label is not None:
         label = features.label.column
     encoding = fit_encoding(table, features, label, encode=encode, missing=missing, classes=classes)
@@ -148,6 +155,8 @@ def _selection(
     names = {} if label is None else {label: LABEL}
     if len(sources) == 1 and lists[0]:
         name, pack, casts = sources[0], {}, {}
+        if name not in found and fixed_field(table.schema.field(name).type) is None:
+            raise BadSchema(f"feature column {name!r} is {table.schema.field(name).type}; {ROWS_ALIKE}")
     else:
         name, pack, casts = FEATURES, {FEATURES: sources}, {FEATURES: np.dtype(dtype)}
         if label == FEATURES:
@@ -158,11 +167,26 @@ def _selection(
     return Selection(wanted, found, pack, casts, names, as_tuple, label, encoding, [int(end) for end in ends])
 
 
+def _has_nan(values: Any) -> bool:
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.isnan(values.sum()) and np.isnan(values).any())
+
+
 def _learnable(label: Any, features: Any) -> Any:
-    """Return labels as int64, or fractions in the type of the features."""
+    """Return labels as int64, or fractions in the type of the features.
+
+    Raises:
+        BadValue: One is NaN, or beyond int64.
+    """
     if not isinstance(label, np.ndarray) or label.dtype.kind not in "biuf":
         return label
     if label.dtype.kind != "f":
+        if label.dtype == np.uint64 and len(label) and label.max() > np.iinfo(np.int64).max:
+            raise BadValue(f"the label column holds {label.max()}; labels up to 2^63 - 1 are whole numbers")
         return label.astype(np.int64, copy=False)
+    if _has_nan(label):
+        raise BadValue("the label column holds NaN; fill or drop such rows first")
     kind = features.dtype if isinstance(features, np.ndarray) and features.dtype.kind == "f" else label.dtype
     return label.astype(kind, copy=False)

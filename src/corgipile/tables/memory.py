@@ -54,6 +54,13 @@ class MemoryTable(Views):
     def __repr__(self) -> str:
         return f"MemoryTable({len(self)} rows of {describe(self.schema)})"
 
+    def replaced(self, columns: pa.Table) -> "MemoryTable":
+        """Return the table with other columns in place of those of their names; nothing is copied."""
+        rows, columns = self._rows, columns.combine_chunks()
+        for name in columns.column_names:
+            rows = rows.set_column(rows.schema.get_field_index(name), columns.schema.field(name), columns[name])
+        return MemoryTable(rows)
+
     @property
     def nbytes(self) -> int:
         """Return the bytes of all rows."""
