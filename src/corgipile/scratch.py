@@ -50,7 +50,7 @@ def temporary(goal: Path) -> Iterator[Path]:
         >>> list(place.iterdir())
         []
     """
-    with _held(goal.parent, goal.name, "part", _new_file) as path:
+    with _kept(goal.parent, goal.name, "part", _new_file) as path:
         yield path
 
 
@@ -66,7 +66,7 @@ def folder(parent: Path, name: str) -> Iterator[Path]:
         >>> list(place.iterdir())
         []
     """
-    with _held(parent, name, "room", _new_folder) as path:
+    with _kept(parent, name, "room", _new_folder) as path:
         yield path
 
 
@@ -116,7 +116,7 @@ def sweep(place: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _held(parent: Path, name: str, ending: str, make: Callable[[Path], int]) -> Iterator[Path]:
+def _kept(parent: Path, name: str, ending: str, make: Callable[[Path], int]) -> Iterator[Path]:
     """Give what ``make`` makes and opens under a new name, locked, until the block ends."""
     sweep(parent)
     path, lock = parent, -1

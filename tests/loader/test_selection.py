@@ -123,7 +123,7 @@ def test_it_goes_on_after_any_batch(source):
     later.load_state_dict(state)
     np.testing.assert_array_equal(np.concatenate([batch["features"] for batch in later]), np.concatenate(whole[2:]))
     other = cp.Loader(source, **{**how, "missing": 0.0})
-    with pytest.raises(StateMismatch, match="another table|other features"):
+    with pytest.raises(StateMismatch, match=r"another table|other features"):
         other.load_state_dict(state)
 
 
