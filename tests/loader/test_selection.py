@@ -213,6 +213,9 @@ def test_what_is_missing_in_lists():
     rows = pa.table({"x": pa.array([[1.0, None], [float("nan"), 2.0]], pa.list_(pa.float32(), 2)), "y": [1, 2]})
     batch = next(iter(cp.Loader(rows.slice(1), features=["x"], label="y", missing=7)))
     assert batch["features"].tolist() == [[7.0, 2.0]]
+    lists = pa.table({"x": [[1.0, 2.0], [float("nan"), 1.0]], "y": [1, 2]})
+    batch = next(iter(cp.Loader(lists, features=["x"], label="y", missing=0, order="no_shuffle")))
+    assert batch["features"].tolist() == [[1.0, 2.0], [0.0, 1.0]]
     with pytest.raises(BadValue, match="column 'x' holds NaN"):
         list(cp.Loader(rows.slice(1), features=["x"], label="y", missing="mean"))
 

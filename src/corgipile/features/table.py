@@ -1,6 +1,7 @@
 """A table whose columns are read as numbers."""
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -180,7 +181,7 @@ def _encoded_again(table: Table, encoders: Sequence[Encoder]) -> Table:
 def _bytes_of(kind: pa.DataType) -> float:
     if pa.types.is_fixed_size_list(kind):
         return float(kind.list_size) * _bytes_of(kind.value_type)
-    return float(kind.bit_width) / 8
+    return math.inf if item_of(kind) is not None else float(kind.bit_width) / 8
 
 
 def _written(table: EncodedColumns, names: Sequence[str], folder: Path, width: int) -> SpillFile:
