@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.arrow_memory import frugal, give_back
-from corgipile.features.choose import require
+from corgipile.features.choose import item_of, require
 from corgipile.features.encoders import Encoder
 from corgipile.tables import MemoryTable
 from corgipile.tables.arrow.file import ArrowFile
