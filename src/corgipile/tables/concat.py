@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_units
+from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_spill, joined_units
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import check_rows, empty, pick, read_pieces, take_pieces
@@ -178,8 +178,7 @@ class ConcatTable(Views):
     @property
     def spill(self) -> Path | None:
         """Return the folder for spill files, None if one of the tables must have none."""
-        folders = [table.spill for table in self._tables if hasattr(table, "spill")]
-        return None if None in folders else next(iter(folders), None)
+        return joined_spill(self._tables)
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what is decoded together; None where rows of these columns can be read one by one."""

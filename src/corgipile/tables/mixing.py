@@ -11,7 +11,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.sizes import real, whole
 from corgipile.tables.concat import ConcatTable, typed
-from corgipile.tables.encoded import Units, joined_units
+from corgipile.tables.encoded import Units, joined_spill, joined_units
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import check_rows, empty, join, pick_rows
 from corgipile.tables.methods import Views
@@ -162,8 +162,7 @@ class Mix(Views):
     @property
     def spill(self) -> Any:
         """Return the folder for spill files, None if one of the sources must have none."""
-        folders = [table.spill for table in self.tables if hasattr(table, "spill")]
-        return None if None in folders else next(iter(folders), None)
+        return joined_spill(self.tables)
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what is decoded together, where sources are encoded."""
