@@ -123,6 +123,20 @@ def test_predict_finds_columns_by_name(tmp_path, capsys):
     assert "no column 'x'" in capsys.readouterr().err
 
 
+def test_classes_of_text_are_predicted_to_any_goal(tmp_path, capsys):
+    source, path = str(tmp_path / "t.csv"), str(tmp_path / "m.safetensors")
+    words = ["no", "maybe"] * 50
+    (tmp_path / "t.csv").write_text("x,label\n" + "".join(f"{i % 2},{word}\n" for i, word in enumerate(words)))
+    assert cli.main(["train", source, "--epochs", "5", "--save", path, "-q"]) == 0
+    for name in ("p.arrow", "p.npy"):
+        assert cli.main(["predict", path, source, "--out", str(tmp_path / name), "-q"]) == 0
+    assert cp.open(tmp_path / "p.arrow").read(0, 100).column(0).to_pylist() == words
+    assert np.load(tmp_path / "p.npy").tolist() == words
+    capsys.readouterr()
+    assert cli.main(["predict", path, source]) == 0
+    assert capsys.readouterr().out.split() == words
+
+
 def test_compare_tells_divergence_and_says_things_once(tmp_path, capsys, caplog):
     words = ["--order", "full,riffle", "--learning-rate", "1000", "--epochs", "1"]
     assert cli.main(["compare", messy(tmp_path), *words]) == 0

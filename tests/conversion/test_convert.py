@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -53,8 +54,7 @@ def save_parquet(table, path):
 
 
 def save_csv(table, path):
-    lines = [",".join(table.column_names), *(",".join(map(str, row.values())) for row in table.to_pylist())]
-    path.write_text("\n".join(lines) + "\n")
+    pyarrow.csv.write_csv(table, path)
 
 
 SAVERS = {"a.arrows": save_stream, "a.arrow": save_file, "a.parquet": save_parquet, "a.csv": save_csv}

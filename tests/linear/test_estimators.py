@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils import estimator_checks  # noqa: E402
 
-from corgipile.errors import BadArgument  # noqa: E402
+from corgipile.errors import BadArgument, MissingColumn  # noqa: E402
 from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor  # noqa: E402
 
 
@@ -157,3 +157,29 @@ def test_a_regressor_of_rows_of_any_size_learns(make):
     x, y = make.rows(1000, classes=0)
     for size in (1e-3, 1.0, 1e6):
         assert CorgiRegressor().fit(size * x, y).score(size * x, y) > 0.9
+
+
+@pytest.mark.parametrize("estimator", [CorgiClassifier, CorgiRegressor])
+def test_columns_of_data_frames_are_encoded(estimator):
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pd.DataFrame(
+        {"age": [1.0, np.nan, 3.0, 9.0] * 20, "city": ["a", "b", None, "c"] * 20, "y": [0, 1, 0, 1] * 20}
+    )
+    plain = estimator(missing="mean", epochs=2).fit(frame[["age"]], frame["y"])
+    assert plain.__sklearn_tags__().input_tags.allow_nan
+    assert plain.feature_names_in_.tolist() == ["age"]
+    assert len(plain.predict(frame[["age"]])) == 80
+    both = estimator(encode="onehot", missing="mean", epochs=20, label="y")
+    by_frame = both.fit(frame[["age", "city"]], frame["y"]).predict(frame)
+    assert both.feature_names_in_.tolist() == ["age", "city"]
+    assert (both.n_features_in_, both.coef_.shape[-1]) == (2, 5)
+    assert both.score(frame[["city", "age"]], frame["y"]) > 0.9
+    by_table = both.fit(pa.Table.from_pandas(frame))
+    assert (by_table.predict(frame[["city", "age"]]) == by_frame).all()
+    with pytest.raises(MissingColumn, match="'city'"):
+        both.predict(frame[["age"]])
+    for wrong in ({"encode": "onehot"}, {"missing": 0.0}):
+        with pytest.raises(BadArgument, match="encode and missing are for columns"):
+            estimator(**wrong).fit(np.ones((4, 1)), [0, 1, 0, 1])
+        with pytest.raises(BadArgument, match="encode and missing are for columns"):
+            estimator(**wrong).partial_fit(frame[["age"]], frame["y"])

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables import ConcatTable, MemoryTable
 from corgipile.tables import open as open_table
+from corgipile.testing import check_table
 
 
 def write(path, rows, batch=20):
@@ -76,3 +78,17 @@ def test_dims_are_the_largest_and_nullable_is_kept():
 def test_no_tables():
     with pytest.raises(BadArgument, match="no tables given to join"):
         ConcatTable([])
+
+
+def test_text_of_both_widths_is_one_table(tmp_path):
+    rows = pa.table({"t": ["a", None, "c"], "b": [b"1", b"22", b""], "label": [0, 1, 0]})
+    large = rows.cast(pa.schema([("t", pa.large_string()), ("b", pa.large_binary()), ("label", pa.int64())]))
+    for parts in ([rows, large], [large, rows], [rows, cp.open(write(tmp_path / "a.arrow", large))]):
+        table = cp.concat(parts)
+        assert table.schema == large.schema
+        check_table(table, pa.concat_tables([large, large]))
+        mixed = cp.mix([(part, 0.5) for part in parts])
+        assert sorted(mixed.read(0, 6)["b"].to_pylist()) == sorted(rows["b"].to_pylist() * 2)
+    assert cp.concat([rows, rows]).schema == rows.schema
+    with pytest.raises(BadSchema, match=r"column 'b' is binary; in .* it is large_string"):
+        cp.concat([large.select(["t"]).rename_columns(["b"]), rows.select(["b"])])

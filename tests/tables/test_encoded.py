@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import corgipile as cp
 from corgipile.errors import BadArgument, CorruptFile, WriteFailed
 from corgipile.tables import ParquetTable, parquet
 from corgipile.tables import open as open_table
@@ -362,3 +363,14 @@ def test_frames_of_other_writers(tmp_path, laws):
     frame.write_parquet(tmp_path / "a.parquet")
     rows = pq.read_table(tmp_path / "a.parquet")
     laws(unpack(ParquetTable(tmp_path / "a.parquet"), rows.schema.names, tmp_path), rows, rng)
+
+
+def test_no_spill_files_wanted_is_not_the_same_as_nothing_said(tmp_path):
+    rows = pa.table({"x": range(9)})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    wanted, off = open_table(tmp_path / "t.parquet", spill=tmp_path), open_table(tmp_path / "t.parquet", spill="off")
+    for table, said in ((wanted, tmp_path), (off, None), (open_table(rows), "nothing")):
+        for over in (table.slice(1), table.slice(2).slice(1), cp.concat([table, table]), cp.mix([(table, 1.0)])):
+            assert getattr(over, "spill", "nothing") == said
+    assert cp.concat([open_table(rows), wanted]).spill == tmp_path
+    assert cp.concat([wanted, off]).spill is None

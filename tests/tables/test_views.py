@@ -1,6 +1,9 @@
 """Views obey the laws of tables, over tables in memory and in files, one over the other too."""
 
+import importlib
 import pickle
+import pkgutil
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +18,8 @@ from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.tables import Subset
 from corgipile.tables.chosen import Masked, Taken
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.methods import Views
 from corgipile.tables.picks import Bits
 from corgipile.tables.views import chosen
 from corgipile.testing import Counting, check_table
@@ -217,3 +222,21 @@ def test_the_kernel_refuses_bits_that_do_not_fit():
     _kernel.reader_column(reader, starts, offsets, files, target, at=0, stride=8, items=1, from_type=6, to_type=6)
     with pytest.raises(ValueError, match="must pick 10 rows of the columns"):
         _kernel.reader_pick(reader, Bits.of([False] * 5 + [True] * 10).words, Bits.of([False] * 5 + [True] * 10).ranks)
+
+
+def test_every_table_of_ours_has_views_as_methods():
+    made = []
+    for found in pkgutil.walk_packages(tables.__path__, "corgipile.tables."):
+        kinds = vars(importlib.import_module(found.name)).values()
+        made += [kind for kind in kinds if isinstance(kind, type) and kind.__module__ == found.name]
+    ours = {kind for kind in made if hasattr(kind, "read") and hasattr(kind, "cuts") and Protocol not in kind.__mro__}
+    assert {tables.CsvTable, tables.JsonLinesTable, tables.WebDatasetTable, ConcatTable} < ours
+    assert [kind for kind in ours if not issubclass(kind, Views)] == []
+
+
+def test_text_has_views(tmp_path):
+    (tmp_path / "t.csv").write_text("x,label\n1,0\n2,1\n3,1\n")
+    (tmp_path / "t.jsonl").write_text('{"x": 1, "label": 0}\n{"x": 2, "label": 1}\n{"x": 3, "label": 1}\n')
+    for name in ("t.csv", "t.jsonl"):
+        part = cp.open(tmp_path / name).filter(pc.field("label") == 1).slice(1).select(["x"])
+        assert part.read(0, len(part)).to_pydict() == {"x": [3]}

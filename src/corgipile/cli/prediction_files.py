@@ -60,7 +60,7 @@ def _npy(like: Part, rows: int, replaced: AbstractContextManager[Path]) -> Itera
 @contextmanager
 def _arrow(like: Part, writer_of: Callable[[pa.Schema], Writer]) -> Iterator[Write]:
     def batch(part: Part) -> pa.RecordBatch:
-        values = array_of(part)
+        values = pa.array(part, pa.string()) if part.dtype.kind == "U" else array_of(part)
         column = values if part.ndim == 1 else pa.FixedSizeListArray.from_arrays(values, part.shape[1])
         return pa.record_batch([column], names=[PREDICTION])
 

@@ -16,6 +16,7 @@ from corgipile.errors import CorruptFile, ParseError
 from corgipile.tables.io.files import readable
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.svmlight.text import pieces
+from corgipile.tables.text.csv import NULLS
 from corgipile.tables.text.guess import csv_columns, is_number
 from corgipile.tables.text.json import parse_lines
 from corgipile.tables.text.types import known, wider
@@ -57,6 +58,7 @@ def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"
     settings = {
         "read_options": csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=not header),
         "parse_options": csv.ParseOptions(delimiter=mark),
+        "convert_options": csv.ConvertOptions(**NULLS),
     }
     with decompressed(path) as file, _parsing(path):
         schema = csv.open_csv(file, **settings).schema
@@ -68,7 +70,7 @@ def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"
             text = pa.types.is_string(field.type) and len(cells) == len(schema) and is_number(cells[at])
             if (text or pa.types.is_integer(field.type)) and field.name != target:
                 schema = schema.set(at, field.with_type(pa.float64()))
-        settings["convert_options"] = csv.ConvertOptions(column_types=schema)
+        settings["convert_options"] = csv.ConvertOptions(column_types=schema, **NULLS)
     return Stream(schema, _csv_batches(path, settings), paths=(path,), heeded=frozenset({"header"}))
 
 

@@ -38,6 +38,11 @@ def _is_rows(x: Any) -> bool:
     return not is_table
 
 
+def _is_frame(x: Any) -> bool:
+    """Say whether x is rows with named columns."""
+    return _is_rows(x) and hasattr(x, "columns") and hasattr(x, "dtypes")
+
+
 def _as_table(x: Any, y: npt.NDArray[Any]) -> Table:
     """Wrap checked arrays, without a copy where Arrow can."""
     return open_table((x, y))
@@ -61,6 +66,7 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing != "error"  # of data frames
         return tags
 
     def _kind(self, *, numbers: bool) -> str:
@@ -110,7 +116,15 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         if hasattr(self, "feature_names_in_"):
             self.model_.params |= {"features": self.feature_names_in_.tolist(), "lists": False}
         elif self.model_.names:
-            self.feature_names_in_ = np.array(self.model_.names, object)
+            self.feature_names_in_ = np.array(self.model_.features, object)
+            self.n_features_in_ = len(self.feature_names_in_)  # of which encoding may make more
+
+    def _by_name(self, x: Any) -> bool:
+        """Say whether x is learnt from as a table: so are data frames whose columns are to be encoded."""
+        return not _is_rows(x) or (_is_frame(x) and self._encodes())
+
+    def _encodes(self) -> bool:
+        return self.encode is not None or self.missing != "error"
 
     def _open(self, x: Any, y: Any) -> tuple[Table, npt.NDArray[Any] | None]:
         """Open a table to fit, and check the labels given beside it: one a row."""
@@ -151,10 +165,14 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
     def _arrays_only(self) -> None:
         if self.features is not None or self.label != "label":
             raise BadArgument("features and label name columns of a table; with arrays leave them as they are")
+        if self._encodes():
+            raise BadArgument(
+                "encode and missing are for columns, which are found by name: fit a data frame or a table, not an array"
+            )
 
     def _rows(self, x: Any) -> Any:
         check_is_fitted(self)
-        if not _is_rows(x):
+        if not _is_rows(x) or (_is_frame(x) and self.model_.encoding is not None):
             return open_table(x)
         known = getattr(self, "feature_names_in_", None)
         if known is not None and self._by_table and hasattr(x, "columns") and set(x.columns) == set(known):
@@ -186,9 +204,10 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
 
-        The labels of a table are its column ``label``, or ``y``, one for each row.
+        The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode`` or ``missing`` a
+        data frame is a table, too: its columns are found by name.
         """
-        if not _is_rows(X):
+        if self._by_name(X):
             return self._fit_table(*self._open(X, y))
         self._arrays_only()
         x, y = self._checked(X, y, reset=True)
@@ -279,9 +298,10 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
 
-        The labels of a table are its column ``label``, or ``y``, one for each row.
+        The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode`` or ``missing`` a
+        data frame is a table, too: its columns are found by name.
         """
-        if not _is_rows(X):
+        if self._by_name(X):
             table, labels = self._open(X, y)
             table = table if labels is None else Labelled(table, self.label, labels.astype(np.float64))
             return self._train(table, self._kind(numbers=True), by_table=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_units
+from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_spill, joined_units
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import check_rows, empty, pick, read_pieces, take_pieces
@@ -27,12 +27,14 @@ from corgipile.tables.table import (
     row_sizes,
     shared_bytes,
 )
+from corgipile.tables.values import as_type
 
 DIMS_KEY = b"corgipile.dims"
+_WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
 class ConcatTable(Views):
-    """Joins tables of equal schema end to end.
+    """Joins tables of equal schema end to end; text, or bytes, may have offsets of any width.
 
     Args:
         tables: At least one table.
@@ -89,7 +91,9 @@ class ConcatTable(Views):
         names = check_columns(self.schema, columns)
         if start == stop:
             return empty(self.schema, names)
-        return self._own(read_pieces(self._starts, start, stop, lambda i, a, b: self._tables[i].read(a, b, names)))
+        return read_pieces(
+            self._starts, start, stop, lambda i, a, b: typed(self._tables[i].read(a, b, names), self.schema)
+        )
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the order asked for."""
@@ -97,7 +101,7 @@ class ConcatTable(Views):
         names = check_columns(self.schema, columns)
         if not len(rows):
             return empty(self.schema, names)
-        return self._own(take_pieces(self._starts, rows, lambda i, local: self._tables[i].take(local, names)))
+        return take_pieces(self._starts, rows, lambda i, local: typed(self._tables[i].take(local, names), self.schema))
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows, if the first, the middle and the last table tell the same."""
@@ -174,8 +178,7 @@ class ConcatTable(Views):
     @property
     def spill(self) -> Path | None:
         """Return the folder for spill files, None if one of the tables must have none."""
-        folders = [table.spill for table in self._tables if hasattr(table, "spill")]
-        return None if None in folders else next(iter(folders), None)
+        return joined_spill(self._tables)
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what is decoded together; None where rows of these columns can be read one by one."""
@@ -208,8 +211,17 @@ class ConcatTable(Views):
             np.concatenate([part.offsets for part in parts]),
         )
 
-    def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(batch.columns, schema=pick(self.schema, batch.schema.names))
+
+def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of one of several tables with the fields that all of them together have.
+
+    Example:
+        >>> typed(pa.record_batch({"x": ["a"]}), pa.schema([("x", pa.large_string())])).schema.types
+        [DataType(large_string)]
+    """
+    fields = pick(schema, batch.schema.names)
+    columns = [as_type(column, kind) for column, kind in zip(batch.columns, fields.types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=fields)
 
 
 def _check_equal(first: Table, other: Table) -> None:
@@ -217,7 +229,7 @@ def _check_equal(first: Table, other: Table) -> None:
     for name in there.names:
         if name not in here.names:
             raise BadSchema(f"{other!r} has no column {name!r}, which {first!r} has")
-        if here.field(name).type != there.field(name).type:
+        if _wide(here.field(name).type) != _wide(there.field(name).type):
             raise BadSchema(
                 f"{other!r}: column {name!r} is {here.field(name).type}; in {first!r} it is {there.field(name).type}"
             )
@@ -233,5 +245,17 @@ def _joined_schema(schemas: list[pa.Schema]) -> pa.Schema:
     metadata = dict(schemas[0].metadata or {})
     if DIMS_KEY in metadata:
         metadata[DIMS_KEY] = str(max(int((schema.metadata or {}).get(DIMS_KEY, 0)) for schema in schemas)).encode()
-    fields = [field.with_nullable(any(schema.field(field.name).nullable for schema in schemas)) for field in schemas[0]]
-    return pa.schema(fields, metadata=metadata or None)
+    return pa.schema(
+        [_joined_field([schema.field(name) for schema in schemas]) for name in schemas[0].names], metadata or None
+    )
+
+
+def _joined_field(fields: list[pa.Field]) -> pa.Field:
+    kinds = {field.type for field in fields}
+    kind = kinds.pop() if len(kinds) == 1 else _wide(fields[0].type)
+    return fields[0].with_type(kind).with_nullable(any(field.nullable for field in fields))
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """Return the type that stands for text, or bytes, whatever the width of its offsets."""
+    return _WIDE.get(kind, kind)

@@ -28,6 +28,7 @@ __all__ = [
     "Units",
     "grouped",
     "is_encoded",
+    "joined_spill",
     "joined_units",
     "units_of",
     "unpack",
@@ -103,6 +104,18 @@ def joined_units(parts: Iterable[Units | None]) -> Units | None:
         sum(part.pieces for part in found),
         total / max(1.0, sum(part.total / part.each for part in found if part.each)),
     )
+
+
+def joined_spill(tables: Iterable[Table]) -> Path | None:
+    """Return the folder for spill files of several tables together, None if one of them must have none.
+
+    Raises:
+        AttributeError: None of them says.
+    """
+    folders: list[Path | None] = [table.spill for table in tables if hasattr(table, "spill")]
+    if not folders:
+        raise AttributeError("no table has a folder for spill files")
+    return None if None in folders else folders[0]
 
 
 def units_of(rows: IntArray, sizes: npt.NDArray[Any]) -> Units | None:

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.sizes import real, whole
-from corgipile.tables.concat import ConcatTable
-from corgipile.tables.encoded import Units, joined_units
+from corgipile.tables.concat import ConcatTable, typed
+from corgipile.tables.encoded import Units, joined_spill, joined_units
 from corgipile.tables.io.files import digest
-from corgipile.tables.io.pieces import check_rows, empty, join, pick, pick_rows
+from corgipile.tables.io.pieces import check_rows, empty, join, pick_rows
 from corgipile.tables.methods import Views
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.views import alike
@@ -143,12 +143,11 @@ class Mix(Views):
         parts, at = [], []
         for number, places, rows in self.shares(extents):
             at.append(places)
-            parts.append(_rows_of(self.tables[number], rows, names))
+            parts.append(typed(_rows_of(self.tables[number], rows, names), self.schema))
         found = np.concatenate(at)
         back = np.empty(len(found), np.int64)
         back[found] = np.arange(len(found))
-        joined = pick_rows(join(parts), back)
-        return pa.RecordBatch.from_arrays(joined.columns, schema=pick(self.schema, names))
+        return pick_rows(join(parts), back)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None: neighbours lie in several files."""
@@ -163,8 +162,7 @@ class Mix(Views):
     @property
     def spill(self) -> Any:
         """Return the folder for spill files, None if one of the sources must have none."""
-        folders = [table.spill for table in self.tables if hasattr(table, "spill")]
-        return None if None in folders else next(iter(folders), None)
+        return joined_spill(self.tables)
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what is decoded together, where sources are encoded."""

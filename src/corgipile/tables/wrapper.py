@@ -61,8 +61,8 @@ class Wrapper(Views):
 
     @property
     def spill(self) -> Any:
-        """Return the folder for spill files of the table, where it is encoded."""
-        return getattr(self.table, "spill", None)
+        """Return the folder for spill files of the table, None if there shall be none; only where the table says."""
+        return self.table.spill  # type: ignore[attr-defined]
 
     def units(self, columns: Sequence[str]) -> Any:
         """Return the units of the table, where it is encoded."""

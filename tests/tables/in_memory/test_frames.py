@@ -105,6 +105,35 @@ def test_polars():
         cp.open(frame["x"])
 
 
+def test_categories_of_pandas_keep_their_order():
+    pd = pytest.importorskip("pandas")
+    sizes = pd.Categorical(["low", None, "high"], ["low", "mid", "high"], ordered=True)
+    table = cp.open(pd.DataFrame({"size": sizes, "code": pd.Categorical([3, 1, None])}))
+    assert [table.schema.field(name).type.ordered for name in table.schema.names] == [True, False]
+    assert table.read(0, 3)["size"].dictionary.to_pylist() == ["low", "mid", "high"]
+    assert rows_of(table, "size") == ["low", None, "high"]
+    assert rows_of(table, "code") == [3, 1, None]
+    with pytest.raises(BadSchema, match="column 'x' is of no one type that Arrow has"):
+        cp.open(pd.DataFrame({"x": pd.Categorical([1, "a"])}))
+
+
+def test_text_of_polars_is_no_view_wherever_it_is():
+    pl = pytest.importorskip("polars")
+    kinds = {"enum": pl.Enum(["v", "u"]), "kind": pl.Categorical, "lists": pl.List(pl.Categorical)}
+    rows = {"enum": ["u", None, "v"], "kind": ["u", "v", "u"], "lists": [["u"], [], None], "text": [["a"]] * 3}
+    frame = pl.DataFrame(rows, schema_overrides=kinds).with_columns(label=pl.Series([0, 1, 0]))
+    table = cp.open(frame)
+    assert "view" not in str(table.schema.types)
+    assert table.schema.field("enum").type.ordered
+    with cp.Loader(table, batch_size=2, order="no_shuffle", format="arrow") as loader:
+        assert pa.Table.from_batches(loader).select([*rows]).to_pydict() == rows
+    assert cp.train(table, features=["kind"], encode="onehot", epochs=1).width == 2
+    coded = pa.DictionaryArray.from_arrays([0, 0], pa.array(["a"], pa.string_view()))
+    assert "view" not in str(cp.open(Stream(pa.table({"x": coded}))).schema)
+    with pytest.raises(BadSchema, match="column 'x' is Int128, which Arrow does not take"):
+        cp.open(pl.DataFrame({"x": pl.Series([1], dtype=pl.Int128)}))
+
+
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])
 def test_sparse_matrices_are_left_as_they_are(form):
     sparse = pytest.importorskip("scipy.sparse")

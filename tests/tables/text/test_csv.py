@@ -12,10 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corgipile as cp
-from corgipile.errors import BadArgument, BadSchema, CorruptFile, MissingColumn, ParseError, TableError, UnknownFormat
+from corgipile.errors import (
+    BadArgument,
+    BadSchema,
+    BadValue,
+    CorruptFile,
+    MissingColumn,
+    ParseError,
+    TableError,
+    UnknownFormat,
+)
 from corgipile.tables import CsvTable
 from corgipile.tables import open as open_table
 from corgipile.tables.text import lines
+from corgipile.tables.text.csv import NULLS
 from corgipile.testing import check_table
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9)
@@ -59,7 +69,7 @@ def test_rows_are_those_of_pyarrow_whatever_the_quotes(folder, parts):
     path = folder / "any.csv"
     path.write_bytes(("x,y\n" + "".join(parts) + "\n").encode())
     os.utime(path, ns=(hash(tuple(parts)) % 2**32,) * 2)
-    names = pa.csv.ConvertOptions(column_types={"x": pa.string(), "y": pa.string()})
+    names = pa.csv.ConvertOptions(column_types={"x": pa.string(), "y": pa.string()}, **NULLS)
     try:
         parse = pa.csv.ParseOptions(newlines_in_values=True)
         theirs = pa.csv.read_csv(path, parse_options=parse, convert_options=names).to_pylist()
@@ -72,6 +82,20 @@ def test_rows_are_those_of_pyarrow_whatever_the_quotes(folder, parts):
         return
     assert ours == theirs
     assert [table.take([row]).to_pylist()[0] for row in range(len(table))] == ours
+
+
+def test_an_empty_cell_is_null_for_all_who_read_it(tmp_path):
+    (tmp_path / "a.csv").write_text("city,label\n" + "Bonn,0\n,1\nKiel,1\n" * 20)
+    cities = ["Bonn", None, "Kiel"] * 20
+    cp.convert(tmp_path / "a.csv", tmp_path / "a.arrow")
+    for path in (tmp_path / "a.csv", tmp_path / "a.arrow"):
+        table = cp.open(path)
+        assert table.read(0, 60)["city"].to_pylist() == cities
+        with cp.Loader(table, batch_size=60, order="no_shuffle") as loader:
+            assert next(iter(loader))["city"].tolist() == cities
+        with pytest.raises(BadValue, match="'city' is null; say missing="):
+            cp.train(table, features="city", encode="onehot", epochs=1)
+        assert cp.train(table, features="city", encode="onehot", missing="mean", epochs=1).width == 3
 
 
 def numbered(path, rows=200):
@@ -107,7 +131,8 @@ def test_a_table_of_many_lines_is_read_in_parts(tmp_path, monkeypatch):
         ("1\t2\n3\t4\n", {}, [{"f0": 1, "f1": 2}, {"f0": 3, "f1": 4}]),
         ("a|b\n1|2\n", {"delimiter": "|"}, [{"a": 1, "b": 2}]),
         ("x,y\n1,2\n", {"header": False}, [{"f0": "x", "f1": "y"}, {"f0": "1", "f1": "2"}]),
-        ("x,y\n1,\n", {}, [{"x": 1, "y": ""}]),
+        ("x,y\n1,\n", {}, [{"x": 1, "y": None}]),
+        ('x,y\na,""\n,"NA"\nNA,b', {}, [{"x": "a", "y": ""}, {"x": None, "y": "NA"}, {"x": None, "y": "b"}]),
         ("x,y\n1,\n", {"types": {"y": pa.float32(), "x": "float64"}}, [{"x": 1.0, "y": None}]),
         ('"x\ny",z\n1,2\n', {}, [{"x\ny": 1, "z": 2}]),
         ("x,y\n", {}, []),

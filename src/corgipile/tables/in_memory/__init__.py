@@ -92,7 +92,7 @@ def _frame(source: Any, library: str) -> pa.Table | None:
     if type(source).__name__ == "Series":
         raise BadArgument(f"a Series of {library} is one column; to_frame() makes a table of it")
     if library == "polars":
-        return frames.plain(pa.table(source)) if hasattr(source, "__arrow_c_stream__") else None
+        return frames.of_polars(source) if hasattr(source, "to_arrow") else None
     return frames.of_pandas(source) if hasattr(source, "columns") else None
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 
-__all__ = ["as_array", "column_of", "of_columns", "of_matrix", "of_pair", "of_structure"]
+__all__ = ["as_array", "by_arrow", "column_of", "of_columns", "of_matrix", "of_pair", "of_structure"]
 
 FEATURES, LABEL = "features", "label"
 
@@ -100,7 +100,7 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
         raise BadArgument(f"column {name!r} must be an array or a list, got {type(values).__name__}")
     if hasattr(values, "__arrow_array__") or hasattr(values, "__arrow_c_array__") or not hasattr(values, "__array__"):
-        return _by_arrow(name, values)
+        return by_arrow(name, values)
     array = as_array(name, values)
     if array.ndim == 0:
         raise BadArgument(f"column {name!r} must be an array or a list, got {values!r}")
@@ -147,7 +147,7 @@ def _flat(name: str, array: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None
     values = array.reshape(-1).tolist()
     if mask is not None:
         values = [None if out else value for value, out in zip(values, mask.reshape(-1).tolist(), strict=True)]
-    return _by_arrow(name, values)
+    return by_arrow(name, values)
 
 
 def _numbers(values: npt.NDArray[Any]) -> pa.Array:
@@ -178,7 +178,16 @@ def _structures(name: str, values: npt.NDArray[Any], mask: Any) -> pa.Array:
     return pa.StructArray.from_arrays(parts, names=list(fields))
 
 
-def _by_arrow(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+def by_arrow(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    """Make a column of values as Arrow does.
+
+    Raises:
+        BadSchema: They are of no type that Arrow has, or of none that can be told.
+
+    Example:
+        >>> by_arrow("x", [[1], None]).type
+        ListType(list<item: int64>)
+    """
     try:
         made = pa.array(values, from_pandas=True) if hasattr(values, "dtype") else pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

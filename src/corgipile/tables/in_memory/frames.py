@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corgipile.errors import BadArgument
-from corgipile.tables.in_memory.arrays import column_of
+from corgipile.errors import BadArgument, BadSchema
+from corgipile.tables.in_memory.arrays import by_arrow, column_of
+from corgipile.tables.values import as_type, viewless
 
-__all__ = ["of_pandas", "plain"]
+__all__ = ["of_pandas", "of_polars", "plain"]
 
+_LARGE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 log = logging.getLogger("corgipile")
 
 
@@ -37,20 +39,44 @@ def of_pandas(frame: Any) -> pa.Table:
 def _column(name: str, series: Any) -> Any:
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufmM":
         return column_of(name, series.to_numpy())
+    if hasattr(series, "cat"):  # Arrow asks these for no array, but knows them
+        return by_arrow(name, series.array)
     return column_of(name, series.array if hasattr(series.array, "__arrow_array__") else series)
 
 
+def of_polars(frame: Any) -> pa.Table:
+    """Make a table of a frame of Polars.
+
+    Raises:
+        BadSchema: A column is of a type that Arrow lacks.
+
+    Example:
+        >>> import polars as pl
+        >>> of_polars(pl.DataFrame({"x": ["a", None]})).schema.types
+        [DataType(large_string)]
+    """
+    try:
+        return frame.to_arrow()  # without views, which its C interface gives
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:300]
+    for name in frame.columns:
+        try:
+            frame.get_column(name).to_arrow()
+        except (pa.ArrowException, TypeError, ValueError):
+            raise BadSchema(f"column {name!r} is {frame.schema[name]}, which Arrow does not take: {reason}") from None
+    raise BadSchema(f"Arrow does not take the data frame: {reason}")
+
+
 def plain(rows: pa.Table) -> pa.Table:
-    """Make text of views, which Polars has: rows cannot be picked of these.
+    """Put text, or bytes, in place of views, in dictionaries and lists too: rows cannot be picked of these.
 
     Example:
         >>> plain(pa.table({"x": pa.array(["a"], pa.string_view())})).schema.field("x").type
         DataType(large_string)
     """
-    types = pa.types
     for place, field in enumerate(rows.schema):
-        text, binary = types.is_string_view(field.type), types.is_binary_view(field.type)
-        if text or binary:
-            kind = pa.large_string() if text else pa.large_binary()
-            rows = rows.set_column(place, field.with_type(kind), rows.column(place).cast(kind))
+        kind = _LARGE.get(field.type) or viewless(field.type)
+        if kind != field.type:
+            parts = [as_type(part, kind) for part in rows.column(place).chunks]
+            rows = rows.set_column(place, field.with_type(kind), pa.chunked_array(parts, kind))
     return rows

@@ -16,11 +16,12 @@ from corgipile.tables.text.lines import BOM, Lines
 from corgipile.tables.text.table import TextTable, index_of, one_batch
 from corgipile.tables.text.types import Types
 
-__all__ = ["SUFFIXES", "CsvTable", "index_file"]
+__all__ = ["NULLS", "SUFFIXES", "CsvTable", "index_file"]
 
 SUFFIXES = (".csv", ".tsv")
 HEAD = 1 << 20
 MUCH = 1 << 20  # bytes of text whose columns are parsed by several threads
+NULLS = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}  # of pyarrow: an empty cell is no text
 _COLUMN = re.compile(
     r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\S+): invalid value '(.*)'", re.DOTALL
 )
@@ -90,7 +91,7 @@ class CsvTable(TextTable):
                 pa.BufferReader(text),
                 arrow.ReadOptions(use_threads=len(text) >= MUCH, block_size=len(text) + 1, column_names=self._names),
                 arrow.ParseOptions(delimiter=self._mark, newlines_in_values=True),
-                arrow.ConvertOptions(column_types=types, include_columns=list(names)),
+                arrow.ConvertOptions(column_types=types, include_columns=list(names), **NULLS),
             )
         except pa.ArrowInvalid as error:
             raise ParseError(self._reason(str(error))) from None

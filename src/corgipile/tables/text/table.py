@@ -11,6 +11,7 @@ import pyarrow as pa
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import check_names, check_rows, empty, join, pick_rows
+from corgipile.tables.methods import Views
 from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.text.lines import Lines
 from corgipile.tables.text.types import Types, chosen, known, stretches, wider
@@ -21,7 +22,7 @@ RUN = 1 << 23  # bytes of text parsed at a time
 ADVICE = "text is parsed at every reading; `corgipile convert` writes a file that is read in place, many times faster"
 
 
-class TextTable:
+class TextTable(Views):
     """Reads rows of text.
 
     Args:

@@ -12,6 +12,7 @@ from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.io.files import File, PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import check_rows, empty, pick
+from corgipile.tables.methods import Views
 from corgipile.tables.table import LIMIT, IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.webdataset.archive import Walk, printable
 from corgipile.tables.webdataset.index import GAPS, HEAD, SIZE, START, VALUE, open_samples
@@ -25,7 +26,7 @@ Decode = bool | Literal["auto"]
 _UNPACK = {"gzip": "gunzip", "bzip2": "bunzip2", "xz": "unxz", "zstd": "unzstd"}
 
 
-class WebDatasetTable:
+class WebDatasetTable(Views):
     r"""Reads a tar file of samples, as the webdataset package writes and groups them.
 
     Members that follow one another and have the same name up to the first dot are a sample; what follows the dot, in
