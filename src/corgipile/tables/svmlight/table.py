@@ -47,7 +47,8 @@ class SvmlightTable(Views):
 
     Example:
         >>> import tempfile
-        >>>         >>> with tempfile.TemporaryDirectory() as folder:
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(f"{folder}/a.svm").write_text("+1 1:0.5 3:2 # a comment\n-1 2:1\n")
         ...     SvmlightTable(f"{folder}/a.svm").read(0, 1).to_pylist()
         [{'label': 1.0, 'features_k': [0, 2], 'features_v': [0.5, 2.0]}]
