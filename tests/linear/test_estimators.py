@@ -169,6 +169,8 @@ def test_columns_of_data_frames_are_encoded(estimator):
     assert plain.__sklearn_tags__().input_tags.allow_nan
     assert plain.feature_names_in_.tolist() == ["age"]
     assert len(plain.predict(frame[["age"]])) == 80
+    text = estimator(encode="onehot", missing="mean", epochs=20).fit(frame[["city"]], frame["y"])
+    assert text.score(frame[["city"]], frame["y"]) > 0.9
     both = estimator(encode="onehot", missing="mean", epochs=20, label="y")
     by_frame = both.fit(frame[["age", "city"]], frame["y"]).predict(frame)
     assert both.feature_names_in_.tolist() == ["age", "city"]

@@ -101,6 +101,8 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         self._by_table = by_table
         if not by_table:
             own["features"] = "features"  # of _as_table, whatever the names of a data frame
+        elif self._columns is not None and self.features is None:
+            own["features"] = self._columns
         if more:
             own |= {"epochs": 1, "decay": 1.0, "tolerance": None}
         self.model_: Model = train(table, model=model, classes=classes, warm_start=past, **own)
@@ -129,6 +131,8 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
     def _open(self, x: Any, y: Any) -> tuple[Table, npt.NDArray[Any] | None]:
         """Open a table to fit, and check the labels given beside it: one a row."""
         table = open_table(x)
+        mine = [name for name in table.schema.names if name != self.label]
+        self._columns = mine if _is_frame(x) else None  # as scikit-learn has it, all are features
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         if y is None:
