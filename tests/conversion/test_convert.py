@@ -25,6 +25,7 @@ from corgipile.errors import (
     MissingFile,
     ParseError,
     TableError,
+    UnknownFormat,
 )
 
 ROWS = 500
@@ -339,3 +340,10 @@ def test_columns_are_a_list_and_pack_yes_or_no(out):
     for wrong in ({"columns": "x"}, {"pack": "x"}):
         with pytest.raises(BadArgument, match="got 'x'"):
             convert(TABLE, out, **wrong)
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_text_is_said_to_be_empty(tmp_path, out, text):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(UnknownFormat, match=r"a.csv is empty: CSV text has a line of names"):
+        convert(tmp_path / "a.csv", out)

@@ -100,7 +100,11 @@ def test_unknown_formats(tmp_path):
     sink = io.BytesIO()
     np.savez(sink, np.ones(3))
     for data, name, message in [
-        (b"\x89PNG\r\n\x1a\n", "a.png", r"a.png is of no known format \(Arrow, Parquet, .npy or SVMlight text\)"),
+        (
+            b"\x89PNG\r\n\x1a\n",
+            "a.png",
+            r"a.png is of no known format \(Arrow, Parquet, .npy, TFRecord, tar, or text: S",
+        ),
         (
             b"alice\nbob\n",
             "a",

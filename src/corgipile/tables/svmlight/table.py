@@ -167,7 +167,8 @@ def check_looks_like_text(file: File) -> None:
         return
     except ParseError as error:
         known = (
-            f"{file.path} is of no known format (Arrow, Parquet, .npy or SVMlight text); it begins with {head[:8]!r}"
+            f"{file.path} is of no known format (Arrow, Parquet, .npy, TFRecord, tar, or text: SVMlight, CSV, "
+            f"JSON lines); it begins with {head[:8]!r}"
         )
         if is_binary(head):
             model = head[8:9] == b"{" and int.from_bytes(head[:8], "little") < file.size

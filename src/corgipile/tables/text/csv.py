@@ -12,7 +12,7 @@ from corgipile.errors import BadArgument, ParseError, UnknownFormat
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.text.guess import csv_columns
-from corgipile.tables.text.lines import BOM, Lines
+from corgipile.tables.text.lines import Lines
 from corgipile.tables.text.table import TextTable, index_of, one_batch
 from corgipile.tables.text.types import Types
 
@@ -67,8 +67,6 @@ class CsvTable(TextTable):
             raise BadArgument(f"header must be True, False or 'auto', got {header!r}")
         file = File(path)
         head = file.read(0, min(HEAD, file.size))
-        if not head.removeprefix(BOM).strip():
-            raise UnknownFormat(f"{file.path} is empty: CSV text has a line of names, or of values")
         if b"\0" in head:
             raise UnknownFormat(f"{file.path} has bytes 0, which text in UTF-8 has not (UTF-16? write it as UTF-8)")
         self._mark, self._header = csv_columns(file.path, head, header, whole=len(head) == file.size, mark=delimiter)

@@ -81,6 +81,8 @@ def csv_columns(
     lines = [line for line in text.splitlines() if line.strip()][: None if whole else -1]
     cut = not whole or len(lines) > SAMPLE
     lines = lines[:SAMPLE]
+    if not text.strip():
+        raise UnknownFormat(f"{path} is empty: CSV text has a line of names, or of values")
     if not lines:
         raise UnknownFormat(f"{path}: its first line is longer than {len(head)} bytes{_ELSE}")
     told, mark = mark is not None, mark or next((mark for mark in MARKS if mark in lines[0].strip(" ")), "")
