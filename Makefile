@@ -33,7 +33,7 @@ demo: setup
 
 # In two processes, for most tests wait for a disk, a server or a compiler: what shares PostgreSQL's servers, and the kernel,
 # beside the rest. Either alone: `make test-beside`, `make test-rest`.
-BESIDE := tests/postgres tests/cli tests/kernel
+BESIDE := tests/postgres tests/cli tests/kernel tests/tables/test_flips.py
 
 test: setup
 	@$(MAKE) --no-print-directory test-beside > $(VENV)/beside.log 2>&1 & beside=$$!; \

@@ -163,5 +163,5 @@ def test_arrays_are_filled_but_not_encoded():
 
 
 def test_a_share_of_all_rows_is_no_validation(people):
-    with pytest.raises(BadArgument, match=r"validation must be a share of the rows below 1, got 1\.0"):
+    with pytest.raises(BadArgument, match=r"validation must be a share between 0 and 1, such as 0.1, got 1"):
         cp.train(people, validation=1.0, **HOW)

@@ -136,7 +136,7 @@ def _sides(table: Table, given: TrainArguments) -> tuple[Table, Table | None]:
             raise BadArgument("group says which rows validation keeps together; give a share, such as validation=0.1")
         return table, None if given.test is None else open_table(given.test)
     if given.validation >= 1:
-        raise BadArgument(f"validation must be a share of the rows below 1, got {given.validation}")
+        raise BadArgument(f"validation must be a share between 0 and 1, such as 0.1, got {given.validation}")
     if given.test is not None:
         raise BadArgument("test and validation both name rows to measure the model on; give one of them")
     return train_test_split(table, given.validation, given.seed, given.group)
