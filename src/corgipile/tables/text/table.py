@@ -18,7 +18,7 @@ from corgipile.tables.text.types import Types, chosen, known, stretches, wider
 
 __all__ = ["TextTable", "index_of", "one_batch", "same_types"]
 
-RUN = 1 << 23  # bytes of text parsed at a time
+RUN = 1 << 21  # bytes of text parsed at a time
 ADVICE = "text is parsed at every reading; `corgipile convert` writes a file that is read in place, many times faster"
 
 
