@@ -8,7 +8,7 @@
 #define CP_RUN_H
 
 #include "plan/plan.h"
-#include "io/pread.h"
+#include "io/reader.h"
 #include <time.h>
 
 #define CP_COMING 64 /* steps announced at most */

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "plan/balance.h"
 #include "plan/plan.h"
-#include "io/pread.h"
+#include "io/reader.h"
 #include "plan/stream.h"
 #include <stdio.h>
 

@@ -225,3 +225,14 @@ def test_labels_that_no_learner_takes():
         list(cp.Loader(pa.table({"x": [1.0], "y": [float("nan")]}), features=["x"], label="y"))
     with pytest.raises(BadValue, match="labels up to"):
         list(cp.Loader(pa.table({"x": [1.0], "y": pa.array([2**63], pa.uint64())}), features=["x"], label="y"))
+
+
+def test_what_is_left_out_is_said(people, caplog):
+    with caplog.at_level("INFO", "corgipile"):
+        loader = cp.Loader(people, label="income", missing=0.0)
+    assert "'emb' (fixed_size_list" in caplog.text
+    assert "'city' (dictionary" in caplog.text
+    assert "features of MemoryTable" in caplog.text
+    caplog.clear()
+    cp.Loader(people, features=loader.encoding)
+    assert "are no features" not in caplog.text

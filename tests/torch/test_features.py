@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader  # noqa: E402
 
+from corgipile.errors import StateMismatch  # noqa: E402
 from corgipile.torch import CorgiPileDataset  # noqa: E402
 
 
@@ -51,3 +52,13 @@ def test_a_state_goes_on_with_other_workers(rows):
     again.load_state_dict(state)
     seen += [int(row) for batch in DataLoader(again, batch_size=None) for row in batch[0][:, 0].tolist()]
     assert sorted(seen) == list(range(1000))
+
+
+def test_a_state_is_of_its_features(rows):
+    how = {"batch_size": 100, "label": "y", "seed": 5}
+    state = CorgiPileDataset(rows[0], features=["x", "k"], encode="ordinal", **how).state_dict()
+    for features in (["k", "x"], ["k"]):
+        with pytest.raises(StateMismatch, match="other features"):
+            CorgiPileDataset(rows[0], features=features, encode="ordinal", **how).load_state_dict(state)
+    with pytest.raises(StateMismatch, match="other features"):
+        CorgiPileDataset(rows[0], batch_size=100, seed=5).load_state_dict(state)

@@ -1,4 +1,4 @@
-/* Rows between files, slots and batches: kernel/io/gather.h and kernel/io/pread.h. */
+/* Rows between files, slots and batches: kernel/io/gather.h and kernel/io/reader.h. */
 #define _GNU_SOURCE
 #include "objects.h"
 

@@ -1,7 +1,7 @@
 """Chooses the feature columns of a table, and says which columns were left out and why."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,11 @@ from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.values import value_type
 
-__all__ = ["Chosen", "choose", "is_number", "item_of", "require", "unfit"]
+__all__ = ["Chosen", "choose", "is_number", "item_of", "require", "told", "unfit"]
 
 PACKED = "features"
 TOLD = 5  # columns whose reason is said in an error
+MOST_TOLD = 10  # the same where they are left out
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas writes of an index beside the columns
 
 
@@ -53,6 +54,18 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
         told = "; ".join(f"{name!r}: {reason}" for name, reason in list(why.items())[:TOLD])
         raise BadSchema(f"no column of numbers to learn from; the table has {listed(schema.names)}. {told}")
     return Chosen(names, {name: reason for name, reason in why.items() if reason})
+
+
+def told(left_out: Mapping[str, str]) -> str:
+    """Say which columns were left out and why, and what takes them in.
+
+    Example:
+        >>> told({"name": "string"})
+        "'name' (string); name the columns to learn from with features=, text with encode= too"
+    """
+    why = "; ".join(f"{name!r} ({reason})" for name, reason in list(left_out.items())[:MOST_TOLD])
+    more = f" and {len(left_out) - MOST_TOLD} more" if len(left_out) > MOST_TOLD else ""
+    return f"{why}{more}; name the columns to learn from with features=, text with encode= too"
 
 
 def _named(features: Any) -> tuple[str, ...]:

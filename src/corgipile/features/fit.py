@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from corgipile.arrow_memory import frugal, give_back
+from corgipile.arrow_memory import frugal
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.choose import Chosen, choose, is_number, item_of, require, unfit
 from corgipile.features.encoders import (
@@ -29,8 +28,8 @@ from corgipile.features.encoding import Encoding
 from corgipile.sizes import whole
 from corgipile.suggestions import listed
 from corgipile.tables.columns import by_column
-from corgipile.tables.row_bytes import row_bytes
-from corgipile.tables.table import Table, even_cuts
+from corgipile.tables.scan import scan
+from corgipile.tables.table import Table
 
 __all__ = ["Encode", "Features", "Missing", "fit_encoding"]
 
@@ -205,14 +204,12 @@ def _checked_way(way: Any) -> str:
 
 
 def _columns(table: Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Array]]:
-    """Read some columns once, a few megabytes at a time: one after another where that takes less memory."""
-    if not len(table) or not columns:
+    """Read some columns once, a part at a time: one after another where that takes less memory."""
+    if not columns:
         return
-    for some in [[name] for name in columns] if by_column(table, columns[0]) else [columns]:
-        step = max(1, int(READ_BYTES / max(1.0, row_bytes(table, some))))
-        for start, stop in pairwise(even_cuts(len(table), step).tolist()):
-            yield from zip(some, table.read(start, stop, some).columns, strict=True)
-            give_back()
+    for some in [[name] for name in columns] if len(table) and by_column(table, columns[0]) else [columns]:
+        for _, batch in scan(table, some):
+            yield from zip(some, batch.columns, strict=True)
 
 
 @dataclass

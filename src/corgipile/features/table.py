@@ -3,14 +3,13 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from corgipile.arrow_memory import frugal, give_back
+from corgipile.arrow_memory import frugal
 from corgipile.features.choose import item_of, require
 from corgipile.features.encoders import Encoder
 from corgipile.tables import MemoryTable
@@ -20,8 +19,8 @@ from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import SpillFile, SpillWriter, check_room, spill_folder
-from corgipile.tables.row_bytes import row_bytes
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, even_cuts, row_sizes
+from corgipile.tables.scan import scan
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["EncodedColumns", "encoded_once"]
@@ -114,17 +113,22 @@ class EncodedColumns(Wrapper):
             found |= zip(some, read(self.kept, some).columns, strict=True)
         if stored or not found:
             found |= zip(stored, read(self.table, stored).columns, strict=True)
-        for name in stored:
+        return self._encoded(found, names, row, stored)
+
+    def _encoded(
+        self, found: dict[str, pa.Array], names: list[str], row: Callable[[int], str], raw: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
+        """Make a batch of columns, of which some (None: all) are as they are stored."""
+        for name in names if raw is None else raw:
             if name in self.changed:
                 found[name] = self.changed[name].encode(found[name], row)
         return pa.RecordBatch.from_arrays([found[name] for name in names], schema=pick(self.schema, names))
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as they lie, a few megabytes at a time."""
-        step = max(1, int(READ_BYTES / max(1.0, row_bytes(self.table, columns))))
-        for start, stop in pairwise(even_cuts(len(self), step).tolist()):
-            yield self.read(start, stop, columns)
-            give_back()
+        """Yield the rows as they lie, encoded, a part at a time."""
+        for start, batch in scan(self.table, columns):
+            found = dict(zip(columns, batch.columns, strict=True))
+            yield self._encoded(found, list(columns), lambda at, first=start: f"row {first + at}")  # type: ignore[misc]
 
 
 def _merged(layouts: Sequence[Layout], columns: Sequence[str]) -> Layout:

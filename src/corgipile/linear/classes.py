@@ -13,6 +13,7 @@ from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number, require
 from corgipile.linear.losses import loss_of, most_classes, quoted
 from corgipile.tables.arrow.spans import flat
+from corgipile.tables.scan import scan
 from corgipile.tables.table import Table
 
 __all__ = ["check_classes", "check_label", "codes_of", "find_classes"]
@@ -44,8 +45,8 @@ def find_classes(table: Table, label: str, model: str, *, skip: bool = False) ->
     if not most:
         return np.zeros(0, dtype)
     seen: set[Any] = set()
-    for start in range(0, len(table), RUN):
-        column = table.read(start, min(start + RUN, len(table)), [label]).column(0)
+    for start, batch in scan(table, [label]):
+        column = batch.column(0)
         bad = _bad_values(column)
         if skip:
             column = column.filter(pc.invert(bad))

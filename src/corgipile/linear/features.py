@@ -12,6 +12,7 @@ from corgipile.errors import BadArgument, BadSchema, BadSparseRow
 from corgipile.features.choose import choose, is_number, item_of, require
 from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
+from corgipile.tables.scan import scan
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["Features", "find_inputs"]
@@ -170,8 +171,8 @@ def _sparse(table: Table, names: Sequence[str], width: int | None) -> Features:
 def _largest(table: Table, name: str) -> int:
     """Return the largest index of a sparse column, by reading it once."""
     largest = 0
-    for start in range(0, len(table), RUN):
-        column = table.read(start, min(start + RUN, len(table)), [name]).column(0)
+    for start, batch in scan(table, [name]):
+        column = batch.column(0)
         bounds = pc.min_max(pc.list_flatten(column)).as_py()
         if bounds["min"] is not None and bounds["min"] < 0:
             raise BadSparseRow(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadValue
+from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
 from corgipile.linear.classes import check_classes, check_label, find_classes
@@ -36,7 +37,6 @@ from corgipile.tables.table import Table
 __all__ = ["measuring", "prepare", "train"]
 
 LEARNING_RATE = 0.01
-MOST_SHOWN = 10
 log = logging.getLogger("corgipile")
 
 
@@ -205,11 +205,7 @@ def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     inputs, seen = task.inputs, precheck(task.table(), task.inputs)
     log.info("features: %s (%d); label: %s", listed(inputs.columns), inputs.width, task.label)
     if inputs.left_out:
-        why = "; ".join(f"{name!r} ({reason})" for name, reason in list(inputs.left_out.items())[:MOST_SHOWN])
-        more = f" and {len(inputs.left_out) - MOST_SHOWN} more" if len(inputs.left_out) > MOST_SHOWN else ""
-        task.note(
-            f"columns left out: {why}{more}; name the columns to learn from with features=, text with encode= too"
-        )
+        task.note(f"columns left out: {told(inputs.left_out)}")
     for text in seen.notes():
         task.note(text)
     kept = past.learnt.scaling if past is not None and past.learnt is not None else None

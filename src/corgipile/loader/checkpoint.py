@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from corgipile.errors import BadArgument, StateMismatch
+from corgipile.features import Encoding
 from corgipile.loader.budget import Fitted
 from corgipile.loader.remaining import Segment, alike, dealt, next_worker, remainder
 from corgipile.orders import Order, described, instead
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.table import Table
 
-__all__ = ["Part", "checked", "go_on", "identity_of", "segments_of"]
+__all__ = ["Part", "check_features", "checked", "go_on", "identity_of", "segments_of"]
 
 STATE_VERSION = 1
 
@@ -91,9 +92,16 @@ def go_on(
     return Part(epoch, before, segment, segment.totals(fitted, seed, epoch), table)
 
 
-def identity_of(table: Table, order: Order, seed: int) -> dict[str, Any]:
+def identity_of(table: Table, order: Order, seed: int, encoding: Encoding | None = None) -> dict[str, Any]:
     """Return what a state must agree with."""
-    return {"version": STATE_VERSION, "table": table.fingerprint, "order": described(order), "seed": seed}
+    made = {} if encoding is None else {"encoding": encoding.state()}
+    return {"version": STATE_VERSION, "table": table.fingerprint, "order": described(order), "seed": seed, **made}
+
+
+def check_features(state: Mapping[str, Any], mine: Mapping[str, Any] | None) -> None:
+    """Raise StateMismatch where a state is of other features, or features in another order; ``mine``: the encoding."""
+    if not alike(state.get("encoding"), mine):
+        raise StateMismatch("state is of other features, or of another encoding of them")
 
 
 def segments_of(segments: Any) -> list[Segment]:
@@ -111,6 +119,7 @@ def checked(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[int,
     """
     if not isinstance(state, Mapping):
         raise StateMismatch(f"a state is a dictionary, got {state!r}")
+    check_features(state, identity.get("encoding"))
     for name, mine in identity.items():
         if not alike(state.get(name), mine) and name == "order":
             raise instead(state.get(name), mine)

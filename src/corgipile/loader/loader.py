@@ -8,6 +8,7 @@ from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import found_alone
+from corgipile.loader.checkpoint import check_features
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
@@ -254,9 +255,7 @@ class Loader:
                 raise instead(state.get(name), mine)
             if not alike(state.get(name), mine):
                 raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the loader has {mine!r}")
-        made = self.encoding.state() if self.encoding else None
-        if not alike(state.get("encoding"), made):
-            raise StateMismatch("state is of other features, or of another encoding of them")
+        check_features(state, self.encoding.state() if self.encoding else None)
         self.epoch, self._batches, self._step, self._offset = self._position_of(state)
         self._restored, self._position = True, []
 

@@ -1,5 +1,6 @@
 """What batches are made of: stored columns as they are, or one array of features and the label."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -9,17 +10,19 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema, BadValue
 from corgipile.features import Encoding, fit_encoding
-from corgipile.features.choose import item_of
+from corgipile.features.choose import item_of, told
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.budget import Columns, columns_of
 from corgipile.loader.buffer import ROWS_ALIKE
 from corgipile.loader.list_widths import widths_of
+from corgipile.suggestions import listed
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["Selected", "Selection", "select"]
 
 FEATURES, LABEL = "features", "label"
 DTYPES = ("float32", "float64")
+log = logging.getLogger("corgipile")
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,9 @@ def select(
         raise BadArgument(
             "as_tuple=True makes pairs of features and label: name a label, no columns, no format='arrow'"
         )
+    log.info("features of %r: %s", table, listed(encoding.columns))
+    if encoding.left_out and not isinstance(features, Encoding):
+        log.warning("columns of %r that are no features: %s", table, told(encoding.left_out))
     encoded = encoding.table(table, once=True)
     return Selected(encoded, _selection(encoded, encoding, columns, widths, label, dtype, as_tuple=as_tuple))
 

@@ -1,6 +1,5 @@
 """Whole columns of numbers, read a part at a time."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,10 @@ import pyarrow as pa
 from corgipile.errors import BadSchema
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.mixing import Mix
-from corgipile.tables.table import Table, check_columns, even_cuts
+from corgipile.tables.scan import scan
+from corgipile.tables.table import Table, check_columns
 
 __all__ = ["by_column", "column"]
-
-_READ = 1 << 20
 
 
 def column(table: Table, name: str) -> npt.NDArray[Any]:
@@ -26,11 +24,9 @@ def column(table: Table, name: str) -> npt.NDArray[Any]:
         >>> column(tables.open(pa.table({"label": [3, 1]})), "label").tolist()
         [3, 1]
     """
-    rows = len(table)
     if pa.types.is_nested(kind := table.schema.field(check_columns(table.schema, [name])[0]).type):
         raise BadSchema(f"column {name!r} is {kind}; one value a row is needed")
-    cuts = even_cuts(rows, max(1, _READ * rows // max(1, table.nbytes))).tolist()
-    parts = [table.read(start, stop, [name]).column(0).to_numpy(zero_copy_only=False) for start, stop in pairwise(cuts)]
+    parts = [batch.column(0).to_numpy(zero_copy_only=False) for _, batch in scan(table, [name])]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

@@ -1,7 +1,6 @@
 """Expressions of pyarrow over the rows of a table."""
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.suggestions import listed
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.row_bytes import row_bytes
-from corgipile.tables.table import Table, even_cuts
+from corgipile.tables.scan import scan
+from corgipile.tables.table import Table
 
 __all__ = ["columns_of", "truths"]
 
@@ -42,7 +41,8 @@ def columns_of(expression: Any, schema: pa.Schema) -> list[str]:
         kind = _evaluated(expression, schema.empty_table()).type
     except pa.ArrowInvalid as error:
         if "No match for FieldRef" not in str(error):
-            raise BadSchema(f"{expression} cannot be computed: {_first(error)}") from None
+            stop = start + batch.num_rows
+            raise BadSchema(f"{expression} cannot be computed of rows {start} to {stop}: {_first(error)}") from None
         raise MissingColumn(
             f"{expression} is about a column that is not there; there are {listed(schema.names)}"
         ) from None
@@ -88,11 +88,11 @@ def truths(table: Table, expression: Any) -> Iterator[npt.NDArray[np.bool_]]:
     names = columns_of(expression, table.schema)
     if not names:  # it is the same for all rows, but each must be there
         names = table.schema.names[:1]
-    step = max(1, int(READ / max(1.0, row_bytes(table, names))))
-    cuts = (even_cuts(len(table), step) if len(table) else np.zeros(1, np.int64)).tolist()
-    for start, stop in pairwise(cuts):
+    for start, batch in scan(table, names):
         try:
-            found = _evaluated(expression, pa.Table.from_batches([table.read(start, stop, names)]))
+            found = _evaluated(expression, pa.Table.from_batches([batch]))
         except pa.ArrowException as error:
-            raise BadSchema(f"{expression} cannot be computed of rows {start} to {stop}: {_first(error)}") from None
+            raise BadSchema(
+                f"{expression} cannot be computed of rows {start} to {start + batch.num_rows}: {_first(error)}"
+            ) from None
         yield flat(found.combine_chunks().fill_null(fill_value=False))

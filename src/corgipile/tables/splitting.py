@@ -13,7 +13,7 @@ from corgipile.random import derive, randoms
 from corgipile.sizes import real, whole
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.picks import Bits
-from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.scan import scan
 from corgipile.tables.table import Table, check_columns
 from corgipile.tables.views import chosen
 
@@ -79,9 +79,7 @@ def _of_numbers(rows: int, key: int) -> Iterator[npt.NDArray[np.uint64]]:
 
 def _of_values(table: Table, name: str, key: int) -> Iterator[npt.NDArray[np.uint64]]:
     check_columns(table.schema, [name])
-    step = max(1, int(READ / max(1.0, row_bytes(table, [name]))))
-    for start in range(0, len(table), step):
-        yield hashes(table.read(start, min(start + step, len(table)), [name]).column(0), name, key)
+    return (hashes(batch.column(0), name, key) for _, batch in scan(table, [name]))
 
 
 def hashes(column: pa.Array, name: str, key: int) -> npt.NDArray[np.uint64]:

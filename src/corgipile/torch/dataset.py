@@ -120,7 +120,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         runs: Order = replace(chosen(order, self.table, label), ahead=prefetch)  # type: ignore[type-var]
         self._settings = Settings(self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform)
         self._places, self._epochs, self._kept = RankFinder(rank, world), Epochs(), Kept()
-        self._identity = identity_of(self.table, self._settings.order, seed)
+        self._identity = identity_of(self.table, self._settings.order, seed, selection.encoding)
         fitted = self._settings.fitted(self.table, 1)  # what is wrong with columns or memory is said now
         sketched(self.table, fitted.order, fitted.blocks)  # read once, for the workers of all epochs
         if fitted.way.spilled:

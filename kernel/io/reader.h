@@ -1,0 +1,85 @@
+/* Reads the columns of one table into one buffer: all rows, or those that are picked, by several threads. */
+#ifndef CP_READER_H
+#define CP_READER_H
+
+#include "io/picks.h"
+#include "io/pread.h"
+
+/* What reads the columns of one table into one buffer. */
+typedef struct {
+    cp_pool pool;
+    cp_read read;
+    cp_column *columns; /* the caller's */
+    int64_t column_count;
+    cp_picks picks; /* which rows the caller means, if bits.words is not NULL: else all */
+    int cores;
+} cp_reader;
+
+/* Start a reader of `threads` threads, the caller's among them. Returns -1 without memory. */
+static inline int cp_reader_start(cp_reader *r, int threads)
+{
+    *r = (cp_reader){.read = {.stage_bytes = CP_STAGE}, .cores = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    r->read.stages = calloc((size_t)threads + 1, sizeof(char *));
+    if (r->read.stages && cp_pool_start(&r->pool, threads - 1) == 0)
+        return 0;
+    free(r->read.stages);
+    return -1;
+}
+
+static inline void cp_reader_stop(cp_reader *r)
+{
+    cp_pool_stop(&r->pool);
+    for (int i = 0; i <= r->pool.count + 1; i++)
+        free(r->read.stages[i]);
+    free(r->read.stages);
+    free(r->read.parts);
+    free(r->read.requests);
+    cp_picks_free(&r->picks);
+}
+
+/* The same as cp_read_soon, for rows as the caller numbers them. */
+static inline void cp_reader_soon(const cp_reader *r, const int64_t *extents, int64_t extent_count)
+{
+    const cp_bits *bits = &r->picks.bits;
+    if (!bits->words)
+        cp_read_soon(r->columns, r->column_count, extents, extent_count);
+    for (int64_t e = 0; bits->words && e < extent_count; e++)
+        if (extents[2 * e] < extents[2 * e + 1]) {
+            int64_t run[2] = {cp_bits_select(bits, extents[2 * e]), cp_bits_select(bits, extents[2 * e + 1] - 1) + 1};
+            cp_read_soon(r->columns, r->column_count, run, 1);
+        }
+}
+
+/* Let rows be picks from now on; the columns are there. Rows that lie closely are read as one. */
+static inline void cp_reader_pick(cp_reader *r, cp_bits bits)
+{
+    int64_t widest = 1;
+    for (int64_t c = 0; c < r->column_count; c++)
+        widest = cp_row_bytes(&r->columns[c]) > widest ? cp_row_bytes(&r->columns[c]) : widest;
+    r->picks.bits = bits;
+    r->picks.gap = CP_GAP / widest;
+    r->read.stage_bytes = r->read.stage_bytes > 2 * CP_STAGE ? r->read.stage_bytes : 2 * CP_STAGE;
+}
+
+/* The same as cp_read_rows. If the consumer waits (`hurry`) all cores copy what is cached, else those that neither the
+ * consumer nor the caller needs; but to wake a thread pays for a stage full of bytes, not for less. */
+static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t extent_count, const int32_t *into,
+                                 const int32_t *sweep, int hurry)
+{
+    int64_t rows = 0, bytes = 0, helpers = hurry ? r->pool.count : r->cores - 2;
+    for (int64_t e = 0; e < extent_count; e++)
+        rows += extents[2 * e + 1] - extents[2 * e];
+    for (int64_t c = 0; c < r->column_count; c++)
+        bytes += rows * cp_row_bytes(&r->columns[c]);
+    helpers = helpers < bytes / CP_STAGE ? helpers : bytes / CP_STAGE;
+    cp_picks *p = &r->picks;
+    if (!p->bits.words)
+        return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, extents, extent_count, into, sweep, NULL,
+                            (int)helpers);
+    if (cp_picks_map(p, extents, extent_count, into, sweep) < 0)
+        return -1;
+    return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, p->extents, p->count, p->into,
+                        sweep ? p->sweep : NULL, p->swept, (int)helpers);
+}
+
+#endif
