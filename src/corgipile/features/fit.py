@@ -38,7 +38,6 @@ Encode = str | Mapping[str, str] | None
 Missing = str | float
 BUCKETS = 256
 MOST_ONEHOT, MOST_VALUES = 1000, 1 << 20
-READ_BYTES = 1 << 20  # what is made of them takes some times as much
 
 
 def fit_encoding(

@@ -25,7 +25,6 @@ from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["EncodedColumns", "encoded_once"]
 
-READ_BYTES = 1 << 20  # what is made of them takes some times as much
 KEPT = 16  # a row of encoded columns is kept on disk where it is this many bytes, or no larger than the row they are of
 
 

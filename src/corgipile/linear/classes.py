@@ -18,7 +18,6 @@ from corgipile.tables.table import Table
 
 __all__ = ["check_classes", "check_label", "codes_of", "find_classes"]
 
-RUN = 1 << 18
 MOST_FRACTIONS = 256  # classes that are no whole numbers: more are a target, not classes
 EXACT = 1 << 53
 FloatArray = npt.NDArray[np.float64]

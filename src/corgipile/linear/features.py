@@ -18,7 +18,6 @@ from corgipile.tables.table import Table, fixed_field
 __all__ = ["Features", "find_inputs"]
 
 DIMS_KEY = b"corgipile.dims"
-RUN = 1 << 16
 PACKED = "features"
 
 

@@ -15,8 +15,6 @@ from corgipile.tables.table import Table
 
 __all__ = ["columns_of", "truths"]
 
-READ = 1 << 20  # bytes of the columns, at a time
-
 
 def columns_of(expression: Any, schema: pa.Schema) -> list[str]:
     """Return the columns that an expression is about; it must be one of truth values.
@@ -41,8 +39,7 @@ def columns_of(expression: Any, schema: pa.Schema) -> list[str]:
         kind = _evaluated(expression, schema.empty_table()).type
     except pa.ArrowInvalid as error:
         if "No match for FieldRef" not in str(error):
-            stop = start + batch.num_rows
-            raise BadSchema(f"{expression} cannot be computed of rows {start} to {stop}: {_first(error)}") from None
+            raise BadSchema(f"{expression} cannot be computed: {_first(error)}") from None
         raise MissingColumn(
             f"{expression} is about a column that is not there; there are {listed(schema.names)}"
         ) from None
