@@ -20,7 +20,7 @@ from corgipile.tables.views import chosen
 __all__ = ["train_test_split"]
 
 TAG = 0x5B117  # of hashes for this purpose
-ROWS, READ = 1 << 20, 1 << 20  # rows hashed, and bytes of a column read, at a time
+ROWS = 1 << 20  # hashed at a time
 U = np.uint64
 _MIX = (U(0xBF58476D1CE4E5B9), U(0x94D049BB133111EB))
 
