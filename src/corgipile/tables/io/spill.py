@@ -68,7 +68,9 @@ def check_room(folder: Path, needed: int) -> None:
     free = status.f_bavail * status.f_frsize
     if free < needed + SPARE:
         raise WriteFailed(
-            errno.ENOSPC, f"{format_bytes(needed)} are needed in {folder}, {format_bytes(free)} are free: {_ADVICE}"
+            errno.ENOSPC,
+            f"{format_bytes(needed)} are needed in {folder}, and {format_bytes(SPARE)} to spare; "
+            f"{format_bytes(free)} are free: {_ADVICE}",
         )
 
 
