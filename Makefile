@@ -35,18 +35,21 @@ demo: setup
 # beside the rest. Either alone: `make test-beside`, `make test-rest`.
 BESIDE := tests/postgres tests/cli tests/kernel tests/tables/test_flips.py
 
+TEST_BESIDE := $(PY) -m pytest $(BESIDE)
+TEST_REST := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE))
+
 test: setup
-	@$(MAKE) --no-print-directory test-beside > $(VENV)/beside.log 2>&1 & beside=$$!; \
-	$(MAKE) --no-print-directory test-rest; rest=$$?; \
+	@log=$$(mktemp); $(TEST_BESIDE) > $$log 2>&1 & beside=$$!; \
+	$(TEST_REST); rest=$$?; \
 	wait $$beside; beside=$$?; \
-	cat $(VENV)/beside.log; \
+	cat $$log; rm -f $$log; \
 	test $$rest = 0 && test $$beside = 0
 
 test-beside: setup
-	$(PY) -m pytest $(BESIDE)
+	$(TEST_BESIDE)
 
 test-rest: setup
-	$(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE))
+	$(TEST_REST)
 
 check: setup
 	$(VENV)/bin/ruff check .
