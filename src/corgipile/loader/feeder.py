@@ -48,6 +48,8 @@ class Feeder:
 
     Attributes:
         columns: What is read.
+        asked: The order, its sizes as they were given.
+        fitted: The same with sizes in rows, and the blocks it runs over.
         limit: Bytes that this worker may hold, None where the buffer's size was given instead.
         apart: Whether there is no buffer.
 
@@ -91,7 +93,9 @@ class Feeder:
         wanted = replace(chosen(order, table, label), ahead=prefetch)  # type: ignore[type-var]
         size = limit_of(wanted, memory, len(table) * found.row_bytes)
         self.limit = None if size is None else size // shard.workers
-        self.order, blocks, *_, self._way = fit(table, wanted, memory, found, shard.workers)
+        self.asked = wanted
+        self.fitted = fit(table, wanted, memory, found, shard.workers)
+        self.order, blocks, *_, self._way = self.fitted
         self.blocks = sketched(table, self.order, blocks, sketch)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
