@@ -181,7 +181,7 @@ def _prepared(table: Table, given: CompareArguments) -> "tuple[Task, npt.NDArray
 
     task = prepare(table, given)
     labels = column(task.source, task.label)
-    task.labels.hold(labels)
+    task.labels.keep(labels)
     return task.surveyed(), labels
 
 

@@ -58,15 +58,15 @@ class Labels:
     ) -> None:
         kind = check_label(table, label)
         self._dtype = np.dtype(bool) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
-        self._held: Table | None = None
+        self._values: Table | None = None
         self._table, self._label, self._model, self._skip = table, label, model, skip
         self._most = most_classes(model)
         self._classes = classes if self._most else np.zeros(0, self._dtype)
         self._seen: set[Any] = set()
 
-    def hold(self, values: npt.NDArray[Any]) -> None:
+    def keep(self, values: npt.NDArray[Any]) -> None:
         """Take all labels, which somebody has read; from now on they are not read again."""
-        self._table = self._held = MemoryTable(pa.table({self._label: values}))
+        self._table = self._values = MemoryTable(pa.table({self._label: values}))
 
     def find(self) -> npt.NDArray[Any]:
         """Return the classes, ascending, in the type of the column; none where numbers are predicted.
@@ -95,7 +95,7 @@ class Labels:
         """
         if column != self._label:
             return sketch(table, cuts, column)
-        table = table if self._held is None else self._held
+        table = table if self._values is None else self._values
         if self._classes is not None:
             return sketch(table, cuts, column)
         found = sketch(table, cuts, column, self._look)
