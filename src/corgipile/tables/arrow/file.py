@@ -18,6 +18,7 @@ from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
 from corgipile.tables.arrow.take import Take
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
+from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
@@ -25,6 +26,7 @@ from corgipile.tables.io.pieces import (
     merge_cuts,
     pick,
     read_pieces,
+    same_schema,
     take_pieces,
     take_runs,
 )
@@ -47,6 +49,9 @@ MOST_KEPT = 1 << 17  # places of columns in record batches that are remembered
 DENSE = 8  # rows passed over for each one wanted, below which runs are read
 WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read over, rather than seeking, between two rows that are taken; and at a time
+_decoded: Common[pa.RecordBatch] = Common(2 * SMALL, lambda rows: int(rows.nbytes))
+_unpacked: Common[Table] = Common(4, lambda _: 1)
+_readers: Common[Any] = Common(16, lambda _: 1)
 
 
 class ArrowFile(Checked):
@@ -77,22 +82,20 @@ class ArrowFile(Checked):
         found = self._find_batches()
         self._blocks = found.blocks
         self._metadata: BatchMetadata | Decompressed = BatchMetadata(self._file, found.blocks, found.like)
-        self._readers: Recent[Any] = Recent(4)
-        self._decoded: Recent[pa.RecordBatch] = Recent(2)
         with decoding(self._file.path):
-            self._stored = stored = self._stored_schema()
+            self._stored = stored = same_schema(self._stored_schema())
             self._names = list(stored.names)
         check_names(stored, self._file.path)
         self._dictionaries = Dictionaries(self._file, found.dictionaries, stored)
-        self._raw = index_schema(stored)
-        self._unpacked: Recent[Table] = Recent(2)
+        self._raw = same_schema(index_schema(stored))
         self._sizes: Recent[IntArray] = Recent(64)
         self._layouts: Recent[Layout | None] = Recent(2)
         self._unpacking = threading.Lock()
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
         packed = len(self._blocks) > 0 and self._metadata[0].compressed
         self._starts = self._find_starts(found.rows, packed)
-        self.schema: pa.Schema = pa.schema([field.with_type(viewless(field.type)) for field in stored], stored.metadata)
+        fields = [field.with_type(viewless(field.type)) for field in stored]
+        self.schema: pa.Schema = same_schema(pa.schema(fields, stored.metadata))
         listed = places(stored) if found.native else None
         self._packed = listed if packed else None
         self._places = None if packed else listed
@@ -305,7 +308,7 @@ class ArrowFile(Checked):
             return None
         folder = self.spill
         with self._unpacking:
-            found = self._unpacked.get((i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
+            found = _unpacked.of(self, (i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
         return cast("ArrowFile", found)
 
     def _take(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
@@ -317,7 +320,7 @@ class ArrowFile(Checked):
         return take_runs(rows, gap, lambda start, stop: self._read(i, start, stop, names), max(1, most))
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
-        return self._decoded.get((i, *names), lambda: self._decode_now(i, names))
+        return _decoded.of(self, (i, *names), lambda: self._decode_now(i, names))
 
     def _decode_now(self, i: int, names: list[str]) -> pa.RecordBatch:
         batch = self._metadata[i]
@@ -330,7 +333,7 @@ class ArrowFile(Checked):
             return self._dictionaries.numbers(decoded, pick(self._raw, names))
 
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
-        return self._readers.get(tuple(names), lambda: self._open_reader(names)).get_batch(i)
+        return _readers.of(self, tuple(names), lambda: self._open_reader(names)).get_batch(i)
 
     def _open_reader(self, names: list[str]) -> Any:
         options = pa.ipc.IpcReadOptions(included_fields=sorted(self._names.index(name) for name in names))

@@ -162,6 +162,18 @@ def pick(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
 
 
+_schemas: list[pa.Schema] = []  # the last few
+
+
+def same_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema, the same object as lately where it is equal: the files of a folder share one."""
+    for known in _schemas:
+        if known.equals(schema, check_metadata=True):
+            return known
+    _schemas[:] = [schema, *_schemas[:3]]
+    return schema
+
+
 def empty(schema: pa.Schema, columns: Sequence[str]) -> pa.RecordBatch:
     """Return a record batch without rows."""
     fields = pick(schema, columns)
@@ -234,6 +246,9 @@ class Recent(Generic[Value]):
                     self._making.pop(key, None)
             with self._lock:
                 self._values[key] = value
-                while len(self._values) > self._room:
-                    self._values.popitem(last=False)
+                self._evict()
         return value
+
+    def _evict(self) -> None:
+        while len(self._values) > self._room:
+            self._values.popitem(last=False)
