@@ -102,7 +102,7 @@ class ArrowFile(Views):
         self._whole = self._places is None or not all(sliceable(place.kind) for place in self._places.values())
         self._scatter: Take | None = None
         if self._places is not None:
-            self._scatter = Take(self._file, self._places, len(self._blocks))
+            self._scatter = Take(self._file, self._places, self._starts)
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str, Spill]]:
         return type(self), (self._file.path, self._spill)
@@ -163,25 +163,20 @@ class ArrowFile(Views):
         if self._scatter is None or not self._dictionaries.names.isdisjoint(columns):
             return None
         with decoding(self._file.path):
-            return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._slices)
+            return self._scatter.sizes(pick(self.schema, columns), rows, self._slices)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""
         if self._scatter is None:
             return list(self.take(rows, [column]).column(0).to_pylist())
-        return self._scatter.take_bytes(self.schema.field(column), *self._within(rows), self._slices)
-
-    def _within(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the record batches of rows, and their numbers there."""
-        batches = np.searchsorted(self._starts, rows, side="right") - 1
-        return batches, rows - self._starts[batches]
+        return self._scatter.take_bytes(self.schema.field(column), rows, self._slices)
 
     def _scattered(self, rows: IntArray, names: list[str]) -> pa.RecordBatch | None:
         """Take rows by few calls; None where runs must be read, or are cheaper: narrow rows that lie densely."""
         dense = self.nbytes < WIDE * len(self) and int(rows.max() - rows.min()) < DENSE * len(rows)
         if self._scatter is None or dense:
             return None
-        return self._scatter.take(pick(self._raw, names), *self._within(rows), self._slices)
+        return self._scatter.take(pick(self._raw, names), rows, self._slices)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
@@ -376,7 +371,7 @@ class _DecompressedFile(ArrowFile):
         self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
         self._places, self._packed, self._whole = places(pick(source._stored, columns)), None, False  # noqa: SLF001
         self._layouts = Recent(2)
-        self._scatter = Take(section, self._places or {}, len(self._blocks))
+        self._scatter = Take(section, self._places or {}, self._starts)
 
     def __repr__(self) -> str:
         return self._name
