@@ -53,14 +53,15 @@ class Features:
         """Return the numbers that a dense column has in a row."""
         return self.width if self.lists else self.widths[self.columns.index(column)]
 
-    def feeder(self, table: Table, label: str | None, order: Any, memory: Size | None, seed: int) -> Feeder:
-        """Open a feeder of these features, and of a label column if there is one."""
+    def feeder(
+        self, table: Table, label: str | None, order: Any, memory: Size | None, seed: int, **also: Any
+    ) -> Feeder:
+        """Open a feeder of these features, and of a label column if there is one; see it for other arguments."""
         labels = [] if label is None else [label]
         casts: dict[str, Any] = dict.fromkeys(labels, np.float32) if _is_half(table, label) else {}
         if self.sparse:
-            return Feeder(
-                table, order=order, memory=memory, columns=[*self.columns, *labels], casts=casts, seed=seed, label=label
-            )
+            names = [*self.columns, *labels]
+            return Feeder(table, order=order, memory=memory, columns=names, casts=casts, seed=seed, label=label, **also)
         pack = {} if self.lists else {PACKED: self.columns}
         widths = {self.name: self.width} if self.lists else dict(zip(self.columns, self.widths, strict=True))
         widths = {name: width for name, width in widths.items() if item_of(table.schema.field(name).type) is not None}
@@ -76,6 +77,7 @@ class Features:
             widths=widths,
             seed=seed,
             label=label,
+            **also,
         )
 
 

@@ -12,14 +12,13 @@ import pyarrow as pa
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
-    check_rows,
-    empty,
     merge_cuts,
     pick,
     pick_rows,
@@ -27,9 +26,8 @@ from corgipile.tables.io.pieces import (
     take_pieces,
 )
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.methods import Views
 from corgipile.tables.parquet_pages import BUFFER, chunk_columns, page_bytes, row_bits
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
 
 MAGIC = b"PAR1"
@@ -40,7 +38,7 @@ BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
 TIDY_BYTES = 1 << 20  # decoded before pages are given back that are read no more
 
 
-class ParquetTable(Views):
+class ParquetTable(Checked):
     """Reads a Parquet file.
 
     Its natural unit is the row group: a block is at least one of them. Of a large one few rows are never decoded alone:
@@ -112,26 +110,11 @@ class ParquetTable(Views):
         """Cut at row groups, merged to about ``rows`` rows."""
         return merge_cuts(self._starts, rows)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._piece(i, a, b, names))
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_pieces(self._starts, rows, lambda i, local: self._scattered(i, local, names))
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: rows are encoded."""
-        check_columns(self.schema, columns)
-        return None
 
     @property
     def place(self) -> str:

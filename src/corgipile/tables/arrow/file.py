@@ -16,13 +16,12 @@ from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.arrow.note import noted
 from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
 from corgipile.tables.arrow.take import Take
+from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
-    check_rows,
-    empty,
     merge_cuts,
     pick,
     read_pieces,
@@ -30,14 +29,12 @@ from corgipile.tables.io.pieces import (
     take_runs,
 )
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.methods import Views
 from corgipile.tables.table import (
     ColumnLayout,
     IntArray,
     Layout,
     Table,
     check_columns,
-    check_run,
     even_cuts,
     fixed_field,
 )
@@ -52,7 +49,7 @@ WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read over, rather than seeking, between two rows that are taken; and at a time
 
 
-class ArrowFile(Views):
+class ArrowFile(Checked):
     """Reads an Arrow IPC file, plain or with LZ4 or ZSTD compressed record batches.
 
     Plain record batches are read by the rows asked for; compressed ones are decoded whole if they are small, else the
@@ -127,24 +124,14 @@ class ArrowFile(Views):
         """Cut every ``rows`` rows, or at record batches where these must be decoded whole."""
         return merge_cuts(self._starts, rows) if self._whole else even_cuts(len(self), rows)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return self._dictionaries.look_up(self.read_stored(start, stop, names), self.schema)
 
     def read_stored(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Read one run of rows as they are stored: numbers where there are dictionaries."""
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._read(i, a, b, names))
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return self._dictionaries.look_up(self.take_stored(rows, names), self.schema)
 
     def take_stored(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
