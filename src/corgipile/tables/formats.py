@@ -12,6 +12,7 @@ from corgipile.tables import huggingface, images, numpy, parquet
 from corgipile.tables.arrow import file as arrow
 from corgipile.tables.arrow import footer
 from corgipile.tables.arrow import stream as arrowstream
+from corgipile.tables.mds import table as mds
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
 from corgipile.tables.text import csv, json
@@ -74,6 +75,13 @@ _OURS = {
         frozenset({"types"}),
         agree=same_types,
         index_file=json.index_file,
+    ),
+    "mds": Format(
+        b"",
+        mds.SUFFIXES,
+        mds.open_mds,
+        frozenset({"spill"}),
+        folder=lambda path, files: mds.is_mds(path),  # noqa: ARG005 - as above
     ),
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
     "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable, frozenset({"spill"})),

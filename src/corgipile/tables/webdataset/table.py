@@ -17,7 +17,15 @@ from corgipile.tables.table import LIMIT, IntArray, Table, check_columns
 from corgipile.tables.webdataset.archive import Walk, printable
 from corgipile.tables.webdataset.index import GAPS, HEAD, SIZE, START, VALUE, open_samples
 
-__all__ = ["KEY", "SUFFIXES", "WebDatasetTable", "index_file", "refuse_packed_tar", "same_columns"]
+__all__ = [
+    "KEY",
+    "SUFFIXES",
+    "WebDatasetTable",
+    "index_file",
+    "is_text_name",
+    "refuse_packed_tar",
+    "same_columns",
+]
 
 SUFFIXES = (".tar",)
 KEY = "__key__"
@@ -30,10 +38,10 @@ class WebDatasetTable(Checked):
     r"""Reads a tar file of samples, as the webdataset package writes and groups them.
 
     Members that follow one another and have the same name up to the first dot are a sample; what follows the dot, in
-    lower case, is the column: ``jpg``, ``seg.png``. ``txt`` and ``json`` are strings; ``cls``, ``label`` and the
-    package's other names of integers are int64 where all are integers; all else is bytes, for whoever trains to
-    decode. A sample that lacks a member has a null there. Members that belong to no sample are passed over: folders,
-    names without a dot or that begin with one, and names such as ``__meta__``.
+    lower case, is the column: ``jpg``, ``seg.png``. Its last ending tells its type: ``txt`` and ``json`` are strings;
+    ``cls``, ``label`` and the package's other names of integers are int64 where all are integers; all else is bytes,
+    for whoever trains to decode. A sample that lacks a member has a null there. Members that belong to no sample are
+    passed over: folders, names without a dot or that begin with one, and names such as ``__meta__``.
 
     The first opening reads the headers; it keeps where members lie, and the integers, in a file beside the archive,
     ``NAME.corgipile-index.arrow``.
@@ -221,8 +229,13 @@ class WebDatasetTable(Checked):
             raise
 
 
+def is_text_name(name: str) -> bool:
+    """Say whether the webdataset package takes members of this name for text: their last ending counts."""
+    return name.rpartition(".")[2] in TEXT
+
+
 def _kind(name: str) -> pa.DataType:
-    return pa.string() if name in TEXT else pa.binary()
+    return pa.string() if is_text_name(name) else pa.binary()
 
 
 def _missing(found: dict[str, npt.NDArray[np.int64]], name: str) -> npt.NDArray[np.bool_] | None:
