@@ -1,6 +1,7 @@
 """Columns of Arrow made of stored arrays: numbers, text, categories, structures, sparse rows."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from corgipile.tables.table import LIMIT, IntArray
 __all__ = ["Categorical", "Column", "Fetch", "Lists", "Nullable", "Numbers", "Text", "column_of", "field_columns"]
 
 TEXT_BYTES = 32  # of a text of any length, where nothing was read of it
+SAMPLE = 64
 Made = TypeVar("Made")
 
 
@@ -65,6 +67,9 @@ class Column(Protocol):
     def edges(self) -> IntArray | None:
         """Return the rows at which units of decoding begin, then the number of rows; None where there are no units."""
 
+    def sizes(self, rows: IntArray) -> IntArray | None:
+        """Return the bytes of rows, where these are found without others; None where that is not known."""
+
 
 class _Even:
     """A column of arrays that have a row for each of its rows."""
@@ -76,6 +81,10 @@ class _Even:
         chunk, rows = max(one.chunk for one in self.stored), self.stored[0].shape[0]
         return None if not chunk else np.append(np.arange(0, rows, chunk, dtype=np.int64), np.int64(rows))
 
+    def sizes(self, rows: IntArray) -> IntArray | None:
+        """Return nothing: lengths are not known."""
+        return None
+
 
 class Numbers(_Even):
     """Numbers or truth values, lists of one length of them where rows have a shape."""
@@ -86,6 +95,10 @@ class Numbers(_Even):
         for size in reversed(stored.shape[1:]):
             self.kind = pa.list_(self.kind, size)
         self.width = float(row_width(stored))
+
+    def sizes(self, rows: IntArray) -> IntArray:
+        """Return the bytes of rows."""
+        return np.full(len(rows), int(self.width), np.int64)
 
     def in_place(self) -> InPlace | None:
         """Return where the kernel may read the rows; None where it cannot."""
@@ -114,6 +127,20 @@ class Text(_Even):
         self.stored, self._one, self._where = (stored,), stored, where
         self.kind = pa.binary() if binary else pa.string()
         self.width = float(stored.dtype.itemsize if stored.dtype.kind in "SU" else TEXT_BYTES)
+
+    def sizes(self, rows: IntArray) -> IntArray | None:
+        """Return the bytes of rows, those of text of any length by a few of them."""
+        if self.kind != pa.string():
+            return None
+        return np.full(len(rows), int(self.width) if self._one.dtype.kind in "SU" else self._mean, np.int64)
+
+    @cached_property
+    def _mean(self) -> int:
+        """Return the bytes of a text, by some at the beginning, the middle and the end."""
+        rows = self._one.shape[0]
+        starts = np.unique(np.maximum(0, np.array([0, rows // 2, rows - SAMPLE])))
+        found = text_array(self._one.get(starts, np.minimum(starts + SAMPLE, rows)), self.kind, self._where)
+        return int(found.nbytes / max(1, len(found)))
 
     def array(self, fetch: Fetch) -> pa.Array:
         """Return rows."""
@@ -152,6 +179,13 @@ class Categorical(_Even):
         self.kind = pa.dictionary(pa.from_numpy_dtype(codes.dtype.newbyteorder("=")), categories.type, ordered)
         self.width = float(codes.dtype.itemsize + categories.nbytes / max(1, len(categories)))
 
+    def sizes(self, rows: IntArray) -> IntArray:
+        """Return the bytes of what these rows stand for."""
+        wanted, back = np.unique(rows, return_inverse=True)
+        codes = self._codes.get(wanted, wanted + 1)
+        each = np.append([len(str(value).encode()) for value in self.categories.to_pylist()], 0).astype(np.int64)
+        return each[np.where((codes < 0) | (codes >= len(each)), -1, codes)][back]
+
     def array(self, fetch: Fetch) -> pa.Array:
         """Return rows."""
         codes = fetch(self._codes)
@@ -169,6 +203,10 @@ class Nullable(_Even):
     def __init__(self, values: Column, mask: Stored) -> None:
         self.stored, self._values, self._mask = (*values.stored, mask), values, mask
         self.kind, self.width = values.kind, values.width + 1
+
+    def sizes(self, rows: IntArray) -> IntArray | None:
+        """Return the bytes of rows."""
+        return self._values.sizes(rows)
 
     def array(self, fetch: Fetch) -> pa.Array:
         """Return rows."""

@@ -166,6 +166,10 @@ class Entries:
         """Return the rows in which chunks begin."""
         return self.sparse.edges()
 
+    def sizes(self, rows: IntArray) -> IntArray:
+        """Return the bytes of rows."""
+        return self.sparse.lengths(rows) * int(self.kind.value_type.bit_width // 8)
+
     def array(self, fetch: Fetch) -> pa.Array:
         """Return rows."""
         raise NotImplementedError

@@ -10,7 +10,6 @@ import pyarrow as pa
 from corgipile.arrow_memory import give_back
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrays.columns import Categorical, Column, Fetch, Numbers
-from corgipile.tables.arrays.sparse import Entries
 from corgipile.tables.arrays.stored import row_width
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.concat import DIMS_KEY, FEATURES_KEY
@@ -130,7 +129,7 @@ class ArraysTable(Views):
         """Read scattered rows in the order asked for."""
         rows = check_rows(rows, len(self))
         names = check_columns(self.schema, columns)
-        wanted = np.unique(rows)
+        wanted = rows if (rows[1:] > rows[:-1]).all() else np.unique(rows)
         breaks = np.flatnonzero(np.diff(wanted) != 1)
         starts = wanted[np.append(0, breaks + 1)] if len(wanted) else wanted
         batch = self._batch(starts, wanted[np.append(breaks, len(wanted) - 1)] + 1 if len(wanted) else wanted, names)
@@ -143,12 +142,10 @@ class ArraysTable(Views):
             return None
         sizes = np.zeros(len(rows), np.int64)
         for column in found:
-            if isinstance(column, Entries):
-                sizes += column.sparse.lengths(rows) * int(column.kind.value_type.bit_width // 8)
-            elif isinstance(column, Numbers):
-                sizes += int(column.width)
-            else:
+            some = column.sizes(rows)
+            if some is None:
                 return None
+            sizes += some
         return sizes
 
     def layout(self, columns: Sequence[str]) -> Layout | None:

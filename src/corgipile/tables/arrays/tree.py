@@ -44,7 +44,8 @@ def lookup(group: Any, name: str) -> Any:
 
 def arrays_below(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the arrays with rows in a group and in the groups inside of it, by their paths."""
-    for name in group.keys():  # noqa: SIM118 - iterating over groups of Zarr gives others
+    names = list(group.keys())
+    for name in names if isinstance(group, Mapping) else sorted(names):  # Zarr lists a folder
         node = lookup(group, name)
         if node is None:  # a link to nowhere
             continue
