@@ -29,6 +29,7 @@ from corgipile.tables.table import (
 from corgipile.tables.values import as_type
 
 DIMS_KEY = b"corgipile.dims"
+FEATURES_KEY = b"corgipile.features"  # the column, or the name of the pair of columns, that features are by default
 _WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 

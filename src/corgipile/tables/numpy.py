@@ -4,7 +4,7 @@ import tokenize
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -106,8 +106,8 @@ class _Stored:
         self.file = File(path)
         if self.file.read(0, min(6, self.file.size)) != MAGIC:
             raise UnknownFormat(f"{self.file.path} is no .npy file: it does not begin with {MAGIC!r}")
-        with decoding(self.file.path):
-            self.shape, fortran, self.dtype, self.at = _header(self.file.path)
+        with decoding(self.file.path), Path(self.file.path).open("rb") as stream:
+            self.shape, fortran, self.dtype, self.at = read_header(stream)
         self.width = int(self.dtype.itemsize) * int(np.prod(self.shape[1:], dtype=object))
         if fortran and len(self.shape) > 1:
             raise BadSchema(f"{self.file.path} is in Fortran order; save it with np.ascontiguousarray(array)")
@@ -138,8 +138,13 @@ class _Stored:
         return nested(values.astype(self.dtype.newbyteorder("="), copy=False), self.shape[1:])
 
 
-def _header(path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    with warnings.catch_warnings(), Path(path).open("rb") as stream:
+def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Read the header of an array: its shape, whether it is in Fortran order, its dtype, and where its numbers begin.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    with warnings.catch_warnings():
         # NumPy warns of headers written by Python 2, and Python of odd text in damaged ones.
         warnings.simplefilter("ignore")
         form = np.lib.format
