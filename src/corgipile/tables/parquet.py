@@ -14,7 +14,7 @@ from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
-from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.files import PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
@@ -26,6 +26,7 @@ from corgipile.tables.io.pieces import (
     read_pieces,
     take_pieces,
 )
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.methods import Views
 from corgipile.tables.parquet_pages import BUFFER, chunk_columns, page_bytes, row_bits
@@ -64,7 +65,7 @@ class ParquetTable(Views):
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
-        self._file, self.spill, self._spill = File(path), spill_folder(spill), spill
+        self._file, self.spill, self._spill = file_of(path), spill_folder(spill), spill
         if self._file.read(0, min(4, self._file.size)) != MAGIC:
             raise UnknownFormat(f"{self._file.path} is no Parquet file: it does not begin with {MAGIC!r}")
         if self._file.size < 12 or self._file.read(self._file.size - 4, 4) != MAGIC:

@@ -208,6 +208,7 @@ class Section(File):
     def __init__(self, spill: SpillFile, base: int, size: int) -> None:
         self.spill, self.base, self.size = spill, base, size
         self.path, self._descriptor, self.mtime_ns = spill.path, Given(spill.descriptor), 0
+        self._content = None
         self.which = identity_of(os.fstat(spill.descriptor))
 
     def read(self, offset: int, length: int) -> bytes:

@@ -14,6 +14,7 @@ from corgipile.outputs import Kind, replacing
 from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.index_cache import Numbers, load_index, open_index
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import IntArray, Table
 
@@ -103,7 +104,7 @@ def index_file(path: str) -> str:
         CorruptFile: A record is bad.
         UnknownFormat: The file has no record at all.
     """
-    file, numbers = File(path), Numbers(rows=0)
+    file, numbers = file_of(path), Numbers(rows=0)
     goal = file.path + TEXT_SUFFIXES[0]
     with replacing(goal, TEXT_INDEX) as temporary, temporary.open("w") as text:
         for batch in scan(file, numbers):
