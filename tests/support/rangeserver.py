@@ -21,13 +21,16 @@ class Site:
     """
 
     def __init__(self):
-        self.files, self.log, self.etags, self.latency = {}, [], True, 0.0
+        self.files, self.log, self.etags, self.latency, self.tags = {}, [], True, 0.0, {}
         self.spoil = lambda number, path: None
         self.lock, self.busy, self.busiest = threading.Lock(), 0, 0
         self.url = ""
 
     def etag(self, path):
-        made = hashlib.md5(self.files[path], usedforsecurity=False).hexdigest()
+        data = self.files[path]
+        if self.tags.get(path, (None,))[0] is not data:
+            self.tags[path] = data, hashlib.md5(data, usedforsecurity=False).hexdigest()
+        made = self.tags[path][1]
         return f'W/"{made}"' if self.etags == "weak" else f'"{made}"'
 
     def gets(self):

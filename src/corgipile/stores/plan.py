@@ -2,9 +2,9 @@
 
 A request waits for its answer ``LATENCY`` seconds, in which its share of the line could have brought
 ``LATENCY * SHARE`` bytes (the defaults are those of S3 in its own region or near it; a store that answers faster is
-measured, and a gap then costs more than a request sooner). So a gap up to that size is read over. Of all that is read
-no more than ``WASTE`` may be gaps, unless requests would be tiny: ranges of less than ``TINY`` bytes are read together
-wherever that is near enough, as they cost what a request costs, not what their bytes do.
+measured, and a gap then costs more than a request sooner). So a gap up to that size is read over, the least ones first,
+as long as no more than ``WASTE`` of all bytes are gaps, or ``TINY`` a range if that is more. Gaps up to ``LEAST_GAP``
+are always read over.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ SHARE = 16e6  # bytes a second of one of the requests that are on their way
 LATENCY = 0.05  # seconds, until it is measured
 LEAST_GAP, MOST_GAP = 4 << 10, 1 << 20
 WASTE = 1 / 16
-TINY = 16 << 10
+TINY = 1 << 10
 PART = 8 << 20  # bytes of a request at most: more are asked for by several
 LEAST_PART = 1 << 20
 
@@ -77,10 +77,9 @@ def _joined(
     limit = int(min(max((LATENCY if latency is None else min(latency, LATENCY * 4)) * SHARE, LEAST_GAP), MOST_GAP))
     near = gaps <= limit
     wasted = np.maximum(gaps, 0)
-    tiny = np.minimum(ends[1:] - begins[1:], ends[:-1] - begins[:-1]) < TINY
-    choosable = np.flatnonzero(near & ~tiny & (wasted > 0))
+    choosable = np.flatnonzero(near & (wasted > LEAST_GAP))
     if len(choosable):
-        room = int(WASTE * int((ends - begins).sum()))
+        room = int(np.maximum(WASTE * (ends - begins), TINY).sum())
         cheapest = choosable[np.argsort(wasted[choosable], kind="stable")]
         near[cheapest[np.cumsum(wasted[cheapest]) > room]] = False
     return np.asarray(near)

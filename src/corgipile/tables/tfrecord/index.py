@@ -68,7 +68,7 @@ def open_records(file: File, index: PathLike | None, on_bad: str) -> tuple[Table
     text = index if index is not None or kept is not None or on_bad == "skip" else _text_beside(file)
     if text is not None:
         return MemoryTable(read_text(file, text, gaps=index is not None)), 0
-    table, numbers = kept or open_index(file, SCHEMA, NUMBERS, lambda filled: scan(file, filled))
+    table, numbers = kept or open_index(file, SCHEMA, NUMBERS, lambda filled: scan(file.scanned(), filled))
     if on_bad == "raise":
         _refuse_bad(file, numbers, 'on_bad="skip" leaves such records out')
     return table, numbers["bad"]
