@@ -63,7 +63,7 @@ def staged(file: RemoteFile, ranges: Ranges, folder: Path) -> SpillFile:
     for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
         for at in range(offset, offset + length, SLICE):
             size = min(SLICE, offset + length - at)
-            data = memoryview(file.gather(np.array([at]), np.array([size])))
+            data = file.gather(np.array([at]), np.array([size])).data
             with writing(folder):
                 done = 0
                 while done < size:
