@@ -149,7 +149,7 @@ class _Wanted(NamedTuple):
         if (pages[1:] < pages[:-1]).any():
             order = np.argsort(pages, kind="stable")
             pages, begins, ends, places = pages[order], begins[order], ends[order], places[order]
-        firsts = np.flatnonzero(np.diff(pages, prepend=-1))
+        firsts = np.append(True, pages[1:] != pages[:-1])[: len(pages)].nonzero()[0]
         return cls(pages[firsts], np.append(firsts, len(pages)), begins - pages * PAGE, ends - begins, places)
 
     def copy(self, which: IntArray, data: Bytes, out: Bytes) -> None:

@@ -53,7 +53,7 @@ class Pages:
     """
 
     def __init__(self, folder: Path, key: str, size: int) -> None:
-        self._folder, self._key, self._size = folder, key, size
+        self._prefix, self._size = f"{folder}/{key}-", size
         self._mark = int(key[:8], 16)
 
     def lengths(self, pages: IntArray) -> IntArray:
@@ -81,7 +81,7 @@ class Pages:
             with contextlib.suppress(OSError), self._opened(int(pages[first]), os.O_RDONLY) as file:
                 _touch(file)
                 entries = _entries(file, pages[first:last])
-                there = np.flatnonzero((entries & np.uint64(LOW)) == self._marks(pages[first:last]))
+                there = ((entries & np.uint64(LOW)) == self._marks(pages[first:last])).nonzero()[0]
                 for at in range(0, len(there), AT_ONCE):
                     some = there[at : at + AT_ONCE]
                     good = some[self._sound(file, pages[first + some], entries[some] >> np.uint64(32), scratch)]
@@ -89,7 +89,7 @@ class Pages:
                     if len(good) < len(some):  # bring those that are sound together
                         _squeeze(scratch, np.isin(some, good))
                     take(first + good, scratch)
-            missing.append(first + np.flatnonzero(~sound))
+            missing.append(first + (~sound).nonzero()[0])
         return np.concatenate(missing)
 
     def write(self, pages: IntArray, data: Bytes) -> None:
@@ -114,8 +114,7 @@ class Pages:
     @contextlib.contextmanager
     def _opened(self, page: int, flags: int) -> Iterator[int]:
         """Open the file that a page is in."""
-        name = f"{self._key}-{page // SEGMENT:x}"
-        file = os.open(self._folder / name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        file = os.open(f"{self._prefix}{page // SEGMENT:x}", flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             yield file
         finally:
@@ -146,14 +145,19 @@ def runs(pages: IntArray) -> Iterator[tuple[int, int]]:
         >>> list(runs(np.array([3, 4, 7])))
         [(0, 2), (2, 3)]
     """
-    ends = [0, *(np.flatnonzero(np.diff(pages) != 1) + 1).tolist(), len(pages)]
-    return ((first, last) for first, last in itertools.pairwise(ends) if first < last)
+    return _between(pages[1:] - pages[:-1] != 1, len(pages))
 
 
 def _stretches(pages: IntArray) -> Iterator[tuple[int, int]]:
     """Yield first and last (not included) of the numbers of pages in one file."""
-    ends = [0, *(np.flatnonzero(np.diff(pages // SEGMENT)) + 1).tolist(), len(pages)]
-    return ((first, last) for first, last in itertools.pairwise(ends) if first < last)
+    files = pages // SEGMENT
+    return _between(files[1:] != files[:-1], len(pages))
+
+
+def _between(ends: npt.NDArray[np.bool_], count: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of ``count`` numbers that end where it is said, and at the last one."""
+    marks = [0, *(ends.nonzero()[0] + 1).tolist(), count]
+    return ((first, last) for first, last in itertools.pairwise(marks) if first < last)
 
 
 def _entries(file: int, pages: IntArray) -> npt.NDArray[np.uint64]:
