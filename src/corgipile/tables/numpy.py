@@ -3,7 +3,6 @@
 import tokenize
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, CorruptFile, UnknownFormat
 from corgipile.tables.arrow.spans import array_of
-from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.files import File, PathLike, Region, decoding, describe, digest
 from corgipile.tables.io.pieces import check_rows, empty, pick, take_runs
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.methods import Views
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns, check_run, even_cuts
 
@@ -115,11 +115,11 @@ class _Stored:
     """One ``.npy`` file."""
 
     def __init__(self, path: PathLike) -> None:
-        self.file = File(path)
+        self.file = file_of(path)
         if self.file.read(0, min(6, self.file.size)) != MAGIC:
             raise UnknownFormat(f"{self.file.path} is no .npy file: it does not begin with {MAGIC!r}")
         with decoding(self.file.path):
-            self.shape, fortran, self.dtype, self.at = _header(self.file.path)
+            self.shape, fortran, self.dtype, self.at = _header(self.file)
         self.width = int(self.dtype.itemsize) * int(np.prod(self.shape[1:], dtype=object))
         if fortran and len(self.shape) > 1:
             raise BadSchema(f"{self.file.path} is in Fortran order; save it with np.ascontiguousarray(array)")
@@ -150,8 +150,8 @@ class _Stored:
         return nested(values.astype(self.dtype.newbyteorder("="), copy=False), self.shape[1:])
 
 
-def _header(path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    with warnings.catch_warnings(), Path(path).open("rb") as stream:
+def _header(file: File) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    with warnings.catch_warnings(), Region(file, 0, file.size) as stream:
         # NumPy warns of headers written by Python 2, and Python of odd text in damaged ones.
         warnings.simplefilter("ignore")
         form = np.lib.format

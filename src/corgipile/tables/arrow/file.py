@@ -29,6 +29,7 @@ from corgipile.tables.io.pieces import (
     take_pieces,
     take_runs,
 )
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.methods import Views
 from corgipile.tables.table import (
@@ -75,7 +76,7 @@ class ArrowFile(Views):
     columnar = True  # a column is read without the others
 
     def __init__(self, path: PathLike | File, spill: Spill = None) -> None:
-        self._file = path if isinstance(path, File) else File(path)
+        self._file = file_of(path)
         self.spill, self._spill = spill_folder(spill), spill
         found = self._find_batches()
         self._blocks = found.blocks

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.tables.io.files import File
+from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import IntArray, Layout
 
 REQUEST = 1 << 18  # bytes asked for at a time
@@ -33,7 +33,7 @@ class PlacedColumn:
 
     def __init__(self, layout: Layout, name: str) -> None:
         self._column = layout.columns[name]
-        self._files = [File(path) for path in layout.paths]
+        self._files = files_of_layout(layout)
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Read rows ``start`` to ``stop``, an array of the column's dtype, (rows, *shape of a row).

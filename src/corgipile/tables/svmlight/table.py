@@ -10,6 +10,7 @@ from corgipile.tables.arrow.spans import flat
 from corgipile.tables.io.files import File, PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import check_rows, empty, pick, take_runs
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.methods import Views
 from corgipile.tables.pages import changes
 from corgipile.tables.svmlight.index import open_index, row_bytes_of
@@ -55,7 +56,7 @@ class SvmlightTable(Views):
     """
 
     def __init__(self, path: PathLike, zero_based: ZeroBased = "auto") -> None:
-        self._file = File(path)
+        self._file = file_of(path)
         self.zero_based = zero_based
         self._index, summary = open_index(self._file)
         self.base = summary.base(self._file.path, zero_based)
@@ -144,7 +145,7 @@ def same_base(tables: Sequence[Table]) -> list[Table]:
 
 def index_file(path: str) -> str:
     """Write the index of a text, unless there is one of its present state; return its path."""
-    file = File(path)
+    file = file_of(path)
     open_index(file)
     return kept_path(file)
 

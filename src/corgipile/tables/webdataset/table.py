@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue, UnknownFormat
 from corgipile.tables.arrow.spans import array_of, flat
-from corgipile.tables.io.files import File, PathLike, describe, digest
+from corgipile.tables.io.files import PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import check_rows, empty, pick
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.methods import Views
 from corgipile.tables.table import LIMIT, IntArray, Layout, Table, check_columns, check_run, even_cuts
 from corgipile.tables.webdataset.archive import Walk, printable
@@ -75,7 +76,7 @@ class WebDatasetTable(Views):
     ) -> None:
         if decode not in (True, False, "auto"):
             raise BadArgument(f'decode must be True, False or "auto", got {decode!r}')
-        self._file = File(path)
+        self._file = file_of(path)
         self._paths, self._decode = paths, decode is not False
         self._index, self.passed = open_samples(self._file)
         self._there = set(self._index.schema.names)
@@ -269,7 +270,7 @@ def same_columns(tables: Sequence[Table]) -> list[Table]:
 
 def index_file(path: str) -> str:
     """Write the index of an archive, unless there is one of its present state; return its path."""
-    file = File(path)
+    file = file_of(path)
     open_samples(file)
     return kept_path(file)
 
