@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from corgipile.errors import BadArgument
+from corgipile.sizes import Size
 
 __all__ = ["GLOB", "Parts", "RemotePath", "is_url", "local_path", "parts_of", "redacted"]
 
@@ -133,12 +134,12 @@ class RemotePath(str):
     """
 
     __slots__ = ("_locked", "_url", "cache", "system")
-    cache: tuple[str, int] | None
+    cache: tuple[str, Size | None] | None
     system: Any
     _url: str
     _locked: bool
 
-    def __new__(cls, url: str, *, system: Any = None, cache: tuple[str, int] | None = None) -> Self:
+    def __new__(cls, url: str, *, system: Any = None, cache: tuple[str, Size | None] | None = None) -> Self:
         """Make the path that may be shown."""
         if isinstance(url, RemotePath):
             system, cache, url = system or url.system, cache or url.cache, url.full
@@ -180,7 +181,9 @@ def _has_secrets(system: Any) -> bool:
     return bool(given) or getattr(system, "credential_provider", None) is not None
 
 
-def _unpickled(shown: str, system: Any, cache: tuple[str, int] | None, locked: bool) -> RemotePath:  # by position
+def _unpickled(
+    shown: str, system: Any, cache: tuple[str, Size | None] | None, locked: bool
+) -> RemotePath:  # by position
     made = RemotePath(shown, system=system, cache=cache)
     made._locked = locked  # noqa: SLF001 - its own
     return made

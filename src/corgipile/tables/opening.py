@@ -78,7 +78,7 @@ def open(  # noqa: A001 - reads as corgipile.open
             objects lie: ``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``, and those that fsspec knows; who may
             read them is told by the environment and the files that these services use.
         cache: Folder on a local disk that keeps what was read of objects, for all processes.
-        cache_size: Bytes of the cache, such as ``"200GB"``; None: 50 GB.
+        cache_size: Bytes of the cache, such as ``"200GB"``; None: half of what is free there.
         **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines, and
             those of formats that other packages added.
 
