@@ -141,12 +141,18 @@ def bucket_of(path: RemotePath) -> tuple[Bucket, str]:
     """Return the bucket of an object, one a process, and the key there."""
     parts = parts_of(path.full)
     mine = line()
-    name = (parts.scheme, parts.place, parts.query, parts.user, id(path.system) if path.system else 0)
+    name = (*parts._replace(key=""), _surroundings(parts.scheme), id(path.system) if path.system else 0)
     with mine.lock:
         if name not in mine.kept:
             mine.kept[name] = Bucket(path)
         found: Bucket = mine.kept[name]
     return found, unquote(parts.key) if parts.web else parts.key
+
+
+def _surroundings(scheme: str) -> int:
+    """Return a number that changes with the variables that a store is found by."""
+    begin = {"s3": "AWS_", "gs": "GOOGLE_"}.get(scheme, "AZURE_" if scheme in _AZURE else None)
+    return 0 if begin is None else hash(frozenset(item for item in os.environ.items() if item[0].startswith(begin)))
 
 
 def _made(path: RemotePath) -> Any:

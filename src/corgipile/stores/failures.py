@@ -55,7 +55,7 @@ def _permanent(name: str, text: str, code: int, url: str) -> BaseException | Non
     made: BaseException | None = None
     if name in ("PreconditionError", "NotModifiedError"):
         made = changed(url)
-    elif name == "NotSupportedError":
+    elif name == "NotSupportedError" or "non-partial response" in text:
         made = no_ranges(url)
     elif name == "InvalidPathError" or "ath" in text[:40].partition(":")[0]:
         made = BadArgument(f"{url} names no object: keys have no empty parts and no dots between slashes")
@@ -67,6 +67,8 @@ def _permanent(name: str, text: str, code: int, url: str) -> BaseException | Non
 
 
 def _reason(text: str, code: int) -> str:
+    if "UnexpectedRange" in text:
+        return "other bytes came than were asked for"
     kind = _KIND.search(text)
     return f"status {code}" if code else _KINDS[kind[1]] if kind else "the request failed"
 

@@ -60,7 +60,7 @@ def _put(data: npt.NDArray[np.uint8], start: int, pieces: IntArray, out: npt.NDA
 
 
 async def answered(
-    line: Line, url: str, ask: Ask, start: int, stop: int, renew: Renew | None = None, patience: float = PATIENCE
+    line: Line, url: str, ask: Ask, start: int, stop: int, renew: Renew | None = None, patience: float | None = None
 ) -> memoryview:
     """Ask for bytes until they come.
 
@@ -69,6 +69,7 @@ async def answered(
         CorruptFile: The answer has never as many bytes as were asked for, or the object has changed.
     """
     began, wait, denied = time.monotonic(), FIRST_WAIT, False
+    patience = PATIENCE if patience is None else patience
     while True:
         try:
             async with line.turns:
@@ -87,7 +88,7 @@ async def answered(
         spent = time.monotonic() - began
         if spent > patience:
             if "came" in reason:
-                raise CorruptFile(f"{url}: {reason}, again and again: the server, or a proxy, cuts answers short")
+                raise CorruptFile(f"{url}: {reason}, again and again: the server, or a proxy, spoils its answers")
             raise unanswered(url, reason, spent)
         await asyncio.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - spreads those who failed together
         wait = min(2 * wait, MOST_WAIT)
