@@ -16,11 +16,14 @@ from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, ReadFailed
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.mixed import MixReader
+from corgipile.loader.remote import RemoteLayoutReader, RemoteTableReader
 from corgipile.orders.order import Step, rows_of
 from corgipile.tables.io.descriptors import POOL, Descriptor
 from corgipile.tables.io.files import readable
+from corgipile.tables.io.remote import is_remote
 from corgipile.tables.mixing import Mix
 from corgipile.tables.placed import Placed, placed
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import IntArray, Layout, Table, row_sizes, type_code
 from corgipile.tables.values import values
 
@@ -61,12 +64,25 @@ class RowReader(Protocol):
         """Close files and threads."""
 
 
-def row_reader(table: Table, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool) -> RowReader:
-    """Choose what fills a buffer of a size in bytes: the fast way where every column lies at a fixed place."""
+def row_reader(
+    table: Table, buffer: Buffer, sources: Sequence[str], size: int, *, sequential: bool, ahead: int = 0
+) -> RowReader:
+    """Choose what fills a buffer of a size in bytes: the fast way where every column lies at a fixed place.
+
+    Of a table in a store some bytes are on their way ``ahead``.
+    """
     if isinstance(table, Mix):
-        make = [row_reader(source, buffer, sources, size, sequential=sequential) for source in table.tables]
-        return MixReader(table, make)
+        make = [
+            row_reader(source, buffer, sources, size, sequential=sequential, ahead=ahead // len(table.tables))
+            for source in table.tables
+        ]
+        return MixReader(table, make, ahead)
     found = None if buffer.varlen else placed(table, sources)
+    if ahead and is_remote(table):
+        plain = found is not None and found.bits is None and not found.kept
+        if found is not None and plain and all(_movable(found.layout, buffer)):
+            return RemoteLayoutReader(found.layout, buffer, ahead)
+        return RemoteTableReader(table, buffer, sources, ahead, max(1.0, row_bytes(table, sources)))
     openable = found is not None and (found.bits is None or POOL.spare(len(found.layout.paths)))
     if found is not None and openable and all(_movable(found.layout, buffer)):
         return LayoutReader(found, buffer, len(table), sequential=sequential)

@@ -9,8 +9,8 @@ from corgipile.errors import BadArgument
 from corgipile.plugins import FORMATS as GROUP
 from corgipile.plugins import registered
 from corgipile.tables import anndata, huggingface, images, npz, numpy, parquet, zarr
+from corgipile.tables.arrow import elsewhere, footer
 from corgipile.tables.arrow import file as arrow
-from corgipile.tables.arrow import footer
 from corgipile.tables.arrow import stream as arrowstream
 from corgipile.tables.hdf5 import table as hdf5
 from corgipile.tables.hdf5.file import MAGIC as HDF5
@@ -53,7 +53,7 @@ class Format(NamedTuple):
 
 _OURS = {
     "anndata": Format(b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"})),
-    "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile, frozenset({"spill"})),
+    "arrow": Format(footer.MAGIC, arrow.SUFFIXES, elsewhere.open_file, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
     "csv": Format(
         b"",

@@ -3,7 +3,6 @@
 import tokenize
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -13,8 +12,9 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, CorruptFile, UnknownFormat
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.checked import Checked
-from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.files import PathLike, Region, decoding, describe, digest
 from corgipile.tables.io.pieces import pick, take_runs
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns
 
 MAGIC = b"\x93NUMPY"
@@ -66,7 +66,7 @@ class NumpyTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: names, sizes, times of change, schema and rows."""
+        """Return the identity: contents, schema and rows."""
         files = [array.file.identity for array in self._arrays.values()]
         return digest(*files, describe(self.schema), str(len(self)))
 
@@ -103,10 +103,10 @@ class _Stored:
     """One ``.npy`` file."""
 
     def __init__(self, path: PathLike) -> None:
-        self.file = File(path)
+        self.file = file_of(path)
         if self.file.read(0, min(6, self.file.size)) != MAGIC:
             raise UnknownFormat(f"{self.file.path} is no .npy file: it does not begin with {MAGIC!r}")
-        with decoding(self.file.path), Path(self.file.path).open("rb") as stream:
+        with decoding(self.file.path), Region(self.file, 0, self.file.size) as stream:
             self.shape, fortran, self.dtype, self.at = read_header(stream)
         self.width = int(self.dtype.itemsize) * int(np.prod(self.shape[1:], dtype=object))
         if fortran and len(self.shape) > 1:
@@ -138,7 +138,7 @@ class _Stored:
         return nested(values.astype(self.dtype.newbyteorder("="), copy=False), self.shape[1:])
 
 
-def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+def read_header(stream: IO[bytes] | Region) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     """Read the header of an array: its shape, whether it is in Fortran order, its dtype, and where its numbers begin.
 
     Raises:

@@ -1,12 +1,13 @@
 """What reading a column of a Parquet file takes: sizes of its pages and its rows, from the metadata and a few bytes."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from corgipile.tables.io.files import File
 
-__all__ = ["chunk_columns", "page_bytes", "row_bits"]
+__all__ = ["chunk_columns", "chunk_range", "expect_pages", "page_bytes", "row_bits"]
 
 HEAD = 64  # bytes in which the sizes of a page stand
 BUFFER = 1 << 16
@@ -51,13 +52,29 @@ def chunk_columns(schema: pa.Schema) -> dict[str, range]:
     return found
 
 
+def chunk_range(chunk: Any) -> tuple[int, int]:
+    """Return where a column chunk begins in the file, and its bytes."""
+    return min(_page_starts(chunk)), int(chunk.total_compressed_size)
+
+
+def _page_starts(chunk: Any) -> list[int]:
+    """Return where the first page of rows begins, and the page of the dictionary if there is one."""
+    starts = [int(chunk.data_page_offset)]
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        starts.append(int(chunk.dictionary_page_offset))
+    return starts
+
+
+def expect_pages(file: File, chunks: Iterable[Any]) -> None:
+    """Let a file know that the sizes of pages of these column chunks are asked for."""
+    starts = [start for chunk in chunks for start in _page_starts(chunk) if 0 <= start < file.size]
+    file.expect(starts, HEAD)
+
+
 def page_bytes(file: File, chunk: Any) -> int:
     """Return the bytes that reading a column chunk takes at a time: its dictionary and a page, compressed and not."""
     found = BUFFER
-    starts = [chunk.data_page_offset]
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-        starts.append(chunk.dictionary_page_offset)
-    for start in starts:
+    for start in _page_starts(chunk):
         sizes = _page_sizes(file.read(start, min(HEAD, file.size - start))) if 0 <= start < file.size else None
         found += sum(sizes) if sizes else int(chunk.total_uncompressed_size + chunk.total_compressed_size)
     return min(found, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))

@@ -18,6 +18,7 @@ from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
 from corgipile.tables.arrow.take import Take
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
+from corgipile.tables.fingerprints import sampled_rows
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
@@ -28,6 +29,7 @@ from corgipile.tables.io.pieces import (
     take_pieces,
     take_runs,
 )
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.table import (
     ColumnLayout,
@@ -72,7 +74,7 @@ class ArrowFile(Checked):
     columnar = True  # a column is read without the others
 
     def __init__(self, path: PathLike | File, spill: Spill = None) -> None:
-        self._file = path if isinstance(path, File) else File(path)
+        self._file = file_of(path)
         self.spill, self._spill = spill_folder(spill), spill
         found = self._find_batches()
         self._blocks = found.blocks
@@ -97,9 +99,7 @@ class ArrowFile(Checked):
         self._packed = listed if packed else None
         self._places = None if packed else listed
         self._whole = self._places is None or not all(sliceable(place.kind) for place in self._places.values())
-        self._scatter: Take | None = None
-        if self._places is not None:
-            self._scatter = Take(self._file, self._places, self._starts)
+        self._scatter = None if self._places is None else Take(self._file, self._places, self._starts)
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str, Spill]]:
         return type(self), (self._file.path, self._spill)
@@ -117,8 +117,8 @@ class ArrowFile(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
-        return digest(self._file.identity, describe(self._stored), str(len(self)))
+        """Return the identity: content, schema and rows."""
+        return digest(self._file.identity, describe(self._stored), str(len(self)), *sampled_rows(self, self._file))
 
     def cuts(self, rows: int) -> IntArray:
         """Cut every ``rows`` rows, or at record batches where these must be decoded whole."""

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.tables.io.files import File
 from corgipile.tables.io.kept import Kept
+from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import IntArray, Layout
 
 REQUEST = 1 << 18  # bytes asked for at a time
@@ -34,7 +34,7 @@ class PlacedColumn:
 
     def __init__(self, layout: Layout, name: str) -> None:
         self._column = column = layout.columns[name]
-        self._files = [File(path) for path in layout.paths]
+        self._files = files_of_layout(layout)
         self._kept = Kept(int(column.starts[-1]), column.shape, column.dtype)
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:

@@ -119,7 +119,7 @@ def split(name: str) -> tuple[str, str] | None:
 
 
 def _scan(file: File, numbers: Numbers) -> Iterator[pa.RecordBatch]:
-    samples, walk, passed = _Samples(), Walk(file), 0
+    samples, walk, passed = _Samples(), Walk(file.scanned()), 0
     for member in walk.members():
         parts = split(member.name)
         if parts is None:

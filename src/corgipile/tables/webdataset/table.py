@@ -10,9 +10,10 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, BadValue, UnknownFormat
 from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.checked import Checked
-from corgipile.tables.io.files import File, PathLike, describe, digest
+from corgipile.tables.io.files import PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import pick
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.table import LIMIT, IntArray, Table, check_columns
 from corgipile.tables.webdataset.archive import Walk, printable
 from corgipile.tables.webdataset.index import GAPS, HEAD, SIZE, START, VALUE, open_samples
@@ -83,7 +84,7 @@ class WebDatasetTable(Checked):
     ) -> None:
         if decode not in (True, False, "auto"):
             raise BadArgument(f'decode must be True, False or "auto", got {decode!r}')
-        self._file = File(path)
+        self._file = file_of(path)
         self._paths, self._decode = paths, decode is not False
         self._index, self.passed = open_samples(self._file)
         self._there = set(self._index.schema.names)
@@ -108,7 +109,7 @@ class WebDatasetTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
+        """Return the identity: content, schema and rows."""
         return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
@@ -263,7 +264,7 @@ def same_columns(tables: Sequence[Table]) -> list[Table]:
 
 def index_file(path: str) -> str:
     """Write the index of an archive, unless there is one of its present state; return its path."""
-    file = File(path)
+    file = file_of(path)
     open_samples(file)
     return kept_path(file)
 
