@@ -19,6 +19,7 @@ from corgipile.orders import Order, Shard, described, instead, seek
 from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
+from corgipile.tables.fingerprints import fingerprint_of, is_of
 
 __all__ = ["Loader"]
 
@@ -230,7 +231,7 @@ class Loader:
 
     def _identity(self) -> dict[str, Any]:
         return {
-            "table": self.feeder.table.fingerprint,
+            "table": fingerprint_of(self.feeder.table),
             "order": described(self.feeder.order),
             "seed": self.feeder.seed,
             "batch_size": self.batch_size,
@@ -253,7 +254,7 @@ class Loader:
         for name, mine in self._identity().items():
             if not alike(state.get(name), mine) and name == "order":
                 raise instead(state.get(name), mine)
-            if not alike(state.get(name), mine):
+            if not (is_of(state.get(name), mine) if name == "table" else alike(state.get(name), mine)):
                 raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the loader has {mine!r}")
         check_features(state, self.encoding.state() if self.encoding else None)
         self.epoch, self._batches, self._step, self._offset = self._position_of(state)

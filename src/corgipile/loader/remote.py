@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -164,7 +165,7 @@ class RemoteTableReader(_Reader):
         return 0
 
     def _begin(self, step: Step) -> Finish:
-        parts = [(at, rows, self._submit(lambda rows=rows: self._read(rows))) for at, rows in self._parts(step)]
+        parts = [(at, rows, self._submit(partial(self._read, rows))) for at, rows in self._parts(step)]
 
         def finish() -> None:
             for at, rows, read in parts:

@@ -1,6 +1,6 @@
 """Bytes that are read as they lie: those to come are on their way while others are looked at."""
 
-from concurrent.futures import Future
+from concurrent.futures import Future  # noqa: TC003 - as elsewhere
 
 import numpy as np
 import numpy.typing as npt

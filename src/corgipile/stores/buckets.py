@@ -1,8 +1,8 @@
 """Buckets, containers and web servers through obstore: whose credentials, which object, what it says of itself."""
 
+import contextlib
 import importlib.util
 import os
-import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ TIMEOUT, CONNECT = "60s", "5s"
 NO_TIME = "1970-01-01"
 _AWS_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
 _AZURE = ("az", "abfs", "abfss", "adl")
-_SECRET_SETTING = re.compile(r"secret|token|key|password|credential|sas", re.IGNORECASE)
 
 
 class Stated(NamedTuple):
@@ -185,10 +184,8 @@ def _s3(api: Any, parts: Parts, client: dict[str, Any], shared: dict[str, Any]) 
     if not known and importlib.util.find_spec("boto3") is not None:  # profiles, single sign-on
         from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - optional
 
-        try:
+        with contextlib.suppress(ValueError):  # it finds none either; a machine of the cloud has its own
             shared = {**shared, "credential_provider": Boto3CredentialProvider(ttl=timedelta(minutes=5))}
-        except ValueError:  # it finds none either; a machine of the cloud has its own
-            pass
     return api.S3Store(parts.place, **more, **shared)
 
 
@@ -205,11 +202,3 @@ def _again(system: Any) -> Any:
             "open the table in that process"
         ) from None
     return getattr(api, type(system).__name__)(*args, **options)
-
-
-def hidden(system: Any) -> bool:
-    """Say whether a store was made with secrets, rather than by what the environment says."""
-    config = getattr(system, "config", None) or {}
-    return (
-        any(_SECRET_SETTING.search(name) for name in config) or getattr(system, "credential_provider", None) is not None
-    )

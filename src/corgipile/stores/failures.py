@@ -43,22 +43,32 @@ def of_obstore(error: BaseException, url: str) -> BaseException:
     text, name = str(error), type(error).__name__
     status = _STATUS.search(text)
     code = int(status[1]) if status else 0
-    if isinstance(error, FileNotFoundError) or code == 404:
-        return MissingFile(f"no object at {url}")
-    if name in ("PreconditionError", "NotModifiedError"):
-        return changed(url)
     if name in ("PermissionDeniedError", "UnauthenticatedError") or _EXPIRED.search(text):
         return Denied(f"the store says no ({code or 'credentials'})")
-    if name == "NotSupportedError":
-        return no_ranges(url)
-    if name == "UnknownConfigurationKeyError" or "InvalidPath" in name or "Path" in text[:40]:
-        return BadArgument(f"{url} names no object: keys have no empty parts and no dots between slashes")
-    if code == 416:
-        return CorruptFile(f"{url} is shorter than it was, or than the server says")
-    if 400 <= code < 500 and code not in (408, 425, 429):
-        return refused(url, f"the server answers with status {code}")
+    if isinstance(error, FileNotFoundError) or ((code or 404) == 404 and "not found" in text[:200]):
+        return MissingFile(f"no object at {url}")
+    return _permanent(name, text, code, url) or Transient(_reason(text, code))
+
+
+def _permanent(name: str, text: str, code: int, url: str) -> BaseException | None:
+    """Return the error that would come again, None if it may not."""
+    made: BaseException | None = None
+    if name in ("PreconditionError", "NotModifiedError"):
+        made = changed(url)
+    elif name == "NotSupportedError":
+        made = no_ranges(url)
+    elif name == "InvalidPathError" or "ath" in text[:40].partition(":")[0]:
+        made = BadArgument(f"{url} names no object: keys have no empty parts and no dots between slashes")
+    elif code == 416:
+        made = CorruptFile(f"{url} is shorter than it was, or than the server says")
+    elif 400 <= code < 500 and code not in (408, 425, 429):
+        made = refused(url, f"the server answers with status {code}")
+    return made
+
+
+def _reason(text: str, code: int) -> str:
     kind = _KIND.search(text)
-    return Transient(f"status {code}" if code else _KINDS[kind[1]] if kind else "the request failed")
+    return f"status {code}" if code else _KINDS[kind[1]] if kind else "the request failed"
 
 
 def no_ranges(url: str) -> CorgiPileError:

@@ -1,19 +1,18 @@
 """Opens objects by their URL, and lists them: whichever library speaks to the place where they lie."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from corgipile.errors import BadArgument
-from corgipile.sizes import parse_bytes
+from corgipile.sizes import Size
 from corgipile.stores import buckets, files, objects
 from corgipile.stores.ranges import Ranges
 from corgipile.stores.urls import RemotePath, is_url, parts_of
 
 __all__ = ["list_objects", "located", "open_ranges"]
 
-CACHE_SIZE = "50GB"
 OBSTORE = ("s3", "gs", "az", "abfs", "abfss", "adl", "http", "https")
 
 
@@ -63,11 +62,11 @@ def located(source: Any, filesystem: Any = None, cache: Any = None, cache_size: 
     """
     if cache is None and cache_size is not None:
         raise BadArgument(f"cache_size={cache_size!r} without cache=: a folder on a local disk is needed")
-    kept = None if cache is None else (os.fspath(cache), parse_bytes(CACHE_SIZE if cache_size is None else cache_size))
+    kept = None if cache is None else (str(Path(cache).expanduser().absolute()), cache_size)
     return _located(source, filesystem, kept)
 
 
-def _located(source: Any, filesystem: Any, cache: tuple[str, int] | None) -> Any:
+def _located(source: Any, filesystem: Any, cache: tuple[str, Size | None] | None) -> Any:
     if isinstance(source, list | tuple) and any(isinstance(one, str | os.PathLike) or _is_open(one) for one in source):
         return [_located(one, filesystem, cache) for one in source]
     if _is_open(source):
@@ -84,7 +83,7 @@ def _is_open(source: Any) -> bool:
     return hasattr(source, "fs") and callable(getattr(source.fs, "cat_file", None)) and hasattr(source, "path")
 
 
-def _on(system: Any, path: str, cache: tuple[str, int] | None) -> RemotePath:
+def _on(system: Any, path: str, cache: tuple[str, Size | None] | None) -> RemotePath:
     """Return the path of an object on a store of obstore, or a file system of fsspec, that somebody made."""
     if buckets.is_obstore(system):
         kind = type(system).__name__.removesuffix("Store").lower()
@@ -106,9 +105,7 @@ def _by_obstore(path: RemotePath) -> bool:
     return parts_of(path).scheme in OBSTORE
 
 
-def _cached(ranges: Ranges, cache: tuple[str, int]) -> Ranges:
+def _cached(ranges: Ranges, cache: tuple[str, Size | None]) -> Ranges:
     from corgipile.stores.cache import Cached  # noqa: PLC0415 - few have one
 
-    folder, size = cache
-    made: Callable[..., Ranges] = Cached
-    return made(ranges, Path(folder), size)
+    return Cached(ranges, *cache)

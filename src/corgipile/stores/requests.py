@@ -109,11 +109,9 @@ async def _hedged(line: Line, ask: Ask, start: int, stop: int) -> memoryview:
                 sent, timeout=max(0.0, min(until, ends - time.monotonic())), return_when=asyncio.FIRST_COMPLETED
             )
             for task in done:
-                if task.exception() is None:
-                    return task.result()
                 failed = task.exception()
-                if not isinstance(failed, Transient):
-                    raise failed  # type: ignore[misc] - it has one
+                if failed is None or not isinstance(failed, Transient):
+                    return task.result()
             sent = pending
             if failed is not None and not sent:
                 raise failed

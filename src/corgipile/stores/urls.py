@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from corgipile.errors import BadArgument
+from corgipile.sizes import Size
 
 __all__ = ["GLOB", "Parts", "RemotePath", "is_url", "local_path", "parts_of", "redacted"]
 
@@ -133,10 +134,12 @@ class RemotePath(str):
     """
 
     __slots__ = ("_locked", "_url", "cache", "system")
-    cache: tuple[str, int] | None
+    cache: tuple[str, Size | None] | None
     system: Any
+    _url: str
+    _locked: bool
 
-    def __new__(cls, url: str, *, system: Any = None, cache: tuple[str, int] | None = None) -> Self:
+    def __new__(cls, url: str, *, system: Any = None, cache: tuple[str, Size | None] | None = None) -> Self:
         """Make the path that may be shown."""
         if isinstance(url, RemotePath):
             system, cache, url = system or url.system, cache or url.cache, url.full
@@ -163,12 +166,24 @@ class RemotePath(str):
         return RemotePath(url, system=self.system, cache=self.cache)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.system is not None and _has_secrets(self.system):
+            raise BadArgument(
+                f"{self} is read by a {type(self.system).__name__} that was given secrets, which are not carried to "
+                "another process: give credentials by the environment, or open the table in that process"
+            )
         return _unpickled, (str(self), self.system, self.cache, self._locked or has_secret(self._url))
 
-    __copy__ = __deepcopy__ = lambda self, memo=None: self  # noqa: ARG005 - the shape of such a function
+
+def _has_secrets(system: Any) -> bool:
+    """Say whether a store of obstore, or a file system of fsspec, was given secrets."""
+    settings = {**(getattr(system, "config", None) or {}), **(getattr(system, "storage_options", None) or {})}
+    given = [name for name, value in settings.items() if value and _SECRET.search(name)]
+    return bool(given) or getattr(system, "credential_provider", None) is not None
 
 
-def _unpickled(shown: str, system: Any, cache: tuple[str, int] | None, locked: bool) -> RemotePath:  # by position
+def _unpickled(
+    shown: str, system: Any, cache: tuple[str, Size | None] | None, locked: bool
+) -> RemotePath:  # by position
     made = RemotePath(shown, system=system, cache=cache)
     made._locked = locked  # noqa: SLF001 - its own
     return made

@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_spill, joined_units
 from corgipile.tables.even_lists import list_width
-from corgipile.tables.io.files import digest
+from corgipile.tables.io.files import among, digest
 from corgipile.tables.io.pieces import check_rows, empty, pick, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.methods import Views
@@ -73,7 +73,8 @@ class ConcatTable(Views):
     @property
     def fingerprint(self) -> str:
         """Return the identity: those of all tables, in order."""
-        return digest(*(table.fingerprint for table in self._tables))
+        with among(len(self._tables)):
+            return digest(*(table.fingerprint for table in self._tables))
 
     def cuts(self, rows: int) -> IntArray:
         """Cut each table by itself: no block crosses from one file into the next."""

@@ -9,8 +9,8 @@ from corgipile.errors import BadArgument
 from corgipile.plugins import FORMATS as GROUP
 from corgipile.plugins import registered
 from corgipile.tables import huggingface, images, numpy, parquet
+from corgipile.tables.arrow import elsewhere, footer
 from corgipile.tables.arrow import file as arrow
-from corgipile.tables.arrow import footer
 from corgipile.tables.arrow import stream as arrowstream
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
@@ -49,7 +49,7 @@ class Format(NamedTuple):
 
 
 _OURS = {
-    "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile, frozenset({"spill"})),
+    "arrow": Format(footer.MAGIC, arrow.SUFFIXES, elsewhere.open_file, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
     "csv": Format(
         b"",

@@ -66,7 +66,7 @@ class NumpyTable(Views):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: names, sizes, times of change, schema and rows."""
+        """Return the identity: contents, schema and rows."""
         files = [array.file.identity for array in self._arrays.values()]
         return digest(*files, describe(self.schema), str(len(self)))
 

@@ -51,10 +51,10 @@ def open(  # noqa: A001 - reads as corgipile.open
 
     Args:
         source: A path or URL, a glob such as ``"part-*.arrow"`` or ``"shards-{000..009}.tar"``, a folder, or a list of
-            these: many files are one table, in the order of the list, or sorted by name. Folders named ``key=value`` above a
-            file are columns of it, as Hive and Spark write partitions. Or what is in memory: a table of pyarrow, a data
-            frame of pandas or Polars, an array (its rows become the column ``features``) or sparse matrix, ``(X, y)``
-            with labels, a dictionary of arrays, a structured array, a ``datasets.Dataset``, a
+            these: many files are one table, in the order of the list, or sorted by name. Folders named ``key=value``
+            above a file are columns of it, as Hive and Spark write partitions. Or what is in memory: a table of
+            pyarrow, a data frame of pandas or Polars, an array (its rows become the column ``features``) or sparse
+            matrix, ``(X, y)`` with labels, a dictionary of arrays, a structured array, a ``datasets.Dataset``, a
             ``pyarrow.dataset.Dataset``, a relation of DuckDB, anything with ``__arrow_c_stream__``, an iterator of
             record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
@@ -78,7 +78,7 @@ def open(  # noqa: A001 - reads as corgipile.open
             objects lie: ``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``, and those that fsspec knows; who may
             read them is told by the environment and the files that these services use.
         cache: Folder on a local disk that keeps what was read of objects, for all processes.
-        cache_size: Bytes of the cache, such as ``"200GB"``; None: 50 GB.
+        cache_size: Bytes of the cache, such as ``"200GB"``; None: half of what is free there.
         **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines, and
             those of formats that other packages added.
 

@@ -118,21 +118,21 @@ def _expression(glob: str) -> re.Pattern[str]:
     """Return what matches the same as a glob in which ``*`` ends at a slash and ``**`` does not.
 
     Example:
-        >>> bool(_expression("**/part-*.csv").fullmatch("a/b/part-1.csv")), bool(_expression("*.csv").fullmatch("a/b.csv"))
-        (True, False)
+        >>> [bool(_expression(glob).fullmatch("a/b/1.csv")) for glob in ("**/*.csv", "a/?/[0-9].csv", "*.csv")]
+        [True, True, False]
     """
     made = ""
-    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|.", glob, re.DOTALL):
-        if token == "**/":
+    for piece in re.findall(r"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|.", glob, re.DOTALL):
+        if piece == "**/":
             made += "(?:.*/)?"
-        elif token == "**":
+        elif piece == "**":
             made += ".*"
-        elif token in ("*", "?"):
-            made += "[^/]*" if token == "*" else "[^/]"
-        elif token[0] == "[" and len(token) > 1:
-            made += "[" + re.sub(r"^!", "^", token[1:-1]).replace("\\", "\\\\") + "]"
+        elif piece in ("*", "?"):
+            made += "[^/]*" if piece == "*" else "[^/]"
+        elif piece[0] == "[" and len(piece) > 1:
+            made += "[" + re.sub(r"^!", "^", piece[1:-1]).replace("\\", "\\\\") + "]"
         else:
-            made += re.escape(token)
+            made += re.escape(piece)
     return re.compile(made, re.DOTALL)
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from corgipile.arrow_memory import give_back
+from corgipile.tables.io.remote import in_turn
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table, even_cuts
 
@@ -25,6 +26,8 @@ def scan(table: Table, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordB
     if not len(table):
         return
     step = max(1, int(READ_BYTES / max(1.0, row_bytes(table, columns))))
-    for start, stop in pairwise(even_cuts(len(table), step).tolist()):
-        yield start, table.read(start, stop, columns)
+    runs = list(pairwise(even_cuts(len(table), step).tolist()))
+    batches = in_turn(table, lambda start, stop: table.read(start, stop, columns), runs)
+    for (start, _), batch in zip(runs, batches, strict=True):
+        yield start, batch
         give_back()

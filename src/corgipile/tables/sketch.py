@@ -1,6 +1,7 @@
 """What a column looks like, block by block."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.io.column import PlacedColumn
-from corgipile.tables.table import IntArray, Table, check_columns, type_code
+from corgipile.tables.io.remote import in_turn, is_remote
+from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, type_code
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
@@ -50,11 +52,10 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
     if not len(cuts) or cuts[0] != 0 or cuts[-1] != len(table) or (np.diff(cuts) < 0).any():
         raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
     tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
-    step = RUN_BYTES // 8
-    read, last = _reader(table, column), 0.0
-    for start in range(0, len(table), step):
-        stop = min(start + step, len(table))
-        values, last = _steady(read(start, stop), last)
+    last, step = 0.0, RUN_BYTES // (64 if is_remote(table) else 8)
+    runs = pairwise(even_cuts(len(table), step).tolist())
+    for found in in_turn(table, _reader(table, column), runs):
+        values, last = _steady(found, last)
         _kernel.sketch_add(tally, values, type_code(values.dtype))
     sketched = np.empty(len(cuts) - 1)
     _kernel.sketch_values(tally, sketched)

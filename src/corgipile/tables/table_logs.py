@@ -83,6 +83,6 @@ def _message(folder: Path | str, log: _Log, sign: str) -> str:
             "open that"
         )
     return (
-        f"{folder} is a table of {log.name}: its log ({sign.removeprefix(str(folder)).lstrip('/')}) says which files count, and "
-        f"rows that were deleted or replaced still lie there; {way}"
+        f"{folder} is a table of {log.name}: its log ({sign.removeprefix(str(folder)).lstrip('/')}) says which files "
+        f"count, and rows that were deleted or replaced still lie there; {way}"
     )

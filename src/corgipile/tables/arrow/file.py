@@ -17,6 +17,7 @@ from corgipile.tables.arrow.note import noted
 from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
 from corgipile.tables.arrow.take import Take
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
+from corgipile.tables.fingerprints import sampled_rows
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
@@ -101,9 +102,7 @@ class ArrowFile(Views):
         self._packed = listed if packed else None
         self._places = None if packed else listed
         self._whole = self._places is None or not all(sliceable(place.kind) for place in self._places.values())
-        self._scatter: Take | None = None
-        if self._places is not None:
-            self._scatter = Take(self._file, self._places, len(self._blocks))
+        self._scatter = None if self._places is None else Take(self._file, self._places, len(self._blocks))
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str, Spill]]:
         return type(self), (self._file.path, self._spill)
@@ -121,8 +120,8 @@ class ArrowFile(Views):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
-        return digest(self._file.identity, describe(self._stored), str(len(self)))
+        """Return the identity: content, schema and rows."""
+        return digest(self._file.identity, describe(self._stored), str(len(self)), *sampled_rows(self, self._file))
 
     def cuts(self, rows: int) -> IntArray:
         """Cut every ``rows`` rows, or at record batches where these must be decoded whole."""

@@ -45,6 +45,11 @@ def among(files: int) -> Iterator[None]:
         _among.reset(token)
 
 
+def looked_at(most: int) -> int:
+    """Return how much of a file is looked at, where it is so much of a table."""
+    return 0 if _old.get() else max(2, most // _among.get())
+
+
 @contextlib.contextmanager
 def before_contents() -> Iterator[None]:
     """Let fingerprints be those of releases in which a file's name and time of change told its state."""
@@ -98,14 +103,18 @@ class File:
     @property
     def content(self) -> str:
         """Return size and a digest of the bytes: of all, or of many pieces of a large file."""
-        files = _among.get()
-        if self._content is None or self._content[0] != files:
-            self._content = files, f"{self.size} {self._digest(files)}"
+        pieces = looked_at(PIECES)
+        if self._content is None or self._content[0] != pieces:
+            self._content = pieces, f"{self.size} {self._digest(pieces)}"
         return self._content[1]
 
-    def _digest(self, files: int) -> str:
-        pieces = max(2, PIECES // files)
-        if self.size <= max(2 * ENDS, WHOLE // files):
+    @property
+    def in_part(self) -> bool:
+        """Say whether its content is told by a part of its bytes."""
+        return not _old.get() and self.size > max(2 * ENDS, looked_at(WHOLE))
+
+    def _digest(self, pieces: int) -> str:
+        if not self.in_part:
             return hashlib.blake2b(self.gather(np.array([0]), np.array([self.size])).data, digest_size=16).hexdigest()
         starts = np.append(np.linspace(0, self.size - ENDS, pieces, dtype=np.int64), [0, self.size - ENDS])
         lengths = np.append(np.full(pieces, PIECE), [ENDS, ENDS])

@@ -1,11 +1,12 @@
 """Files that lie elsewhere, read as those of this machine are; and where it is decided which of both a path is."""
 
+import itertools
 import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +20,14 @@ from corgipile.tables.io.descriptors import Identity
 from corgipile.tables.io.files import File, IntArray, PathLike
 from corgipile.tables.table import Layout
 
-__all__ = ["RemoteFile", "file_of", "files_of_layout", "is_remote", "open_together"]
+__all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together"]
 
 SMALL, NEAR = 64 << 10, 16 << 10  # bytes below which neighbours are read along, and how many
 WINDOWS = 64
+READS = 12  # runs of rows that are read at the same time
 OPENED = 32  # files that are opened at the same time
 ELSEWHERE = -1  # in place of the device of a file
+Result = TypeVar("Result")
 _opened: "weakref.WeakValueDictionary[int, RemoteFile]" = weakref.WeakValueDictionary()
 
 
@@ -116,6 +119,11 @@ class RemoteFile(File):
         return f"{self.size} {self.etag}" if self.etag else super().content
 
     @property
+    def in_part(self) -> bool:
+        """Say whether its content is told by a part of its bytes."""
+        return not self.etag and super().in_part
+
+    @property
     def place(self) -> str:
         """Return what tells this object, as it is now, from all others."""
         return f"{self.path} {self.content}"
@@ -173,7 +181,7 @@ class RemoteFile(File):
         ends = np.cumsum(lengths)
         return [data[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
 
-    def scanned(self) -> "Self | _Scanned":  # type: ignore[override]
+    def scanned(self) -> File:
         """Return the file for one who reads it as it lies: what is to come is asked for meanwhile."""
         return _Scanned(self)
 
@@ -181,6 +189,29 @@ class RemoteFile(File):
 def is_remote(table: Any) -> bool:
     """Say whether rows of a table are read from a store, or from the web."""
     return any(isinstance(file, RemoteFile) for file in files_read(table))
+
+
+def in_turn(table: Any, read: Callable[[int, int], Result], runs: Iterable[tuple[int, int]]) -> Iterator[Result]:
+    """Read runs of rows one after the other; of a table in a store some are on their way meanwhile.
+
+    Example:
+        >>> list(in_turn(None, lambda start, stop: stop - start, [(0, 2), (2, 5)]))
+        [2, 3]
+    """
+    if not is_remote(table):
+        yield from itertools.starmap(read, runs)
+        return
+    coming: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(READS, "corgipile-reader")
+    try:
+        for run in runs:
+            coming.append(pool.submit(read, *run))
+            if len(coming) == READS:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Scanned(RemoteFile):

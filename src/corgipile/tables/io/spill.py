@@ -185,6 +185,10 @@ class SpillWriter(io.RawIOBase):
         self._at += len(view)
         return len(view)
 
+    def skip(self, nbytes: int) -> None:
+        """Leave out bytes: they are zeros, and take no room."""
+        self._at += nbytes
+
     def align(self) -> int:
         """Go to the next aligned position; return it."""
         self._at += -self._at % ALIGN

@@ -1,6 +1,7 @@
 """Parts of an object that lies elsewhere, fetched before they are decoded: into memory, or to the local disk."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,11 +12,12 @@ import numpy.typing as npt
 
 from corgipile.tables.io.files import File, IntArray
 from corgipile.tables.io.remote import RemoteFile
-from corgipile.tables.io.spill import SpillFile, nameless, writing
+from corgipile.tables.io.spill import SpillFile, SpillWriter, nameless, writing
 
 __all__ = ["Fetched", "fetched", "one_ahead", "staged"]
 
-SLICE = 16 << 20  # bytes fetched at a time
+SLICE, SLICES = 8 << 20, 4  # bytes of a request, and how many of them are on their way
+LEAST_GAP = 1 << 20  # bytes that are not worth a request more
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Ranges = tuple[IntArray, IntArray]  # offsets and lengths
@@ -60,15 +62,46 @@ def staged(file: RemoteFile, ranges: Ranges, folder: Path) -> SpillFile:
     with writing(folder):
         local = SpillFile(nameless(folder))
         os.truncate(local.descriptor, file.size)
-    for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
-        for at in range(offset, offset + length, SLICE):
-            size = min(SLICE, offset + length - at)
-            data = memoryview(file.gather(np.array([at]), np.array([size])))
-            with writing(folder):
-                done = 0
-                while done < size:
-                    done += os.pwrite(local.descriptor, data[done:], at + done)
+    for at, data in _slices(file, offsets, lengths):
+        with writing(folder):
+            done = 0
+            while done < len(data):
+                done += os.pwrite(local.descriptor, data[done:], at + done)
     return local
+
+
+def copied(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
+    """Copy an object to a spill file, each byte to the place that it has there; what is left out is zeros.
+
+    Args:
+        file: The object.
+        gaps: Where bytes are that nobody reads, int64[n, 2]: first, and after the last; ascending.
+        out: The spill file.
+    """
+    gaps = gaps[gaps[:, 1] - gaps[:, 0] >= LEAST_GAP]
+    starts, stops = np.append(0, gaps[:, 1]), np.append(gaps[:, 0], file.size)
+    for at, data in _slices(file, starts, stops - starts):
+        out.skip(at - out.tell())
+        out.write(data)
+    out.skip(file.size - out.tell())
+
+
+def _slices(file: RemoteFile, offsets: IntArray, lengths: IntArray) -> Iterator[tuple[int, memoryview]]:
+    """Fetch ranges that ascend; yield them in parts, some of which are on their way meanwhile."""
+    parts = [
+        (at, min(SLICE, offset + length - at))
+        for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True)
+        for at in range(offset, offset + length, SLICE)
+    ]
+    coming: deque[tuple[int, Future[npt.NDArray[np.uint8]]]] = deque()
+    with ThreadPoolExecutor(SLICES, "corgipile-fetch") as pool:
+        for at, size in parts:
+            coming.append((at, pool.submit(file.gather, np.array([at]), np.array([size]))))
+            if len(coming) == SLICES:
+                first, found = coming.popleft()
+                yield first, found.result().data
+        for first, found in coming:
+            yield first, found.result().data
 
 
 def _joined(ranges: Ranges) -> Ranges:

@@ -79,7 +79,7 @@ class SvmlightTable(Views):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema, rows and base."""
+        """Return the identity: content, schema, rows and base."""
         return digest(self._file.identity, describe(self.schema), str(len(self)), str(self.base))
 
     def cuts(self, rows: int) -> IntArray:

@@ -58,7 +58,7 @@ class TextTable(Views):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
+        """Return the identity: content, schema and rows."""
         return digest(self._lines.file.identity, describe(self.schema), str(len(self)))
 
     def cuts(self, rows: int) -> IntArray:
