@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from peer_walk import walk
 
 SECONDS = 15  # a peer that is slow is stopped after about so long, between batches
 AHEAD = 8  # batches that are read at the same time by those that leave it to the user
+CONNECTIONS = 64  # where ten are the default
 
 
 def hf_remote(root, batch, variables):
@@ -106,7 +108,8 @@ def s3fs_map(root, batch, variables):
 
     def batches(seed):
         client = {"endpoint_url": variables["AWS_ENDPOINT_URL"]}
-        system = s3fs.S3FileSystem(key="tester", secret="secret", client_kwargs=client)  # noqa: S106 - no secret
+        pool = {"max_pool_connections": CONNECTIONS}
+        system = s3fs.S3FileSystem(key="tester", secret="secret", client_kwargs=client, config_kwargs=pool)  # noqa: S106
         name = f"{Path(root).name}/rows.bin"
         order = np.random.default_rng(seed).permutation(system.info(name)["size"] // row.itemsize)
         for at in range(0, len(order), batch):
@@ -142,12 +145,16 @@ def rows_of(root):
 
 def walker(batches):
     """Make a run of a generator that yields the labels of each batch; it ends after `SECONDS`."""
-    import time
+
+    def some(seed):
+        begin = time.perf_counter()
+        for batch in batches(seed):
+            yield batch
+            if time.perf_counter() - begin > SECONDS:
+                return
 
     def run(labels=None, seed=0, limit=None, **_):
-        begin = time.perf_counter()
-        some = itertools.takewhile(lambda _: time.perf_counter() - begin < SECONDS, batches(seed))
-        return walk(some, lambda item: item, labels, limit)
+        return walk(some(seed), lambda item: item, labels, limit)
 
     return run
 
