@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -16,15 +17,16 @@ from peer_walk import walk
 
 SECONDS = 15  # a peer that is slow is stopped after about so long, between batches
 AHEAD = 8  # batches that are read at the same time by those that leave it to the user
+CONNECTIONS = 64  # where ten are the default
 
 
-def hf_remote(root, batch, environment):
+def hf_remote(root, batch, variables):
     """Hugging Face datasets: Parquet streamed, with a shuffle buffer of its usual size."""
-    os.environ.update(environment)
+    os.environ.update(variables)
     os.environ["HF_HUB_OFFLINE"] = "1"
     from datasets import load_dataset
 
-    client = {"endpoint_url": environment["AWS_ENDPOINT_URL"]}
+    client = {"endpoint_url": variables["AWS_ENDPOINT_URL"]}
     options = {"key": "tester", "secret": "secret", "client_kwargs": client}
 
     def batches(seed):
@@ -36,9 +38,9 @@ def hf_remote(root, batch, environment):
     return walker(batches)
 
 
-def mosaicml_remote(root, batch, environment):
+def mosaicml_remote(root, batch, variables):
     """MosaicML streaming: MDS shards of its default size, downloaded as they are needed; shuffle py1e."""
-    os.environ.update(environment)
+    os.environ.update(variables)
     warnings.simplefilter("ignore")
     without_torchvision()
     from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
@@ -65,19 +67,19 @@ def mosaicml_remote(root, batch, environment):
     return walker(batches)
 
 
-def lance_take(root, batch, environment):
+def lance_take(root, batch, variables):
     """Lance: random rows by `take`, some batches at the same time."""
     import lance
     import numpy as np
     import pyarrow as pa
 
     folder = Path(root) / "rows.lance"
-    with fresh(folder.with_suffix(".made")) as needed:
+    with fresh(folder.with_name("lance.made")) as needed:
         if needed:
             with pa.ipc.open_file(Path(root) / "rows.arrow") as reader:
                 lance.write_dataset(reader.read_all(), str(folder), mode="overwrite")
     keys = {"aws_access_key_id": "tester", "aws_secret_access_key": "secret", "aws_region": "us-east-1"}
-    options = {**keys, "aws_endpoint": environment["AWS_ENDPOINT_URL"], "allow_http": "true"}
+    options = {**keys, "aws_endpoint": variables["AWS_ENDPOINT_URL"], "allow_http": "true"}
 
     def batches(seed):
         data = lance.dataset(f"s3://{Path(root).name}/rows.lance", storage_options=options)
@@ -88,15 +90,15 @@ def lance_take(root, batch, environment):
     return walker(batches)
 
 
-def s3fs_map(root, batch, environment):
+def s3fs_map(root, batch, variables):
     """A map-style dataset over rows of fixed width by s3fs: a batch's rows are asked for together."""
-    os.environ.update(environment)
+    os.environ.update(variables)
     import numpy as np
     import s3fs
 
     path = Path(root) / "rows.bin"
     row = np.dtype([("x", np.float32, 28), ("y", np.int32)])
-    with fresh(path.with_suffix(".made")) as needed:
+    with fresh(path.with_name("bin.made")) as needed:
         if needed:
             with path.open("wb") as file:
                 for x, y in rows_of(root):
@@ -105,8 +107,9 @@ def s3fs_map(root, batch, environment):
                     file.write(data.tobytes())
 
     def batches(seed):
-        client = {"endpoint_url": environment["AWS_ENDPOINT_URL"]}
-        system = s3fs.S3FileSystem(key="tester", secret="secret", client_kwargs=client)  # noqa: S106 - no secret
+        client = {"endpoint_url": variables["AWS_ENDPOINT_URL"]}
+        pool = {"max_pool_connections": CONNECTIONS}
+        system = s3fs.S3FileSystem(key="tester", secret="secret", client_kwargs=client, config_kwargs=pool)  # noqa: S106
         name = f"{Path(root).name}/rows.bin"
         order = np.random.default_rng(seed).permutation(system.info(name)["size"] // row.itemsize)
         for at in range(0, len(order), batch):
@@ -142,12 +145,16 @@ def rows_of(root):
 
 def walker(batches):
     """Make a run of a generator that yields the labels of each batch; it ends after `SECONDS`."""
-    import time
+
+    def some(seed):
+        begin = time.perf_counter()
+        for batch in batches(seed):
+            yield batch
+            if time.perf_counter() - begin > SECONDS:
+                return
 
     def run(labels=None, seed=0, limit=None, **_):
-        begin = time.perf_counter()
-        some = itertools.takewhile(lambda _: time.perf_counter() - begin < SECONDS, batches(seed))
-        return walk(some, lambda item: item, labels, limit)
+        return walk(some(seed), lambda item: item, labels, limit)
 
     return run
 

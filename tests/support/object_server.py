@@ -57,7 +57,7 @@ class Settings:
 
 
 class Request(NamedTuple):
-    """One line of the log."""
+    """One line of the log; the status is 0 as long as the answer has not ended."""
 
     method: str
     path: str
@@ -79,6 +79,11 @@ class _Asked(NamedTuple):
     key: str
     query: dict[str, str]
     headers: dict[str, str]
+    line: list[Any]  # of the log
+
+    def ended(self, status: int, sent: int) -> None:
+        """Note how it was answered."""
+        self.line[3:5] = status, sent
 
 
 def parse_range(text: str, size: int) -> tuple[int, int] | None:
@@ -98,9 +103,9 @@ class _Server:
 
     def __init__(self, root: Path) -> None:
         self.root, self.settings = root, Settings()
-        self.log: list[Request] = []
+        self.log: list[list[Any]] = []
         self.etags: dict[tuple[str, int, int, int], str] = {}
-        self.asked, self.link_free, self.open = 0, 0.0, 0
+        self.asked, self.link_free = 0, 0.0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection, one after another."""
@@ -120,11 +125,10 @@ class _Server:
             return await self.control(writer, path[3:], body)
         pairs = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
         bucket, _, key = urllib.parse.unquote(path)[1:].partition("/")
-        self.open += 1
-        try:
-            return await self.answer(writer, _Asked(method, bucket, key, pairs, headers))
-        finally:
-            self.open -= 1
+        line = [method, f"{bucket}/{key}", headers.get("range", "").removeprefix("bytes="), 0, 0, ""]
+        self.log.append(line)
+        del self.log[:-KEPT]
+        return await self.answer(writer, _Asked(method, bucket, key, pairs, headers, line))
 
     async def control(self, writer: asyncio.StreamWriter, what: str, body: bytes) -> bool:
         """Change settings or tell the log."""
@@ -146,19 +150,20 @@ class _Server:
         fault = next((name for name, due in zip(("error", "stall", "cut", "flip"), draws, strict=True) if due), "")
         fault = fault if asked.key and asked.method == "GET" else ""
         amid = draw.random() < 0.5
+        asked.line[-1] = fault
         if fault == "stall" and not amid:
             await asyncio.sleep(now.stall)
         try:
             self.refuse(asked, fault)
             if not asked.key:
                 await self.send(writer, 200, self.listing(asked), {"Content-Type": "application/xml"})
-                self.note(asked, 200, 0, "")
+                asked.ended(200, 0)
                 return True
             return await self.object(writer, asked, fault if fault != "stall" or amid else "")
         except _Failed as failed:
             text = f"<?xml version='1.0'?><Error><Code>{failed.code}</Code><Message>{failed.code}</Message></Error>"
             body = b"" if asked.method == "HEAD" or failed.status == 304 else text.encode()
-            self.note(asked, failed.status, len(body), fault)
+            asked.ended(failed.status, len(body))
             await self.send(writer, failed.status, body, {"Content-Type": "application/xml"})
             return True
 
@@ -171,12 +176,6 @@ class _Server:
         shown = asked.headers.get("authorization", "") + asked.headers.get("x-amz-security-token", "")
         if self.settings.token not in shown:
             raise _Failed(*((400, "ExpiredToken") if shown else (403, "AccessDenied")))
-
-    def note(self, asked: _Asked, status: int, sent: int, fault: str) -> None:
-        """Add a line to the log."""
-        span = asked.headers.get("range", "").removeprefix("bytes=")
-        self.log.append(Request(asked.method, f"{asked.bucket}/{asked.key}", span, status, sent, fault))
-        del self.log[: -2 * KEPT]
 
     async def send(self, writer: asyncio.StreamWriter, status: int, body: bytes, headers: dict[str, str]) -> None:
         """Send a small answer."""
@@ -200,7 +199,7 @@ class _Server:
                     await self.body(writer, file, first, goal, fault)
                     sent = goal
             finally:
-                self.note(asked, status, sent, fault)
+                asked.ended(status, sent)
         await writer.drain()
         return fault != "cut"
 

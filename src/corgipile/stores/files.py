@@ -84,11 +84,10 @@ class FileRanges:
 
 def listed(path: RemotePath) -> Iterator[Listed]:
     """Yield the files below a folder, by what comes after the host in their URL."""
-    system, _ = _system_of(path)
-    found = _said(path, lambda system, name: system.find(name, detail=True))
-    for name, info in found.items():
-        url = system.unstrip_protocol(name)
-        yield Listed(parts_of(url if "://" in url else f"fsspec://{url}").key, int(info.get("size") or 0))
+    _, root = _system_of(path)
+    for name, info in _said(path, lambda system, name: system.find(name, detail=True)).items():
+        below = name.removeprefix(root.rstrip("/")).lstrip("/")
+        yield Listed(parts_of(path.full).key + below, int(info.get("size") or 0))
 
 
 def _said(path: RemotePath, ask: Any) -> Any:
@@ -120,7 +119,7 @@ def _failure(error: Exception, path: RemotePath) -> BaseException:
     if (isinstance(error, OSError) and error.errno in _PERMANENT) or isinstance(
         error, NotImplementedError | ValueError
     ):
-        return ReadFailed(getattr(error, "errno", None) or errno.EINVAL, f"{path}: {type(error).__name__}")
+        return ReadFailed(getattr(error, "errno", None) or errno.EINVAL, f"{path}: {str(error)[:200]}")
     return Transient(type(error).__name__)
 
 

@@ -16,7 +16,7 @@ from corgipile.stores.urls import RemotePath
 __all__ = ["TAIL", "ObjectRanges", "check_inside", "open_object"]
 
 TAIL = 64 << 10  # bytes at the end that come with the opening: most formats say there where things lie
-OPENING = 20.0  # seconds for which an opening is tried: an address may be wrong
+OPENING = 8.0  # seconds for which an opening is tried: an address may be wrong
 
 
 def open_object(path: RemotePath) -> tuple["ObjectRanges", bytes]:

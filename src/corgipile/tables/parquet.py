@@ -28,7 +28,7 @@ from corgipile.tables.io.pieces import (
 from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetched, one_ahead, staged
-from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, expect_pages, page_bytes, row_bits
+from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
 
@@ -166,7 +166,6 @@ class ParquetTable(Checked):
             return [list(columns)]
         group = self._metadata.row_group(int(counts.argmax()))
         chunks = {name: [group.column(i) for i in self._chunks[name]] for name in columns}
-        expect_pages(self._file, (chunk for found in chunks.values() for chunk in found))
         return grouped(
             {
                 name: sum(page_bytes(self._file, chunk) for chunk in found)

@@ -1,16 +1,17 @@
 """What reading a column of a Parquet file takes: sizes of its pages and its rows, from the metadata and a few bytes."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from corgipile.tables.io.files import File
+from corgipile.tables.io.remote import RemoteFile
 
-__all__ = ["chunk_columns", "chunk_range", "expect_pages", "page_bytes", "row_bits"]
+__all__ = ["chunk_columns", "chunk_range", "page_bytes", "row_bits"]
 
 HEAD = 64  # bytes in which the sizes of a page stand
 BUFFER = 1 << 16
+USUAL = 3 << 20
 
 
 def row_bits(kind: pa.DataType) -> int:
@@ -65,15 +66,14 @@ def _page_starts(chunk: Any) -> list[int]:
     return starts
 
 
-def expect_pages(file: File, chunks: Iterable[Any]) -> None:
-    """Let a file know that the sizes of pages of these column chunks are asked for."""
-    starts = [start for chunk in chunks for start in _page_starts(chunk) if 0 <= start < file.size]
-    file.expect(starts, HEAD)
-
-
 def page_bytes(file: File, chunk: Any) -> int:
-    """Return the bytes that reading a column chunk takes at a time: its dictionary and a page, compressed and not."""
+    """Return the bytes that reading a column chunk takes at a time: its dictionary and a page, compressed and not.
+
+    Of an object in a store these are not asked for, but taken to be as large as writers make them.
+    """
     found = BUFFER
+    if isinstance(file, RemoteFile):
+        return min(USUAL, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
     for start in _page_starts(chunk):
         sizes = _page_sizes(file.read(start, min(HEAD, file.size - start))) if 0 <= start < file.size else None
         found += sum(sizes) if sizes else int(chunk.total_uncompressed_size + chunk.total_compressed_size)

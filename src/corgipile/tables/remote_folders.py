@@ -47,8 +47,8 @@ def remote_files_of(urls: Sequence[RemotePath], format_name: str | None = None) 
 def _is_single(path: RemotePath) -> bool:
     """Say whether a URL names an object, or maybe a folder without a slash at its end."""
     parts = parts_of(path.full)
-    if path.system is None and parts.scheme in ("file", "http", "https"):
-        return parts.scheme != "file"
+    if path.system is None and parts.scheme == "file":
+        return False
     return bool(parts.key) and not parts.key.endswith("/") and not GLOB.search(parts.key)
 
 

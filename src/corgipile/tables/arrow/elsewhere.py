@@ -69,7 +69,7 @@ class RemoteArrowFile(ArrowFile):
         assert self._places is not None  # noqa: S101 - asked before
         others = [place for name, place in self._places.items() if name not in {*columns}]
         found = [np.zeros((0, 2), np.int64)]
-        batches = np.arange(len(self._blocks))
+        batches = np.arange(len(self._blocks) if others else 0)
         for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True):
             body = int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"])
             for place in others:

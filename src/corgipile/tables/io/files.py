@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -123,9 +123,6 @@ class File:
     def scanned(self) -> "File":
         """Return the file for one who reads it as it lies, from first to last."""
         return self
-
-    def expect(self, offsets: Sequence[int], length: int) -> None:
-        """Hear of places at which some bytes are read soon, one after another."""
 
     @property
     def place(self) -> str:

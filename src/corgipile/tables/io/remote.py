@@ -23,7 +23,7 @@ from corgipile.tables.table import Layout
 __all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together"]
 
 SMALL, NEAR = 64 << 10, 16 << 10  # bytes below which neighbours are read along, and how many
-WINDOWS = 64
+WINDOWS = 16
 READS = 12  # runs of rows that are read at the same time
 OPENED = 32  # files that are opened at the same time
 ELSEWHERE = -1  # in place of the device of a file
@@ -146,16 +146,6 @@ class RemoteFile(File):
                     self._windows.popitem(last=False)
             return found[:length]
         return found
-
-    def expect(self, offsets: Sequence[int], length: int) -> None:
-        """Ask for the bytes at some places at once, and keep them for those who read them one by one."""
-        starts = np.unique(np.array(offsets, np.int64))
-        lengths = np.minimum(length, self.size - starts)
-        data = self.gather(starts, lengths).tobytes()
-        ends = np.cumsum(lengths)
-        with self._lock:
-            found = zip(starts.tolist(), (ends - lengths).tolist(), ends.tolist(), strict=True)
-            self._windows.update({start: data[low:high] for start, low, high in found})
 
     def _near(self, offset: int, length: int) -> bytes | None:
         with self._lock:
