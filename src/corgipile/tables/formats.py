@@ -51,9 +51,9 @@ class Format(NamedTuple):
 
 
 _OURS = {
-    "anndata": Format(b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"})),
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
+    "anndata": Format(b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"})),
     "csv": Format(
         b"",
         csv.SUFFIXES,
