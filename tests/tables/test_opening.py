@@ -100,7 +100,7 @@ def test_nothing_there(tmp_path):
 def test_unknown_formats(tmp_path):
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr("a.txt", "1 1:2")
+        archive.writestr("a.txt", "text")
     for data, name, message in [
         (
             b"\x89PNG\r\n\x1a\n",
@@ -112,7 +112,7 @@ def test_unknown_formats(tmp_path):
             "a",
             r"as text: .*a, line 1, column 1: a line must begin with.*; as CSV: .*not sure",
         ),
-        (sink.getvalue(), "a.zip", "is a zip archive with 'a.txt' in it, which is no array; archives of np.savez are"),
+        (sink.getvalue(), "a.zip", r"is a zip archive with 'a.txt' in it, which is no array"),
         (b"\x7fELF\0\n1,2\n3,4,5\n", "a.bin", r"begins with b'\\x7fELF[^']*'$"),
         (b"word\n1,2\n3,4,5\n", "a.txt", r"as text: .*a.txt, line 1, column 1: a line must begin with a number"),
         (struct.pack("<Q", 40) + b'{"coef":' + bytes(40), "m", "as a model in the safetensors format does$"),

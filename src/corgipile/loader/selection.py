@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue
 from corgipile.features import Encoding, fit_encoding
@@ -18,7 +19,7 @@ from corgipile.loader.buffer import ROWS_ALIKE
 from corgipile.loader.list_widths import widths_of
 from corgipile.loader.sparse import SparseRows
 from corgipile.suggestions import listed
-from corgipile.tables.arrow.spans import Rows
+from corgipile.tables.arrow.spans import Rows, objects
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["Selected", "Selection", "select"]
@@ -77,12 +78,15 @@ class Selection:
         """Return columns with one of sparse rows in place of the pair of them."""
         assert self.encoding is not None  # noqa: S101 - which says what the features are
         pair = self.encoding.columns
-        indices, values = (columns.pop(name) for name in pair)
-        for name, rows in zip(pair, (indices, values), strict=True):
+        found = []
+        for name in pair:
+            rows = columns.pop(name)
+            rows = objects(rows, own=True) if isinstance(rows, pa.Array) else rows
             if not isinstance(rows, Rows):
                 raise BadValue(f"column {name!r} holds nulls; fill or drop such rows first")
+            found.append(rows)
         called = f"the pair {pair[0]!r}, {pair[1]!r}"
-        return {FEATURES: SparseRows(indices, values, self.sparse, np.dtype(self.dtype), called), **columns}
+        return {FEATURES: SparseRows(found[0], found[1], self.sparse, np.dtype(self.dtype), called), **columns}
 
     def _check(self, features: Any) -> None:
         """Raise BadValue where a number is missing, which is NaN for pandas; a sum is the shortest look at all."""

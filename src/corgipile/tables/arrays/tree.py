@@ -35,9 +35,20 @@ def group_at(root: Any, group: str | None, path: str) -> Any:
 
 
 def lookup(group: Any, name: str) -> Any:
-    """Return what a group has under a path, None if nothing."""
+    """Return what a group has under a path, None if nothing.
+
+    Raises:
+        BadSchema: There is a link to another file.
+    """
     try:
-        return group[name.strip("/")]
+        for step in name.strip("/").split("/") if hasattr(group, "id") else ():  # of h5py
+            link = group.get(step, getlink=True)
+            if hasattr(link, "filename"):
+                raise BadSchema(
+                    f"{step!r} is a link to {link.path!r} in another file, {link.filename!r}; open that one"
+                )
+            group = group[step]
+        return group if hasattr(group, "id") else group[name.strip("/")]
     except KeyError:
         return None
 

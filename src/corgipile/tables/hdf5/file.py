@@ -3,24 +3,26 @@
 import contextlib
 import io
 import os
-import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import CorruptFile, MissingExtra, ReadFailed, TableError, UnknownFormat
+from corgipile.errors import CorgiPileError, CorruptFile, MissingExtra, MissingFile, ReadFailed, UnknownFormat
 from corgipile.tables.arrays.stored import Chunked, InPlace, Kept, Stored
 from corgipile.tables.io.files import File, PathLike, Region
+from corgipile.tables.io.pieces import Recent
 from corgipile.tables.table import IntArray
 
 __all__ = ["H5", "MAGIC"]
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 READ = 1 << 16  # bytes that h5py is given at a time
+OPEN = 16  # files that the library has open for what only it reads
 DEFLATE, SHUFFLE = 1, 2  # the filters that are undone here
 MOST_CHUNKS = 1 << 22  # whose places are kept in memory
 LIBRARY_BYTES = 1 << 16  # bytes that the library is asked for at a time where it has no chunks, such as texts
@@ -42,8 +44,6 @@ class H5:
         self.file = File(path)
         if MAGIC not in (self.file.read(at, 8) for at in (0, 512, 1024, 2048) if at + 8 <= self.file.size):
             raise UnknownFormat(f"{self.file.path} is no HDF5 file: it does not begin with {MAGIC!r}")
-        self._lock = threading.Lock()
-        self._kept: tuple[int, Any] | None = None  # process and its open file
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Any]:
@@ -57,14 +57,14 @@ class H5:
         except ImportError:
             raise MissingExtra("reading HDF5 files needs h5py: pip install 'corgipile[hdf5]'") from None
         source = io.BufferedReader(Region(self.file, 0, self.file.size), READ)
-        return h5py.File(source, "r", rdcc_nbytes=0)
+        return h5py.File(source, "r", rdcc_nbytes=0)  # by its path it would be locked, and could not be written again
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn whatever the library says of bad bytes into CorruptFile."""
         try:
             yield
-        except (TableError, MissingExtra):
+        except CorgiPileError:
             raise
         except (OSError, RuntimeError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
             if isinstance(error, OSError) and error.errno is not None:
@@ -104,33 +104,53 @@ class H5:
 
     def _by_library(self, data: Any) -> Stored:
         """Return what asks h5py for rows: of text of any length, of filters that only the library knows."""
+        others = [one.file_name for one in data.virtual_sources()] if data.is_virtual else []
+        for there in [Path(self.file.path).parent / other for other in others if other != "."]:
+            if not there.exists():  # its rows would be made up
+                raise MissingFile(f"{self.file.path}: dataset {data.name!r} has rows of {there}, which is not there")
         shape, dtype, name = tuple(map(int, data.shape)), data.dtype, data.name
         width = max(1, int(dtype.itemsize) * int(np.prod(shape[1:], dtype=object)))
         chunk = int(data.chunks[0]) if data.chunks and not dtype.hasobject else max(1, LIBRARY_BYTES // width)
-        return _ByLibrary(self, name, dtype, shape, 0 if dtype.hasobject else chunk)
+        read = self.read_others if data.is_virtual or data.external else self.read
+        return _ByLibrary(read, name, dtype, shape, 0 if dtype.hasobject else chunk)
 
     def read(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
         """Read rows of a dataset by h5py, which reads one at a time."""
-        with self._lock, self._errors():
-            if self._kept is None or self._kept[0] != os.getpid():
-                self._kept = (os.getpid(), self._open())
-            found: npt.NDArray[Any] = self._kept[1][name][start:stop]
+        with self._errors():
+            found: npt.NDArray[Any] = _open_files().get(self.file.which, self._open)[name][start:stop]
             return found
+
+    def read_others(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+        """Read rows of a dataset that lie in other files: the library finds these from the path of this one only."""
+        import h5py  # noqa: PLC0415 - an extra
+
+        with self._errors(), h5py.File(self.file.path, "r") as file:
+            found: npt.NDArray[Any] = file[name][start:stop]
+            return found
+
+
+Read = Callable[[str, int, int], npt.NDArray[Any]]
+_files: dict[int, Recent[Any]] = {}  # the files that a process has open, by its number
+
+
+def _open_files() -> Recent[Any]:
+    """Return the files that this process has open: a fork opens its own."""
+    return _files.setdefault(os.getpid(), Recent(OPEN))
 
 
 class _ByLibrary(Chunked):
     """A dataset of which h5py reads the rows; of text it reads any."""
 
-    def __init__(self, source: H5, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], chunk: int) -> None:
-        super().__init__(dtype, shape, chunk, lambda i: source.read(name, i * chunk, (i + 1) * chunk))
-        self._source, self._name = source, name
+    def __init__(self, read: Read, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], chunk: int) -> None:
+        super().__init__(dtype, shape, chunk, lambda i: read(name, i * chunk, (i + 1) * chunk))
+        self._read, self._name = read, name
 
     def get(self, starts: IntArray, stops: IntArray) -> npt.NDArray[Any]:
         """Read runs of rows."""
         if self.chunk:
             return super().get(starts, stops)
         runs = zip(starts.tolist(), stops.tolist(), strict=True)
-        return np.concatenate([self._source.read(self._name, *run) for run in runs])
+        return np.concatenate([self._read(self._name, *run) for run in runs])
 
 
 class _Chunks:
