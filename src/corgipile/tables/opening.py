@@ -60,7 +60,7 @@ def open(  # noqa: A001 - reads as corgipile.open
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
         format: ``"anndata"``, ``"arrow"``, ``"arrows"`` (stream), ``"csv"``, ``"hdf5"``, ``"huggingface"`` (saved
             dataset), ``"images"`` (folder), ``"jsonl"``, ``"mds"``, ``"npz"``, ``"numpy"``, ``"parquet"``,
-            ``"svmlight"``, ``"tfrecord"``, ``"webdataset"`` or ``"zarr"``; found out from the file or folder by default.
+            ``"svmlight"``, ``"tfrecord"``, ``"webdataset"`` or ``"zarr"``; by default what the bytes tell.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
             given may leave out records, except the last.
