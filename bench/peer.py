@@ -6,6 +6,7 @@ import sys
 import time
 
 import peer_loaders
+import peer_remote
 from peer_walk import timed, walk
 
 
@@ -140,6 +141,7 @@ JOBS = {
     "hf concurrent": hf_concurrent,
     "tfrecord": tfrecord_queue,
     **peer_loaders.JOBS,
+    **peer_remote.JOBS,
 }
 
 

@@ -2,8 +2,9 @@
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
 budget (peak memory of every format, order and host), accuracy (against Shuffle Once), quality (deff and prefix
-discrepancy), tables (formats against their own readers), torch_* (the PyTorch dataset: loading, accuracy, concurrent
-fetching, page runs, TFRecord, feeding a GPU), postgres (training inside the server). Each is also a script of its own.
+discrepancy), tables (formats against their own readers), remote (tables in an object store), torch_* (the PyTorch
+dataset: loading, accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU), postgres (training inside the
+server). Each is also a script of its own.
 """
 
 import datetime as dt
@@ -25,7 +26,7 @@ TORCH = [
     "torch_wide",
     "torch_gpu",
 ]
-THEMES = ["quality", "memory", "budget", "sgd", "loader", "accuracy", "tables", *TORCH, "postgres"]
+THEMES = ["quality", "memory", "budget", "sgd", "loader", "accuracy", "tables", "remote", *TORCH, "postgres"]
 
 
 def machine() -> dict[str, object]:

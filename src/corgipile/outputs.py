@@ -10,26 +10,22 @@ import errno
 import fnmatch
 import glob
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from corgipile import scratch
 from corgipile.errors import BadArgument, CorgiPileError, WouldOverwrite, WriteFailed
+from corgipile.stores.urls import is_url, redacted
 
-__all__ = ["Kind", "check_target", "refuse_url", "replacing", "writing"]
+__all__ = ["Kind", "PathLike", "check_target", "files_read", "flush", "refuse_url", "replacing", "writing"]
 
 PathLike = str | os.PathLike[str]
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-_FETCH = {
+_SEND = {
     "file": "or rather, give the plain path",
-    "ftp": "by curl or wget",
-    "gs": "by `gcloud storage cp`, or mount it by gcsfuse",
-    "hf": "by `hf download --repo-type dataset`",
-    "http": "by curl or wget",
-    "https": "by curl or wget",
-    "s3": "by `aws s3 cp`, or mount it by mount-s3",
+    "gs": "then `gcloud storage cp` it there",
+    "hf": "then `hf upload --repo-type dataset` it",
+    "s3": "then `aws s3 cp` it there",
 }
 
 
@@ -74,9 +70,9 @@ def replacing(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwri
         yield temporary
         if not overwrite:
             _check_kind(goal, kind)  # it may have appeared meanwhile
-        _flush(temporary)
+        flush(temporary)
         temporary.replace(goal)
-        _flush(goal.parent)
+        flush(goal.parent)
 
 
 @contextlib.contextmanager
@@ -125,19 +121,18 @@ def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), over
 
 
 def refuse_url(path: PathLike) -> None:
-    """Raise BadArgument if a path is a URL: files are local here.
+    """Raise BadArgument if a path is a URL: files are written on this machine.
 
     Example:
-        >>> refuse_url("hf://datasets/mnist")
+        >>> refuse_url("s3://bucket/a.arrow")
         Traceback (most recent call last):
         ...
-        corgipile.errors.BadArgument: hf://datasets/mnist is a URL, and only local files are read and written: fetch ...
+        corgipile.errors.BadArgument: s3://bucket/a.arrow is a URL, and only local files are written: write it here ...
     """
-    scheme = _URL.match(os.fspath(path))
-    if scheme is None:
-        return
-    how = _FETCH.get(scheme[1].lower(), "or mount it, and give the path")
-    raise BadArgument(f"{path} is a URL, and only local files are read and written: fetch it first, {how}")
+    if is_url(path):
+        shown = redacted(os.fspath(path))
+        how = _SEND.get(shown.partition(":")[0], "then copy it there")
+        raise BadArgument(f"{shown} is a URL, and only local files are written: write it here, {how}")
 
 
 def _place(given: Path, kind: Kind) -> Path:
@@ -167,6 +162,8 @@ def _check_inputs(goal: Path, inputs: Iterable[Any]) -> None:
 
 def _reads(source: Any, goal: Path) -> bool:
     """Say whether a source takes rows from a file."""
+    if is_url(source):
+        return False
     if isinstance(source, str | os.PathLike):
         return _path_reads(Path(source).expanduser().absolute(), goal)
     if isinstance(source, list | tuple):
@@ -225,7 +222,12 @@ def _same(path: Path, goal: Path) -> bool:
 
 
 def _paths_of(table: Any) -> Iterator[str]:
-    """Find the files, and the folders of images, that a table reads, through whatever wraps it."""
+    """Find the files, and the folders of images, that a table reads."""
+    return (one.path for one in files_read(table))
+
+
+def files_read(table: Any) -> Iterator[Any]:
+    """Yield the files, open, and the folders of images that a table reads, through whatever wraps it."""
     from corgipile.tables.images import ImageFolder  # noqa: PLC0415
     from corgipile.tables.io.files import File  # noqa: PLC0415 - as above
 
@@ -236,7 +238,7 @@ def _paths_of(table: Any) -> Iterator[str]:
             continue
         seen.add(id(one))
         if isinstance(one, File | ImageFolder):
-            yield one.path
+            yield one
         elif isinstance(one, list | tuple | dict):
             waiting += one.values() if isinstance(one, dict) else one
         elif type(one).__module__.startswith("corgipile.tables.") or _is_table(one):
@@ -247,7 +249,8 @@ def _is_table(thing: Any) -> bool:
     return callable(getattr(thing, "read", None)) and callable(getattr(thing, "cuts", None))
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Have a file, or the names in a folder, written to the device."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

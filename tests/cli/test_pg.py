@@ -98,7 +98,7 @@ def test_data_stay_and_a_port_takes_the_password(run, home):
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT number FROM kept").fetchone() == (17,)
     with pytest.raises(psycopg.OperationalError, match="password"):
-        psycopg.connect(url, password="wrong")  # noqa: S106
+        psycopg.connect(url, password="wrong")
     assert "PostgreSQL 18, not 16" in run("stop", home).stderr + run("start", home, "--version", 16).stderr
     assert run("start", home).returncode == 0
 

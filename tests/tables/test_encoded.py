@@ -294,7 +294,7 @@ def test_a_folder_that_cannot_be_written(monkeypatch):
     def refuse(*_):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("corgipile.tables.io.spill._nameless", refuse)
+    monkeypatch.setattr("corgipile.tables.io.spill.nameless", refuse)
     with pytest.raises(WriteFailed, match=r"Read-only file system: open\(\.\.\., spill=FOLDER\)"):
         check_room(Path("/"), 1)
 
@@ -327,7 +327,7 @@ def test_whether_to_spill_travels_with_a_table(tmp_path, rows_of):
 @pytest.mark.usefixtures("tiny")
 def test_groups_are_decoded_in_memory_where_spilling_is_off(tmp_path, rows_of, monkeypatch, laws):
     path, rows = write(tmp_path / "a", "parquet", rows_of(100), 30)
-    monkeypatch.setattr("corgipile.tables.io.spill._nameless", None)
+    monkeypatch.setattr("corgipile.tables.io.spill.nameless", None)
     laws(ParquetTable(path, spill="off"), rows, np.random.default_rng(0))
 
 

@@ -244,6 +244,63 @@ static PyObject *read_ranges(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Say whether each of `count` ranges lies within `room` bytes. */
+static int ranges_lie_within(const int64_t *starts, const int64_t *lengths, int64_t count, int64_t room)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (lengths[i] < 0 || lengths[i] > room || starts[i] < 0 || starts[i] > room - lengths[i])
+            return 0;
+    return 1;
+}
+
+/* crc32c_ranges(data, starts, lengths, out): the CRC-32C of each of many ranges. */
+static PyObject *crc32c_ranges(PyObject *self, PyObject *args)
+{
+    static const char *const names[] = {"data", "starts", "lengths", "out"};
+    static const Py_ssize_t items[] = {1, 8, 8, 4};
+    PyObject *objects[4];
+    Py_buffer v[4];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOO", &objects[0], &objects[1], &objects[2], &objects[3]) ||
+        get_all(objects, v, 4, items, 3, names) < 0)
+        return NULL;
+    const int64_t *starts = v[1].buf, *lengths = v[2].buf, count = v[1].len / 8;
+    uint32_t *out = v[3].buf;
+    int fits = v[2].len == v[1].len && v[3].len / 4 == count && ranges_lie_within(starts, lengths, count, v[0].len);
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; fits && i < count; i++)
+        out[i] = cp_crc32c((const char *)v[0].buf + starts[i], lengths[i]);
+    Py_END_ALLOW_THREADS
+    release_all(v, 4);
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "a range lies outside `data`, or the arrays differ in length");
+    Py_RETURN_NONE;
+}
+
+/* copy_ranges(data, starts, lengths, out, to): copy many ranges, each to its place. */
+static PyObject *copy_ranges(PyObject *self, PyObject *args)
+{
+    static const char *const names[] = {"data", "starts", "lengths", "to", "out"};
+    static const Py_ssize_t items[] = {1, 8, 8, 8, 1};
+    PyObject *objects[5];
+    Py_buffer v[5];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOO", &objects[0], &objects[1], &objects[2], &objects[4], &objects[3]) ||
+        get_all(objects, v, 5, items, 4, names) < 0)
+        return NULL;
+    const int64_t *starts = v[1].buf, *lengths = v[2].buf, *to = v[3].buf, count = v[1].len / 8;
+    int fits = v[2].len == v[1].len && v[3].len == v[1].len && ranges_lie_within(starts, lengths, count, v[0].len) &&
+               ranges_lie_within(to, lengths, count, v[4].len);
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; fits && i < count; i++)
+        memmove((char *)v[4].buf + to[i], (const char *)v[0].buf + starts[i], (size_t)lengths[i]);
+    Py_END_ALLOW_THREADS
+    release_all(v, 5);
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "a range lies outside `data` or `out`, or the arrays differ in length");
+    Py_RETURN_NONE;
+}
+
 /* Make a bytes object for each range, and say where its bytes are. */
 static PyObject *bytes_for(const int64_t *lengths, int64_t count, int64_t *to)
 {
@@ -300,7 +357,9 @@ static PyObject *read_bytes(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_records_methods[] = {
+    {"copy_ranges", copy_ranges, METH_VARARGS, "Copy many byte ranges, each to its place."},
     {"crc32c", crc32c, METH_O, "Return the CRC-32C of bytes."},
+    {"crc32c_ranges", crc32c_ranges, METH_VARARGS, "Compute the CRC-32C of many byte ranges."},
     {"example_features", example_features, METH_O, "List the features of an Example."},
     {"examples_fill", examples_fill, METH_VARARGS, "Copy the values of one feature of many Examples."},
     {"examples_find", CP_BY_NAME(examples_find), "Find features in many Examples."},

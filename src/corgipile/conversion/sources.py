@@ -16,7 +16,7 @@ from corgipile.conversion.records import record_stream
 from corgipile.conversion.stream import Stream
 from corgipile.conversion.text import csv_stream, decompressed, json_stream
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
-from corgipile.outputs import refuse_url
+from corgipile.stores.urls import is_url, local_path
 from corgipile.tables import Table
 from corgipile.tables.arrow.stream import Unended
 from corgipile.tables.arrow.writer import conform, plain
@@ -26,6 +26,7 @@ from corgipile.tables.formats import formats
 from corgipile.tables.in_memory import is_pair
 from corgipile.tables.io.files import File, decoding, readable
 from corgipile.tables.io.pieces import check_names
+from corgipile.tables.io.remote import in_turn
 from corgipile.tables.partitions import keys_of
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.svmlight.text import stream_batches
@@ -52,7 +53,10 @@ class Options(NamedTuple):
 
 def stream(source: Any, options: Options) -> Stream:
     """Open a path, a glob, what `corgipile.open` takes, or a list of these as one stream."""
+    if is_url(source) and (local_path(str(source)) is None):
+        return _remote_stream(source, options)
     if isinstance(source, str | os.PathLike):
+        source = local_path(str(source)) or source if is_url(source) else source
         paths = [path for part in expand_braces(source) for path in _expand(part)]
         refuse_logged(paths)
         apart = any(keys_of(path, Path(path).parent) for path in paths)  # partitions, whose keys are columns
@@ -66,17 +70,21 @@ def stream(source: Any, options: Options) -> Stream:
     return table_stream(tables.open(source))
 
 
+def _remote_stream(source: Any, options: Options) -> Stream:
+    """Open a table in a store, with what is said of it."""
+    said: dict[str, Any] = {"zero_based": options.zero_based, "header": options.header}
+    return table_stream(tables.open(source, **{name: value for name, value in said.items() if value != "auto"}))
+
+
 def table_stream(table: Table, run: int | None = None) -> Stream:
     """Read a table from first row to last, ``run`` rows at a time, by default about 1 MB."""
     rows = len(table)
     width = max(1.0, table.nbytes / max(1, rows))
     cuts = even_cuts(rows, run or max(1, int(_READ / max(width, row_bytes(table))))).tolist()
-    runs = itertools.pairwise(cuts)
-    return Stream(table.schema, (table.read(start, stop) for start, stop in runs), rows)
+    return Stream(table.schema, in_turn(table, table.read, itertools.pairwise(cuts)), rows)
 
 
 def _expand(path: str) -> list[str]:
-    refuse_url(path)
     plain_path = Path(path).expanduser()
     if plain_path.is_dir() and (found := sorted(map(str, filter(_is_csv, plain_path.iterdir())))):
         return found

@@ -15,6 +15,7 @@ from corgipile.features.encoders import Encoder
 from corgipile.tables import MemoryTable
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.encoded import Plain, write_plain
+from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.shared_spill import shared
@@ -172,7 +173,7 @@ def encoded_once(table: EncodedColumns) -> Table:
     if folder is None:
         return table
     source: Table = EncodedColumns(table.table, list(table.changed.values()))
-    spill = shared(folder, f"{table.fingerprint} {names!r}", lambda: _written(table, names, folder, int(width)))
+    spill = shared(folder, f"{place_of(table)} {names!r}", lambda: _written(table, names, folder, int(width)))
     table.kept = Plain(source, names, [ArrowFile(next(spill.sections()))])
     return table
 

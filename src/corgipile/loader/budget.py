@@ -28,6 +28,9 @@ __all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut
 DEFAULT_MEMORY = 64 << 20
 MANY_COLUMNS, COLUMN_RUN = 4, 4 << 10  # bytes of a column that are worth a request
 TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # at least, where blocks are larger for that
+# Of a table in a store: what is worth a request, of one column where there are several; blocks at least, for that.
+REQUEST, COLUMN_REQUEST = 1 << 20, 128 << 10
+REMOTE_TABLE_BLOCKS, REMOTE_BUFFER_BLOCKS = 256, 64
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
@@ -144,7 +147,8 @@ def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: 
     """Fit to a budget in rows; where the table's natural blocks are wider than asked for, fit again."""
     whole = bool(columns.varlen)
     fitted = order.fit(len(table), columns.row_bytes, budget, whole=whole)
-    if (apart := _column_runs(table, order, columns, budget)) > fitted.block_rows:
+    apart = max(_column_runs(table, order, columns, budget), _request_rows(table, order, columns, budget, way))
+    if apart > fitted.block_rows:
         fitted = replace(order, block=apart).fit(len(table), columns.row_bytes, budget, whole=whole)  # type: ignore[type-var]
     wanted = fitted.block_rows
     blocks = cut(table, fitted, wanted, columns.sources, even=way.even)
@@ -171,6 +175,20 @@ def _column_runs(table: Table, order: Order, columns: Columns, budget: int | Non
         return 0
     most = min(len(table) // TABLE_BLOCKS, len(table) if budget is None else budget // BUFFER_BLOCKS)
     return min(int(COLUMN_RUN * len(columns.sources) / columns.row_bytes), most)
+
+
+def _request_rows(table: Table, order: Order, columns: Columns, budget: int | None, way: Way) -> int:
+    """Return the rows of a block that is worth a request to a store, 0 where rows come from this machine.
+
+    Until an answer begins, its share of the line could have brought as much; several columns lie apart, as above.
+    """
+    if not way.ahead or getattr(order, "block", 0) is not None or order.cuts_into != "block":
+        return 0
+    size = max(REQUEST, COLUMN_REQUEST * len(columns.sources))
+    if order.sequential:
+        return min(int(2 * size / columns.row_bytes), len(table) if budget is None else budget // 8)
+    most = min(len(table) // REMOTE_TABLE_BLOCKS, len(table) if budget is None else budget // REMOTE_BUFFER_BLOCKS)
+    return min(int(size / columns.row_bytes), most)
 
 
 def cut(table: Table, order: Order, rows: int, columns: Sequence[str], *, even: bool = False) -> Blocks:

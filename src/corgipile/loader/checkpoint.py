@@ -10,6 +10,7 @@ from corgipile.loader.budget import Fitted
 from corgipile.loader.remaining import MOST_WORLD, Segment, alike, dealt, next_worker, remainder
 from corgipile.orders import Order, described, instead
 from corgipile.sizes import MOST_EPOCH, whole
+from corgipile.tables.fingerprints import fingerprint_of, is_of
 from corgipile.tables.table import Table
 
 __all__ = ["Part", "Standing", "check_features", "checked", "go_on", "identity_of", "own_part", "segments_of"]
@@ -147,7 +148,7 @@ def _in_segments(state: Mapping[str, Any], mine: Segment) -> Mapping[str, Any]:
 def identity_of(table: Table, order: Order, seed: int, encoding: Encoding | None = None) -> dict[str, Any]:
     """Return what a state must agree with."""
     made = {} if encoding is None else {"encoding": encoding.state()}
-    return {"version": STATE_VERSION, "table": table.fingerprint, "order": described(order), "seed": seed, **made}
+    return {"version": STATE_VERSION, "table": fingerprint_of(table), "order": described(order), "seed": seed, **made}
 
 
 def check_features(state: Mapping[str, Any], mine: Mapping[str, Any] | None) -> None:
@@ -177,7 +178,7 @@ def checked(
     for name, mine in identity.items():
         if not alike(state.get(name), mine) and name == "order":
             raise instead(state.get(name), mine)
-        if not alike(state.get(name), mine):
+        if not (is_of(state.get(name), mine) if name == "table" else alike(state.get(name), mine)):
             raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, here it is {mine!r}")
     try:
         return whole(state.get("epoch"), "epoch", 0, MOST_EPOCH), segments_of(state.get("segments"), order)

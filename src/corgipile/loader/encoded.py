@@ -6,13 +6,15 @@ from typing import NamedTuple
 from corgipile.orders import Order
 from corgipile.sizes import format_bytes
 from corgipile.tables.encoded import SMALL, Encoded, Units, is_encoded
+from corgipile.tables.io.remote import is_remote
 from corgipile.tables.io.shared_spill import expect_room
 from corgipile.tables.table import Table
 
-__all__ = ["AS_CUT", "Way", "find_way", "warn_few", "wide_units"]
+__all__ = ["AS_CUT", "Way", "ahead_of", "find_way", "warn_few", "wide_units"]
 
 ENOUGH = 64  # units in memory, which mix well
 DECODING = 8  # units in memory while they are decoded: four at a time, as they come and as they are joined
+MOST_AHEAD, ARRIVING = 64 << 20, 1.5  # bytes on their way; and what they take beside rows, with answers that come in
 
 
 class Way(NamedTuple):
@@ -23,18 +25,39 @@ class Way(NamedTuple):
         spilled: Whether all rows are unpacked to a spill file first; else, if ``even``, a unit at a time.
         beside: Bytes that decoding takes beside the buffer.
         units: The units, if there are any.
+        ahead: Bytes of rows that are on their way from a store, 0 where they come from this machine.
     """
 
     even: bool = False
     spilled: bool = False
     beside: float = 0.0
     units: Units | None = None
+    ahead: int = 0
 
 
 AS_CUT = Way()
 
 
 def find_way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True) -> Way:
+    """Choose how to read a table, see `_find_way`, and how much of it is on its way if it lies in a store."""
+    way = _find_way(table, order, columns, share, units_fit=units_fit)
+    if way.spilled or not is_remote(table):
+        return way
+    ahead = ahead_of(share)
+    return way._replace(ahead=ahead, beside=way.beside + ARRIVING * ahead)
+
+
+def ahead_of(share: float | None) -> int:
+    """Return the bytes of rows that may be on their way from a store, within a budget.
+
+    Example:
+        >>> ahead_of(64e6), ahead_of(None)
+        (16000000, 33554432)
+    """
+    return MOST_AHEAD // 2 if share is None else int(min(max(share, 0) / 4, MOST_AHEAD))
+
+
+def _find_way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool) -> Way:
     """Choose how to read a table: it depends on the table, the order and the budget, not on the state of a disk.
 
     Args:

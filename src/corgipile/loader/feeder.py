@@ -102,7 +102,8 @@ class Feeder:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
         self._run: Prefetch | None = None
         self.bytes_apart = 0
-        self.apart = apart and found.row_bytes >= WIDE and found_alone(table, found)
+        # A store takes as long for a row as for many, so there they are read together.
+        self.apart = apart and found.row_bytes >= WIDE and not self._way.ahead and found_alone(table, found)
         self._row_reader: RowReader | None = None
         if not self.apart:
             limit = None if isinstance(table, MemoryTable) else self.limit  # its rows are in memory anyhow
@@ -117,7 +118,9 @@ class Feeder:
         """Return what reads rows into slots."""
         if self._row_reader is None:
             sources, sequential = self.columns.sources, self.order.sequential
-            self._row_reader = row_reader(self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential)
+            self._row_reader = row_reader(
+                self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=self._way.ahead
+            )
         return self._row_reader
 
     @property

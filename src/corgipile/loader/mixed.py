@@ -20,10 +20,11 @@ class MixReader:
     Args:
         table: The mix.
         readers: What reads each source into the buffer.
+        ahead: Bytes that are on their way from stores, 0 where there are none.
     """
 
-    def __init__(self, table: Mix, readers: Sequence["RowReader"]) -> None:
-        self._table, self._readers = table, list(readers)
+    def __init__(self, table: Mix, readers: Sequence["RowReader"], ahead: int = 0) -> None:
+        self._table, self._readers, self.ahead = table, list(readers), ahead
         self._divided: tuple[Step, list[tuple[RowReader, Step]]] | None = None  # a step is sized before it is read
 
     @property

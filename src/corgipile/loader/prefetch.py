@@ -54,7 +54,7 @@ def begin(
     order: Order, blocks: Blocks, key: Key, start: int, buffer: Buffer, row_reader: RowReader, row_bytes: float
 ) -> Prefetch:
     """Prepare one pass: in the kernel where it makes the steps and reads the rows, else by a Python thread."""
-    far = int(FAR_BYTES / row_bytes)
+    far = int((getattr(row_reader, "ahead", 0) or FAR_BYTES) / row_bytes)
     planned = order if isinstance(order, Planned) and type(order).steps is Planned.steps else None
     if planned and isinstance(row_reader, LayoutReader) and row_reader.hold():
         return KernelPrefetch(planned, blocks, key, start, row_reader, far)

@@ -11,7 +11,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_spill, joined_units
 from corgipile.tables.even_lists import list_width
-from corgipile.tables.io.files import digest
+from corgipile.tables.io.files import among, digest
 from corgipile.tables.io.pieces import pick, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.pages import run_cuts
@@ -29,6 +29,7 @@ from corgipile.tables.table import (
 from corgipile.tables.values import as_type
 
 DIMS_KEY = b"corgipile.dims"
+FEATURES_KEY = b"corgipile.features"  # the column, or the name of the pair of columns, that features are by default
 _WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
@@ -72,7 +73,8 @@ class ConcatTable(Checked):
     @property
     def fingerprint(self) -> str:
         """Return the identity: those of all tables, in order."""
-        return digest(*(table.fingerprint for table in self._tables))
+        with among(len(self._tables)):
+            return digest(*(table.fingerprint for table in self._tables))
 
     def cuts(self, rows: int) -> IntArray:
         """Cut each table by itself: no block crosses from one file into the next."""

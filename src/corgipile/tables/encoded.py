@@ -32,6 +32,7 @@ __all__ = [
     "joined_units",
     "units_of",
     "unpack",
+    "unpack_column",
     "unpack_shared",
     "write_plain",
 ]
@@ -155,6 +156,12 @@ _kept: "weakref.WeakKeyDictionary[Table, Recent[Table]]" = weakref.WeakKeyDictio
 
 def _shared(table: Encoded, columns: list[str], folder: Path, key: str) -> Table:
     return table.open_plain(columns, shared(folder, key, lambda: _said(table, columns, folder)).sections())
+
+
+def unpack_column(table: Encoded, name: str) -> Table:
+    """Return one column laid out plain in a spill file, shared as by `unpack_shared`, of a table that has a folder."""
+    assert table.spill is not None  # noqa: S101 - asked before
+    return _shared(table, [name], table.spill, f"{table.place} {[name]!r}")
 
 
 def _said(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:

@@ -4,8 +4,9 @@ import glob
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.tables.formats import formats
@@ -15,10 +16,10 @@ from corgipile.tables.partitions import Found, is_key, keys_of
 from corgipile.tables.table_logs import refuse_logged
 from corgipile.tables.tfrecord.index import is_text_index
 
-__all__ = ["expand_braces", "files_of", "format_named"]
+__all__ = ["expand_braces", "files_of", "format_named", "kind_named", "passed", "refuse_several"]
 
 # Files of rows that no reader takes from a folder: beside tables they would be left out without a word.
-_OTHERS = (".avro", ".h5", ".hdf5", ".lance", ".npz", ".orc")
+_OTHERS = (".avro", ".lance", ".orc")
 _PACKED = (".bz2", ".gz", ".lz4", ".snappy", ".xz", ".zip", ".zst")
 _HEAD = 16
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{},]*(?:,[^{},]*)+))\}")
@@ -111,14 +112,15 @@ def _matching(pattern: Path, format_name: str | None) -> list[Found]:
     fixed = next(folder for folder in pattern.parents if not glob.has_magic(str(folder)))
     named = [part[0] for part in pattern.parts if part.startswith((".", "_"))]  # asked for by name
     matches = sorted(Path(name) for name in glob.glob(str(pattern), recursive=True))  # noqa: PTH207 - may be absolute
-    seen = [path for path in matches if named or not any(map(_passed, path.relative_to(fixed).parts))]
+    seen = [path for path in matches if named or not any(map(passed, path.relative_to(fixed).parts))]
     files = [path for path in seen if path.is_file()]
     if not files and (folders := [path for path in seen if path.is_dir()]):
         return [found for folder in folders for found in _in_folder(folder, format_name)]
     files = [path for path in files if not _is_index(path)]
     refuse_logged(map(str, files))
-    if format_name is None and len({_kind(path) for path in files} & formats().keys()) > 1:
-        _refuse_several(files, f"{pattern} matches")
+    kinds = {path: _kind(path) for path in files} if format_name is None else {}
+    if len({*kinds.values()} & formats().keys()) > 1:
+        refuse_several(kinds, f"{pattern} matches")
     if not files:
         raise MissingFile(f"no file matches {str(pattern)!r}")
     return [Found(str(path), keys_of(path, fixed)) for path in files]
@@ -126,10 +128,10 @@ def _matching(pattern: Path, format_name: str | None) -> list[Found]:
 
 def _entries(folder: Path) -> list[Path]:
     with readable(str(folder)):
-        return sorted(path for path in folder.iterdir() if not _passed(path.name) and not _is_index(path))
+        return sorted(path for path in folder.iterdir() if not passed(path.name) and not _is_index(path))
 
 
-def _passed(name: str) -> bool:
+def passed(name: str) -> bool:
     """Say whether files and folders of this name are passed over, as Spark does it."""
     return name.startswith(".") or (name.startswith("_") and not is_key(name)) or name.endswith(".crc")
 
@@ -167,17 +169,25 @@ def _first_table(folder: Path) -> Path | None:
 
 def _kind(path: Path) -> str | None:
     """Return what a file in a folder is: a format, or a kind of rows that cannot be opened; None: no rows."""
-    named = format_named(path)
-    if named is not None:
-        return named
-    if "." not in path.name and path.is_file():  # as Hive and Presto name files
+    if "." not in path.name and format_named(path) is None and path.is_file():  # as Hive and Presto name files
         with readable(str(path)), path.open("rb") as file:
             head = file.read(_HEAD)
         told = (name for name, kind in formats().items() if (kind.magic and head.startswith(kind.magic)))
         return next(told, None) or next((name for name, kind in formats().items() if kind.knows(head)), None)
+    return kind_named(path.name)
+
+
+def kind_named(name: str) -> str | None:
+    """Return what a name tells of a file: a format, or a kind of rows that cannot be opened; None: no rows.
+
+    Example:
+        >>> kind_named("a.csv"), kind_named("a.csv.gz"), kind_named("README.md")
+        ('csv', '.csv.gz', None)
+    """
+    path = PurePosixPath(name)
     end = path.suffix.lower()
     packed = end in _PACKED and (format_named(path.stem) or Path(path.stem).suffix.lower() in _OTHERS)
-    return f"{path.suffixes[-2]}{end}" if packed else end if end in _OTHERS else None
+    return format_named(name) or (f"{path.suffixes[-2]}{end}" if packed else end if end in _OTHERS else None)
 
 
 def _one_format(paths: Sequence[Path], format_name: str | None, where: str) -> list[Path]:
@@ -187,15 +197,16 @@ def _one_format(paths: Sequence[Path], format_name: str | None, where: str) -> l
         return [path for path in paths if kinds[path] == format_name]
     tables = [path for path in paths if kinds[path] in formats()]
     if tables and len({kind for kind in kinds.values() if kind}) > 1:
-        _refuse_several(paths, f"{where} has")
+        refuse_several(kinds, f"{where} has")
     return tables
 
 
-def _refuse_several(paths: Iterable[Path], where: str) -> None:
+def refuse_several(kinds: Mapping[Any, str | None], where: str) -> None:
+    """Raise UnknownFormat of files, whose kinds are given by path, that are several tables."""
     named: dict[str, list[str]] = defaultdict(list)
-    for path in paths:
-        if (kind := _kind(path)) is not None:
-            named[kind].append(path.name)
+    for path, kind in kinds.items():
+        if kind is not None:
+            named[kind].append(PurePosixPath(path).name)
     listed = ", ".join(
         f"{names[0]}{f' and {len(names) - 1} others' if names[1:] else ''} ({kind})" for kind, names in named.items()
     )

@@ -3,8 +3,7 @@
 import tokenize
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,9 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, CorruptFile, UnknownFormat
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.checked import Checked
-from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.files import PathLike, Region, decoding, describe, digest
 from corgipile.tables.io.pieces import pick, take_runs
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns
 
 MAGIC = b"\x93NUMPY"
@@ -66,7 +66,7 @@ class NumpyTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: names, sizes, times of change, schema and rows."""
+        """Return the identity: contents, schema and rows."""
         files = [array.file.identity for array in self._arrays.values()]
         return digest(*files, describe(self.schema), str(len(self)))
 
@@ -103,11 +103,11 @@ class _Stored:
     """One ``.npy`` file."""
 
     def __init__(self, path: PathLike) -> None:
-        self.file = File(path)
+        self.file = file_of(path)
         if self.file.read(0, min(6, self.file.size)) != MAGIC:
             raise UnknownFormat(f"{self.file.path} is no .npy file: it does not begin with {MAGIC!r}")
-        with decoding(self.file.path):
-            self.shape, fortran, self.dtype, self.at = _header(self.file.path)
+        with decoding(self.file.path), Region(self.file, 0, self.file.size) as stream:
+            self.shape, fortran, self.dtype, self.at = read_header(stream)
         self.width = int(self.dtype.itemsize) * int(np.prod(self.shape[1:], dtype=object))
         if fortran and len(self.shape) > 1:
             raise BadSchema(f"{self.file.path} is in Fortran order; save it with np.ascontiguousarray(array)")
@@ -138,8 +138,13 @@ class _Stored:
         return nested(values.astype(self.dtype.newbyteorder("="), copy=False), self.shape[1:])
 
 
-def _header(path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    with warnings.catch_warnings(), Path(path).open("rb") as stream:
+def read_header(stream: IO[bytes] | Region) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Read the header of an array: its shape, whether it is in Fortran order, its dtype, and where its numbers begin.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    with warnings.catch_warnings():
         # NumPy warns of headers written by Python 2, and Python of odd text in damaged ones.
         warnings.simplefilter("ignore")
         form = np.lib.format

@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from corgipile.errors import BadArgument, TableError, UnknownFormat
-from corgipile.outputs import refuse_url
-from corgipile.sizes import OnBad
+from corgipile.sizes import OnBad, Size
+from corgipile.stores.opening import located
+from corgipile.stores.urls import RemotePath
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.formats import formats
 from corgipile.tables.in_memory import is_pair, of_memory
 from corgipile.tables.io.files import File, PathLike
+from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.partitions import Found, with_keys
+from corgipile.tables.remote_folders import remote_files_of
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
 from corgipile.tables.text import json
@@ -39,22 +42,25 @@ def open(  # noqa: A001 - reads as corgipile.open
     on_bad: OnBad = "raise",
     paths: bool = False,
     spill: Spill = None,
+    filesystem: Any = None,
+    cache: PathLike | None = None,
+    cache_size: Size | None = None,
     **more: Any,
 ) -> Table:
     """Open a table.
 
     Args:
-        source: A path, a glob such as ``"part-*.arrow"`` or ``"shards-{000..009}.tar"``, a folder, or a list of these:
-            many files are one table, in the order of the list, or sorted by name. Folders named ``key=value`` above a
-            file are columns of it, as Hive and Spark write partitions. Or what is in memory: a table of pyarrow, a data
-            frame of pandas or Polars, an array (its rows become the column ``features``) or sparse matrix, ``(X, y)``
-            with labels, a dictionary of arrays, a structured array, a ``datasets.Dataset``, a
-            ``pyarrow.dataset.Dataset``, a relation of DuckDB, anything with ``__arrow_c_stream__``, an iterator of
-            record batches.
+        source: A path or URL, a glob such as ``"part-*.arrow"`` or ``"shards-{000..009}.tar"``, a folder, or a list of
+            these: many files are one table, in the order of the list, or sorted by name. Folders named ``key=value``
+            above a file are columns of it, as Hive and Spark write partitions. Or what is in memory: a table of
+            pyarrow, a data frame of pandas or Polars, an array (its rows become the column ``features``) or sparse
+            matrix, ``(X, y)`` with labels, a dictionary of arrays, a structured array, a ``datasets.Dataset``, a
+            ``pyarrow.dataset.Dataset``, an ``AnnData``, a dataset of h5py, an array of Zarr, a relation of DuckDB,
+            anything with ``__arrow_c_stream__``, an iterator of record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
-        format: ``"arrow"``, ``"arrows"`` (stream), ``"csv"``, ``"huggingface"`` (saved dataset), ``"images"`` (folder),
-            ``"jsonl"``, ``"numpy"``, ``"parquet"``, ``"svmlight"``, ``"tfrecord"`` or ``"webdataset"``; found out from
-            the file or folder by default.
+        format: ``"anndata"``, ``"arrow"``, ``"arrows"`` (stream), ``"csv"``, ``"hdf5"``, ``"huggingface"`` (saved
+            dataset), ``"images"`` (folder), ``"jsonl"``, ``"mds"``, ``"npz"``, ``"numpy"``, ``"parquet"``,
+            ``"svmlight"``, ``"tfrecord"``, ``"webdataset"`` or ``"zarr"``; by default what the bytes tell.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
             given may leave out records, except the last.
@@ -63,13 +69,20 @@ def open(  # noqa: A001 - reads as corgipile.open
         features: For TFRecord: names of features to decode, or a mapping from names to ``"byte"``, ``"int"``,
             ``"float"`` or Arrow types.
         on_bad: For TFRecord: ``"raise"``, or ``"skip"`` to leave out bad records; ``skipped`` of the table counts them.
-        paths: For image folders: add a column ``path``; for WebDataset: ``__key__``, the name of the sample.
+        paths: For image folders: add a column ``path``; for WebDataset: ``__key__``, the name of the sample; for
+            AnnData: ``obs_names``, the names of the cells.
         spill: Folder for spill files, or ``"off"``. Rows of Parquet and of compressed Arrow files lie in large units
             that must be decoded whole; where a memory budget does not hold enough of them, they are unpacked to a file
             without a name that goes with its last reader. None: what the variable ``CORGIPILE_SPILL`` says, else the
             folder for large temporary files.
-        **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines, and
-            those of formats that other packages added.
+        filesystem: A store of obstore, or a file system of fsspec, on which the paths are. Without it a URL says where
+            objects lie: ``s3://``, ``gs://``, ``az://``, ``https://``, ``hf://``, and those that fsspec knows; who may
+            read them is told by the environment and the files that these services use.
+        cache: Folder on a local disk that keeps what was read of objects, for all processes.
+        cache_size: Bytes of the cache, such as ``"200GB"``; None: half of what is free there.
+        **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines,
+            ``group`` of HDF5 and Zarr, ``columns`` of these, AnnData and ``.npz`` (a list of paths of arrays, or a
+            dictionary from names to paths), and those of formats that other packages added.
 
     Raises:
         BadArgument: An argument that does not apply to the format.
@@ -88,7 +101,9 @@ def open(  # noqa: A001 - reads as corgipile.open
         raise BadArgument(f"zero_based must be True, False or 'auto', got {zero_based!r}")
     beside = {"label": _paths(label), "index": _paths(index)}
     parts = _parts(
-        source, format, {str(Path(path).expanduser().absolute()) for files in beside.values() for path in files}
+        located(source, filesystem, cache, cache_size),
+        format,
+        {str(Path(path).expanduser().absolute()) for files in beside.values() for path in files},
     )
     common = {
         "zero_based": zero_based,
@@ -109,6 +124,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     for chosen, part in zip(options, parts, strict=True):
         if spill is not None and isinstance(part, Found):
             chosen["spill"] = spill
+    parts = _opened(parts)
     tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
     for kind in formats().values():
         tables = kind.agree(tables)
@@ -130,7 +146,7 @@ def write_indexes(source: Source) -> Iterator[Index]:
     Raises:
         BadArgument: A file is of a format whose rows are found without an index.
     """
-    for path, _ in _parts(source, None, set()):
+    for path, _ in _parts(located(source), None, set()):
         name = find_format(path)
         write = formats()[name].index_file
         if write is None:
@@ -145,8 +161,11 @@ def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
 
 def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
     """List the files and tables of a source, without those that lie beside a table."""
+    if isinstance(source, RemotePath):
+        return [*remote_files_of([source], format_name)]
+    if isinstance(source, list) and source and all(isinstance(one, RemotePath) for one in source):
+        return [*remote_files_of(source, format_name)]
     if isinstance(source, str | os.PathLike):
-        refuse_url(source)
         return [found for found in files_of(source, format_name) if found.path not in beside]
     if isinstance(source, Sequence) and not is_pair(source):
         parts = [part for inner in source for part in _parts(inner, format_name, beside)]
@@ -154,6 +173,14 @@ def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
             raise BadArgument("an empty list was given to open; at least one table is needed")
         return parts
     return [source]
+
+
+def _opened(parts: list[Any]) -> list[Any]:
+    """Open objects of stores, some at the same time."""
+    remote = [at for at, part in enumerate(parts) if isinstance(part, Found) and isinstance(part.path, RemotePath)]
+    for at, file in zip(remote, open_together([parts[at].path for at in remote]), strict=True):
+        parts[at] = parts[at]._replace(path=file)
+    return parts
 
 
 def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spill: Spill) -> Table:
@@ -172,25 +199,27 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spil
     return found
 
 
-def _open_file(path: str, format_name: str | None, options: dict[str, Any]) -> Table:
+def _open_file(path: str | File, format_name: str | None, options: dict[str, Any]) -> Table:
     name = format_name or find_format(path)
     for option in options.keys() - formats()[name].options - {"spill"}:
-        raise BadArgument(f"{option} does not apply to {path}, whose format is {name}")
+        where = path.path if isinstance(path, File) else path
+        raise BadArgument(f"{option} does not apply to {where}, whose format is {name}")
     # Files of other formats are never unpacked, so whatever is said of spill files is true of them.
     kind = formats()[name]
     return kind.open(path, **{key: value for key, value in options.items() if key in kind.options})
 
 
-def find_format(path: str) -> str:
+def find_format(path: str | File) -> str:
     """Find out the format of a folder, or of a file by its first bytes, or by its name and first line if it is text.
 
     Raises:
         UnknownFormat: It is of no known format.
     """
     for name, kind in formats().items():
-        if Path(path).is_dir() and kind.folder(Path(path), []):
+        if isinstance(path, str) and Path(path).is_dir() and kind.folder(Path(path), []):
             return name
-    head = File(path)
+    head = file_of(path)
+    path = head.path
     first = head.read(0, min(16, head.size))
     for name, kind in formats().items():
         if (kind.magic and first.startswith(kind.magic)) or kind.knows(first):

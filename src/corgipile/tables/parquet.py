@@ -17,7 +17,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
 from corgipile.tables.io.common import Common
-from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.files import PathLike, Region, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
@@ -28,8 +28,10 @@ from corgipile.tables.io.pieces import (
     same_schema,
     take_pieces,
 )
+from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.parquet_pages import BUFFER, chunk_columns, page_bytes, row_bits
+from corgipile.tables.io.staged import fetched, one_ahead, staged
+from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
 
@@ -70,7 +72,7 @@ class ParquetTable(Checked):
     def __init__(self, path: PathLike, spill: Spill = None) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
-        self._file, self.spill, self._spill = File(path), spill_folder(spill), spill
+        self._file, self.spill, self._spill = file_of(path), spill_folder(spill), spill
         if self._file.read(0, min(4, self._file.size)) != MAGIC:
             raise UnknownFormat(f"{self._file.path} is no Parquet file: it does not begin with {MAGIC!r}")
         if self._file.size < 12 or self._file.read(self._file.size - 4, 4) != MAGIC:
@@ -78,6 +80,7 @@ class ParquetTable(Checked):
         with decoding(self._file.path):
             opened = pq.ParquetFile(self._file.source())
             metadata = _footers.of(self, "footer", lambda: opened.metadata)
+            self._kept = metadata if isinstance(self._file, RemoteFile) else None  # rather than asked for again
             self.schema: pa.Schema = same_schema(opened.schema_arrow)
             check_names(self.schema, self._file.path)
             counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
@@ -106,6 +109,8 @@ class ParquetTable(Checked):
         """Return what the footer says; it is read again where other files' took its place."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
+        if self._kept is not None:
+            return self._kept
         with decoding(self._file.path):
             return _footers.of(self, "footer", lambda: pq.read_metadata(self._file.source()))
 
@@ -116,7 +121,7 @@ class ParquetTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
+        """Return the identity: content, schema and rows."""
         return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     def cuts(self, rows: int) -> IntArray:
@@ -210,14 +215,42 @@ class ParquetTable(Checked):
         return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
 
     def _batches(self, names: list[str], groups: range, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Decode the columns of some row groups, page by page."""
+        """Decode the columns of some row groups, page by page; ``rows`` at a time where only the first are wanted."""
+        step = rows or self._batch_rows(names)
+        if rows is not None or not isinstance(self._file, RemoteFile):
+            yield from self._decoded_batches(names, groups, step, self._source())
+            return
+        for group, source in one_ahead(groups, lambda group: self._brought(group, names)):
+            yield from self._decoded_batches(names, range(group, group + 1), step, source)
+
+    def _source(self) -> Any:
+        remote = isinstance(self._file, RemoteFile)
+        return self._file.source() if remote else pa.OSFile(self._file.path)
+
+    def _brought(self, group: int, names: Sequence[str]) -> Any:
+        """Fetch the columns of a row group from a store, to the local disk if it is large; return what is read then."""
+        assert isinstance(self._file, RemoteFile)  # noqa: S101 - asked before
+        ranges = self._ranges(group, names)
+        if self.spill is None or ranges[1].sum() <= SMALL:
+            return fetched(self._file, ranges).source()
+        local = staged(self._file, ranges, self.spill)
+        return pa.PythonFile(Region(Section(local, 0, self._file.size), 0, self._file.size), mode="r")
+
+    def _ranges(self, group: int, names: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """Return where the column chunks of a row group lie."""
+        metadata = self._metadata.row_group(group)
+        found = np.array([chunk_range(metadata.column(i)) for name in names for i in self._chunks[name]], np.int64)
+        starts, lengths = found.reshape(-1, 2).T
+        if (starts < 0).any() or (lengths < 0).any() or (starts > self._file.size - lengths).any():
+            raise CorruptFile(f"{self._file.path}: row group {group} claims bytes that the file does not have")
+        return starts, lengths
+
+    def _decoded_batches(self, names: list[str], groups: range, rows: int, source: Any) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
-        rows, schema = rows or self._batch_rows(names), pick(self.schema, names)
+        schema = pick(self.schema, names)
         with decoding(self._file.path):
-            file = pq.ParquetFile(
-                pa.OSFile(self._file.path), metadata=self._metadata, buffer_size=BUFFER, pre_buffer=False
-            )
+            file = pq.ParquetFile(source, metadata=self._metadata, buffer_size=BUFFER, pre_buffer=False)
             decoded = 0
             for batch in file.iter_batches(rows, list(groups), names, use_threads=False):
                 batch.validate(full=True)
@@ -253,7 +286,7 @@ class ParquetTable(Checked):
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
         with decoding(self._file.path):
-            table = self._reader().read_row_group(i, columns=names, use_threads=False)
+            table = self._reader(i, names).read_row_group(i, columns=names, use_threads=False)
             table.validate(full=True)
             rows = int(self._starts[i + 1] - self._starts[i])
             if table.num_rows != rows:
@@ -261,10 +294,12 @@ class ParquetTable(Checked):
             arrays = [pa.concat_arrays(table.column(name).chunks) for name in names]
             return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
-    def _reader(self) -> Any:
+    def _reader(self, i: int, names: Sequence[str]) -> Any:
         """Return this thread's reader of this file."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
+        if isinstance(self._file, RemoteFile):
+            return pq.ParquetFile(fetched(self._file, self._ranges(i, names)).source(), metadata=self._metadata)
         if getattr(_readers, "owner", None) != weakref.ref(self):
             _readers.last = pq.ParquetFile(self._file.source(), metadata=self._metadata)
             _readers.owner = weakref.ref(self)

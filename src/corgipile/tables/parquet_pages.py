@@ -5,11 +5,13 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.tables.io.files import File
+from corgipile.tables.io.remote import RemoteFile
 
-__all__ = ["chunk_columns", "page_bytes", "row_bits"]
+__all__ = ["chunk_columns", "chunk_range", "page_bytes", "row_bits"]
 
 HEAD = 64  # bytes in which the sizes of a page stand
 BUFFER = 1 << 16
+USUAL = 3 << 20
 
 
 def row_bits(kind: pa.DataType) -> int:
@@ -51,13 +53,28 @@ def chunk_columns(schema: pa.Schema) -> dict[str, range]:
     return found
 
 
-def page_bytes(file: File, chunk: Any) -> int:
-    """Return the bytes that reading a column chunk takes at a time: its dictionary and a page, compressed and not."""
-    found = BUFFER
-    starts = [chunk.data_page_offset]
+def chunk_range(chunk: Any) -> tuple[int, int]:
+    """Return where a column chunk begins in the file, and its bytes."""
+    return min(_page_starts(chunk)), int(chunk.total_compressed_size)
+
+
+def _page_starts(chunk: Any) -> list[int]:
+    """Return where the first page of rows begins, and the page of the dictionary if there is one."""
+    starts = [int(chunk.data_page_offset)]
     if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-        starts.append(chunk.dictionary_page_offset)
-    for start in starts:
+        starts.append(int(chunk.dictionary_page_offset))
+    return starts
+
+
+def page_bytes(file: File, chunk: Any) -> int:
+    """Return the bytes that reading a column chunk takes at a time: its dictionary and a page, compressed and not.
+
+    Of an object in a store these are not asked for, but taken to be as large as writers make them.
+    """
+    found = BUFFER
+    if isinstance(file, RemoteFile):
+        return min(USUAL, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
+    for start in _page_starts(chunk):
         sizes = _page_sizes(file.read(start, min(HEAD, file.size - start))) if 0 <= start < file.size else None
         found += sum(sizes) if sizes else int(chunk.total_uncompressed_size + chunk.total_compressed_size)
     return min(found, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))

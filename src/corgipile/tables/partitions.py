@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from corgipile.tables.checked import Checked
-from corgipile.tables.io.files import digest
+from corgipile.tables.io.files import File, digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.table import IntArray, Layout, Table, check_columns
@@ -22,9 +22,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 class Found(NamedTuple):
-    """A file, and what the names of its folders say of all its rows; None is null."""
+    """A file, or where it lies, and what the names of its folders say of all its rows; None is null."""
 
-    path: str
+    path: str | File
     keys: dict[str, str | None]
 
 
@@ -33,7 +33,7 @@ def is_key(name: str) -> bool:
     return name.find("=") > 0
 
 
-def keys_of(path: str | Path, root: Path) -> dict[str, str | None]:
+def keys_of(path: str | PurePath, root: PurePath) -> dict[str, str | None]:
     """Return the keys and values in the names of a file's folders: of all below ``root``, and of those right above it.
 
     Example:
@@ -43,7 +43,7 @@ def keys_of(path: str | Path, root: Path) -> dict[str, str | None]:
     parents = [root, *root.parents]
     above = next((i for i, folder in enumerate(parents) if not is_key(folder.name)), len(parents))
     names = [folder.name for folder in reversed(parents[:above])]
-    names += [name for name in Path(path).parent.relative_to(root).parts if is_key(name)]
+    names += [name for name in type(root)(path).parent.relative_to(root).parts if is_key(name)]
     pairs = (name.split("=", 1) for name in names)
     return {unquote(key): None if value == NULL else unquote(value) for key, value in pairs}
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from corgipile.arrow_memory import give_back
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.column import PlacedColumn
+from corgipile.tables.io.remote import in_turn, is_remote
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table, even_cuts
 
@@ -28,8 +29,10 @@ def scan(table: Table, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordB
     if not len(table):
         return
     step = max(1, int(READ_BYTES / max(1.0, row_bytes(table, columns))))
-    for start, stop in pairwise(even_cuts(len(table), step).tolist()):
-        yield start, table.read(start, stop, columns)
+    runs = list(pairwise(even_cuts(len(table), step).tolist()))
+    batches = in_turn(table, lambda start, stop: table.read(start, stop, columns), runs)
+    for (start, _), batch in zip(runs, batches, strict=True):
+        yield start, batch
         give_back()
 
 
@@ -46,6 +49,7 @@ def scan_column(table: Table, name: str) -> Iterator[tuple[int, pa.Array]]:
         for start, batch in scan(table, [name]):
             yield start, batch.column(0)
         return
-    located = PlacedColumn(layout, name)
-    for start, stop in pairwise(even_cuts(len(table), PLACED_BYTES // layout.columns[name].width).tolist()):
-        yield start, array_of(located.read(start, stop))
+    nbytes = PLACED_BYTES // 8 if is_remote(table) else PLACED_BYTES  # of those, several are on their way
+    runs = list(pairwise(even_cuts(len(table), nbytes // layout.columns[name].width).tolist()))
+    for (start, _), values in zip(runs, in_turn(table, PlacedColumn(layout, name).read, runs), strict=True):
+        yield start, array_of(values)

@@ -1,12 +1,13 @@
 """Folders of table formats with a log: which of their files count is said there, so none is read without it."""
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 from corgipile.errors import UnknownFormat
 
-__all__ = ["refuse_logged"]
+__all__ = ["refuse_logged", "refuse_logged_keys"]
 
 
 class _Log(NamedTuple):
@@ -53,7 +54,26 @@ def refuse_logged(paths: Iterable[str]) -> None:
                 raise UnknownFormat(_message(folder, log, str(signs[-1])))
 
 
-def _message(folder: Path, log: _Log, sign: str) -> str:
+def refuse_logged_keys(folder: str, keys: Iterable[str]) -> None:
+    """Do the same for objects below a folder of a bucket, by their names there.
+
+    Example:
+        >>> refuse_logged_keys("s3://bucket/table/", ["_delta_log/0.json", "a.parquet"])
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.UnknownFormat: s3://bucket/table is a table of Delta Lake: ...
+    """
+    for key in keys:
+        parts = key.split("/")
+        for log in _LOGS:
+            signs = log.sign.split("/")
+            for at in range(len(parts) - len(signs) + 1):
+                if all(fnmatchcase(part, sign) for part, sign in zip(parts[at:], signs, strict=False)):
+                    path = "/".join([folder.rstrip("/"), *parts[:at]])
+                    raise UnknownFormat(_message(path, log, "/".join([path, *parts[at : at + len(signs)]])))
+
+
+def _message(folder: Path | str, log: _Log, sign: str) -> str:
     rows = log.rows.format(path=str(folder), sign=sign)
     if "NEW" in rows:
         way = f"write its rows as they are now to a new folder by {rows} and open that"
@@ -63,6 +83,6 @@ def _message(folder: Path, log: _Log, sign: str) -> str:
             "open that"
         )
     return (
-        f"{folder} is a table of {log.name}: its log ({Path(sign).relative_to(folder)}) says which files count, and "
-        f"rows that were deleted or replaced still lie there; {way}"
+        f"{folder} is a table of {log.name}: its log ({sign.removeprefix(str(folder)).lstrip('/')}) says which files "
+        f"count, and rows that were deleted or replaced still lie there; {way}"
     )

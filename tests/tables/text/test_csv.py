@@ -213,11 +213,12 @@ def test_text_beside_images_is_about_them(tmp_path):
 def test_a_file_that_changed(tmp_path):
     path = numbered(tmp_path / "a.csv")
     table = open_table(path)
+    before = table.fingerprint
     with path.open("r+b") as file:
         file.truncate(500)
     with pytest.raises(CorruptFile, match="has 500 bytes now"):
         table.read(0, 200)
-    assert open_table(numbered(path, 10), delimiter=",").fingerprint != table.fingerprint
+    assert open_table(numbered(path, 10), delimiter=",").fingerprint != before
     assert len(open_table(path, delimiter=";", header=False, types={"f0": "string"})) > 10  # an index of its own
 
 

@@ -18,6 +18,7 @@ from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
 from corgipile.tables.arrow.take import Take
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
+from corgipile.tables.fingerprints import sampled_rows
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
@@ -30,6 +31,7 @@ from corgipile.tables.io.pieces import (
     take_pieces,
     take_runs,
 )
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.table import (
     ColumnLayout,
@@ -77,7 +79,7 @@ class ArrowFile(Checked):
     columnar = True  # a column is read without the others
 
     def __init__(self, path: PathLike | File, spill: Spill = None) -> None:
-        self._file = path if isinstance(path, File) else File(path)
+        self._file = file_of(path)
         self.spill, self._spill = spill_folder(spill), spill
         found = self._find_batches()
         self._blocks = found.blocks
@@ -100,9 +102,7 @@ class ArrowFile(Checked):
         self._packed = listed if packed else None
         self._places = None if packed else listed
         self._whole = self._places is None or not all(sliceable(place.kind) for place in self._places.values())
-        self._scatter: Take | None = None
-        if self._places is not None:
-            self._scatter = Take(self._file, self._places, len(self._blocks))
+        self._scatter = None if self._places is None else Take(self._file, self._places, self._starts)
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str, Spill]]:
         return type(self), (self._file.path, self._spill)
@@ -120,8 +120,8 @@ class ArrowFile(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
-        return digest(self._file.identity, describe(self._stored), str(len(self)))
+        """Return the identity: content, schema and rows."""
+        return digest(self._file.identity, describe(self._stored), str(len(self)), *sampled_rows(self, self._file))
 
     def cuts(self, rows: int) -> IntArray:
         """Cut every ``rows`` rows, or at record batches where these must be decoded whole."""
@@ -153,25 +153,20 @@ class ArrowFile(Checked):
         if self._scatter is None or not self._dictionaries.names.isdisjoint(columns):
             return None
         with decoding(self._file.path):
-            return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._slices)
+            return self._scatter.sizes(pick(self.schema, columns), rows, self._slices)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""
         if self._scatter is None:
             return list(self.take(rows, [column]).column(0).to_pylist())
-        return self._scatter.take_bytes(self.schema.field(column), *self._within(rows), self._slices)
-
-    def _within(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the record batches of rows, and their numbers there."""
-        batches = np.searchsorted(self._starts, rows, side="right") - 1
-        return batches, rows - self._starts[batches]
+        return self._scatter.take_bytes(self.schema.field(column), rows, self._slices)
 
     def _scattered(self, rows: IntArray, names: list[str]) -> pa.RecordBatch | None:
         """Take rows by few calls; None where runs must be read, or are cheaper: narrow rows that lie densely."""
         dense = self.nbytes < WIDE * len(self) and int(rows.max() - rows.min()) < DENSE * len(rows)
         if self._scatter is None or dense:
             return None
-        return self._scatter.take(pick(self._raw, names), *self._within(rows), self._slices)
+        return self._scatter.take(pick(self._raw, names), rows, self._slices)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
@@ -366,7 +361,7 @@ class _DecompressedFile(ArrowFile):
         self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
         self._places, self._packed, self._whole = places(pick(source._stored, columns)), None, False  # noqa: SLF001
         self._layouts = Recent(2)
-        self._scatter = Take(section, self._places or {}, len(self._blocks))
+        self._scatter = Take(section, self._places or {}, self._starts)
 
     def __repr__(self) -> str:
         return self._name

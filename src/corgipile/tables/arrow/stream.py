@@ -43,7 +43,7 @@ class ArrowStream(ArrowFile):
     """
 
     def _find_batches(self) -> Footer:
-        return walk(self._file)
+        return walk(self._file.scanned())
 
     def _stored_schema(self) -> pa.Schema:
         return pa.ipc.open_stream(self._file.source()).schema

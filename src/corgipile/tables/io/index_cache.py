@@ -1,5 +1,7 @@
 """Indexes of files that have none: built by one scan, kept beside the file as an Arrow IPC file."""
 
+import contextlib
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
@@ -13,7 +15,8 @@ from corgipile.errors import BadArgument, TableError
 from corgipile.outputs import Kind, replacing
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.io.files import File, decoding, describe
+from corgipile.tables.io.files import File, decoding, describe, digest
+from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import Table, even_cuts
 
@@ -21,6 +24,7 @@ INDEX_SUFFIX = ".corgipile-index.arrow"
 VERSION = "2"
 INDEX = Kind("index", lambda _: True, follow=False)  # its name is ours
 ROWS = 1 << 16
+VARIABLE = "CORGIPILE_CACHE"
 SAMPLES, SAMPLE = 16, 1 << 12  # pieces of a file, and bytes of each, by which it is told from another of its size
 
 Numbers = dict[str, int]
@@ -56,8 +60,22 @@ def open_index(file: File, schema: pa.Schema | None, names: Sequence[str], scan:
 
 
 def index_path(file: File) -> str:
-    """Return where the index of a file is kept."""
-    return file.path + INDEX_SUFFIX
+    """Return where the index of a file is kept: beside it, or on this machine if it lies elsewhere."""
+    if not isinstance(file, RemoteFile):
+        return file.path + INDEX_SUFFIX
+    return str(index_folder() / f"{digest(file.path, file.content)}{INDEX_SUFFIX}")
+
+
+def index_folder() -> Path:
+    """Return the folder of the indexes of files that lie elsewhere, made if need be.
+
+    It is what the variable ``CORGIPILE_CACHE`` says, else ``corgipile`` in the user's folder for caches.
+    """
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "corgipile"
+    folder = Path(os.environ.get(VARIABLE) or usual).expanduser().absolute() / "indexes"
+    with contextlib.suppress(OSError):  # who writes there learns of it
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def kept_path(file: File) -> str:
@@ -146,6 +164,8 @@ def _build(sink: "IO[bytes] | pa.NativeFile", file: File, schema: pa.Schema | No
 
 
 def _identity(file: File) -> dict[str, str]:
+    if isinstance(file, RemoteFile):
+        return {"version": VERSION, "content": file.content}
     starts = np.linspace(0, max(file.size - SAMPLE, 0), SAMPLES, dtype=np.int64)
     lengths = np.minimum(SAMPLE, file.size - starts)
     sample = zlib.crc32(file.gather(starts, lengths).data)

@@ -20,7 +20,7 @@ from corgipile.sizes import format_bytes
 from corgipile.tables.io.descriptors import Given, identity_of
 from corgipile.tables.io.files import File, IntArray
 
-__all__ = ["OFF", "Section", "Spill", "SpillFile", "SpillWriter", "check_room", "spill_folder"]
+__all__ = ["OFF", "Section", "Spill", "SpillFile", "SpillWriter", "check_room", "nameless", "spill_folder", "writing"]
 
 Spill = str | os.PathLike[str] | bool | None
 VARIABLE, OFF = "CORGIPILE_SPILL", "off"
@@ -62,8 +62,8 @@ def check_room(folder: Path, needed: int) -> None:
     Raises:
         WriteFailed: The disk has not enough room, or nothing can be written there.
     """
-    with _writing(folder):
-        os.close(_nameless(folder))
+    with writing(folder):
+        os.close(nameless(folder))
         status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
     if free < needed + SPARE:
@@ -81,7 +81,7 @@ _ADVICE = (
 
 
 @contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> Iterator[None]:
     """Turn errors of the operating system into ours."""
     try:
         yield
@@ -90,7 +90,7 @@ def _writing(folder: Path) -> Iterator[None]:
         raise WriteFailed(error.errno, f"cannot write a spill file in {folder}: {reason}: {_ADVICE}") from error
 
 
-def _nameless(folder: Path) -> int:
+def nameless(folder: Path) -> int:
     """Open a new file that goes when it is closed, however the process ends."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is not None:
@@ -139,6 +139,7 @@ class SpillWriter(io.RawIOBase):
 
     Args:
         folder: Where the file lies.
+        file: The file, if it is there already.
 
     Example:
         >>> writer = SpillWriter(Path("/tmp"))
@@ -148,11 +149,11 @@ class SpillWriter(io.RawIOBase):
         [b'rows']
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, file: SpillFile | None = None) -> None:
         super().__init__()
         self._folder = folder
-        with _writing(folder):
-            self._file = SpillFile(_nameless(folder))
+        with writing(folder):
+            self._file = file or SpillFile(nameless(folder))
         self._places: list[tuple[int, int]] = []
         self._base = self._at = 0
 
@@ -178,12 +179,16 @@ class SpillWriter(io.RawIOBase):
             WriteFailed: The disk is full, or broken.
         """
         view = memoryview(data).cast("B")
-        with _writing(self._folder):
+        with writing(self._folder):
             done = 0
             while done < len(view):
                 done += os.pwrite(self._file.descriptor, view[done:], self._at + done)
         self._at += len(view)
         return len(view)
+
+    def skip(self, nbytes: int) -> None:
+        """Leave out bytes: they are zeros, and take no room."""
+        self._at += nbytes
 
     def align(self) -> int:
         """Go to the next aligned position; return it."""
@@ -208,6 +213,7 @@ class Section(File):
     def __init__(self, spill: SpillFile, base: int, size: int) -> None:
         self.spill, self.base, self.size = spill, base, size
         self.path, self._descriptor, self.mtime_ns = spill.path, Given(spill.descriptor), 0
+        self._content = None
         self.which = identity_of(os.fstat(spill.descriptor))
 
     def read(self, offset: int, length: int) -> bytes:

@@ -21,7 +21,7 @@ def open_index(file: File) -> tuple[Table, Summary]:
 
     def entries(numbers: Numbers) -> Iterator[pa.RecordBatch]:
         summary = Summary()
-        for starts, labels in scan(file.path, summary):
+        for starts, labels in scan(file, summary):
             yield pa.record_batch([array_of(starts), array_of(labels)], schema=SCHEMA)
         numbers.update(zip(NUMBERS, (summary.largest, *(summary.zero or (0, 0))), strict=True))
 

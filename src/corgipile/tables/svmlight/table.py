@@ -11,6 +11,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import File, PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import pick, take_runs
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.pages import changes
 from corgipile.tables.svmlight.index import open_index, row_bytes_of
 from corgipile.tables.svmlight.text import Summary, ZeroBased, parse_rows, schema, stream_batches
@@ -55,7 +56,7 @@ class SvmlightTable(Checked):
     """
 
     def __init__(self, path: PathLike, zero_based: ZeroBased = "auto") -> None:
-        self._file = File(path)
+        self._file = file_of(path)
         self.zero_based = zero_based
         self._index, summary = open_index(self._file)
         self.base = summary.base(self._file.path, zero_based)
@@ -78,7 +79,7 @@ class SvmlightTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema, rows and base."""
+        """Return the identity: content, schema, rows and base."""
         return digest(self._file.identity, describe(self.schema), str(len(self)), str(self.base))
 
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
@@ -126,7 +127,7 @@ def same_base(tables: Sequence[Table]) -> list[Table]:
 
 def index_file(path: str) -> str:
     """Write the index of a text, unless there is one of its present state; return its path."""
-    file = File(path)
+    file = file_of(path)
     open_index(file)
     return kept_path(file)
 

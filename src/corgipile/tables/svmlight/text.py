@@ -17,7 +17,7 @@ from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSparseRow, BadValue, CorruptFile, ParseError, TableError
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.concat import DIMS_KEY
-from corgipile.tables.io.files import PathLike, decoding, readable
+from corgipile.tables.io.files import File, PathLike, Region, decoding, readable
 from corgipile.tables.io.pieces import join
 from corgipile.tables.table import IntArray
 
@@ -122,11 +122,11 @@ def parse_rows(text: memoryview, rows: int, base: int, fields: pa.Schema) -> tup
     return parsed, pa.RecordBatch.from_arrays(arrays, schema=fields)
 
 
-def scan(path: str, summary: Summary) -> Iterator[tuple[IntArray, npt.NDArray[np.float64]]]:
+def scan(file: str | File, summary: Summary) -> Iterator[tuple[IntArray, npt.NDArray[np.float64]]]:
     """Parse a whole text to check it, yielding where rows begin and their labels, and filling the summary."""
     starts, labels = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.float64)
-    at = lines = 0
-    for piece in pieces(path):
+    at, lines, path = 0, 0, file.path if isinstance(file, File) else file
+    for piece in pieces(file):
         text = memoryview(piece)
         while text.nbytes:
             parsed = Parsed(*_kernel.svmlight_parse(text, labels, final=True, base=0, starts=starts))
@@ -191,10 +191,10 @@ def _batches(path: str, rows: int, base: int, fields: pa.Schema) -> Iterator[pa.
             text = text[parsed.consumed :]
 
 
-def pieces(path: str, chunk: int = CHUNK) -> Iterator[bytes]:
-    """Read a text, decompressed, in pieces of whole lines."""
-    rest = b""
-    with _decompressing(path), _stream(path) as stream:
+def pieces(file: str | File, chunk: int = CHUNK) -> Iterator[bytes]:
+    """Read a text, decompressed unless it is open already, in pieces of whole lines."""
+    rest, path = b"", file.path if isinstance(file, File) else file
+    with _decompressing(path), _stream(file) as stream:
         while data := stream.read(chunk):
             cut = data.rfind(b"\n") + 1
             if cut:
@@ -208,10 +208,12 @@ def pieces(path: str, chunk: int = CHUNK) -> Iterator[bytes]:
         yield rest
 
 
-def _stream(path: str) -> IO[bytes]:
+def _stream(path: str | File) -> IO[bytes]:
     import bz2  # noqa: PLC0415 - needed for compressed text only
     import gzip  # noqa: PLC0415 - needed for compressed text only
 
+    if isinstance(path, File):
+        return cast("IO[bytes]", Region(path.scanned(), 0, path.size))
     with readable(path), Path(path).open("rb") as file:
         head = file.read(6)
     if head.startswith(b"\x1f\x8b"):

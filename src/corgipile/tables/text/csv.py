@@ -11,6 +11,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, ParseError, UnknownFormat
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import check_names
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.text.guess import csv_columns
 from corgipile.tables.text.lines import Lines
 from corgipile.tables.text.table import TextTable, index_of, one_batch
@@ -65,7 +66,7 @@ class CsvTable(TextTable):
             raise BadArgument(f"delimiter must be one character, such as ',', and no quote or line end: {delimiter!r}")
         if header not in (True, False, "auto"):
             raise BadArgument(f"header must be True, False or 'auto', got {header!r}")
-        file = File(path)
+        file = file_of(path)
         head = file.read(0, min(HEAD, file.size))
         if b"\0" in head:
             raise UnknownFormat(f"{file.path} has bytes 0, which text in UTF-8 has not (UTF-16? write it as UTF-8)")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from corgipile.errors import ParseError, UnknownFormat
-from corgipile.tables.io.files import File, PathLike
+from corgipile.tables.io.files import PathLike
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.text.lines import BOM, Lines
 from corgipile.tables.text.table import TextTable, index_of, one_batch
 from corgipile.tables.text.types import Types
@@ -49,7 +50,7 @@ class JsonLinesTable(TextTable):
     any_key = True
 
     def __init__(self, path: PathLike, *, types: Types | None = None) -> None:
-        file = File(path)
+        file = file_of(path)
         if file.read(0, min(HEAD, file.size)).removeprefix(BOM).lstrip()[:1] == b"[":
             raise UnknownFormat(f"{file.path}: {_ARRAY}")
         super().__init__(Lines(file, ""), types)

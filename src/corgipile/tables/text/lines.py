@@ -49,7 +49,7 @@ class Lines:
         self.file, self._header = file, header
         # Another mark finds other rows: the index says by its column which it was made for.
         schema = pa.schema([(f"start {ord(mark)}" if mark else "start", pa.int64())])
-        self._index, _ = open_index(file, schema, (), lambda _: _scan(file, mark, schema))
+        self._index, _ = open_index(file, schema, (), lambda _: _scan(file.scanned(), mark, schema))
 
     def __len__(self) -> int:
         return max(0, len(self._index) - self._header)

@@ -57,7 +57,7 @@ class TextTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
+        """Return the identity: content, schema and rows."""
         return digest(self._lines.file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:

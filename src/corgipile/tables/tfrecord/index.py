@@ -14,6 +14,7 @@ from corgipile.outputs import Kind, replacing
 from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.index_cache import Numbers, load_index, open_index
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import IntArray, Table
 
@@ -67,7 +68,7 @@ def open_records(file: File, index: PathLike | None, on_bad: str) -> tuple[Table
     text = index if index is not None or kept is not None or on_bad == "skip" else _text_beside(file)
     if text is not None:
         return MemoryTable(read_text(file, text, gaps=index is not None)), 0
-    table, numbers = kept or open_index(file, SCHEMA, NUMBERS, lambda filled: scan(file, filled))
+    table, numbers = kept or open_index(file, SCHEMA, NUMBERS, lambda filled: scan(file.scanned(), filled))
     if on_bad == "raise":
         _refuse_bad(file, numbers, 'on_bad="skip" leaves such records out')
     return table, numbers["bad"]
@@ -103,7 +104,7 @@ def index_file(path: str) -> str:
         CorruptFile: A record is bad.
         UnknownFormat: The file has no record at all.
     """
-    file, numbers = File(path), Numbers(rows=0)
+    file, numbers = file_of(path), Numbers(rows=0)
     goal = file.path + TEXT_SUFFIXES[0]
     with replacing(goal, TEXT_INDEX) as temporary, temporary.open("w") as text:
         for batch in scan(file, numbers):

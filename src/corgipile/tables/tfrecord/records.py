@@ -9,7 +9,8 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, CorruptFile
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.io.files import File, PathLike
+from corgipile.tables.io.files import PathLike
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import LIMIT, IntArray
 from corgipile.tables.tfrecord.index import FRAME, REASONS, check_places, open_records, place
@@ -45,7 +46,7 @@ class RecordFile:
     """
 
     def __init__(self, path: PathLike, index: PathLike | None, on_bad: str) -> None:
-        self.file = File(path)
+        self.file = file_of(path)
         self._index, self.skipped = open_records(self.file, index, on_bad)
 
     def __len__(self) -> int:

@@ -107,7 +107,7 @@ class TFRecordTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
+        """Return the identity: content, schema and rows."""
         return digest(self._records.file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:

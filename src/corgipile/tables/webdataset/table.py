@@ -10,14 +10,23 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, BadValue, UnknownFormat
 from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.checked import Checked
-from corgipile.tables.io.files import File, PathLike, describe, digest
+from corgipile.tables.io.files import PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import pick
+from corgipile.tables.io.remote import file_of
 from corgipile.tables.table import LIMIT, IntArray, Table, check_columns
 from corgipile.tables.webdataset.archive import Walk, printable
 from corgipile.tables.webdataset.index import GAPS, HEAD, SIZE, START, VALUE, open_samples
 
-__all__ = ["KEY", "SUFFIXES", "WebDatasetTable", "index_file", "refuse_packed_tar", "same_columns"]
+__all__ = [
+    "KEY",
+    "SUFFIXES",
+    "WebDatasetTable",
+    "index_file",
+    "is_text_name",
+    "refuse_packed_tar",
+    "same_columns",
+]
 
 SUFFIXES = (".tar",)
 KEY = "__key__"
@@ -30,10 +39,10 @@ class WebDatasetTable(Checked):
     r"""Reads a tar file of samples, as the webdataset package writes and groups them.
 
     Members that follow one another and have the same name up to the first dot are a sample; what follows the dot, in
-    lower case, is the column: ``jpg``, ``seg.png``. ``txt`` and ``json`` are strings; ``cls``, ``label`` and the
-    package's other names of integers are int64 where all are integers; all else is bytes, for whoever trains to
-    decode. A sample that lacks a member has a null there. Members that belong to no sample are passed over: folders,
-    names without a dot or that begin with one, and names such as ``__meta__``.
+    lower case, is the column: ``jpg``, ``seg.png``. Its last ending tells its type: ``txt`` and ``json`` are strings;
+    ``cls``, ``label`` and the package's other names of integers are int64 where all are integers; all else is bytes,
+    for whoever trains to decode. A sample that lacks a member has a null there. Members that belong to no sample are
+    passed over: folders, names without a dot or that begin with one, and names such as ``__meta__``.
 
     The first opening reads the headers; it keeps where members lie, and the integers, in a file beside the archive,
     ``NAME.corgipile-index.arrow``.
@@ -75,7 +84,7 @@ class WebDatasetTable(Checked):
     ) -> None:
         if decode not in (True, False, "auto"):
             raise BadArgument(f'decode must be True, False or "auto", got {decode!r}')
-        self._file = File(path)
+        self._file = file_of(path)
         self._paths, self._decode = paths, decode is not False
         self._index, self.passed = open_samples(self._file)
         self._there = set(self._index.schema.names)
@@ -100,7 +109,7 @@ class WebDatasetTable(Checked):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
+        """Return the identity: content, schema and rows."""
         return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
@@ -221,8 +230,13 @@ class WebDatasetTable(Checked):
             raise
 
 
+def is_text_name(name: str) -> bool:
+    """Say whether the webdataset package takes members of this name for text: their last ending counts."""
+    return name.rpartition(".")[2] in TEXT
+
+
 def _kind(name: str) -> pa.DataType:
-    return pa.string() if name in TEXT else pa.binary()
+    return pa.string() if is_text_name(name) else pa.binary()
 
 
 def _missing(found: dict[str, npt.NDArray[np.int64]], name: str) -> npt.NDArray[np.bool_] | None:
@@ -250,7 +264,7 @@ def same_columns(tables: Sequence[Table]) -> list[Table]:
 
 def index_file(path: str) -> str:
     """Write the index of an archive, unless there is one of its present state; return its path."""
-    file = File(path)
+    file = file_of(path)
     open_samples(file)
     return kept_path(file)
 

@@ -1,0 +1,163 @@
+"""Files of any file system that fsspec knows: for places that obstore does not, such as ``hf://`` and ``sftp://``."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument, CorgiPileError, MissingExtra, MissingFile, ReadFailed
+from corgipile.stores.buckets import Listed
+from corgipile.stores.failures import Denied, Transient, refused
+from corgipile.stores.line import line
+from corgipile.stores.plan import plan
+from corgipile.stores.ranges import IntArray
+from corgipile.stores.requests import answered, fetch
+from corgipile.stores.urls import RemotePath, parts_of
+
+__all__ = ["FileRanges", "listed", "open_file"]
+
+# What file systems call what changes with a file's content.
+_TAGS = ("ETag", "etag", "md5Hash", "md5", "content_md5", "generation", "sha256", "blob_id", "checksum", "ino")
+_PERMANENT = (errno.EISDIR, errno.ENOTDIR, errno.EINVAL, errno.ENAMETOOLONG)
+
+
+def open_file(path: RemotePath) -> tuple["FileRanges", bytes]:
+    """Open a file.
+
+    Raises:
+        MissingFile: There is none.
+        MissingExtra: fsspec, or what it needs for this scheme, is not installed.
+    """
+    info = _said(path, lambda system, name: system.info(name))
+    if info.get("type") == "directory":
+        raise MissingFile(f"no file at {path}: it is a folder")
+    if info.get("size") is None:
+        raise ReadFailed(errno.ENOTSUP, f"{path}: how many bytes it has is not said, so ranges cannot be read")
+    tag = next((f"{name}:{info[name]}" for name in _TAGS if info.get(name)), "")
+    return FileRanges(path, int(info["size"]), tag), b""
+
+
+class FileRanges:
+    """Reads ranges of a file through fsspec; see `corgipile.stores.ranges.Ranges`.
+
+    Args:
+        path: Where it lies.
+        size: Its bytes.
+        etag: What changes when it does, if that is known.
+    """
+
+    def __init__(self, path: RemotePath, size: int, etag: str) -> None:
+        self.path, self.size, self.etag = path, size, etag
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileRanges, (self.path, self.size, self.etag)
+
+    def __repr__(self) -> str:
+        return f"FileRanges({str(self.path)!r})"
+
+    @property
+    def url(self) -> str:
+        """Return where it lies, without credentials."""
+        return str(self.path)
+
+    def fetch(self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8], to: IntArray) -> None:
+        """Read ranges, each to its place in ``out``."""
+        from corgipile.stores.objects import check_inside  # noqa: PLC0415 - which opens by us
+
+        check_inside(self, offsets, lengths)
+        mine, (system, name) = line(), _system_of(self.path)
+
+        async def ask(start: int, stop: int) -> memoryview:
+            loop = asyncio.get_running_loop()
+            try:
+                return memoryview(await loop.run_in_executor(mine.workers, system.cat_file, name, start, stop))
+            except Exception as error:  # noqa: BLE001 - whatever the file system raises, as ours
+                found = _failure(error, self.path)
+            raise found
+
+        mine.run(fetch(mine, self.path, ask, plan(offsets, lengths, to, mine.times.latency), out))
+
+
+def listed(path: RemotePath) -> Iterator[Listed]:
+    """Yield the files below a folder, by what comes after the host in their URL."""
+    _, root = _system_of(path)
+    for name, info in _said(path, lambda system, name: system.find(name, detail=True)).items():
+        below = name.removeprefix(root.rstrip("/")).lstrip("/")
+        yield Listed(parts_of(path.full).key + below, int(info.get("size") or 0))
+
+
+def _said(path: RemotePath, ask: Any) -> Any:
+    """Ask a file system for something, again where that may help."""
+    mine, (system, name) = line(), _system_of(path)
+    said: list[Any] = []
+
+    async def once(_start: int, _stop: int) -> memoryview:
+        try:
+            said.append(await asyncio.get_running_loop().run_in_executor(mine.workers, ask, system, name))
+        except Exception as error:  # noqa: BLE001 - as above
+            found = _failure(error, path)
+            raise found from None
+        return memoryview(b"")
+
+    mine.run(answered(mine, path, once, 0, 0, patience=5.0))
+    return said[0]
+
+
+def _failure(error: Exception, path: RemotePath) -> BaseException:
+    if isinstance(error, CorgiPileError | Transient):
+        return error
+    if isinstance(error, FileNotFoundError):
+        return MissingFile(f"no file at {path}")
+    if isinstance(error, PermissionError):
+        return Denied("the file system says no")
+    if isinstance(error, ImportError):
+        return MissingExtra(f"{path}: {error}")
+    if (isinstance(error, OSError) and error.errno in _PERMANENT) or isinstance(
+        error, NotImplementedError | ValueError
+    ):
+        return ReadFailed(getattr(error, "errno", None) or errno.EINVAL, f"{path}: {str(error)[:200]}")
+    return Transient(type(error).__name__)
+
+
+def _system_of(path: RemotePath) -> tuple[Any, str]:
+    """Return the file system of a path, one a process, and the name of the file there."""
+    mine = line()
+    name = ("fsspec", parts_of(path.full)[:2], id(path.system) if path.system is not None else 0)
+    with mine.lock:
+        if name not in mine.kept:
+            mine.kept[name] = _made(path)
+        system = mine.kept[name]
+    full = path.full
+    return system, system._strip_protocol(full.removeprefix("fsspec://"))  # noqa: SLF001 - what fsspec names so
+
+
+def _made(path: RemotePath) -> Any:
+    try:
+        import fsspec  # noqa: PLC0415 - optional
+    except ImportError:
+        raise MissingExtra(f"{path} is read through fsspec, which is not installed: pip install fsspec") from None
+    given = path.system
+    if given is not None:
+        # Its threads, and connections, are those of the process that made it.
+        return (
+            given
+            if getattr(given, "_pid", os.getpid()) == os.getpid()
+            else type(given)(*given.storage_args, **given.storage_options)
+        )
+    scheme = parts_of(path).scheme
+    try:
+        system, _ = fsspec.core.url_to_fs(path.full)
+    except ImportError as error:
+        raise MissingExtra(f"{path}: {error}") from None
+    except ValueError:
+        known = "s3, gs, az, https, hf, file, and those of fsspec"
+        raise BadArgument(f"{path}: no library here reads {scheme}://; {known} are read") from None
+    except Exception as error:  # noqa: BLE001 - as above
+        found = _failure(error, path)
+    else:
+        return system
+    raise found if isinstance(found, CorgiPileError) else refused(path, str(found))

@@ -1,0 +1,91 @@
+"""The library that speaks to object stores, as this process may use it."""
+
+import importlib
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from corgipile.errors import MissingExtra
+
+__all__ = ["obstore"]
+
+_NATIVE = "obstore._obstore"
+_stale = False  # whether its threads were left in the process that was forked
+_lock = threading.Lock()
+_left: list[Any] = []  # modules of that process: nothing of them may be freed
+
+
+def obstore() -> Any:
+    """Return the module; in a forked process one that works there.
+
+    Its native part runs threads, which a fork does not have, and waits for them for ever. A worker of a ``DataLoader``
+    is a fork of a process that has read the table's metadata, so there the native part is loaded a second time: a copy
+    is another library to the system, with threads of its own.
+
+    Raises:
+        MissingExtra: It is not installed.
+    """
+    global _stale  # noqa: PLW0603 - one a process
+    with _lock:
+        if _stale:
+            _load_again()
+            _stale = False
+        try:
+            import obstore  # noqa: PLC0415 - optional
+            import obstore.store  # noqa: PLC0415
+        except ImportError as error:
+            raise MissingExtra(
+                f"object stores and web servers are read through obstore, which is not installed ({error}): "
+                "pip install 'corgipile[stores]'"
+            ) from None
+        return obstore
+
+
+def _load_again() -> None:
+    names = [name for name in sys.modules if name == "obstore" or name.startswith("obstore.")]
+    native = sys.modules.get(_NATIVE)
+    _left.extend(sys.modules.pop(name) for name in names)
+    if native is None or native.__file__ is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="corgipile-") as folder:
+        copy = Path(folder) / Path(native.__file__).name
+        shutil.copyfile(native.__file__, copy)
+        finder = _Finder(str(copy))
+        sys.meta_path.insert(0, finder)
+        try:
+            importlib.import_module("obstore")
+            importlib.import_module("obstore.store")
+        finally:
+            sys.meta_path.remove(finder)
+
+
+class _Finder:
+    """Finds the native part at another place.
+
+    Args:
+        path: The place.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # by position
+        """Say where a module is, None if that is not our matter."""
+        if name != _NATIVE:
+            return None
+        return importlib.util.spec_from_file_location(name, self._path, loader=ExtensionFileLoader(name, self._path))
+
+
+def _forked() -> None:
+    global _stale, _lock  # noqa: PLW0603 - as above
+    _lock = threading.Lock()
+    _stale = _stale or _NATIVE in sys.modules
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,84 @@
+"""Arrow IPC files in stores: copied to the local disk where their columns lie too far apart for requests by blocks."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.arrow.slices import spans, views_in
+from corgipile.tables.encoded import Plain, Units, units_of
+from corgipile.tables.io.files import File, PathLike
+from corgipile.tables.io.pieces import merge_cuts
+from corgipile.tables.io.remote import RemoteFile, file_of
+from corgipile.tables.io.spill import Section, Spill, SpillWriter
+from corgipile.tables.io.staged import copied
+from corgipile.tables.table import IntArray, Table
+
+__all__ = ["RemoteArrowFile", "open_file"]
+
+NEAR = 2  # columns of which a block is worth its requests, one for each
+
+
+def open_file(path: PathLike | File, spill: Spill = None) -> ArrowFile:
+    """Open an Arrow IPC file of this machine, or of a store."""
+    file = file_of(path)
+    return RemoteArrowFile(file, spill) if isinstance(file, RemoteFile) else ArrowFile(file, spill)
+
+
+class RemoteArrowFile(ArrowFile):
+    """Reads an Arrow IPC file in a store.
+
+    Of a plain record batch each column lies by itself. A block of rows that is a small part of it costs a request a
+    column, so where there are several, and the memory does not hold many record batches, the columns are copied to a
+    spill file as they are, once and in order; where there shall be none, rows are read by blocks all the same.
+
+    Args:
+        path: The file.
+        spill: Folder for spill files, or ``"off"``.
+    """
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows, or at record batches where there are several columns."""
+        apart = len(self.schema) > NEAR and self.spill is not None
+        return merge_cuts(self._starts, rows) if apart else super().cuts(rows)
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Say what record batches take, where several columns of them are read, or they are compressed."""
+        names = [*dict.fromkeys(columns)]
+        if self._places is None or len(names) <= NEAR or self.spill is None:
+            return super().units(columns)
+        return units_of(np.diff(self._starts), self._blocks["body"] * len(names) // len(self.schema))
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write the rows as a section of a spill file."""
+        if self._places is None:
+            super().write_plain(columns, out)
+            return
+        assert isinstance(self._file, RemoteFile)  # noqa: S101 - what it is for
+        with out.section():
+            copied(self._file, self._left_out(columns), out)
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the table of the section that `write_plain` wrote."""
+        if self._places is None:
+            return super().open_plain(columns, sections)
+        return Plain(self, [*dict.fromkeys(columns)], [ArrowFile(next(sections), "off")])
+
+    def _left_out(self, columns: Sequence[str]) -> IntArray:
+        """Return where the bytes of other columns lie, int64[n, 2]: first, and after the last; ascending."""
+        assert self._places is not None  # noqa: S101 - asked before
+        others = [place for name, place in self._places.items() if name not in {*columns}]
+        found = [np.zeros((0, 2), np.int64)]
+        batches = np.arange(len(self._blocks) if others else 0)
+        for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True):
+            body = int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"])
+            for place in others:
+                first = place.buffer + sum(head.views[: place.views])
+                own = (spans(place.kind) or (0, 0))[1] + sum(
+                    head.views[place.views : place.views + views_in(place.kind)]
+                )
+                if place.kind is not None and own:
+                    buffers = np.array(head.buffers[first : first + own], np.int64).reshape(-1, 2)
+                    found.append(np.stack([body + buffers[:, 0], body + buffers.sum(axis=1)], axis=1))
+        gaps = np.concatenate(found)
+        return gaps[np.argsort(gaps[:, 0], kind="stable")]

@@ -1,0 +1,196 @@
+"""Which objects a URL names: one, all that a folder of a bucket holds, or those that a glob matches."""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from corgipile.errors import BadArgument, MissingFile
+from corgipile.stores.opening import list_objects
+from corgipile.stores.urls import GLOB, RemotePath, local_path, parts_of
+from corgipile.tables.folders import expand_braces, files_of, format_named, kind_named, passed, refuse_several
+from corgipile.tables.formats import formats
+from corgipile.tables.io.files import File
+from corgipile.tables.io.index_cache import INDEX_SUFFIX
+from corgipile.tables.io.remote import file_of, open_together
+from corgipile.tables.partitions import Found, is_key, keys_of
+from corgipile.tables.table_logs import refuse_logged_keys
+from corgipile.tables.tfrecord.index import SUFFIXES as TFRECORDS
+from corgipile.tables.tfrecord.index import TEXT_SUFFIXES
+
+__all__ = ["remote_files_of"]
+
+
+class _Object(NamedTuple):
+    """An object in a list: its key, and the folders and the name below the folder that was listed."""
+
+    key: str
+    below: PurePosixPath
+
+
+def remote_files_of(urls: Sequence[RemotePath], format_name: str | None = None) -> list[Found]:
+    """Find the objects of URLs, sorted by key, and what their folders say of their rows; see `folders.files_of`.
+
+    Those that are named are opened, some at the same time.
+
+    Raises:
+        MissingFile: There is none.
+        UnknownFormat: There are objects of several formats.
+        BadArgument: Other folders in the folder hold tables.
+    """
+    paths = [url.beside(one) for url in urls for one in expand_braces(url.full)]
+    single = [path for path in paths if _is_single(path)]
+    opened = dict(zip(single, open_together(single, missing=True), strict=True))
+    return [found for path in paths for found in _files_of(path, opened.get(path), format_name)]
+
+
+def _is_single(path: RemotePath) -> bool:
+    """Say whether a URL names an object, or maybe a folder without a slash at its end."""
+    parts = parts_of(path.full)
+    if path.system is None and parts.scheme == "file":
+        return False
+    return bool(parts.key) and not parts.key.endswith("/") and not GLOB.search(parts.key)
+
+
+def _files_of(path: RemotePath, file: File | MissingFile | None, format_name: str | None) -> list[Found]:
+    local = local_path(path.full) if path.system is None else None
+    if local is not None:
+        return files_of(local, format_name)
+    key = parts_of(path.full).key
+    if isinstance(file, File):
+        return [Found(file, _keys(path, PurePosixPath(key).parent))]
+    if file is None:
+        return _matching(path, format_name) if GLOB.search(key) else _in_folder(path, format_name)
+    if parts_of(path).web and path.system is None:
+        raise file
+    try:
+        return _in_folder(path.beside(f"{path.full}/"), format_name)
+    except MissingFile:
+        raise file from None
+
+
+def _keys(path: RemotePath, root: PurePosixPath) -> dict[str, str | None]:
+    """Return the keys and values in the names of an object's folders: below ``root``, and of those right above it."""
+    return keys_of(f"/{parts_of(path.full).key}", PurePosixPath("/") / root)
+
+
+def _in_folder(folder: RemotePath, format_name: str | None) -> list[Found]:
+    listed = _listed(folder)
+    refuse_logged_keys(str(folder), (str(one.below) for one in listed))
+    objects = [one for one in listed if not any(map(passed, one.below.parts))]
+    _refuse_others(folder, objects)
+    found = _one_format(folder, objects, format_name, f"{folder} has")
+    if not found:
+        suffixes = ", ".join(
+            suffix for name, kind in formats().items() for suffix in kind.suffixes if format_name in (None, name)
+        )
+        raise MissingFile(f"folder {folder} has no object whose name ends in {suffixes}")
+    return _named(folder, found, parts_of(folder.full).key)
+
+
+def _matching(pattern: RemotePath, format_name: str | None) -> list[Found]:
+    parts = parts_of(pattern.full)
+    pieces = parts.key.split("/")
+    fixed = next(at for at, piece in enumerate(pieces) if GLOB.search(piece))
+    root = "".join(f"{piece}/" for piece in pieces[:fixed])
+    folder = pattern.beside(f"{pattern.full.partition('://')[0]}://{_host(pattern)}/{root}")
+    wanted, asked = _expression("/".join(pieces[fixed:])), any(piece[:1] in ("_", ".") for piece in pieces)
+    objects = _listed(folder)
+    found = [
+        one for one in objects if wanted.fullmatch(str(one.below)) and (asked or not any(map(passed, one.below.parts)))
+    ]
+    if not found:  # folders that match
+        inside = [one for one in objects if any(wanted.fullmatch(str(above)) for above in list(one.below.parents)[:-1])]
+        tables = {next(str(up) for up in reversed(one.below.parents) if wanted.fullmatch(str(up))) for one in inside}
+        if tables:
+            folders = [folder.beside(f"{folder.full}{name}/") for name in sorted(tables)]
+            return [one for each in folders for one in _in_folder(each, format_name)]
+        raise MissingFile(f"no object matches {str(pattern)!r}")
+    refuse_logged_keys(str(folder), (str(one.below) for one in objects))
+    return _named(folder, _one_format(folder, found, format_name, f"{pattern} matches", every=True), root)
+
+
+def _host(path: RemotePath) -> str:
+    return path.full.partition("://")[2].partition("/")[0]
+
+
+def _expression(glob: str) -> re.Pattern[str]:
+    """Return what matches the same as a glob in which ``*`` ends at a slash and ``**`` does not.
+
+    Example:
+        >>> [bool(_expression(glob).fullmatch("a/b/1.csv")) for glob in ("**/*.csv", "a/?/[0-9].csv", "*.csv")]
+        [True, True, False]
+    """
+    made = ""
+    for piece in re.findall(r"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|.", glob, re.DOTALL):
+        if piece == "**/":
+            made += "(?:.*/)?"
+        elif piece == "**":
+            made += ".*"
+        elif piece in ("*", "?"):
+            made += "[^/]*" if piece == "*" else "[^/]"
+        elif piece[0] == "[" and len(piece) > 1:
+            made += "[" + re.sub(r"^!", "^", piece[1:-1]).replace("\\", "\\\\") + "]"
+        else:
+            made += re.escape(piece)
+    return re.compile(made, re.DOTALL)
+
+
+def _listed(folder: RemotePath) -> list[_Object]:
+    """List the objects below a folder; indexes, and empty objects that stand for a folder, are none."""
+    root = parts_of(folder.full).key
+    keys = {key for key, _ in list_objects(folder) if key.startswith(root) and not key.endswith("/")}
+    return [_Object(key, PurePosixPath(key.removeprefix(root))) for key in sorted(keys) if not _is_index(key, keys)]
+
+
+def _is_index(key: str, keys: set[str]) -> bool:
+    stem, dot, end = key.rpartition(".")
+    text = dot + end in TEXT_SUFFIXES and any(stem + suffix in keys for suffix in ("", *TFRECORDS))
+    return text or key.endswith(INDEX_SUFFIX)
+
+
+def _refuse_others(folder: RemotePath, objects: list[_Object]) -> None:
+    """Raise BadArgument if objects that are tables lie in folders that are no partitions."""
+    for one in objects:
+        if not all(map(is_key, one.below.parent.parts)) and kind_named(one.below.name):
+            raise BadArgument(
+                f"{folder} has tables in other folders, such as {one.below}, and it is not said whether they belong "
+                f"together: give '{folder}*' without them, '{folder}**/*{one.below.suffix}' with them, or one folder"
+            )
+
+
+def _kind(folder: RemotePath, one: _Object) -> str | None:
+    """Return the format of an object, or what kind of rows it has that cannot be opened; None: no rows."""
+    if "." in one.below.name:
+        return kind_named(one.below.name)
+    named = format_named(one.below.name)
+    if named is not None:
+        return named
+    file = file_of(_path(folder, one))  # as Hive and Presto name files
+    head = file.read(0, min(16, file.size))
+    told = (name for name, kind in formats().items() if kind.magic and head.startswith(kind.magic))
+    return next(told, None) or next((name for name, kind in formats().items() if kind.knows(head)), None)
+
+
+def _one_format(
+    folder: RemotePath, objects: list[_Object], format_name: str | None, where: str, *, every: bool = False
+) -> list[_Object]:
+    """Return the objects that are tables, which are all of one format; ``every``: those of no known kind, too."""
+    if format_name is not None and every:
+        return objects
+    kinds = {one: _kind(folder, one) for one in objects}
+    if format_name is not None:
+        return [one for one in objects if kinds[one] == format_name]
+    tables = [one for one in objects if kinds[one] in formats()]
+    if tables and len({kind for kind in kinds.values() if kind}) > 1:
+        refuse_several({one.key: kind for one, kind in kinds.items()}, where)
+    return objects if every else tables
+
+
+def _path(folder: RemotePath, one: _Object) -> RemotePath:
+    return folder.beside(f"{folder.full.partition('://')[0]}://{_host(folder)}/{one.key}")
+
+
+def _named(folder: RemotePath, found: list[_Object], root: str) -> list[Found]:
+    base = PurePosixPath(root.rstrip("/"))
+    return [Found(path, _keys(path, base)) for path in (_path(folder, one) for one in found)]

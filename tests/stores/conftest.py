@@ -1,0 +1,71 @@
+"""Servers of objects: our own, which fails to order, and one that others wrote, which checks signatures."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from typing import NamedTuple
+
+import pytest
+from object_server import ObjectServer
+
+
+@pytest.fixture(scope="session")
+def _server(tmp_path_factory):
+    with ObjectServer(tmp_path_factory.mktemp("objects")) as server:
+        yield server
+
+
+@pytest.fixture
+def objects(_server, monkeypatch):
+    """Give a server of the bucket ``bucket``, empty and well-behaved, that clients of S3 find by the environment."""
+    shutil.rmtree(_server.root / "bucket", ignore_errors=True)
+    (_server.root / "bucket").mkdir()
+    _server.reset()
+    for name, value in _server.environment().items():
+        monkeypatch.setenv(name, value)
+    return _server
+
+
+class Hadro(NamedTuple):
+    """The server that others wrote: where it is, and the folder that it serves."""
+
+    url: str
+    root: os.PathLike[str]
+    key: str
+    secret: str
+
+
+@pytest.fixture(scope="session")
+def hadro(tmp_path_factory):
+    """Give a server that checks signatures; skipped where it is not installed."""
+    pytest.importorskip("hadro")
+    root = tmp_path_factory.mktemp("hadro")
+    (root / "bucket").mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    keys = ["--access-key", "AKIATEST", "--secret-key", "shh/secret+key", "--region", "us-east-1"]
+    command = [sys.executable, "-W", "ignore", "-m", "hadro", str(root), "--port", str(port), *keys]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(f"{url}/health", process)
+        yield Hadro(url, root, "AKIATEST", "shh/secret+key")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(url, process):
+    for _ in range(400):
+        assert process.poll() is None, "it ended"
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.025)
+    raise AssertionError("it does not answer")
