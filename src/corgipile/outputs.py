@@ -225,9 +225,10 @@ def _same(path: Path, goal: Path) -> bool:
 
 
 def _paths_of(table: Any) -> Iterator[str]:
-    """Find the files, and the folders of images, that a table reads, through whatever wraps it."""
+    """Find the files, and the folders, that a table reads, through whatever wraps it."""
     from corgipile.tables.images import ImageFolder  # noqa: PLC0415
     from corgipile.tables.io.files import File  # noqa: PLC0415 - as above
+    from corgipile.tables.library import LibraryTable  # noqa: PLC0415 - as above
 
     seen, waiting = set(), [table]
     while waiting:
@@ -235,7 +236,7 @@ def _paths_of(table: Any) -> Iterator[str]:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if isinstance(one, File | ImageFolder):
+        if isinstance(one, File | ImageFolder | LibraryTable):
             yield one.path
         elif isinstance(one, list | tuple | dict):
             waiting += one.values() if isinstance(one, dict) else one
