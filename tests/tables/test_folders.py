@@ -161,10 +161,10 @@ def test_files_of_several_formats_are_listed(tmp_path):
     assert len(open_table([tmp_path / "a.arrow", tmp_path / "c.parquet"])) == 12
 
 
-@pytest.mark.parametrize("name", ["b.csv", "b.jsonl", "b.orc", "b.h5", "b.avro.gz", "b.csv.gz", "b.svm.bz2", "000000_0"])
+@pytest.mark.parametrize("name", ["b.csv", "b.jsonl", "b.orc", "b.h5", "b.avro.gz", "b.csv.gz", "b.svm.bz2", "00_0"])
 def test_rows_that_cannot_be_opened_are_not_left_out(tmp_path, name):
     arrow(tmp_path / "a.arrow")
-    if name == "000000_0":
+    if name == "00_0":
         parquet(tmp_path / name)
     else:
         (tmp_path / name).write_text("1,2\n")

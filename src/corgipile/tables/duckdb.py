@@ -23,7 +23,7 @@ __all__ = ["SUFFIXES", "DuckDBTable", "is_database"]
 SUFFIXES = (".duckdb", ".ddb")
 MAGIC, MAGIC_AT = b"DUCK", 8
 ROW = "corgipile_row"
-MEMORY = "64MB"  # for what the library keeps
+MEMORY, COLUMN = 24, 0.5  # MiB that the library may keep, and for each column, of which it keeps a block or two
 ADVICE = "rows are found in groups of 122,880 and decoded; `corgipile convert` writes a file that is read in place"
 
 
@@ -44,17 +44,20 @@ class DuckDBTable(LibraryTable):
 
     def __init__(self, path: PathLike, table: str | None = None) -> None:
         self._database, self._local = Database(path, ".wal"), threading.local()
+        self._opening = threading.Lock()
+        self._opened: list[Any] = []
         self.path = self._database.path
         with self._answers():
             there = self._tables()
-            self.table = chosen_table(self.path, list(there), table)
-            self._source = f"db.{there[self.table]}"
+            self.table_name = chosen_table(self.path, list(there), table)
+            self._source = f"db.{there[self.table_name]}"
             schema, self._stored = self._find_schema()
+            self._instance().execute(_limit(len(schema)))
             self._firsts, self._ids, rows = self._find_rows()
-        super().__init__(self.path, f"{self._database.identity} {self.table!r}", schema, rows)
+        super().__init__(self.path, f"{self._database.identity} {self.table_name!r}", schema, rows)
 
     def __reduce__(self) -> tuple[type["DuckDBTable"], tuple[str, str]]:
-        return DuckDBTable, (self.path, self.table)
+        return DuckDBTable, (self.path, self.table_name)
 
     @property
     def nbytes(self) -> int:
@@ -111,7 +114,7 @@ class DuckDBTable(LibraryTable):
         stored = stored.remove_metadata()
         if "rowid" in map(str.lower, stored.names):
             raise BadSchema(
-                f"{self.path}: table {self.table!r} has a column 'rowid', so that rows are not found by it; "
+                f"{self.path}: table {self.table_name!r} has a column 'rowid', so that rows are not found by it; "
                 "corgipile.open(connection.table(...)) reads it as a stream"
             )
         kinds = [_storage(kind) for kind in stored.types]
@@ -139,10 +142,18 @@ class DuckDBTable(LibraryTable):
         """Return this thread's own connection, and none that was made before a fork; to the database as it was."""
         if getattr(self._local, "process", None) != os.getpid():
             self._local.kept = getattr(self._local, "connection", None)  # a fork must not close its parent's
-            self._local.connection = _connected(self.path)
+            self._local.connection = self._instance().cursor()
             self._local.process = os.getpid()
         self._database.check()
         return self._local.connection
+
+    def _instance(self) -> Any:
+        """Return the library's own memory and threads, one for all threads of this process."""
+        with self._opening:
+            if self._opened[:1] != [os.getpid()]:
+                self._opened = [os.getpid(), _connected(self.path), *self._opened]  # a fork keeps its parent's, too
+                self._opened[1].execute(_limit(len(getattr(self, "schema", ()))))
+            return self._opened[1]
 
     @contextmanager
     def _answers(self) -> Iterator[None]:
@@ -154,7 +165,7 @@ class DuckDBTable(LibraryTable):
             reason = str(error).splitlines()[0]
             if "already attached" in reason:
                 way = "corgipile.open(connection.table('name')) reads it where it is open already"
-            elif "lock" in reason.lower():
+            elif "set lock" in reason:
                 way = "another process writes it: it can be read when that has closed it"
             else:
                 raise CorruptFile(f"{self.path}: {reason}") from None
@@ -171,11 +182,14 @@ def _library() -> Any:
 
 def _connected(path: str) -> Any:
     """Attach a database to one in memory, with few threads and little memory of its own."""
-    settings = {"threads": 1, "memory_limit": MEMORY, "enable_external_access": "true"}
-    connection = _library().connect(":memory:", config=settings)
+    connection = _library().connect(":memory:", config={"threads": 1})
     connection.execute("set preserve_insertion_order = true")
     connection.execute(f"attach '{path.replace(chr(39), chr(39) * 2)}' as db (read_only)")
     return connection
+
+
+def _limit(columns: int) -> str:
+    return f"set memory_limit = '{int(MEMORY + COLUMN * columns)}MiB'"
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:

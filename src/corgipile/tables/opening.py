@@ -52,8 +52,9 @@ def open(  # noqa: A001 - reads as corgipile.open
             ``pyarrow.dataset.Dataset``, a relation of DuckDB, anything with ``__arrow_c_stream__``, an iterator of
             record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
-        format: ``"arrow"``, ``"arrows"`` (stream), ``"csv"``, ``"huggingface"`` (saved dataset), ``"images"`` (folder),
-            ``"jsonl"``, ``"numpy"``, ``"parquet"``, ``"svmlight"``, ``"tfrecord"`` or ``"webdataset"``; found out from
+        format: ``"arrow"``, ``"arrows"`` (stream), ``"avro"``, ``"csv"``, ``"delta"``, ``"duckdb"``, ``"huggingface"``
+            (saved dataset), ``"iceberg"``, ``"images"`` (folder), ``"jsonl"``, ``"lance"``, ``"mds"``, ``"numpy"``,
+            ``"orc"``, ``"parquet"``, ``"sqlite"``, ``"svmlight"``, ``"tfrecord"`` or ``"webdataset"``; found out from
             the file or folder by default.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
@@ -68,14 +69,15 @@ def open(  # noqa: A001 - reads as corgipile.open
             that must be decoded whole; where a memory budget does not hold enough of them, they are unpacked to a file
             without a name that goes with its last reader. None: what the variable ``CORGIPILE_SPILL`` says, else the
             folder for large temporary files.
-        **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines, and
-            those of formats that other packages added.
+        **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines,
+            ``table`` of SQLite and DuckDB, ``version`` of Delta Lake, Iceberg and Lance, and those of formats that
+            other packages added.
 
     Raises:
         BadArgument: An argument that does not apply to the format.
         MissingFile: No file lies there.
-        UnknownFormat: It is no kind of file that can be opened, a folder of several kinds, or of a table format whose
-            log says which files count (Delta Lake, Iceberg, Lance, Hudi).
+        UnknownFormat: It is no kind of file that can be opened, a folder of several kinds, or part of a table whose
+            log says which files count.
 
     Example:
         >>> import pyarrow as pa

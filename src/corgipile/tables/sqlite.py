@@ -61,15 +61,15 @@ class SqliteTable(LibraryTable):
         with self._answers():
             query = "select name from sqlite_master where type = 'table' and name not like 'sqlite\\_%' escape '\\'"
             there = [name.decode() for (name,) in self._rows_of(query)]
-            self.table = chosen_table(self.path, there, table)
+            self.table_name = chosen_table(self.path, there, table)
             self._rowid = self._find_rowid()
             self._firsts, self._first, rows = self._find_rows()
             self._survey_rows = rows
             schema = self._find_schema()
-        super().__init__(self.path, f"{self._database.identity} {self.table!r}", schema, rows)
+        super().__init__(self.path, f"{self._database.identity} {self.table_name!r}", schema, rows)
 
     def __reduce__(self) -> tuple[type["SqliteTable"], tuple[str, str]]:
-        return SqliteTable, (self.path, self.table)
+        return SqliteTable, (self.path, self.table_name)
 
     @property
     def nbytes(self) -> int:
@@ -108,7 +108,7 @@ class SqliteTable(LibraryTable):
             return [self._first + row for row in rows.tolist()]
         found: list[int] = []
         groups = np.split(rows, np.flatnonzero(np.diff(rows // STEP)) + 1)
-        query = f"select {self._rowid} from {quoted(self.table)} where {self._rowid} >= ? order by 1 limit ?"  # noqa: S608
+        query = f"select {self._rowid} from {quoted(self.table_name)} where {self._rowid} >= ? order by 1 limit ?"  # noqa: S608
         with self._answers():
             for group in groups:
                 first = self._firsts[int(group[0]) // STEP]
@@ -124,26 +124,28 @@ class SqliteTable(LibraryTable):
 
     def _select(self, names: Sequence[str]) -> str:
         columns = ", ".join(map(quoted, names)) if names else "null"
-        return f"select {columns} from {quoted(self.table)}"  # noqa: S608
+        return f"select {columns} from {quoted(self.table_name)}"  # noqa: S608
 
     def _find_rowid(self) -> str:
-        taken = {name.decode().lower() for (_, name, *_) in self._rows_of(f"pragma table_xinfo({quoted(self.table)})")}
+        taken = {
+            name.decode().lower() for (_, name, *_) in self._rows_of(f"pragma table_xinfo({quoted(self.table_name)})")
+        }
         word = next((word for word in ("rowid", "oid", "_rowid_") if word not in taken), None)
         try:
             if word is not None:
-                self._rows_of(f"select {word} from {quoted(self.table)} limit 1")  # noqa: S608
+                self._rows_of(f"select {word} from {quoted(self.table_name)} limit 1")  # noqa: S608
                 return word
         except sqlite3.OperationalError as error:
             if "no such column" not in str(error):
                 raise
         raise BadSchema(
-            f"{self.path}: table {self.table!r} is one WITHOUT ROWID, by which rows are found; a copy of it, made by "
-            "`create table ... as`, has one"
+            f"{self.path}: table {self.table_name!r} is one WITHOUT ROWID, by which rows are found; a copy of it, "
+            "made by `create table ... as`, has one"
         )
 
     def _find_rows(self) -> tuple["array[int] | None", int, int]:
         """Return every 64th rowid, None where none is missing; the first; and how many there are."""
-        table, rowid = quoted(self.table), self._rowid
+        table, rowid = quoted(self.table_name), self._rowid
         [(low, high, rows)] = self._rows_of(f"select min({rowid}), max({rowid}), count(*) from {table}")  # noqa: S608
         if not rows or high - low + 1 == rows:
             return None, low or 0, rows
@@ -157,7 +159,7 @@ class SqliteTable(LibraryTable):
     def _find_schema(self) -> pa.Schema:
         fields = [
             (name.decode(), declared.decode().upper())
-            for (_, name, declared, _, _, _, hidden) in self._rows_of(f"pragma table_xinfo({quoted(self.table)})")
+            for (_, name, declared, _, _, _, hidden) in self._rows_of(f"pragma table_xinfo({quoted(self.table_name)})")
             if hidden != 1
         ]
         seen = (
@@ -198,8 +200,8 @@ class SqliteTable(LibraryTable):
                 continue
             shown = value.decode("utf-8", "replace") if type(value) is _Text else value
             raise BadValue(
-                f"{self.path}, table {self.table!r}, column {field.name!r}, about row {first + at}: {shown!r:.60} is "
-                f"there, but the column is {field.type}"
+                f"{self.path}, table {self.table_name!r}, column {field.name!r}, about row {first + at}: {shown!r:.60} "
+                f"is there, but the column is {field.type}"
             )
         if wanted is not _Text:
             return pa.array(values, field.type)
@@ -208,7 +210,7 @@ class SqliteTable(LibraryTable):
             column.validate(full=True)
         except pa.ArrowInvalid:
             raise BadValue(
-                f"{self.path}, table {self.table!r}: column {field.name!r} has text that is no UTF-8"
+                f"{self.path}, table {self.table_name!r}: column {field.name!r} has text that is no UTF-8"
             ) from None
         return column
 
