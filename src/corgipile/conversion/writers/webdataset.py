@@ -82,6 +82,8 @@ class WebDatasetPart:
     def close(self) -> None:
         """Write the end mark."""
         with self._file:
+            if not self._file.tell():
+                raise BadValue("there are no rows to write, and an archive without samples tells no columns")
             self._file.write(bytes(2 * BLOCK + -(self._file.tell() + 2 * BLOCK) % RECORD))
 
 

@@ -129,7 +129,7 @@ class MdsShard(Views):
         head = SIZE * len(self._free)
         if (lengths < head).any():
             raise self._broken(rows, lengths < head)
-        prefixes = self._file.gather(begins, np.full(len(rows), head)).view("<u4").reshape(len(rows), -1)
+        prefixes = self._file.gather(begins, np.full(len(rows), head)).view("<u4").reshape(len(rows), len(self._free))
         sizes = np.array([column.size or 0 for column in self._columns], np.int64) + np.zeros((len(rows), 1), np.int64)
         sizes[:, self._free] = prefixes
         wrong = sizes.sum(axis=1) + head != lengths
@@ -185,7 +185,7 @@ class MdsShard(Views):
         begins, lengths = self._samples(rows)
         if (lengths != sum(widths)).any():
             raise self._broken(rows, lengths != sum(widths))
-        samples = self._file.gather(begins, lengths).reshape(len(rows), -1)
+        samples = self._file.gather(begins, lengths).reshape(len(rows), sum(widths))
         ends, made = np.append(0, np.cumsum(widths)).tolist(), {}
         for name in dict.fromkeys(names):
             low, high = ends[self._at[name]], ends[self._at[name] + 1]
