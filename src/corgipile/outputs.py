@@ -230,6 +230,7 @@ def files_read(table: Any) -> Iterator[Any]:
     """Yield the files, open, and the folders of images that a table reads, through whatever wraps it."""
     from corgipile.tables.images import ImageFolder  # noqa: PLC0415
     from corgipile.tables.io.files import File  # noqa: PLC0415 - as above
+    from corgipile.tables.library import LibraryTable  # noqa: PLC0415 - as above
 
     seen, waiting = set(), [table]
     while waiting:
@@ -237,7 +238,7 @@ def files_read(table: Any) -> Iterator[Any]:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if isinstance(one, File | ImageFolder):
+        if isinstance(one, File | ImageFolder | LibraryTable):
             yield one
         elif isinstance(one, list | tuple | dict):
             waiting += one.values() if isinstance(one, dict) else one

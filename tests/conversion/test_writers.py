@@ -193,6 +193,16 @@ def test_a_value_without_a_place_is_refused_and_nothing_appears(tmp_path, to, co
     assert names_in(tmp_path) == []
 
 
+def test_tables_without_rows(tmp_path):
+    none = TABLE.slice(0, 0)
+    for to in ("parquet", "mds", "tfrecord"):
+        assert cp.convert(none, tmp_path / f"a.{to}", to=to) == 0
+        assert len(cp.open(tmp_path / f"a.{to}")) == 0
+    with pytest.raises(BadValue, match="no rows to write"):
+        cp.convert(none, tmp_path / "a.tar")
+    assert {"a.mds", "a.parquet", "a.tfrecord"} <= set(names_in(tmp_path))
+
+
 def test_names_that_an_archive_cannot_have(tmp_path):
     for names, says in ((["a/b"], "'a/b' cannot be"), ([".x"], "cannot be"), (["A", "a"], "'A' and 'a' would both")):
         with pytest.raises(BadSchema, match=says):

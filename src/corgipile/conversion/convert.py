@@ -36,8 +36,7 @@ def convert(
 ) -> int:
     """Write a table in another format, streaming; the files appear when all are complete.
 
-    Reads Arrow files and streams, saved Hugging Face datasets, Parquet, NumPy, TFRecord, SVMlight and CSV or TSV text
-    (these three plain, gzip, bzip2 or xz), IDX images, image folders, open tables and ``pyarrow.Table``; the kind is
+    Reads all that `corgipile.open` takes, text and TFRecord also in gzip, bzip2 or xz, and IDX images; the kind is
     found from the bytes. Several files are written as one.
 
     Args:

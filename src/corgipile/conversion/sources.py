@@ -114,7 +114,7 @@ def _open_path(path: str, options: Options) -> Stream:
         return _arrow_stream(path, options)
     if magic[:4] == b"PAR1":
         return _parquet_stream(path)
-    if any(kind.magic and magic.startswith(kind.magic) for kind in formats().values()):
+    if any((kind.magic and magic.startswith(kind.magic)) or kind.knows(magic) for kind in formats().values()):
         return _opened(path, options)
     return _open_bytes(path, options)
 

@@ -304,7 +304,8 @@ class TableReader:
             give_back()
             self._tidied = self.bytes_read
         if len(extents) > 1 and len(into) < self._short * len(extents):
-            self._take(rows_of(extents), into)
+            many = len(into) > 2 * len(step.visit) and len(into) >= SHORT_RUNS * len(extents)
+            self._take(rows_of(extents), into, many_steps=many)
             return
         runs = [(int(start), int(stop)) for start, stop in extents]
         at = 0
@@ -313,9 +314,13 @@ class TableReader:
             self._buffer.put(batch, into[at : at + stop - start], range(start, stop))
             at += stop - start
 
-    def _take(self, rows: IntArray, into: SlotArray) -> None:
-        """Read scattered rows, neighbours together: tables need a multiple of what they are asked for meanwhile."""
-        order, at = np.argsort(rows), 0
+    def _take(self, rows: IntArray, into: SlotArray, *, many_steps: bool) -> None:
+        """Read scattered rows, neighbours together: tables need a multiple of what they are asked for meanwhile.
+
+        But what an order begins with leaves in ``many_steps``, together what was loaded together, and a batch is in
+        memory until its last row leaves: then neighbours are those that the order names one after the other.
+        """
+        order, at = np.arange(len(rows)) if many_steps else np.argsort(rows), 0
         while at < len(order):
             some = order[at : at + self._taken]
             batch = values(self._table.take(rows[some], self._sources))

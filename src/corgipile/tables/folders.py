@@ -19,7 +19,7 @@ from corgipile.tables.tfrecord.index import is_text_index
 __all__ = ["expand_braces", "files_of", "format_named", "kind_named", "passed", "refuse_several"]
 
 # Files of rows that no reader takes from a folder: beside tables they would be left out without a word.
-_OTHERS = (".avro", ".lance", ".orc")
+_OTHERS = (".dta", ".rec", ".sas7bdat", ".sav", ".xlsx")
 _PACKED = (".bz2", ".gz", ".lz4", ".snappy", ".xz", ".zip", ".zst")
 _HEAD = 16
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{},]*(?:,[^{},]*)+))\}")
@@ -96,6 +96,8 @@ def format_named(path: PathLike) -> str | None:
 
 def _in_folder(folder: Path, format_name: str | None) -> list[Found]:
     kinds = formats() if format_name is None else {format_name: formats()[format_name]}
+    if any(kind.log and kind.folder(folder, []) for kind in kinds.values()):
+        return [Found(str(folder), {})]
     refuse_logged([str(folder / "any")])
     direct = [str(path) for path in _entries(folder) if path.is_file() and _kind(path) in kinds]
     if any(kind.folder(folder, direct) for kind in kinds.values()):
@@ -157,6 +159,8 @@ def _below(folder: Path) -> Iterator[Path]:
 
 def _first_table(folder: Path) -> Path | None:
     """Find a table in a folder that is no partition."""
+    if any(kind.log and kind.folder(folder, []) for kind in formats().values()):
+        return folder
     for path in _entries(folder):
         if path.is_dir():
             inner = _first_table(path)

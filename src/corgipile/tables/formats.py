@@ -8,7 +8,22 @@ from typing import NamedTuple
 from corgipile.errors import BadArgument
 from corgipile.plugins import FORMATS as GROUP
 from corgipile.plugins import registered
-from corgipile.tables import anndata, huggingface, images, npz, numpy, parquet, zarr
+from corgipile.tables import (
+    anndata,
+    avro,
+    delta,
+    duckdb,
+    huggingface,
+    iceberg,
+    images,
+    lance,
+    npz,
+    numpy,
+    orc,
+    parquet,
+    sqlite,
+    zarr,
+)
 from corgipile.tables.arrow import elsewhere, footer
 from corgipile.tables.arrow import file as arrow
 from corgipile.tables.arrow import stream as arrowstream
@@ -38,6 +53,7 @@ class Format(NamedTuple):
         knows: Says of a file's first 16 bytes whether it is one; for formats without magic.
         agree: Lets several tables that are to be one have the same columns.
         folder: Says whether a folder, in which files of these names may be tables, is itself one of this format.
+        log: Whether a log in such a folder says which of its files count, so that none is a table by itself.
         index_file: Writes the index by which rows are found, returns its path; None where none is needed.
     """
 
@@ -49,12 +65,14 @@ class Format(NamedTuple):
     agree: Callable[[Sequence[Table]], list[Table]] = list
     folder: Callable[[Path, Sequence[str]], bool] = lambda path, files: False  # noqa: ARG005 - as above
     index_file: Callable[[str], str] | None = None
+    log: bool = False
 
 
 _OURS = {
     "anndata": Format(b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"})),
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, elsewhere.open_file, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
+    "avro": Format(avro.MAGIC, avro.SUFFIXES, avro.AvroTable, frozenset({"spill"})),
     "csv": Format(
         b"",
         csv.SUFFIXES,
@@ -63,6 +81,15 @@ _OURS = {
         agree=same_types,
         index_file=csv.index_file,
     ),
+    "delta": Format(
+        b"",
+        (),
+        delta.open_delta,
+        frozenset({"version", "spill"}),
+        folder=lambda path, files: delta.is_delta(path),  # noqa: ARG005 - as above
+        log=True,
+    ),
+    "duckdb": Format(b"", duckdb.SUFFIXES, duckdb.DuckDBTable, frozenset({"table"}), knows=duckdb.is_database),
     "hdf5": Format(HDF5, hdf5.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "group", "paths", "spill"})),
     "huggingface": Format(
         b"",
@@ -70,6 +97,14 @@ _OURS = {
         huggingface.open_saved,
         frozenset({"spill"}),
         folder=lambda path, files: huggingface.is_saved(path),  # noqa: ARG005 - as above
+    ),
+    "iceberg": Format(
+        b"",
+        (),
+        iceberg.open_iceberg,
+        frozenset({"version", "spill"}),
+        folder=lambda path, files: iceberg.is_iceberg(path),  # noqa: ARG005 - as above
+        log=True,
     ),
     "images": Format(b"", (), images.ImageFolder, frozenset({"paths"}), folder=images.holds_images),
     "jsonl": Format(
@@ -80,6 +115,14 @@ _OURS = {
         agree=same_types,
         index_file=json.index_file,
     ),
+    "lance": Format(
+        b"",
+        (),
+        lance.LanceTable,
+        frozenset({"version"}),
+        folder=lambda path, files: lance.is_lance(path),  # noqa: ARG005 - as above
+        log=True,
+    ),
     "mds": Format(
         b"",
         mds.SUFFIXES,
@@ -89,7 +132,9 @@ _OURS = {
     ),
     "npz": Format(npz.MAGIC, npz.SUFFIXES, npz.npz_table, frozenset({"columns", "spill"})),
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
+    "orc": Format(orc.MAGIC, orc.SUFFIXES, orc.OrcTable, frozenset({"spill"})),
     "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable, frozenset({"spill"})),
+    "sqlite": Format(sqlite.MAGIC, sqlite.SUFFIXES, sqlite.SqliteTable, frozenset({"table"})),
     "svmlight": Format(
         b"",
         svmlight.SUFFIXES,

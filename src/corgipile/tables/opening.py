@@ -58,9 +58,10 @@ def open(  # noqa: A001 - reads as corgipile.open
             ``pyarrow.dataset.Dataset``, an ``AnnData``, a dataset of h5py, an array of Zarr, a relation of DuckDB,
             anything with ``__arrow_c_stream__``, an iterator of record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
-        format: ``"anndata"``, ``"arrow"``, ``"arrows"`` (stream), ``"csv"``, ``"hdf5"``, ``"huggingface"`` (saved
-            dataset), ``"images"`` (folder), ``"jsonl"``, ``"mds"``, ``"npz"``, ``"numpy"``, ``"parquet"``,
-            ``"svmlight"``, ``"tfrecord"``, ``"webdataset"`` or ``"zarr"``; by default what the bytes tell.
+        format: ``"anndata"``, ``"arrow"``, ``"arrows"`` (stream), ``"avro"``, ``"csv"``, ``"delta"``, ``"duckdb"``,
+            ``"hdf5"``, ``"huggingface"`` (saved dataset), ``"iceberg"``, ``"images"`` (folder), ``"jsonl"``,
+            ``"lance"``, ``"mds"``, ``"npz"``, ``"numpy"``, ``"orc"``, ``"parquet"``, ``"sqlite"``, ``"svmlight"``,
+            ``"tfrecord"``, ``"webdataset"`` or ``"zarr"``; by default what the bytes tell.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
             given may leave out records, except the last.
@@ -82,13 +83,14 @@ def open(  # noqa: A001 - reads as corgipile.open
         cache_size: Bytes of the cache, such as ``"200GB"``; None: half of what is free there.
         **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines,
             ``group`` of HDF5 and Zarr, ``columns`` of these, AnnData and ``.npz`` (a list of paths of arrays, or a
-            dictionary from names to paths), and those of formats that other packages added.
+            dictionary from names to paths), ``table`` of SQLite and DuckDB, ``version`` of Delta Lake, Iceberg and
+            Lance, and those of formats that other packages added.
 
     Raises:
         BadArgument: An argument that does not apply to the format.
         MissingFile: No file lies there.
-        UnknownFormat: It is no kind of file that can be opened, a folder of several kinds, or of a table format whose
-            log says which files count (Delta Lake, Iceberg, Lance, Hudi).
+        UnknownFormat: It is no kind of file that can be opened, a folder of several kinds, or part of a table whose
+            log says which files count.
 
     Example:
         >>> import pyarrow as pa

@@ -19,14 +19,11 @@ class _Log(NamedTuple):
 
 
 _SPARK = 'spark.read.format("{}").load({{path!r}}).write.parquet("NEW")'
+_OPEN = "corgipile.open({path!r})"
 _LOGS = (
-    _Log("Delta Lake", "_delta_log", "deltalake.DeltaTable({path!r}).to_pyarrow_table()"),
-    _Log(
-        "Iceberg",
-        "metadata/*.metadata.json",
-        "pyiceberg.table.StaticTable.from_metadata({sign!r}).scan().to_arrow()",
-    ),
-    _Log("Lance", "_versions", "lance.dataset({path!r}).to_table()"),
+    _Log("Delta Lake", "_delta_log", _OPEN),
+    _Log("Iceberg", "metadata/*.metadata.json", _OPEN),
+    _Log("Lance", "_versions", _OPEN),
     _Log("Hudi", ".hoodie", _SPARK.format("hudi")),
     _Log("Paimon", "snapshot/LATEST", _SPARK.format("paimon")),
     _Log("Spark Structured Streaming", "_spark_metadata", 'spark.read.parquet({path!r}).write.parquet("NEW")'),
@@ -43,7 +40,7 @@ def refuse_logged(paths: Iterable[str]) -> None:
         ...     try:
         ...         refuse_logged([f"{folder}/year=2024/part-0.parquet"])
         ...     except UnknownFormat as error:
-        ...         "DeltaTable" in str(error)
+        ...         "open the table" in str(error)
         True
     """
     direct = {Path(path).parent for path in paths}
@@ -77,6 +74,8 @@ def _message(folder: Path | str, log: _Log, sign: str) -> str:
     rows = log.rows.format(path=str(folder), sign=sign)
     if "NEW" in rows:
         way = f"write its rows as they are now to a new folder by {rows} and open that"
+    elif log.rows is _OPEN:
+        way = f"open the table, {rows}"
     else:
         way = (
             f"give corgipile.open the rows as they are now, {rows}, or write these to a Parquet or Arrow file and "

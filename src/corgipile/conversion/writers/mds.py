@@ -63,7 +63,7 @@ class MdsPart:
         self._sizes: list[np.ndarray] = []
         self._beside = path.with_name(f"{path.name}.samples")
         self._samples = self._beside.open("wb")
-        self._rows = 0
+        self._rows = self._written = 0
 
     def write(self, batch: pa.RecordBatch, first: int) -> int:
         """Add samples, as many as there is room for."""
@@ -71,22 +71,28 @@ class MdsPart:
             batch.select([column.name for column in self._columns if column.encode is not _json]), first, "MDS"
         )
         self._refuse_empty(batch, first)
-        values = [column.encode(batch.column(column.name)) for column in self._columns]
-        free = [value for value, column in zip(values, self._columns, strict=True) if column.size is None]
-        lengths = [np.fromiter(map(len, value), "<u4", batch.num_rows) for value in free]
-        prefixes = np.stack(lengths, axis=1) if free else np.empty((batch.num_rows, 0), "<u4")
-        rows = zip(*values, strict=True)
-        samples = [prefixes[row].tobytes() + b"".join(value) for row, value in enumerate(rows)]
+        samples = self._samples_of(batch)
         sizes = np.array([len(sample) for sample in samples])
         # Offsets take four bytes a sample, of which one more is known only now.
-        room = self._limit - self._samples.tell() - len(self._config) - 8 - 4 * self._rows
+        room = self._limit - self._written - len(self._config) - 8 - 4 * self._rows
         fits = int(np.searchsorted(np.cumsum(sizes + 4), room, side="right"))
         count = write_runs(samples[: max(fits, 1)], room, self._samples.write, fresh=not self._rows)
         if sizes[:count].max(initial=0) > MOST - (1 << 20) - len(self._config):
             raise BadValue(f"rows from {first}: one takes {sizes.max()} bytes; a shard of MDS holds {MOST}")
         self._sizes.append(sizes[:count])
         self._rows += count
+        self._written += int(sizes[:count].sum())
         return count
+
+    def _samples_of(self, batch: pa.RecordBatch) -> list[bytes]:
+        """Encode rows: the lengths of values that differ in length, then all values."""
+        values = [column.encode(batch.column(column.name)) for column in self._columns]
+        free = [value for value, column in zip(values, self._columns, strict=True) if column.size is None]
+        lengths = [np.fromiter(map(len, value), "<u4", batch.num_rows) for value in free]
+        data = np.stack(lengths, axis=1).tobytes() if free else b""
+        width = 4 * len(free)
+        prefixes = [data[at : at + width] for at in range(0, len(data), width)] if free else [b""] * batch.num_rows
+        return list(map(b"".join, zip(prefixes, *values, strict=True)))
 
     def _refuse_empty(self, batch: pa.RecordBatch, first: int) -> None:
         """The package stores no arrays without numbers."""

@@ -15,6 +15,8 @@ from corgipile.tables.arrow.writer import conform, plain
 
 __all__ = ["Parts"]
 
+STEP, LEAST = 4096, 16
+
 
 class Parts:
     """Writes rows; in a ``with`` statement: all files appear when the block ends well, else none.
@@ -50,6 +52,7 @@ class Parts:
         self._make = form.plan(self.schema, settings._replace(limit=limit))
         self._part: PartWriter | None = None
         self._found: list[Any] = []
+        self._step, self._before = STEP, 0  # rows encoded at a time; rows in the parts before
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -63,11 +66,14 @@ class Parts:
         """Add rows; their columns must be those of the schema."""
         batch = conform(batch, self.schema)
         while batch.num_rows and self._part is not None:
-            wrote = self._part.write(batch, self.rows)
+            some = batch.slice(0, self._step)
+            wrote = self._part.write(some, self.rows)
             self.rows += wrote
             batch = batch.slice(wrote)
-            if batch.num_rows:
+            if wrote < some.num_rows:
                 self._close()
+                self._step = max(LEAST, self.rows - self._before)  # no more are encoded in vain than a part holds
+                self._before = self.rows
                 self._part = self._make(next(self._paths))
 
     def _close(self) -> None:

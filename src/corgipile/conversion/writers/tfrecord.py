@@ -117,16 +117,26 @@ def varints(values: Array) -> tuple[bytes, Array]:
 
 def _entries(name: str, column: pa.Array, first: int) -> list[bytes]:
     """Return a column as entries of the map of features, one a row."""
-    kind, head = _kind_of(column.type), _field(1, name.encode())
-    inner = child_of(column)
+    kind, inner = _kind_of(column.type), child_of(column)
     values, starts = (column, np.arange(len(column) + 1)) if inner is None else (inner, starts_of(column))
     if kind == BYTES:
-        data = [_field(1, value) for value in _bytes(values)]
-        lists = [b"".join(data[low:high]) for low, high in pairwise(starts.tolist())]
-    else:
-        packed, ends = _floats(values, name, first) if kind == FLOATS else varints(_integers(values, name, first))
-        lists = [_field(1, packed[low:high]) if high > low else b"" for low, high in pairwise(ends[starts].tolist())]
-    return [_field(1, head + _field(2, _field(kind, one))) for one in lists]
+        data = _bytes(values)
+        lists = [b"".join(_field(1, one) for one in data[low:high]) for low, high in pairwise(starts.tolist())]
+        return [_entry(name, kind, one) for one in lists]
+    packed, ends = _floats(values, name, first) if kind == FLOATS else varints(_integers(values, name, first))
+    places = ends[starts].tolist()
+    before = {length: _before(name, kind, length) for length in set(np.diff(places).tolist())}
+    return [before[high - low] + packed[low:high] for low, high in pairwise(places)]
+
+
+def _entry(name: str, kind: int, values: bytes) -> bytes:
+    return _field(1, _field(1, name.encode()) + _field(2, _field(kind, values)))
+
+
+def _before(name: str, kind: int, length: int) -> bytes:
+    """Return what comes before packed numbers of so many bytes, which is the same for all rows of that length."""
+    whole = _entry(name, kind, _field(1, bytes(length)) if length else b"")
+    return whole[: len(whole) - length]
 
 
 def _bytes(values: pa.Array) -> list[bytes]:

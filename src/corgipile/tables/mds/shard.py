@@ -129,7 +129,7 @@ class MdsShard(Views):
         head = SIZE * len(self._free)
         if (lengths < head).any():
             raise self._broken(rows, lengths < head)
-        prefixes = self._file.gather(begins, np.full(len(rows), head)).view("<u4").reshape(len(rows), -1)
+        prefixes = self._file.gather(begins, np.full(len(rows), head)).view("<u4").reshape(len(rows), len(self._free))
         sizes = np.array([column.size or 0 for column in self._columns], np.int64) + np.zeros((len(rows), 1), np.int64)
         sizes[:, self._free] = prefixes
         wrong = sizes.sum(axis=1) + head != lengths
@@ -157,6 +157,8 @@ class MdsShard(Views):
         )
 
     def _batch(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        if not self._free:
+            return self._even_batch(rows, names)
         starts, sizes = self._places(rows)
         wanted = [self._at[name] for name in dict.fromkeys(names)]
         totals = sizes[:, wanted].sum(axis=0)
@@ -175,6 +177,21 @@ class MdsShard(Views):
             name = self._columns[at].name
             stored = Stored(data[base : base + int(end[-1])], end, partial(self._place, rows, name))
             made[name] = self.kinds[name].decode(stored)
+        return pa.RecordBatch.from_arrays([made[name] for name in names], schema=pick(self.schema, names))
+
+    def _even_batch(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        """Read samples that are all of one length, whole: few bytes, of which the columns are parts."""
+        widths = [column.size or 0 for column in self._columns]
+        begins, lengths = self._samples(rows)
+        if (lengths != sum(widths)).any():
+            raise self._broken(rows, lengths != sum(widths))
+        samples = self._file.gather(begins, lengths).reshape(len(rows), sum(widths))
+        ends, made = np.append(0, np.cumsum(widths)).tolist(), {}
+        for name in dict.fromkeys(names):
+            low, high = ends[self._at[name]], ends[self._at[name] + 1]
+            data = np.ascontiguousarray(samples[:, low:high]).reshape(-1)
+            places = np.arange(len(rows) + 1) * (high - low)
+            made[name] = self.kinds[name].decode(Stored(data, places, partial(self._place, rows, name)))
         return pa.RecordBatch.from_arrays([made[name] for name in names], schema=pick(self.schema, names))
 
     def _stored(self, at: int, rows: IntArray, starts: IntArray, sizes: IntArray) -> Stored:

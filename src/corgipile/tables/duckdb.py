@@ -1,0 +1,210 @@
+"""Tables of DuckDB databases: rows found by their rowid, read as Arrow."""
+
+import errno
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadSchema, CorruptFile, ReadFailed
+from corgipile.tables.databases import Database, chosen_table, quoted
+from corgipile.tables.io.files import PathLike
+from corgipile.tables.io.pieces import check_names
+from corgipile.tables.library import LibraryTable, needs
+from corgipile.tables.table import IntArray
+from corgipile.tables.values import value_type
+
+__all__ = ["SUFFIXES", "DuckDBTable", "is_database"]
+
+SUFFIXES = (".duckdb", ".ddb")
+MAGIC, MAGIC_AT = b"DUCK", 8
+ROW = "corgipile_row"
+MEMORY, COLUMN = 24, 0.5  # MiB that the library may keep, and for each column, of which it keeps a block or two
+ADVICE = "rows are found in groups of 122,880 and decoded; `corgipile convert` writes a file that is read in place"
+
+
+def is_database(head: bytes) -> bool:
+    """Say whether a file that begins so is a database of DuckDB."""
+    return head[MAGIC_AT : MAGIC_AT + len(MAGIC)] == MAGIC
+
+
+class DuckDBTable(LibraryTable):
+    """Reads a table of a DuckDB database, in a state that must not change meanwhile.
+
+    Args:
+        path: The file.
+        table: The table, with its schema if that is not ``main``; not needed where there is only one.
+    """
+
+    advice = ADVICE
+
+    def __init__(self, path: PathLike, table: str | None = None) -> None:
+        self._database, self._local = Database(path, ".wal"), threading.local()
+        self._opening = threading.Lock()
+        self._opened: list[Any] = []
+        self.path = self._database.path
+        with self._answers():
+            there = self._tables()
+            self.table_name = chosen_table(self.path, list(there), table)
+            self._source = f"db.{there[self.table_name]}"
+            schema, self._stored = self._find_schema()
+            self._instance().execute(_limit(len(schema)))
+            self._firsts, self._ids, rows = self._find_rows()
+        super().__init__(self.path, f"{self._database.identity} {self.table_name!r}", schema, rows)
+
+    def __reduce__(self) -> tuple[type["DuckDBTable"], tuple[str, str]]:
+        return DuckDBTable, (self.path, self.table_name)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the database."""
+        return self._database.nbytes
+
+    def _run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        ends = self._places(np.array([start, stop - 1]))
+        query = f"select {self._columns(names)} from {self._source} t where t.rowid between {ends[0]} and {ends[1]}"  # noqa: S608
+        return self._asked(query, names, stop - start)
+
+    def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        ids = self._places(rows)
+        if ids[-1] - ids[0] == len(ids) - 1:
+            return self._run(int(rows[0]), int(rows[-1]) + 1, names)
+        wanted = pa.table({ROW: ids})
+        query = (
+            f"select {self._columns(names)} from {self._source} t join wanted on t.rowid = wanted.{ROW} "  # noqa: S608
+            f"where t.rowid between {ids[0]} and {ids[-1]} order by t.rowid"
+        )
+        return self._asked(query, names, len(rows), wanted)
+
+    def _asked(self, query: str, names: list[str], rows: int, wanted: pa.Table | None = None) -> pa.RecordBatch:
+        with self._answers():
+            connection = self._connection()
+            if wanted is not None:
+                connection.register("wanted", wanted)
+            found = pa.RecordBatchReader.from_stream(connection.sql(query)).read_all()
+        kinds = [self._stored.field(name).type for name in names]
+        arrays = [_plain(column, kind) for column, kind in zip(found.columns, kinds, strict=False)]
+        return self._whole(pa.table(arrays, names=[str(at) for at in range(len(arrays))]), rows, names)
+
+    def _columns(self, names: Sequence[str]) -> str:
+        return ", ".join(f"t.{quoted(name)}" for name in names) or "null"
+
+    def _places(self, rows: IntArray) -> IntArray:
+        """Return the rowids of rows."""
+        run = np.searchsorted(self._firsts, rows, side="right") - 1
+        return self._ids[run] + rows - self._firsts[run]
+
+    def _tables(self) -> dict[str, str]:
+        """Return the tables, and how SQL calls each."""
+        query = "select schema_name, table_name from duckdb_tables() where database_name = 'db' order by all"
+        rows = pa.RecordBatchReader.from_stream(self._connection().sql(query)).read_all().to_pylist()
+        pairs = [(row["schema_name"], row["table_name"]) for row in rows]
+        return {
+            table if schema == "main" else f"{schema}.{table}": f"{quoted(schema)}.{quoted(table)}"
+            for schema, table in pairs
+        }
+
+    def _find_schema(self) -> tuple[pa.Schema, pa.Schema]:
+        """Return the columns, and as which types the library gives them."""
+        stored = pa.RecordBatchReader.from_stream(self._connection().sql(f"from {self._source} limit 0")).schema
+        stored = stored.remove_metadata()
+        if "rowid" in map(str.lower, stored.names):
+            raise BadSchema(
+                f"{self.path}: table {self.table_name!r} has a column 'rowid', so that rows are not found by it; "
+                "corgipile.open(connection.table(...)) reads it as a stream"
+            )
+        kinds = [_storage(kind) for kind in stored.types]
+        schema = pa.schema(list(zip(stored.names, map(value_type, kinds), strict=True)))
+        check_names(schema, self.path)
+        return schema, stored
+
+    def _find_rows(self) -> tuple[IntArray, IntArray, int]:
+        """Return runs of rows whose rowids follow one another: the first row and rowid of each; and all rows."""
+        found = self._connection().sql(f"select min(rowid), max(rowid), count(*) from {self._source}")  # noqa: S608 - quoted
+        [(low, high, rows)] = found.fetchall()
+        if not rows or high - low + 1 == rows:
+            return np.zeros(1, np.int64), np.array([low or 0], np.int64), rows
+        firsts, ids, done, last = [], [], 0, -2
+        query = f"select rowid as r from {self._source} order by r"  # noqa: S608 - quoted
+        for batch in pa.RecordBatchReader.from_stream(self._connection().sql(query)):
+            some = np.asarray(batch.column(0))
+            fresh = np.flatnonzero(np.diff(some, prepend=last) != 1)
+            firsts.append(fresh + done)
+            ids.append(some[fresh])
+            done, last = done + len(some), int(some[-1]) if len(some) else last
+        return np.concatenate(firsts), np.concatenate(ids), done
+
+    def _connection(self) -> Any:
+        """Return this thread's own connection, and none that was made before a fork; to the database as it was."""
+        if getattr(self._local, "process", None) != os.getpid():
+            self._local.kept = getattr(self._local, "connection", None)  # a fork must not close its parent's
+            self._local.connection = self._instance().cursor()
+            self._local.process = os.getpid()
+        self._database.check()
+        return self._local.connection
+
+    def _instance(self) -> Any:
+        """Return the library's own memory and threads, one for all threads of this process."""
+        with self._opening:
+            if self._opened[:1] != [os.getpid()]:
+                self._opened = [os.getpid(), _connected(self.path), *self._opened]  # a fork keeps its parent's, too
+                self._opened[1].execute(_limit(len(getattr(self, "schema", ()))))
+            return self._opened[1]
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
+        """Turn the errors of DuckDB into ours."""
+        duckdb = _library()
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0]
+            if "already attached" in reason:
+                way = "corgipile.open(connection.table('name')) reads it where it is open already"
+            elif "set lock" in reason:
+                way = "another process writes it: it can be read when that has closed it"
+            else:
+                raise CorruptFile(f"{self.path}: {reason}") from None
+            raise ReadFailed(errno.EBUSY, f"{self.path} is in use ({reason}); {way}") from None
+
+
+def _library() -> Any:
+    try:
+        import duckdb  # noqa: PLC0415 - only for this format
+    except ImportError:
+        raise needs("duckdb", "duckdb", "DuckDB") from None
+    return duckdb
+
+
+def _connected(path: str) -> Any:
+    """Attach a database to one in memory, with few threads and little memory of its own."""
+    connection = _library().connect(":memory:", config={"threads": 1})
+    connection.execute("set preserve_insertion_order = true")
+    connection.execute(f"attach '{path.replace(chr(39), chr(39) * 2)}' as db (read_only)")
+    return connection
+
+
+def _limit(columns: int) -> str:
+    return f"set memory_limit = '{int(MEMORY + COLUMN * columns)}MiB'"
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _plain(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return values without dictionaries, views and types of others."""
+    chunks = [chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk for chunk in column.chunks]
+    wanted = value_type(_storage(kind))
+    made = [chunk if chunk.type == wanted else _cast(chunk, wanted) for chunk in chunks]
+    return pa.chunked_array(made, wanted)
+
+
+def _cast(chunk: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(chunk.type):
+        return chunk.dictionary_decode().cast(wanted)
+    return chunk.cast(wanted)

@@ -1,0 +1,126 @@
+"""Lance datasets: rows taken by number, by the library of the format."""
+
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BadSchema, CorruptFile, MissingExtra, MissingFile
+from corgipile.tables.io.files import PathLike
+from corgipile.tables.io.pieces import check_names
+from corgipile.tables.library import LibraryTable, needs
+from corgipile.tables.table import IntArray
+from corgipile.tables.values import value_type
+
+__all__ = ["LanceTable", "is_lance"]
+
+CACHE = 16 << 20  # bytes that the library may keep of metadata, of which its default is gigabytes
+ADVICE = "rows are decoded at every reading; `corgipile convert` writes a file that is read in place"
+
+
+def is_lance(folder: Path) -> bool:
+    """Say whether a folder is a Lance dataset."""
+    return (folder / "_versions").is_dir()
+
+
+class LanceTable(LibraryTable):
+    """Reads a Lance dataset at one version: what is written later is not seen.
+
+    Args:
+        path: The folder.
+        version: Number or tag of the version; the latest by default.
+    """
+
+    advice = ADVICE
+
+    def __init__(self, path: PathLike, version: int | str | None = None) -> None:
+        self.path = str(Path(path).expanduser().absolute())
+        if not is_lance(Path(self.path)):
+            raise MissingFile(f"{self.path} is no Lance dataset: it has no folder _versions")
+        self._asked, self._local = version, threading.local()
+        with self._answers():
+            dataset = self._dataset()
+            self.version = int(dataset.version)
+            stored = dataset.schema.remove_metadata()
+            rows = int(dataset.count_rows())
+            self._bytes = sum(file.stat().st_size for file in (Path(self.path) / "data").rglob("*") if file.is_file())
+        self._asked = self.version
+        kinds = [value_type(field.type) for field in stored]
+        for name, kind in zip(stored.names, kinds, strict=True):
+            if isinstance(kind, pa.BaseExtensionType):
+                raise BadSchema(f"{self.path}: column {name!r} is {kind}, which cannot be read")
+        schema = pa.schema(list(zip(stored.names, kinds, strict=True)))
+        check_names(schema, self.path)
+        name = Path(self.path).resolve().name
+        manifests = sorted(one.name for one in (Path(self.path) / "_versions").iterdir())
+        identity = f"{name} {self.version} {self._bytes if self.version else manifests}"
+        super().__init__(self.path, identity, schema, rows)
+
+    def __reduce__(self) -> tuple[type["LanceTable"], tuple[str, int]]:
+        return LanceTable, (self.path, self.version)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the data files."""
+        return self._bytes
+
+    def _run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        return self._taken(list(range(start, stop)), names)
+
+    def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return self._taken(rows.tolist(), names)
+
+    def _taken(self, rows: list[int], names: list[str]) -> pa.RecordBatch:
+        with self._answers():
+            found = self._dataset().take(rows, columns=list(dict.fromkeys(names)))
+            arrays = [_typed(found.column(name), self.schema.field(name).type) for name in names]
+        return self._whole(pa.table(arrays, names=[str(at) for at in range(len(arrays))]), len(rows), names)
+
+    def _dataset(self) -> Any:
+        """Return the dataset, opened anew in a process that was forked: the library's threads do not follow it."""
+        if getattr(self._local, "process", None) != os.getpid():
+            self._local.dataset = _library().dataset(
+                self.path,
+                version=self._asked,
+                metadata_cache_size_bytes=CACHE,
+                index_cache_size_bytes=CACHE,
+            )
+            self._local.process = os.getpid()
+        return self._local.dataset
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
+        """Turn the errors of the library into ours."""
+        try:
+            yield
+        except BaseException as error:  # its panics are no exceptions
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            if isinstance(error, MissingExtra):
+                raise
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            if not hasattr(self, "version") and self._asked is not None:
+                raise BadArgument(f"{self.path} has no version {self._asked!r}: {reason}") from None
+            raise CorruptFile(f"{self.path}: {reason}") from None
+
+
+def _library() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a fork may hang: it opens the dataset anew
+        try:
+            import lance  # noqa: PLC0415 - only for this format
+        except ImportError:
+            raise needs("pylance", "lance", "Lance") from None
+    return lance
+
+
+def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
+    chunks = [chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk for chunk in column.chunks]
+    return pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind)

@@ -1,0 +1,194 @@
+"""What tables share whose rows are read by the library of their format."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile, MissingExtra
+from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.encoded import Plain, Units, grouped, units_of, write_plain
+from corgipile.tables.io.files import describe, digest
+from corgipile.tables.io.pieces import (
+    Recent,
+    check_rows,
+    empty,
+    merge_cuts,
+    pick,
+    pick_rows,
+    read_pieces,
+    take_pieces,
+)
+from corgipile.tables.io.spill import Section, SpillWriter
+from corgipile.tables.methods import Views
+from corgipile.tables.row_bytes import fixed_row_bytes
+from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.values import values
+
+__all__ = ["LibraryTable", "UnitTable", "needs"]
+
+SAMPLE = 64  # rows by which the width of a column is told
+
+
+def needs(package: str, extra: str, format_name: str) -> MissingExtra:
+    """Return the error where the library of a format is not installed."""
+    return MissingExtra(f"reading {format_name} needs {package}: pip install 'corgipile[{extra}]'")
+
+
+class LibraryTable(Views):
+    """Answers what is asked of a table by two questions to those who derive from it: a run of rows, and some rows.
+
+    Args:
+        path: The file or folder.
+        identity: What tells its present state.
+        schema: The columns.
+        rows: How many rows there are.
+    """
+
+    columnar = True  # a column is read without the others
+
+    def __init__(self, path: str, identity: str, schema: pa.Schema, rows: int) -> None:
+        self.path, self.schema, self._rows, self._identity = path, schema, rows, identity
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of all rows."""
+        raise NotImplementedError
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: of the file, the schema and the number of rows."""
+        return digest(self._identity, describe(self.schema), str(len(self)))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        return self._run(start, stop, names) if start < stop else empty(self.schema, names)
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        if not len(rows):
+            return empty(self.schema, names)
+        wanted, back = np.unique(rows, return_inverse=True)
+        batch = self._some(wanted, names)
+        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return None: rows are encoded."""
+        check_columns(self.schema, columns)
+        return None
+
+    def _run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        """Read rows, one at least."""
+        raise NotImplementedError
+
+    def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        """Read rows, one at least, whose numbers ascend."""
+        raise NotImplementedError
+
+    def _whole(self, table: pa.Table, rows: int, names: list[str]) -> pa.RecordBatch:
+        """Return what a library has read as one batch.
+
+        Raises:
+            CorruptFile: There are not as many rows as there should be, or they are of another type.
+        """
+        if table.num_rows != rows:
+            raise CorruptFile(f"{self.path}: {table.num_rows} rows were read where {rows} are")
+        schema, arrays = pick(self.schema, names), []
+        for at, field in enumerate(schema):
+            chunks = table.column(at).chunks
+            column = pa.concat_arrays(chunks) if chunks else pa.nulls(0, field.type)
+            if column.type != field.type:
+                raise CorruptFile(f"{self.path}: column {field.name!r} is {column.type} now; it was {field.type}")
+            arrays.append(column)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class UnitTable(LibraryTable):
+    """Reads a file whose rows are decoded in units; large ones go through a spill file where a budget is small.
+
+    Args:
+        path: The file.
+        identity: What tells its present state.
+        schema: The columns.
+        counts: Rows of each unit.
+        spill: Folder for spill files, None for none.
+        place: What tells the file from all others of this machine.
+    """
+
+    def __init__(
+        self, path: str, identity: str, schema: pa.Schema, counts: IntArray, spill: Path | None, place: str
+    ) -> None:
+        super().__init__(path, identity, schema, int(counts.sum()))
+        self._starts = np.append(0, np.cumsum(counts)).astype(np.int64)
+        self.spill, self.place = spill, place
+        self._decoded: Recent[pa.RecordBatch] = Recent(2)
+        self._widths: Recent[float] = Recent(1 << 16)
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut at units, merged to about ``rows`` rows."""
+        return merge_cuts(self._starts, rows)
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Say what units take, decoded; of columns of varying length by a sample."""
+        counts = np.diff(self._starts)
+        return units_of(counts, counts * sum(map(self._width, dict.fromkeys(columns))))
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write all rows, decoded little by little, as sections of a spill file."""
+        for names in self._together(columns):
+            write_plain(out, pick(self.schema, names), self._batches(names, self._batch_rows(names)), len(self))
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the table of the sections that `write_plain` wrote."""
+        return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
+
+    def _together(self, columns: Sequence[str]) -> list[list[str]]:
+        """Group the columns that are decoded at the same time."""
+        most = int(np.diff(self._starts).max(initial=1))
+        return grouped({name: int(most * self._width(name)) for name in dict.fromkeys(columns)})
+
+    def _batch_rows(self, names: list[str]) -> int:
+        return max(1, min(1 << 16, int((1 << 17) / max(1e-9, sum(map(self._width, names))))))
+
+    def _width(self, name: str) -> float:
+        """Return the bytes of a row of a column, decoded."""
+        return self._widths.get(name, lambda: self._find_width(name))
+
+    def _find_width(self, name: str) -> float:
+        fixed = fixed_row_bytes(pa.schema([self.schema.field(name)]))
+        if fixed or not len(self):
+            return fixed
+        first = next(self._batches([name], SAMPLE), None)
+        return float(values(first).nbytes) / max(1, first.num_rows) if first is not None else 0.0
+
+    def _run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        return read_pieces(self._starts, start, stop, lambda i, a, b: self._unit(i, names).slice(a, b - a))
+
+    def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return take_pieces(self._starts, rows, lambda i, local: pick_rows(self._unit(i, names), local))
+
+    def _unit(self, i: int, names: list[str]) -> pa.RecordBatch:
+        return self._decoded.get((i, *names), lambda: self._decode(i, names))
+
+    def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
+        """Decode one unit."""
+        raise NotImplementedError
+
+    def _batches(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Decode all rows, about so many at a time."""
+        raise NotImplementedError

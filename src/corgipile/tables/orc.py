@@ -1,0 +1,183 @@
+"""ORC files: rows in stripes, decoded whole where they are small, else little by little into a spill file."""
+
+import threading
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables.io.files import File, PathLike, decoding
+from corgipile.tables.io.pieces import check_names, pick
+from corgipile.tables.io.spill import Spill, spill_folder
+from corgipile.tables.library import UnitTable
+from corgipile.tables.table import IntArray
+
+__all__ = ["MAGIC", "SUFFIXES", "OrcTable"]
+
+MAGIC, SUFFIXES = b"ORC", (".orc",)
+CODECS = {0: "none", 1: "zlib", 2: "snappy", 4: "lz4_raw", 5: "zstd"}
+TAIL = 1 << 14
+ADVICE = "a stripe is decoded whole before a row is read; `corgipile convert` writes a file that is read in place"
+
+
+class OrcTable(UnitTable):
+    """Reads an ORC file; its natural unit is the stripe.
+
+    Args:
+        path: The file.
+        spill: Folder for spill files, ``"off"`` for none: stripes are then decoded in memory, whole.
+
+    Example:
+        >>> import tempfile
+        >>> from pyarrow import orc
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     orc.write_table(pa.table({"label": [0, 1, 1]}), f"{folder}/a.orc")
+        ...     OrcTable(f"{folder}/a.orc").take([2, 0]).to_pydict()
+        {'label': [1, 0]}
+    """
+
+    advice = ADVICE
+
+    def __init__(self, path: PathLike, spill: Spill = None) -> None:
+        self._file, self._spill = File(path), spill
+        if self._file.read(0, min(3, self._file.size)) != MAGIC:
+            raise UnknownFormat(f"{self._file.path} is no ORC file: it does not begin with {MAGIC!r}")
+        self._local = threading.local()
+        counts, self._bytes = _stripes(self._file)
+        with decoding(self._file.path):
+            reader = self._reader()
+            schema: pa.Schema = reader.schema
+            check_names(schema, self._file.path)
+            if (reader.nstripes, reader.nrows) != (len(counts), counts.sum()):
+                raise CorruptFile(f"{self._file.path}: {reader.nrows} rows are stated; its stripes have {counts.sum()}")
+        file = self._file
+        super().__init__(file.path, file.identity, schema, counts, spill_folder(spill), file.place)
+
+    def __reduce__(self) -> tuple[type["OrcTable"], tuple[str, Spill]]:
+        return OrcTable, (self.path, self._spill)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of all rows."""
+        return self._bytes
+
+    def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
+        with decoding(self.path):
+            batch = self._reader().read_stripe(i, columns=names)
+            batch.validate(full=True)
+            rows = int(self._starts[i + 1] - self._starts[i])
+            return self._whole(pa.Table.from_batches([batch]).select(names), rows, names)
+
+    def _batches(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        import pyarrow.dataset as ds  # noqa: PLC0415 - keeps the import of corgipile light
+
+        with decoding(self.path):
+            dataset = ds.dataset(self.path, schema=self.schema, format="orc")
+            scanner = dataset.scanner(
+                columns=names, batch_size=rows, use_threads=False, batch_readahead=1, fragment_readahead=1
+            )
+            for batch in scanner.to_batches():
+                batch.validate(full=True)
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=pick(self.schema, names))
+
+    def _reader(self) -> Any:
+        """Return this thread's own reader."""
+        from pyarrow import orc  # noqa: PLC0415 - as above
+
+        if not hasattr(self._local, "reader"):
+            self._local.reader = orc.ORCFile(self._file.source())
+        return self._local.reader
+
+
+def _stripes(file: File) -> tuple[IntArray, int]:
+    """Return the rows of each stripe, which pyarrow does not tell, and the bytes of all."""
+    tail = file.read(max(0, file.size - TAIL), min(TAIL, file.size))
+    size = tail[-1] if len(tail) > 4 else 0
+    script = _fields(tail[-1 - size : -1], file)
+    length, codec = _number(script, 1), CODECS.get(_number(script, 2))
+    if codec is None:
+        raise UnknownFormat(f"{file.path} is compressed by LZO, or unknown, which cannot be read")
+    begin = file.size - 1 - size - length
+    if begin < 0:
+        raise CorruptFile(f"{file.path}: its footer claims {length} bytes; it is damaged or truncated")
+    data = file.read(begin, length)
+    with decoding(file.path):
+        footer = _fields(data if codec == "none" else _unpacked(data, codec, _number(script, 3)), file)
+    found = [_fields(stripe, file) for stripe in footer.get(3, []) if isinstance(stripe, bytes)]
+    counts = np.array([_number(stripe, 5) for stripe in found], np.int64)
+    if (counts < 0).any() or (counts > 1 << 40).any():
+        raise CorruptFile(f"{file.path}: a stripe claims {counts.max()} rows")
+    return counts, sum(_number(stripe, 3) for stripe in found)
+
+
+def _unpacked(data: bytes, codec: str, block: int) -> bytes:
+    """Decompress a footer: chunks, each behind its length and whether it is stored as it is."""
+    parts, at = [], 0
+    while at + 3 <= len(data):
+        head = int.from_bytes(data[at : at + 3], "little")
+        chunk = data[at + 3 : at + 3 + (head >> 1)]
+        at += 3 + (head >> 1)
+        if head & 1:
+            parts.append(chunk)
+        elif codec == "zlib":
+            try:
+                parts.append(zlib.decompress(chunk, -15))
+            except zlib.error as error:
+                raise ValueError(str(error)) from None
+        else:
+            parts.append(_decompressed(chunk, codec, block))
+    return b"".join(parts)
+
+
+def _decompressed(chunk: bytes, codec: str, block: int) -> bytes:
+    if codec == "zstd":
+        return bytes(pa.CompressedInputStream(pa.BufferReader(chunk), codec).read(block + 1))
+    room = min(block, 1 << 24) if codec == "lz4_raw" else _snappy_size(chunk)
+    return bytes(pa.Codec(codec).decompress(chunk, room, asbytes=True))
+
+
+def _snappy_size(chunk: bytes) -> int:
+    size, _ = _varint(chunk, 0)
+    return min(size, 1 << 24)
+
+
+def _fields(data: bytes, file: File) -> dict[int, list[int | bytes]]:
+    """Read the fields of a protobuf message."""
+    found: dict[int, list[int | bytes]] = {}
+    at = 0
+    try:
+        while at < len(data):
+            tag, at = _varint(data, at)
+            kind, value = tag & 7, 0
+            if kind == 0:
+                value, at = _varint(data, at)
+                found.setdefault(tag >> 3, []).append(value)
+            elif kind == 2:
+                size, at = _varint(data, at)
+                found.setdefault(tag >> 3, []).append(data[at : at + size])
+                at += size
+            else:
+                at += {1: 8, 5: 4}[kind]
+    except (IndexError, KeyError):
+        raise CorruptFile(f"{file.path}: its footer is damaged") from None
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+        if shift > 63:
+            raise IndexError(at)
+
+
+def _number(fields: dict[int, list[int | bytes]], name: int) -> int:
+    value = fields.get(name, [0])[-1]
+    return value if isinstance(value, int) else 0
