@@ -143,7 +143,7 @@ def test_bad_arguments(tmp_path):
         (
             path,
             {"format": "excel"},
-            "format 'excel' is not known; it must be one of arrow, arrows, csv, huggingface, images, jsonl, numpy",
+            "format 'excel' is not known; it must be one of arrow, arrows, anndata, csv, hdf5, huggingface",
         ),
         (path, {"label": path}, "0 tables|label does not apply"),
         (path, {"label": "y.npy"}, r"label does not apply to .*a.arrow, whose format is arrow"),

@@ -22,7 +22,7 @@ NAMES = "obs_names"  # the column of what cells are called
 MATRIX, CELLS, KIND = "X", "obs", "encoding-type"
 _SPARSE = {"csr_matrix": True, "csr": True, "csc_matrix": False, "csc": False}  # whether rows lie together
 
-Store = Callable[[Any], Stored]
+MakeStored = Callable[[Any], Stored]
 
 
 def is_anndata(root: Any) -> bool:
@@ -33,7 +33,7 @@ def is_anndata(root: Any) -> bool:
 
 
 def anndata_table(
-    root: Any, stored: Store, origin: Origin, columns: Chosen = None, spill: Spill = None, *, paths: bool = False
+    root: Any, stored: MakeStored, origin: Origin, columns: Chosen = None, spill: Spill = None, *, paths: bool = False
 ) -> ArraysTable:
     """Return the cells as rows: the matrix ``X`` and the columns of ``obs``, or what ``columns`` names.
 
@@ -80,7 +80,7 @@ class _Reader:
         path: The file, for errors.
     """
 
-    def __init__(self, root: Any, stored: Store, path: str) -> None:
+    def __init__(self, root: Any, stored: MakeStored, path: str) -> None:
         self._root, self._stored, self._path = root, stored, path
         self._cells = lookup(root, CELLS)
         if self._cells is None:
