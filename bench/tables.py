@@ -178,7 +178,7 @@ def cells(path: Path, rows: int) -> Path:
 def anndata_part(bench: Bench) -> None:
     """Cells by genes, warm: dense batches and the type of the cell, against scDataset as it recommends."""
     rows = bench.table_rows(1_000_000, 100_000)
-    path, some = cells(bench.work / "cells.h5ad", rows), min(rows, 100_000)
+    path, some = cells(bench.work / "cells.h5ad", rows), min(rows, 20_000)
     asked = {"path": str(path), "column": "cell_type", "batch": BATCH, "block": 16, "fetch": 256}
     with Peer("scdataset cells", **asked) as peer, cp.Loader(path, batch_size=BATCH, label="cell_type") as loader:
         labels = np.concatenate([batch["label"] for batch in loader])

@@ -53,7 +53,9 @@ class Format(NamedTuple):
 _OURS = {
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, arrow.ArrowFile, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
-    "anndata": Format(b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"})),
+    "anndata": Format(
+        b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"}), agree=anndata.same_genes
+    ),
     "csv": Format(
         b"",
         csv.SUFFIXES,
