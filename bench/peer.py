@@ -60,6 +60,27 @@ def scdataset(x, y, batch, block, fetch):
     return run
 
 
+def scdataset_cells(path, column, batch, block, fetch):
+    """Iterate over scDataset on an AnnData file on disk, by its own transform: dense batches and a label."""
+    from functools import partial
+
+    import anndata
+    from scdataset import BlockShuffling, scDataset
+    from scdataset.transforms import adata_to_mindex
+    from torch.utils.data import DataLoader
+
+    def run(labels=None, seed=0, limit=None, **_):
+        cells = anndata.read_h5ad(path, backed="r")
+        known = cells.obs[column].cat.codes.to_numpy()
+        cells.obs[column] = known
+        transform = partial(adata_to_mindex, columns=[column])
+        strategy = BlockShuffling(block_size=block)
+        data = scDataset(cells, strategy, batch_size=batch, fetch_factor=fetch, fetch_transform=transform, seed=seed)
+        return walk(DataLoader(data, batch_size=None), lambda item: item[column], labels, limit)
+
+    return run
+
+
 def hf_random(path, column):
     """Hugging Face datasets: rows of a list of row numbers, 256 at a time."""
     import numpy as np
@@ -137,6 +158,7 @@ JOBS = {
     "sklearn": sklearn_sgd,
     "torch": torch_loader,
     "scdataset": scdataset,
+    "scdataset cells": scdataset_cells,
     "hf": hf_random,
     "hf concurrent": hf_concurrent,
     "tfrecord": tfrecord_queue,

@@ -20,6 +20,7 @@ from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.torch import CorgiPileDataset
 
 BATCH, MEMORY, CLASSES = 64, "64MB", 10
+GENES, EXPRESSED, TYPES = 2000, 100, 20
 JPEG, SHARD = 56_000, 500  # bytes of an image, about, and samples of a shard
 
 
@@ -158,6 +159,41 @@ def text(path: Path, size: int) -> tuple[Path, int]:
     return path, rows * times
 
 
+def cells(path: Path, rows: int) -> Path:
+    """Write cells by genes as AnnData does: sparse rows of about 100 of 2,000 genes, sorted by type of cell."""
+    import anndata  # noqa: PLC0415 - an extra
+    import pandas as pd  # noqa: PLC0415 - comes with it
+    from scipy.sparse import csr_matrix  # noqa: PLC0415 - as above
+
+    draw, step = np.random.default_rng(0), GENES // EXPRESSED
+    genes = draw.integers(0, step, (rows, EXPRESSED), np.int32) + np.arange(0, GENES, step, np.int32)
+    ends = np.arange(0, genes.size + 1, EXPRESSED)
+    values = draw.integers(1, 9, genes.size).astype(np.float32)
+    kinds = pd.Categorical.from_codes(np.arange(rows) * TYPES // rows, [f"type {i}" for i in range(TYPES)])
+    known = pd.DataFrame({"cell_type": kinds}, index=np.arange(rows).astype(str))
+    anndata.AnnData(csr_matrix((values, genes.ravel(), ends), (rows, GENES)), obs=known).write_h5ad(path)
+    return path
+
+
+def anndata_part(bench: Bench) -> None:
+    """Cells by genes, warm: dense batches and the type of the cell, against scDataset as it recommends."""
+    rows = bench.table_rows(1_000_000, 100_000)
+    path, some = cells(bench.work / "cells.h5ad", rows), min(rows, 20_000)
+    asked = {"path": str(path), "column": "cell_type", "batch": BATCH, "block": 16, "fetch": 256}
+    with Peer("scdataset cells", **asked) as peer, cp.Loader(path, batch_size=BATCH, label="cell_type") as loader:
+        labels = np.concatenate([batch["label"] for batch in loader])
+        check(bool((np.bincount(labels) == np.bincount(np.arange(rows) * TYPES // rows)).all()), "other labels came")
+        out = bench.work / "labels.npy"
+        peer.ask(labels=str(out), limit=some)
+        cases = {"peer": lambda: peer.seconds(limit=some) * rows / some, "ours": lambda: walk(loader, rows)}
+        times = interleave(cases, bench.few)
+    value, spread = ratio(times, "peer", "ours")
+    note = ", ".join(f"{name} {rate(rows, median(times[name]))}" for name in times)
+    bench.report("AnnData of sparse rows, dense batches of 64 / scDataset", value, "x", ">= 2", f"{note} ({spread})")
+    deffs = quality.deff(labels, BATCH), quality.deff(np.load(out), BATCH)
+    bench.report("deff of the types of cells, stored sorted", deffs[0], "", f"<= {deffs[1]:.3f}", "bound: scDataset")
+
+
 def seconds(work: Callable[[], object]) -> float:
     """Return the seconds that a call takes."""
     start = time.perf_counter()
@@ -170,6 +206,7 @@ def main(bench: Bench) -> None:
     bench.part("columns", columns_part)
     bench.part("webdataset", webdataset_part)
     bench.part("csv", csv_part)
+    bench.part("anndata", anndata_part)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def measured(request, tmp_path_factory, processes):
     folder = tmp_path_factory.mktemp("budget")
     chosen = [item.callspec.params["case"] for item in request.session.items if item.path == request.path]
     with ThreadPoolExecutor(AT_ONCE) as crew:
-        made = {shape: crew.submit(budget.tables, folder, shape, SIZE) for shape, _, _ in chosen}
+        made = {shape: crew.submit(budget.tables, folder, shape, SIZE) for shape in {case[0] for case in chosen}}
         yield {case: crew.submit(lambda case=case: _least(processes, made[case[0]].result(), case)) for case in chosen}
         crew.shutdown(cancel_futures=True)
 

@@ -1,6 +1,6 @@
 """AnnData as HDF5 or Zarr store it: the matrix of cells by genes, dense or sparse, and what is known of cells."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,18 @@ from corgipile.tables.arrays.sparse import sparse_columns
 from corgipile.tables.arrays.stored import Stored
 from corgipile.tables.arrays.table import ArraysTable, Origin
 from corgipile.tables.arrays.tree import Chosen, by_name, is_group, lookup
+from corgipile.tables.io.files import digest
 from corgipile.tables.io.spill import Spill
+from corgipile.tables.table import Table
 
-__all__ = ["NAMES", "SUFFIXES", "anndata_table", "is_anndata"]
+__all__ = ["NAMES", "SUFFIXES", "anndata_table", "is_anndata", "same_genes"]
 
 SUFFIXES = (".h5ad",)
 NAMES = "obs_names"  # the column of what cells are called
 MATRIX, CELLS, KIND = "X", "obs", "encoding-type"
 _SPARSE = {"csr_matrix": True, "csr": True, "csc_matrix": False, "csc": False}  # whether rows lie together
 
-StoredOf = Callable[[Any], Stored]
+MakeStored = Callable[[Any], Stored]
 
 
 def is_anndata(root: Any) -> bool:
@@ -33,7 +35,7 @@ def is_anndata(root: Any) -> bool:
 
 
 def anndata_table(
-    root: Any, stored: StoredOf, origin: Origin, columns: Chosen = None, spill: Spill = None, *, paths: bool = False
+    root: Any, stored: MakeStored, origin: Origin, columns: Chosen = None, spill: Spill = None, *, paths: bool = False
 ) -> ArraysTable:
     """Return the cells as rows: the matrix ``X`` and the columns of ``obs``, or what ``columns`` names.
 
@@ -66,9 +68,24 @@ def anndata_table(
     if paths:
         made[NAMES] = reader.names()
     features = next(iter(matrices), None)
-    return ArraysTable(
-        origin, made, reader.rows(made), features=features, dims=matrices.get(features or ""), spill=spill
-    )
+    dims, places = matrices.get(features or ""), reader.genes() if features else None
+    return ArraysTable(origin, made, reader.rows(made), features=features, dims=dims, places=places, spill=spill)
+
+
+def same_genes(tables: Sequence[Table]) -> list[Table]:
+    """Return tables that are one, after a look at their genes.
+
+    Raises:
+        BadSchema: Some have other genes, or the same in another order.
+    """
+    found = [table for table in tables if isinstance(table, ArraysTable) and table.places is not None]
+    for table in found[1:]:
+        if table.places != found[0].places:
+            raise BadSchema(
+                f"{table!r} has other genes than {found[0]!r}, or in another order, so that their rows are no columns "
+                "of one matrix: select the same var_names in each file, in one order"
+            )
+    return list(tables)
 
 
 class _Reader:
@@ -80,7 +97,7 @@ class _Reader:
         path: The file, for errors.
     """
 
-    def __init__(self, root: Any, stored: StoredOf, path: str) -> None:
+    def __init__(self, root: Any, stored: MakeStored, path: str) -> None:
         self._root, self._stored, self._path = root, stored, path
         self._cells = lookup(root, CELLS)
         if self._cells is None:
@@ -116,6 +133,16 @@ class _Reader:
         """Return what the cells are called."""
         index = self._index()
         return self.of_cells(f"{CELLS}/{index}")
+
+    def genes(self) -> str | None:
+        """Return a digest of the names of the genes, None where there are none."""
+        genes = lookup(self._root, "var")
+        if genes is None:
+            return None
+        if not is_group(genes):
+            return digest(*(_text(row[0]) for row in genes[:].tolist()))
+        names = lookup(genes, _text(genes.attrs.get("_index", "_index")))
+        return None if names is None or is_group(names) else digest(*(_text(name) for name in names[:].tolist()))
 
     def rows(self, made: Mapping[str, Column]) -> int:
         """Return the number of cells, in which all columns agree."""

@@ -69,7 +69,9 @@ class Format(NamedTuple):
 
 
 _OURS = {
-    "anndata": Format(b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"})),
+    "anndata": Format(
+        b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"}), agree=anndata.same_genes
+    ),
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, elsewhere.open_file, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
     "avro": Format(avro.MAGIC, avro.SUFFIXES, avro.AvroTable, frozenset({"spill"})),

@@ -207,6 +207,35 @@ def test_parts_that_contradict_each_other(tmp_path):
     assert f"{CELLS + 1} rows need {CELLS + 2} numbers of indptr" in broken(rows)
 
 
+def test_many_files_have_the_same_genes(tmp_path):
+    for i, kinds in enumerate((["B", "T"], ["T", "NK"])):
+        data = cells(random_matrix())
+        data.obs["kind"] = pd.Categorical(np.array(kinds)[np.arange(CELLS) % 2], kinds)
+        data.var_names = [f"gene {j}" for j in range(GENES)]
+        data.write_h5ad(tmp_path / f"{i}.h5ad")
+    table = open_table(tmp_path)
+    assert table.take([0, CELLS, CELLS + 1, 1], ["kind"]).to_pydict() == {"kind": ["B", "T", "NK", "T"]}
+    with cp.Loader(table, label="kind") as loader:
+        assert np.bincount(np.concatenate([batch["label"] for batch in loader])).tolist() == [60, 60, 120]
+    data[:, ::-1].write_h5ad(tmp_path / "2.h5ad")
+    with pytest.raises(BadSchema, match=r"2\.h5ad'\) has other genes than AnnData"):
+        open_table(tmp_path)
+    assert len(open_table(tmp_path, columns=["kind"])) == 3 * CELLS
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_few_cells(tmp_path, rows):
+    for form, matrix in (
+        ("sparse", sparse.csr_matrix((rows, GENES), dtype="f4")),
+        ("dense", np.ones((rows, GENES), "f4")),
+    ):
+        cells(matrix, rows).write_h5ad(tmp_path / f"{form}.h5ad", compression="gzip")
+        table = open_table(tmp_path / f"{form}.h5ad")
+        assert table.read(0, rows).num_rows == len(table) == rows
+        assert sum(len(batch["note"]) for batch in cp.Loader(table, columns=["note", "count"])) == rows
+        assert cp.convert(tmp_path / f"{form}.h5ad", tmp_path / "a.arrow") == rows
+
+
 def test_a_sparse_batch_that_is_none(tmp_path):
     lists = {"x_k": [[0, 3], [1]], "x_v": pa.array([[1.0, 2.0], [3.0]], pa.list_(pa.float32())), "y": [0, 1]}
     rows = pa.table(lists)

@@ -259,6 +259,28 @@ def test_truncated_and_changed_files(tmp_path, libver):
         table.read(0, 1000)
 
 
+def test_texts_of_any_length(tmp_path, monkeypatch):
+    texts = ["x" * (i * 37 % 5000) + "é" for i in range(300)]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("plain", data=texts)
+        file.create_dataset("packed", data=texts, chunks=(50,), compression="gzip")
+        file.create_dataset("unset", (300,), h5py.string_dtype(), chunks=(50,))
+    table = open_table(tmp_path / "a.h5")
+    monkeypatch.setattr(h5py, "File", lambda *_, **__: pytest.fail("the library was asked"))
+    empty = [""] * 300
+    assert table.read(0, 300).to_pydict() == {"packed": texts, "plain": texts, "unset": empty}
+    assert table.take([299, 7], ["plain"]).to_pydict() == {"plain": [texts[299], texts[7]]}
+
+
+def test_damaged_texts(tmp_path):
+    path = write(tmp_path / "a.h5", s=[f"text {i}" for i in range(50)])
+    good = path.read_bytes()
+    heap = good.index(b"GCOL")
+    for place in range(heap, heap + 400, 9):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1 << place % 8]) + good[place + 1 :])
+        check_damaged(path, lambda: open_table(path))
+
+
 def _survive(path, data, results):
     """Read damaged copies in a process of its own; say how far it came."""
     for place in range(0, len(data), 173):
@@ -274,7 +296,7 @@ def _survive(path, data, results):
 def test_bits_of_metadata_flipped(tmp_path, libver):
     with h5py.File(tmp_path / "good.h5", "w", libver=libver) as file:
         file.create_dataset("x", data=np.arange(60), chunks=(20,), compression="gzip", shuffle=True)
-        file.create_dataset("s", data=np.array([b"a"] * 60))
+        file.create_dataset("s", data=["a"] * 60)
     context = multiprocessing.get_context("fork")
     results = context.SimpleQueue()
     process = context.Process(target=_survive, args=(tmp_path / "bad.h5", (tmp_path / "good.h5").read_bytes(), results))

@@ -55,6 +55,7 @@ class ArraysTable(Views):
         rows: Their length.
         features: The column, or the name of the pair of columns, that features are by default; None for all numbers.
         dims: The width of sparse features.
+        places: What tells the meaning of the places in rows of features from others', such as a digest of their names.
         spill: Folder for spill files, see `corgipile.tables.io.spill.spill_folder`.
     """
 
@@ -68,8 +69,10 @@ class ArraysTable(Views):
         *,
         features: str | None = None,
         dims: int | None = None,
+        places: str | None = None,
         spill: Spill = None,
     ) -> None:
+        self.places = places
         self.origin, self._columns, self._rows, self.spill = origin, dict(columns), rows, spill_folder(spill)
         said = {FEATURES_KEY: features, DIMS_KEY: None if dims is None else str(dims)}
         metadata = {key: value.encode() for key, value in said.items() if value is not None}

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from corgipile.errors import CorgiPileError, CorruptFile, MissingExtra, MissingFile, ReadFailed, UnknownFormat
 from corgipile.tables.arrays.stored import Chunked, InPlace, Kept, Stored
+from corgipile.tables.hdf5.texts import REFERENCE, Texts
 from corgipile.tables.io.files import File, PathLike, Region
 from corgipile.tables.io.pieces import Recent
 from corgipile.tables.table import IntArray
@@ -77,26 +78,35 @@ class H5:
         import h5py  # noqa: PLC0415 - an extra
 
         plist, shape = data.id.get_create_plist(), tuple(map(int, data.shape))
-        layout, dtype = plist.get_layout(), data.dtype
-        known = not dtype.hasobject and data.id.get_type().equal(h5py.h5t.py_create(dtype, logical=True))
-        if layout == h5py.h5d.COMPACT and known:
-            return Kept(data[()])
-        if not known or not shape or data.file.userblock_size or plist.get_external_count():
+        layout, kind = plist.get_layout(), data.id.get_type()
+        if not shape or data.file.userblock_size or plist.get_external_count():
             return self._by_library(data)
+        if isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str():
+            plain = data.file.id.get_create_plist().get_sizes() == (8, 8) and not data.fillvalue
+            found = self._placed(data, plist, REFERENCE, np.zeros((), REFERENCE)) if plain else None
+            return self._by_library(data) if found is None else Texts(self.file, found)
+        if data.dtype.hasobject or not kind.equal(h5py.h5t.py_create(data.dtype, logical=True)):
+            return self._by_library(data)
+        if layout == h5py.h5d.COMPACT:
+            return Kept(data[()])
+        return self._placed(data, plist, data.dtype, data.fillvalue) or self._by_library(data)
+
+    def _placed(self, data: Any, plist: Any, dtype: np.dtype[Any], fill: Any) -> Stored | None:
+        """Return what reads a dataset without the library; None where only that can."""
+        import h5py  # noqa: PLC0415 - an extra
+
+        shape, layout = tuple(map(int, data.shape)), plist.get_layout()
         if layout == h5py.h5d.CONTIGUOUS and (offset := data.id.get_offset()) is not None:
             starts = np.array([0, shape[0]] if shape[0] else [0], np.int64)
             return InPlace(self.file, dtype, shape, starts, np.full(len(starts) - 1, offset, np.int64))
-        if layout == h5py.h5d.CHUNKED:
-            return self._chunked(data, plist)
-        return self._by_library(data)
-
-    def _chunked(self, data: Any, plist: Any) -> Stored:
-        shape, size, dtype = tuple(map(int, data.shape)), tuple(map(int, data.chunks)), data.dtype
+        if layout != h5py.h5d.CHUNKED:
+            return None
+        size = tuple(map(int, data.chunks))
         codes = [plist.get_filter(i)[0] for i in range(plist.get_nfilters())]
         grid = np.prod([-(-rows // step) for rows, step in zip(shape, size, strict=True)], dtype=object)
-        if not set(codes) <= {DEFLATE, SHUFFLE} or data.fillvalue is None or grid > MOST_CHUNKS:
-            return self._by_library(data)
-        chunks = _Chunks(self.file, data, size, codes)
+        if not set(codes) <= {DEFLATE, SHUFFLE} or fill is None or grid > MOST_CHUNKS:
+            return None
+        chunks = _Chunks(self.file, data, dtype, fill, codes)
         if not codes and size[1:] == shape[1:] and (chunks.sizes >= 0).all():
             starts = np.append(np.arange(0, shape[0], size[0], dtype=np.int64), np.int64(shape[0]))
             return InPlace(self.file, dtype, shape, starts, chunks.offsets.reshape(-1))
@@ -159,13 +169,15 @@ class _Chunks:
     Args:
         file: The file.
         data: The dataset.
-        size: Shape of a chunk.
+        dtype: What its bytes are.
+        fill: What chunks hold that were never written.
         codes: The filters, in the order in which they were applied.
     """
 
-    def __init__(self, file: File, data: Any, size: tuple[int, ...], codes: list[int]) -> None:
-        self._file, self._dtype, self._shape, self._size = file, data.dtype, tuple(map(int, data.shape)), size
-        self._codes, self._fill, self._name = codes, data.fillvalue, data.name
+    def __init__(self, file: File, data: Any, dtype: np.dtype[Any], fill: Any, codes: list[int]) -> None:
+        self._file, self._dtype, self._shape = file, dtype, tuple(map(int, data.shape))
+        self._size = size = tuple(map(int, data.chunks))
+        self._codes, self._fill, self._name = codes, fill, data.name
         grid = tuple(-(-rows // step) for rows, step in zip(self._shape, size, strict=True))
         self.offsets, self.sizes = np.zeros(grid, np.int64), np.full(grid, -1, np.int64)
         self._skipped = np.zeros(grid, np.uint32)  # filters of each chunk, as bits
