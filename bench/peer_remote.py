@@ -15,7 +15,6 @@ from pathlib import Path
 from peer_loaders import fresh, without_torchvision
 from peer_walk import walk
 
-SECONDS = 15  # a peer that is slow is stopped after about so long, between batches
 AHEAD = 8  # batches that are read at the same time by those that leave it to the user
 CONNECTIONS = 64  # where ten are the default
 
@@ -142,17 +141,17 @@ def rows_of(root):
 
 
 def walker(batches):
-    """Make a run of a generator that yields the labels of each batch; it ends after `SECONDS`."""
+    """Make a run of a generator that yields the labels of each batch; it ends between batches, after ``most`` seconds."""
 
-    def some(seed):
+    def some(seed, most):
         begin = time.perf_counter()
         for batch in batches(seed):
             yield batch
-            if time.perf_counter() - begin > SECONDS:
+            if time.perf_counter() - begin > most:
                 return
 
-    def run(labels=None, seed=0, limit=None, **_):
-        return walk(some(seed), lambda item: item, labels, limit)
+    def run(labels=None, seed=0, limit=None, most=15, **_):
+        return walk(some(seed, most), lambda item: item, labels, limit)
 
     return run
 

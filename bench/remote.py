@@ -184,7 +184,7 @@ def first_epoch(key: str, rows: int, **options: Any) -> float:
 
 def format_part(bench: Bench, kind: str, name: str) -> None:
     """Epochs of balanced Riffle over one object, beside what reads it in order."""
-    rows = bench.table_rows(8_000_000, 2_000_000)
+    rows = bench.table_rows(8_000_000, 1_000_000)
     with remote(bench, rows) as served:
         key, labels = served.made(kind), []
         with served.asked() as _:
@@ -240,18 +240,15 @@ PEERS = {
 def peer_part(bench: Bench, name: str) -> None:
     """A shuffled epoch of a peer, or some batches of one that is slow, beside ours of the Arrow file."""
     job, environment = PEERS[name]
-    rows = bench.table_rows(4_000_000, 1_000_000)
+    rows = bench.table_rows(4_000_000, 500_000)
     with remote(bench, rows) as served:
         served.made("arrow"), served.made("packed"), served.made("parquet"), served.arrays()
         about = {"root": str(served.folder), "batch": BATCH, "variables": served.server.environment()}
         peer = Peer(job, **about) if environment is None else Peer(job, environment, **about)
-        with (
-            peer,
-            Loader(cp.open("s3://bucket/packed.arrow"), batch_size=BATCH, memory=MEMORY, order="balanced") as loader,
-        ):
+        with peer, loader_of("packed.arrow") as loader:
             path, labels = bench.work / "labels.npy", []
             with served.asked(**SLOW) as theirs:
-                found = peer.ask(run=True, labels=str(path), limit=rows)
+                found = peer.ask(run=True, labels=str(path), limit=rows, most=bench.pick(15, 8))
             with served.asked(**SLOW) as ours:
                 seconds = epoch(loader, rows, labels)
             given = np.load(path)
@@ -270,7 +267,7 @@ def peer_part(bench: Bench, name: str) -> None:
 
 def faults_part(bench: Bench) -> None:
     """1 % errors, 1 % stalls of 10 s, 0.1 % answers cut short: every row once, and how long a batch takes."""
-    rows = bench.table_rows(8_000_000, 2_000_000)
+    rows = bench.table_rows(8_000_000, 1_000_000)
     with remote(bench, rows) as served:
         served.made("packed")
         well, _ = paced(served, rows)
@@ -301,7 +298,7 @@ def paced(served: Remote, rows: int, **faults: float) -> tuple[list[float], list
 
 def cache_part(bench: Bench) -> None:
     """First epochs with the cache: while it is filled, and from it; and what it delivers by itself."""
-    rows = bench.table_rows(4_000_000, 1_000_000)
+    rows = bench.table_rows(4_000_000, 500_000)
     folder = bench.work / "cache"
     shutil.rmtree(folder, ignore_errors=True)
     with remote(bench, rows) as served:
