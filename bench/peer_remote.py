@@ -141,7 +141,7 @@ def rows_of(root):
 
 
 def walker(batches):
-    """Make a run of a generator that yields the labels of each batch; it ends between batches, after ``most`` seconds."""
+    """Make a run of a generator that yields the labels of each batch; it ends after ``most`` seconds."""
 
     def some(seed, most):
         begin = time.perf_counter()
