@@ -11,12 +11,14 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.arrow.spans import flat
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.remote import in_turn, is_remote
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, type_code
 
 FloatArray = npt.NDArray[np.float64]
 RUN_BYTES = 2 << 20
+MANY = 32  # runs that are on their way from stores
 
 
 def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
@@ -52,14 +54,20 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
     if not len(cuts) or cuts[0] != 0 or cuts[-1] != len(table) or (np.diff(cuts) < 0).any():
         raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
     tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
-    last, step = 0.0, RUN_BYTES // (64 if is_remote(table) else 8)
-    runs = pairwise(even_cuts(len(table), step).tolist())
-    for found in in_turn(table, _reader(table, column), runs):
+    last = 0.0
+    for found in in_turn(table, _reader(table, column), pairwise(_runs(table, column).tolist()), MANY):
         values, last = _steady(found, last)
         _kernel.sketch_add(tally, values, type_code(values.dtype))
     sketched = np.empty(len(cuts) - 1)
     _kernel.sketch_values(tally, sketched)
     return sketched
+
+
+def _runs(table: Table, column: str) -> IntArray:
+    """Cut a table into what is read of it at a time: of one in stores by objects and row groups, many at a time."""
+    if not is_remote(table):
+        return even_cuts(len(table), RUN_BYTES // 8)
+    return table.cuts(1 if is_encoded(table, [column]) else RUN_BYTES // 64)
 
 
 def _steady(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], float]:
