@@ -225,6 +225,41 @@ def wide(path: Path, size: int) -> Path:
     return _arrow(path.with_suffix(".arrow"), batches())
 
 
+def hdf5(path: Path, size: int) -> Path:
+    """Write HDF5 with gzip chunks, as h5py chooses them."""
+    import h5py  # noqa: PLC0415
+
+    rows, path = _rows(size), path.with_suffix(".h5")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("features", data=_values(rows), compression="gzip", compression_opts=1)
+        file.create_dataset("label", data=_labels(0, rows, rows), compression="gzip")
+    return path
+
+
+def h5ad(path: Path, size: int) -> Path:
+    """Write cells as AnnData does with compression: sparse rows of about 100 of 2,000 genes."""
+    import h5py  # noqa: PLC0415
+
+    rows, path, draw = max(4, size // 800), path.with_suffix(".h5ad"), np.random.default_rng(0)
+    ends = np.append(0, np.cumsum(draw.integers(50, 150, rows)))
+    steps = draw.integers(1, 13, int(ends[-1]), np.int32)
+    places = np.cumsum(steps, dtype=np.int64)
+    parts = {
+        "indptr": ends,
+        "indices": (places - np.repeat(places[ends[:-1]] - steps[ends[:-1]] + 1, np.diff(ends))).astype(np.int32),
+        "data": steps.astype(np.float32),
+    }
+    with h5py.File(path, "w") as file:
+        file.attrs["encoding-type"] = "anndata"
+        group = file.create_group("X")
+        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", (rows, 2000)
+        for name, values in parts.items():
+            group.create_dataset(name, data=values, compression="gzip", compression_opts=1)
+        file.create_dataset("obs/label", data=_labels(0, rows, rows), compression="gzip")
+        file.create_group("var")
+    return path
+
+
 def images(path: Path, size: int) -> Path:
     """Write a folder of two classes of PNG files of about 50 KB."""
     from PIL import Image  # noqa: PLC0415
@@ -259,5 +294,7 @@ SHAPES: dict[str, Maker] = {
     "image folder": images,
     "webdataset": webdataset,
     "csv": csv,
+    "hdf5, gzip": hdf5,
+    "h5ad, sparse, gzip": h5ad,
 }
 NO_NUMBERS = ("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder", "webdataset")

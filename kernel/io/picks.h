@@ -2,7 +2,7 @@
 #ifndef CP_PICKS_H
 #define CP_PICKS_H
 
-#include <stdint.h>
+#include "io/starts.h"
 #include <stdlib.h>
 
 #define CP_BITS_BLOCK 512 /* rows between two entries of `ranks` */
@@ -18,16 +18,9 @@ typedef struct {
 /* The row of pick n, which is there. */
 static inline int64_t cp_bits_select(const cp_bits *b, int64_t n)
 {
-    int64_t low = 0, high = b->blocks - 1;
-    while (low < high) {
-        int64_t mid = (low + high + 1) / 2;
-        if (b->ranks[mid] <= n)
-            low = mid;
-        else
-            high = mid - 1;
-    }
-    const uint64_t *word = b->words + low * (CP_BITS_BLOCK / 64);
-    int64_t row = low * CP_BITS_BLOCK, left = n - b->ranks[low];
+    int64_t block = cp_last_start(b->ranks, b->blocks, n);
+    const uint64_t *word = b->words + block * (CP_BITS_BLOCK / 64);
+    int64_t row = block * CP_BITS_BLOCK, left = n - b->ranks[block];
     for (int set; (set = __builtin_popcountll(*word)) <= left; word++, row += 64)
         left -= set;
     uint64_t rest = *word;

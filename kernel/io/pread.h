@@ -9,6 +9,7 @@
 
 #include "io/gather.h"
 #include "io/pool.h"
+#include "io/starts.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -26,6 +27,15 @@ typedef struct {
     const int32_t *fds;
     cp_target target;
 } cp_column;
+
+/* Runs of rows, extents[k][2], whose rows go to the slots into[0 .. rows), in sweep order where sweep is not NULL. `swept`
+ * says how many entries of sweep each run has, -1 for one without; NULL: one for each row. */
+typedef struct {
+    const int64_t *extents;
+    int64_t count;
+    const int32_t *into, *sweep;
+    const int64_t *swept;
+} cp_runs;
 
 /* A part of a run: `rows` rows of one piece, going to into[0 .. rows). */
 typedef struct {
@@ -63,19 +73,6 @@ static inline int64_t cp_row_bytes(const cp_column *c) { return c->target.items 
 
 static inline int64_t cp_part_bytes(const cp_part *p) { return p->rows * cp_row_bytes(p->column); }
 
-static inline int64_t cp_piece_of(const cp_column *c, int64_t row)
-{
-    int64_t low = 0, high = c->pieces - 1;
-    while (low < high) {
-        int64_t mid = (low + high + 1) / 2;
-        if (c->starts[mid] <= row)
-            low = mid;
-        else
-            high = mid - 1;
-    }
-    return low;
-}
-
 /* Rows of one request: a stage full, at least one. */
 static inline int64_t cp_rows_per_stage(int64_t width)
 {
@@ -103,7 +100,7 @@ static inline int cp_parts_of_run(cp_read *r, const cp_column *c, int64_t start,
 {
     int64_t width = cp_row_bytes(c), most = cp_rows_per_stage(width);
     while (start < stop) {
-        int64_t piece = cp_piece_of(c, start), rows = c->starts[piece + 1] - start;
+        int64_t piece = cp_last_start(c->starts, c->pieces, start), rows = c->starts[piece + 1] - start;
         rows = rows < stop - start ? rows : stop - start;
         rows = rows < most ? rows : most;
         cp_part part = {c->fds[piece], c, c->offsets[piece] + (start - c->starts[piece]) * width, rows, start, into};
@@ -253,14 +250,14 @@ static inline void cp_read_request(void *context, int64_t task, int worker)
         cp_read_fail(r, failed, errno);
 }
 
-/* Make the requests of one column: a run that is swept and fits a stage is one, other runs are coalesced. `swept` says
- * how many entries of sweep each run has, -1 for one without; NULL: one for each row. */
-static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *extents, int64_t extent_count,
-                                const int32_t *into, const int32_t *sweep, const int64_t *swept)
+/* Make the requests of one column: a run that is swept and fits a stage is one, other runs are coalesced. */
+static inline int cp_plan_reads(cp_read *r, const cp_column *c, const cp_runs *runs)
 {
+    const int32_t *into = runs->into, *sweep = runs->sweep;
     int64_t from = r->part_count, width = cp_row_bytes(c);
-    for (int64_t e = 0; e < extent_count; e++) {
-        int64_t start = extents[2 * e], stop = extents[2 * e + 1], entries = swept ? swept[e] : stop - start;
+    for (int64_t e = 0; e < runs->count; e++) {
+        int64_t start = runs->extents[2 * e], stop = runs->extents[2 * e + 1];
+        int64_t entries = runs->swept ? runs->swept[e] : stop - start;
         int fits = sweep && start < stop && entries >= 0 && (stop - start) * width <= r->stage_bytes;
         if (fits) { /* what is waiting to be coalesced comes first */
             cp_coalesce(r, from);
@@ -280,17 +277,15 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const int64_t *e
     return 0;
 }
 
-/* Read the runs extents[k][2] of every column into the slots into[0 .. rows); sweep may be NULL. What is cached is
- * copied by the caller and `helpers` threads, for the rest all threads wait. Returns 0, or -1 without memory, or 1 after a
- * failed read (error, error_fd, error_row say which). */
-static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count,
-                               const int64_t *extents, int64_t extent_count, const int32_t *into, const int32_t *sweep,
-                               const int64_t *swept, int helpers)
+/* Read the runs of every column into slots. What is cached is copied by the caller and `helpers` threads, for the rest
+ * all threads wait. Returns 0, or -1 without memory, or 1 after a failed read (error, error_fd, error_row say which). */
+static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count, cp_runs runs,
+                               int helpers)
 {
     r->part_count = r->request_count = 0;
     atomic_store(&r->failed, 0);
     for (int64_t c = 0; c < column_count; c++)
-        if (cp_plan_reads(r, &columns[c], extents, extent_count, into, sweep, swept) < 0)
+        if (cp_plan_reads(r, &columns[c], &runs) < 0)
             return -1;
     r->waited = 0;
     for (r->wait = 0; r->wait < 2; r->wait++) {
@@ -313,7 +308,7 @@ static inline void cp_read_soon(const cp_column *columns, int64_t column_count, 
             const cp_column *c = &columns[i];
             int64_t width = cp_row_bytes(c), row = extents[2 * e];
             while (row < extents[2 * e + 1]) {
-                int64_t piece = cp_piece_of(c, row), stop = c->starts[piece + 1];
+                int64_t piece = cp_last_start(c->starts, c->pieces, row), stop = c->starts[piece + 1];
                 stop = stop < extents[2 * e + 1] ? stop : extents[2 * e + 1];
                 posix_fadvise(c->fds[piece], (off_t)(c->offsets[piece] + (row - c->starts[piece]) * width),
                               (off_t)((stop - row) * width), POSIX_FADV_WILLNEED);

@@ -73,13 +73,13 @@ static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t e
         bytes += rows * cp_row_bytes(&r->columns[c]);
     helpers = helpers < bytes / CP_STAGE ? helpers : bytes / CP_STAGE;
     cp_picks *p = &r->picks;
-    if (!p->bits.words)
-        return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, extents, extent_count, into, sweep, NULL,
-                            (int)helpers);
-    if (cp_picks_map(p, extents, extent_count, into, sweep) < 0)
-        return -1;
-    return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, p->extents, p->count, p->into,
-                        sweep ? p->sweep : NULL, p->swept, (int)helpers);
+    cp_runs runs = {extents, extent_count, into, sweep, NULL};
+    if (p->bits.words) {
+        if (cp_picks_map(p, extents, extent_count, into, sweep) < 0)
+            return -1;
+        runs = (cp_runs){p->extents, p->count, p->into, sweep ? p->sweep : NULL, p->swept};
+    }
+    return cp_read_rows(&r->read, &r->pool, r->columns, r->column_count, runs, (int)helpers);
 }
 
 #endif

@@ -98,10 +98,17 @@ static inline int64_t cp_code_labels(const cp_sgd *s, double *label, int64_t n)
     const double least = cp_losses[s->loss].not_negative ? 0 : -INFINITY;
     int64_t i = 0;
     switch (cp_losses[s->loss].labels) {
-    case CP_TWO_CLASSES: /* no branch on which: labels in good order cannot be foretold */
-        for (double y; i < n && (y = label[i], y == positive || y == negative); i++)
-            label[i] = (y == positive) - (y == negative);
+    case CP_TWO_CLASSES: { /* whole vectors, without a branch: labels in good order cannot be foretold */
+        double good = 0;
+        for (int64_t j = 0; j < n; j++)
+            good += (label[j] == positive ? 1.0 : 0.0) + (label[j] == negative ? 1.0 : 0.0);
+        if (good < (double)n)
+            for (n = 0; label[n] == positive || label[n] == negative;)
+                n++;
+        for (; i < n; i++)
+            label[i] = (label[i] == positive ? 1.0 : 0.0) - (label[i] == negative ? 1.0 : 0.0);
         break;
+    }
     case CP_CLASSES:
         for (double k; i < n && (k = (double)cp_find_class(classes, s->outputs, label[i])) >= 0; i++)
             label[i] = k;

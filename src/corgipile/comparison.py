@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from corgipile import orders, scratch, tables
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
-from corgipile.features.choose import is_number
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
 from corgipile.quality import Report, measure
@@ -179,16 +177,12 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
 
 def _prepared(table: Table, given: CompareArguments) -> "tuple[Task, npt.NDArray[Any]]":
     """Find out what is learnt; labels are read once, for the classes and for what orders do to them."""
-    from corgipile.linear.classes import find_classes  # noqa: PLC0415 - as in compare
-    from corgipile.linear.train import prepare  # noqa: PLC0415
+    from corgipile.linear.train import prepare  # noqa: PLC0415 - as in compare
 
-    label = given.label
-    if label not in table.schema.names or not is_number(table.schema.field(label).type):
-        task = prepare(table, given)
-        return task, column(task.source, label)
-    labels = column(table, label)
-    classes = find_classes(tables.open(pa.table({label: labels})), label, given.model)
-    return prepare(table, given, classes=classes), labels
+    task = prepare(table, given)
+    labels = column(task.source, task.label)
+    task.labels.keep(labels)
+    return task.surveyed(), labels
 
 
 def measure_order(
@@ -288,7 +282,7 @@ def _run(order: Order, plan: _Plan) -> Result:
     from corgipile.linear.training import Training  # noqa: PLC0415 - as in compare
 
     task, given = plan.task, plan.given
-    with task.inputs.feeder(task.table(), task.label, order, given.memory, plan.seed) as feeder:
+    with task.feeder(order, given.memory, plan.seed) as feeder:
         training = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=given.on_rows)
         with warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
             warnings.simplefilter("always", DivergenceWarning)

@@ -18,7 +18,7 @@ from corgipile import scratch
 from corgipile.errors import BadArgument, CorgiPileError, WouldOverwrite, WriteFailed
 from corgipile.stores.urls import is_url, redacted
 
-__all__ = ["Kind", "check_target", "files_read", "refuse_url", "replacing", "writing"]
+__all__ = ["Kind", "PathLike", "check_target", "files_read", "flush", "refuse_url", "replacing", "writing"]
 
 PathLike = str | os.PathLike[str]
 _SEND = {
@@ -70,9 +70,9 @@ def replacing(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), overwri
         yield temporary
         if not overwrite:
             _check_kind(goal, kind)  # it may have appeared meanwhile
-        _flush(temporary)
+        flush(temporary)
         temporary.replace(goal)
-        _flush(goal.parent)
+        flush(goal.parent)
 
 
 @contextlib.contextmanager
@@ -249,7 +249,8 @@ def _is_table(thing: Any) -> bool:
     return callable(getattr(thing, "read", None)) and callable(getattr(thing, "cuts", None))
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Have a file, or the names in a folder, written to the device."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -134,7 +134,8 @@ static void reads(int fd)
         }
         cp_column column = {2, starts, offsets, fds,
                             {buffer, ITEMS * (wide ? 8 : 4), ITEMS, CP_I32, wide ? CP_F64 : CP_I32, seed % 5 == 0}};
-        check(cp_read_rows(&r, &pool, &column, 1, extents, 10, into, seed % 3 ? sweep : NULL, NULL, 3) == 0, "read");
+        cp_runs runs = {extents, 10, into, seed % 3 ? sweep : NULL, NULL};
+        check(cp_read_rows(&r, &pool, &column, 1, runs, 3) == 0, "read");
         int64_t i = 0;
         for (int e = 0; e < 10; e++)
             for (int64_t row = extents[2 * e]; row < extents[2 * e + 1]; row++, i++)
@@ -152,7 +153,8 @@ static void reads(int fd)
     int32_t *into = calloc(ROWS, 4);
     r.stages = stages;
     cp_column column = {2, starts, offsets, fds, {buffer, ITEMS * 4, ITEMS, CP_I32, CP_I32, 0}};
-    check(cp_read_rows(&r, &pool, &column, 1, extents, 1, into, NULL, NULL, 0) == 1 && r.error == 0, "end of file is seen");
+    check(cp_read_rows(&r, &pool, &column, 1, (cp_runs){extents, 1, into, NULL, NULL}, 0) == 1 && r.error == 0,
+          "end of file is seen");
     for (int w = 0; w < 4; w++)
         free(stages[w]);
     free(r.parts), free(r.requests), free(into), free(buffer), free(data);

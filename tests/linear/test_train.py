@@ -18,7 +18,7 @@ from corgipile.linear import load, train
 from corgipile.linear.train import Schedule
 from corgipile.orders import Riffle
 from corgipile.tables import MemoryTable
-from corgipile.testing import Failing
+from corgipile.testing import Counting, Failing
 
 KINDS = ["logistic", "svm", "softmax", "linear"]
 
@@ -322,3 +322,38 @@ def test_the_label_is_no_feature_and_fractions_are_no_classes():
         train(rows, features=["x", "label"])
     with pytest.raises(BadLabel, match='use model="linear"'):
         train(rows, model="softmax")
+
+
+class LabelReads(Counting):
+    """Counts the rows of which the label alone is read."""
+
+    def __init__(self, table):
+        super().__init__(table)
+        self.labels = 0
+
+    def read(self, start, stop, columns=None):
+        self.labels += (stop - start) * (list(columns or []) == ["label"])
+        return super().read(start, stop, columns)
+
+
+@pytest.mark.parametrize("order", ["balanced", "corgipile"])
+@pytest.mark.parametrize("on_bad", ["raise", "skip"])
+@pytest.mark.parametrize("settings", [{}, {"standardize": True}, {"model": "softmax"}])
+def test_classes_and_blocks_come_of_one_reading_of_the_labels(make, order, on_bad, settings):
+    rows = make.dense(*make.rows())
+    table, settings = LabelReads(MemoryTable(rows)), {"epochs": 1, "memory": "16KB", "on_bad": on_bad, **settings}
+    model = train(table, order=order, **settings)
+    assert table.labels == len(table)
+    known = train(rows, order=order, classes=[0, 1], **settings)
+    assert (model.coef == known.coef).all()
+    assert model.classes.tolist() == known.classes.tolist() == [0, 1]
+
+
+def test_a_bad_label_is_told_while_blocks_are_balanced(make):
+    x, y = make.rows()
+    labels = pa.array([*y[:-1].tolist(), None])
+    for order in ("balanced", "corgipile"):
+        with pytest.raises(BadValue, match="row 1999 of label column 'label' is None"):
+            train(make.dense(x, labels), order=order, memory="16KB")
+        with pytest.raises(BadLabel, match=r"has the values 0, 1, 2\.\.\."):
+            train(make.dense(x, np.arange(2000) % 5), order=order, memory="16KB")

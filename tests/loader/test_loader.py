@@ -257,7 +257,7 @@ def test_states_of_others_are_refused(table):
         (cp.Loader(table, batch_size=10, order="riffle", seed=2), "seed"),
         (cp.Loader(table, batch_size=20, order="riffle", seed=1), "batch_size"),
         (cp.Loader(table, batch_size=10, order="corgipile", seed=1), "order"),
-        (cp.Loader(table, batch_size=10, order="riffle", seed=1, rank=1, world=2), "rank"),
+        (cp.Loader(table, batch_size=10, order="riffle", seed=1, rank=1, world=2), "world"),
         (cp.Loader(cp.open(pa.table({"x": [1, 2]})), batch_size=10, order="riffle", seed=1), "table"),
     ]:
         with pytest.raises(StateMismatch, match=f"state is of another {what}"):

@@ -83,6 +83,11 @@ def alike(one, other):
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
+def with_batches(state, batches):
+    """Return a state that says other batches are done."""
+    return {**state, "segments": [{**state["segments"][0], "batches": [batches]}]}
+
+
 @pytest.mark.parametrize("name", ["step", "offset", "batches", "epoch"])
 @pytest.mark.parametrize("value", [-1, 10**9, 2**62, 10**30, 1.0, True, None, "1", [1]])
 def test_positions_that_cannot_be(name, value):
@@ -93,14 +98,14 @@ def test_positions_that_cannot_be(name, value):
         assert sorted(x for batch in again for x in batch["x"].tolist()) == list(range(101))
         return
     with pytest.raises(StateMismatch, match=name):
-        again.load_state_dict({**state, name: value})
+        again.load_state_dict(with_batches(state, value) if name == "batches" else {**state, name: value})
 
 
 def test_one_batch_more_or_less_is_refused():
     state, _ = begun(loader(), 3)
     for batches in (2, 4):
         with pytest.raises(StateMismatch, match=f"{batches} batches end elsewhere"):
-            loader().load_state_dict({**state, "batches": batches})
+            loader().load_state_dict(with_batches(state, batches))
 
 
 def test_a_state_of_a_far_row_is_believed_until_the_epoch_ends(monkeypatch):
@@ -113,6 +118,72 @@ def test_a_state_of_a_far_row_is_believed_until_the_epoch_ends(monkeypatch):
         again.load_state_dict({**state, **wrong})
         with pytest.raises(StateMismatch, match="of 15 batches came"):
             list(again)
+
+
+def old_form(state, made):
+    """Write the state of a loader as earlier releases did, which had no segments."""
+    (segment,), order = state["segments"], made.feeder.order
+    whose = {name: segment[name] for name in ("batch_size", "drop_last", "world")}
+    place = {name: state[name] for name in ("table", "seed", "rank", "worker", "epoch", "step", "offset")}
+    done = {"workers": len(segment["batches"]), "batches": segment["batches"][state["worker"]]}
+    return {"version": 1, "order": cp.orders.described(order), **whose, **place, **done}
+
+
+@pytest.mark.parametrize("order", ["riffle", "full", "reservoir"])
+def test_a_state_in_the_old_form_goes_on(order):
+    for worker in range(2):
+        state, rest = begun(made := loader(order, worker=worker, workers=2), 3)
+        again = loader(order, worker=worker, workers=2)
+        again.load_state_dict(old := old_form(state, made))
+        assert [batch["x"].tolist() for batch in again] == rest
+        for wrong in ({"workers": 3}, {"workers": worker}, {"batches": 9}, {"batches": None}, {"batch_size": 8}):
+            with pytest.raises(StateMismatch):
+                again.load_state_dict({**old, **wrong})
+
+
+def test_loaders_and_datasets_have_one_kind_of_state():
+    order = Riffle(block=4, buffer=20)
+    state, rest = begun(loader(order), 3)
+    dataset = CorgiPileDataset(TABLE, order=order, memory=None, batch_size=7, seed=5)
+    dataset.load_state_dict(state)
+    assert rows_of(dataset) == rest
+    dataset.load_state_dict(state)
+    next(iter(dataset))
+    again = loader(order)
+    again.load_state_dict(json.loads(json.dumps(dataset.state_dict())))
+    assert [batch["x"].tolist() for batch in again] == rest[1:]
+    dataset.load_state_dict(state)
+    assert rows_of(dataset) == rest
+    again.load_state_dict(dataset.state_dict())  # of the next epoch, whole
+    assert again.epoch == 1
+    assert len(list(again)) == 15
+
+
+def test_a_state_of_one_rank_serves_the_others():
+    state, _ = begun(loader(rank=0, world=2), 3)
+    whole = [batch["x"].tolist() for batch in loader(rank=1, world=2)]
+    again = loader(rank=1, world=2)
+    again.load_state_dict(state)
+    assert [batch["x"].tolist() for batch in again] == whole[3:]
+
+
+def test_a_state_of_fewer_workers_is_refused():
+    def dealt(workers):
+        return cp.Loader(TABLE, batch_size=7, order=Riffle(block=4, buffer="20%"), seed=5, workers=workers)
+
+    one, two = dealt(1).state_dict(), dealt(2).state_dict()
+    one["segments"][0]["order"] = two["segments"][0]["order"]
+    with pytest.raises(StateMismatch, match="another number of workers: it has 1, here it is 2"):
+        dealt(2).load_state_dict(one)
+
+
+def test_an_epoch_in_parts_is_for_a_dataset():
+    state, _ = begun(loader(), 3)
+    other = CorgiPileDataset(TABLE, order="riffle", memory=None, batch_size=5, seed=5)
+    other.load_state_dict(state)
+    next(iter(other))
+    with pytest.raises(StateMismatch, match="an epoch in 2 parts: load it into a CorgiPileDataset"):
+        loader().load_state_dict(other.state_dict())
 
 
 def sampled(made):

@@ -217,7 +217,9 @@ def test_states_of_larger_steps_still_load():
         rows = [batch["row"].tolist() for batch in whole]
     with cp.Loader(table, batch_size=1000, order=order, seed=4) as loader:
         assert loader.feeder.order.visits_per_step < 150_000
-        loader.load_state_dict({**loader.state_dict(), "batches": 160, "step": 1, "offset": 10_000})
+        state = loader.state_dict()
+        state["segments"][0]["batches"] = [160]
+        loader.load_state_dict({**state, "step": 1, "offset": 10_000})
         assert [batch["row"].tolist() for batch in loader] == rows[160:]
 
 

@@ -10,7 +10,7 @@ from pinned import HERE, MODELS, ORDERS, bits, plan, stored, table, tail, traine
 import corgipile as cp
 
 PINS = json.loads((HERE / "pins.json").read_text())
-STATES = json.loads((HERE / "states.json").read_text())
+STATES = {name: json.loads((HERE / f"{name}.json").read_text()) for name in ("states", "segments")}
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,9 @@ def test_a_model_has_the_bits_it_always_had(path, name):
 
 
 @pytest.mark.parametrize("name", ORDERS)
-def test_a_state_of_an_earlier_release_goes_on(path, name):
-    assert tail(path, name, STATES[name]) == PINS["tails"][name]
+@pytest.mark.parametrize("form", STATES)
+def test_a_state_of_an_earlier_release_goes_on(path, name, form):
+    assert tail(path, name, STATES[form][name]) == PINS["tails"][name]
 
 
 @pytest.mark.parametrize("name", MODELS)

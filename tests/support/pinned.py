@@ -129,7 +129,7 @@ def main(folder: Path) -> None:
         "models": {name: bits(model) for name, model in models.items()},
         "tails": {name: tail(path, name, states[name]) for name in ORDERS},
     }
-    (HERE / "states.json").write_text(json.dumps(states, indent=1) + "\n")
+    (HERE / "segments.json").write_text(json.dumps(states, indent=1) + "\n")  # states.json is of before there were any
     (HERE / "pins.json").write_text(json.dumps(pins, indent=1) + "\n")
     for name, model in models.items():
         model.save(HERE / "models" / f"{name.replace(' ', '-')}.safetensors", overwrite=True)

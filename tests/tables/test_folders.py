@@ -215,7 +215,7 @@ def test_other_folders_with_tables_are_no_guess(tmp_path):
 def test_empty_and_broken_folders(tmp_path):
     (tmp_path / "year=2024").mkdir()
     for source in (tmp_path, tmp_path / "year=2024", f"{tmp_path}/year=*"):
-        with pytest.raises(MissingFile, match=r"has no file ending in \.arrow"):
+        with pytest.raises(MissingFile, match=r"has no file ending in .*\.arrow"):
             open_table(source)
     parquet(tmp_path / "a.parquet")
     (tmp_path / "b.parquet").touch()

@@ -1,5 +1,6 @@
 import io
 import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -92,13 +93,14 @@ def test_nothing_there(tmp_path):
         open_table(tmp_path / "nowhere.arrow")
     with pytest.raises(MissingFile, match=r"no file matches '.*\*.arrow'"):
         open_table(f"{tmp_path}/*.arrow")
-    with pytest.raises(MissingFile, match=r"folder .* has no file ending in .arrow, .feather"):
+    with pytest.raises(MissingFile, match=r"folder .* has no file ending in .*\.arrow, .feather"):
         open_table(tmp_path)
 
 
 def test_unknown_formats(tmp_path):
     sink = io.BytesIO()
-    np.savez(sink, np.ones(3))
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("a.txt", "text")
     for data, name, message in [
         (
             b"\x89PNG\r\n\x1a\n",
@@ -110,7 +112,7 @@ def test_unknown_formats(tmp_path):
             "a",
             r"as text: .*a, line 1, column 1: a line must begin with.*; as CSV: .*not sure",
         ),
-        (sink.getvalue(), "a.npz", r"of no known format.* begins with b'PK[^']*'$"),
+        (sink.getvalue(), "a.zip", r"is a zip archive with 'a.txt' in it, which is no array"),
         (b"\x7fELF\0\n1,2\n3,4,5\n", "a.bin", r"begins with b'\\x7fELF[^']*'$"),
         (b"word\n1,2\n3,4,5\n", "a.txt", r"as text: .*a.txt, line 1, column 1: a line must begin with a number"),
         (struct.pack("<Q", 40) + b'{"coef":' + bytes(40), "m", "as a model in the safetensors format does$"),
@@ -141,7 +143,7 @@ def test_bad_arguments(tmp_path):
         (
             path,
             {"format": "excel"},
-            "format 'excel' is not known; it must be one of arrow, arrows, csv, huggingface, images, jsonl, numpy",
+            "format 'excel' is not known; it must be one of .*arrow, arrows, .*csv, .*numpy, ",
         ),
         (path, {"label": path}, "0 tables|label does not apply"),
         (path, {"label": "y.npy"}, r"label does not apply to .*a.arrow, whose format is arrow"),

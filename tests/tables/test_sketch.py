@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.tables import open as open_table
-from corgipile.tables import sketch as module
+from corgipile.tables import scan as module
 from corgipile.tables.sketch import sketch
 from corgipile.testing import Counting
 
@@ -43,7 +43,7 @@ def test_blocks_are_described_as_by_counting(labels, kind, step, run):
     table = open_table(pa.table({"label": values}))
     cuts = table.cuts(step)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "RUN_BYTES", 8 * run)
+        patch.setattr(module, "READ_BYTES", 8 * run)
         found = sketch(table, cuts, "label")
     assert found.tolist() == told(values, cuts)
 
@@ -78,7 +78,7 @@ def test_memory_does_not_grow_with_classes():
 
 
 def test_reads_only_the_column_in_runs(monkeypatch):
-    monkeypatch.setattr(module, "RUN_BYTES", 8 * 40)
+    monkeypatch.setattr(module, "READ_BYTES", 8 * 40)
     table = Counting(open_table(pa.table({"label": [0] * 100, "text": ["x"] * 100})))
     sketch(table, table.cuts(7), "label")
     assert table.runs == [(0, 40), (40, 80), (80, 100)]
@@ -94,7 +94,7 @@ def test_reads_only_the_column_in_runs(monkeypatch):
     ],
 )
 def test_what_is_missing_counts_as_what_came_before(monkeypatch, values, filled):
-    monkeypatch.setattr(module, "RUN_BYTES", 8 * 2)
+    monkeypatch.setattr(module, "READ_BYTES", 8 * 2)
     table, whole = open_table(pa.table({"y": values})), open_table(pa.table({"y": filled}))
     assert sketch(table, table.cuts(2), "y").tolist() == sketch(whole, whole.cuts(2), "y").tolist()
 

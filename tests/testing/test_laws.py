@@ -98,7 +98,7 @@ def test_a_loader_that_forgets_is_told():
 
     class Forgetful(cp.Loader):
         def load_state_dict(self, state):
-            super().load_state_dict({**state, "batches": 0, "step": 0, "offset": 0})
+            super().load_state_dict({**state, "segments": [], "step": 0, "offset": 0})
 
     check_loader(lambda: cp.Loader(rows, batch_size=8, seed=3))
     with pytest.raises(LawBroken, match="goes on after 1 batches gives 13 batches, not 12"):

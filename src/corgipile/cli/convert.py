@@ -11,20 +11,22 @@ from corgipile.cli.options import Compression, Json, Overwrite, Quiet, RecordBat
 
 @guarded
 def command(
-    source: Annotated[list[str], typer.Argument(help="Files, globs or folders, then the file to write.")],
+    source: Annotated[list[str], typer.Argument(help="Files, globs or folders, then what to write.")],
     *,
     label: Annotated[str | None, typer.Option(help="Column to call 'label': name, or position (-1: last).")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to keep, with commas between.")] = None,
     pack: Annotated[bool, typer.Option("--pack", help="Put all numeric columns in one list 'features'.")] = False,
     header: Annotated[bool | None, typer.Option(help="Whether line 1 of CSV text has names.")] = None,
     zero_based: Annotated[bool | None, typer.Option(help="Whether SVMlight indices begin at 0.")] = None,
+    to: Annotated[str | None, typer.Option(help="arrow, parquet, mds, webdataset or tfrecord; else by name.")] = None,
     record_batch: RecordBatch = None,
+    shard_size: Annotated[str | None, typer.Option(help="Bytes of a file, where there are many.")] = None,
     compression: Compression = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Convert any table to an Arrow IPC file with small record batches, streaming."""
+    """Convert any table to Arrow, Parquet, MDS, WebDataset or TFRecord, streaming."""
     from corgipile.cli.console import show_json  # noqa: PLC0415
     from corgipile.conversion import convert  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
@@ -36,6 +38,8 @@ def command(
         rows = convert(
             source_of(sources),
             out,
+            to=to,
+            shard_size=shard_size,
             record_batch=None if record_batch is None else number_or_text(record_batch),
             compression=compression,
             label=None if label is None else number_or_text(label),

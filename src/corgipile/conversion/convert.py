@@ -8,10 +8,10 @@ from corgipile.arrow_memory import frugal
 from corgipile.conversion.columns import shape
 from corgipile.conversion.sources import Options, stream
 from corgipile.conversion.stream import Stream
+from corgipile.conversion.targets import check_out, target_of, writer_of
+from corgipile.conversion.writers.form import Settings
 from corgipile.errors import BadArgument
-from corgipile.outputs import check_target
-from corgipile.sizes import yes_or_no
-from corgipile.tables.arrow.writer import TABLE, Writer
+from corgipile.sizes import Size, parse_bytes, yes_or_no
 from corgipile.tables.io.files import PathLike
 
 Progress = Callable[[int, int | None], None]
@@ -22,7 +22,9 @@ def convert(
     source: Any,
     out: PathLike,
     *,
+    to: str | None = None,
     record_batch: int | str | None = None,
+    shard_size: Size | None = None,
     compression: str | None = None,
     label: str | int | None = None,
     columns: Sequence[str] | None = None,
@@ -32,7 +34,7 @@ def convert(
     progress: Progress | None = None,
     overwrite: bool = False,
 ) -> int:
-    """Write a table as Arrow IPC file, streaming; the file appears when it is complete.
+    """Write a table in another format, streaming; the files appear when all are complete.
 
     Reads Arrow files and streams, saved Hugging Face datasets, Parquet, NumPy, TFRecord, SVMlight and CSV or TSV text
     (these three plain, gzip, bzip2 or xz), IDX images, image folders, open tables and ``pyarrow.Table``; the kind is
@@ -40,9 +42,16 @@ def convert(
 
     Args:
         source: Table, ``pyarrow.Table``, path, glob, or list of paths.
-        out: Path of the file to write; a table of ours that is there is replaced, but never a file of the source.
-        record_batch: Size of a record batch: bytes ("1MB") or rows; None: 4 MB, or 1 MB where it must be read whole.
-        compression: None, "lz4" or "zstd". Only an uncompressed file can be read in place.
+        out: The file to write; a table of ours that is there is replaced, but never a file of the source. With
+            ``%06d`` in its name it is many files. MDS shards lie in a folder, those of WebDataset may.
+        to: ``"arrow"``, ``"parquet"``, ``"mds"``, ``"webdataset"`` or ``"tfrecord"``; by default what the name of
+            ``out`` ends in tells, else Arrow. What the format has no place for is an error that names the column.
+        record_batch: Size of a record batch of Arrow: bytes ("1MB") or rows; None: 4 MB, or 1 MB where it must be read
+            whole. Of a row group of Parquet; None: 2 MB decoded, which any budget holds.
+        shard_size: Bytes of one of many files, at most but for a row that is larger; None: 64 MB of MDS, 512 MB of
+            WebDataset and Parquet, 128 MB of TFRecord.
+        compression: Of Arrow: None, "lz4" or "zstd"; only an uncompressed file can be read in place. Of Parquet: None
+            for "zstd", or "snappy", "lz4", "gzip", "brotli", "none". Of MDS: None, "zstd" or "gz".
         label: Column to be called ``label`` in the file: name, or position (-1: the last). For IDX images and
             ``.npy`` features: the path of the labels.
         columns: Columns of the source to keep, the label aside; all by default.
@@ -58,8 +67,9 @@ def convert(
 
     Raises:
         WouldOverwrite: ``out`` is one of the source's files, or of another kind.
+        BadSchema: The format has no place for a column.
         ParseError: A line of text does not parse.
-        BadValue: A value to be packed is missing.
+        BadValue: A value to be packed is missing, or the format has no place for a null, or for a number.
 
     Example:
         >>> import pyarrow as pa, tempfile
@@ -72,13 +82,16 @@ def convert(
     if isinstance(columns, str):
         raise BadArgument(f"columns must be a list of names, got {columns!r}")
     pack = yes_or_no(pack, "pack")
+    kind = target_of(out, to)
     inputs: tuple[Any, ...] = (source, label if isinstance(label, str) and Path(label).is_file() else [])
-    check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
+    limit = None if shard_size is None else parse_bytes(shard_size, "shard_size")
+    settings = Settings(limit, record_batch, compression)
+    check_out(out, kind, settings, inputs=inputs, overwrite=overwrite)
     found = stream(source, Options(label, _choice(header, "header"), pack, _choice(zero_based, "zero_based")))
     _check_heeded(found, header=header, zero_based=zero_based)
     inputs += found.paths
     shaped = shape(found, label=label, columns=columns, pack=pack)
-    with frugal(), Writer(out, shaped.schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer:
+    with frugal(), writer_of(out, kind, shaped.schema, settings, inputs=inputs, overwrite=overwrite) as writer:
         done = 0
         for batch in shaped.batches:
             writer.write(batch)

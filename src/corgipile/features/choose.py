@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.suggestions import did_you_mean, listed
+from corgipile.tables.concat import FEATURES_KEY
 from corgipile.tables.values import value_type
 
 __all__ = ["Chosen", "choose", "is_number", "item_of", "require", "told", "unfit"]
@@ -28,7 +29,7 @@ class Chosen:
 
 
 def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str | None) -> Chosen:
-    """Choose the feature columns; by default ``features``, a pair of sparse lists, or all numbers.
+    """Choose the feature columns; by default those that the schema names, ``features``, such a pair, or all numbers.
 
     Raises:
         BadArgument: ``features`` is no name, no list of names, or names a column twice.
@@ -40,7 +41,8 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
     """
     if features is not None and not isinstance(features, str):
         return Chosen(_named(features))
-    base = PACKED if features is None else features
+    said = (schema.metadata or {}).get(FEATURES_KEY, PACKED.encode()).decode()
+    base = said if features is None else features
     pair = (f"{base}_k", f"{base}_v")
     found = (base,) if base in schema.names else pair if set(pair) <= set(schema.names) else ()
     if features is not None:
@@ -51,8 +53,8 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
     why = {one.name: unfit(one) for one in schema if one.name != label}
     names = tuple(name for name, reason in why.items() if not reason)
     if not names:
-        told = "; ".join(f"{name!r}: {reason}" for name, reason in list(why.items())[:TOLD])
-        raise BadSchema(f"no column of numbers to learn from; the table has {listed(schema.names)}. {told}")
+        reasons = "; ".join(f"{name!r}: {reason}" for name, reason in list(why.items())[:TOLD])
+        raise BadSchema(f"no column of numbers to learn from; the table has {listed(schema.names)}. {reasons}")
     return Chosen(names, {name: reason for name, reason in why.items() if reason})
 
 

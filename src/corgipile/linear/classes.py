@@ -1,4 +1,4 @@
-"""Finds the classes of a label column."""
+"""The labels that are learnt from, and their classes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,50 +13,111 @@ from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number, require
 from corgipile.linear.losses import loss_of, most_classes, quoted
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.scan import scan
-from corgipile.tables.table import Table
+from corgipile.tables.memory import MemoryTable
+from corgipile.tables.scan import scan_column
+from corgipile.tables.sketch import sketch
+from corgipile.tables.table import IntArray, Table
 
-__all__ = ["check_classes", "check_label", "codes_of", "find_classes"]
+__all__ = ["Labels", "check_classes", "check_label", "codes_of"]
 
 MOST_FRACTIONS = 256  # classes that are no whole numbers: more are a target, not classes
 EXACT = 1 << 53
 FloatArray = npt.NDArray[np.float64]
 
 
-def find_classes(table: Table, label: str, model: str, *, skip: bool = False) -> npt.NDArray[Any]:
-    """Find the distinct labels by reading the label column once; with ``skip``, among those that are finite numbers.
+class Labels:
+    """The labels of a table, read once: for their classes, and for an order that balances blocks by them.
 
-    Returns:
-        The classes, ascending, in the type of the column; none where numbers are predicted.
+    Args:
+        table: The rows.
+        label: Their label column.
+        model: What is learnt.
+        skip: Whether labels that are no finite numbers are left out.
+        classes: The classes, where they are known.
 
     Raises:
-        BadLabel: There are fewer than two classes, or more than the model can tell apart.
-        BadValue: A label is null, NaN or infinite.
+        MissingColumn: There is no such column.
+        BadSchema: It holds no numbers.
 
     Example:
         >>> from corgipile.tables import open
-        >>> find_classes(open(pa.table({"label": [1, -1, 1]})), "label", "logistic").tolist()
-        [-1, 1]
+        >>> table = open(pa.table({"label": [1, -1, 1]}))
+        >>> labels = Labels(table, "label", "logistic")
+        >>> labels.sketch(table, table.cuts(2), "label").tolist(), labels.find().tolist()
+        ([0.5, 1.0], [-1, 1])
     """
-    kind = check_label(table, label)
-    dtype = np.dtype(bool) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
-    most = most_classes(model)
-    if not most:
-        return np.zeros(0, dtype)
-    seen: set[Any] = set()
-    for start, batch in scan(table, [label]):
-        column = batch.column(0)
+
+    def __init__(
+        self,
+        table: Table,
+        label: str,
+        model: str,
+        *,
+        skip: bool = False,
+        classes: npt.NDArray[Any] | None = None,
+    ) -> None:
+        kind = check_label(table, label)
+        self._dtype = np.dtype(bool) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
+        self._values: Table | None = None
+        self._table, self._label, self._model, self._skip = table, label, model, skip
+        self._most = most_classes(model)
+        self._classes = classes if self._most else np.zeros(0, self._dtype)
+        self._seen: set[Any] = set()
+
+    def keep(self, values: npt.NDArray[Any]) -> None:
+        """Take all labels, which somebody has read; from now on they are not read again."""
+        self._table = self._values = MemoryTable(pa.table({self._label: values}))
+
+    def find(self) -> npt.NDArray[Any]:
+        """Return the classes, ascending, in the type of the column; none where numbers are predicted.
+
+        Raises:
+            BadLabel: There are fewer than two, or more than the model can tell apart.
+            BadValue: A label is null, NaN or infinite.
+        """
+        if self._classes is None:
+            for start, part in scan_column(self._table, self._label):
+                self._look(start, part)
+            self._classes = self._checked()
+        return self._classes
+
+    def sketch(self, table: Table, cuts: IntArray, column: str) -> FloatArray:
+        """Sketch blocks by a column, see `corgipile.tables.sketch`; where it is the label its classes are found, too.
+
+        Args:
+            table: The rows as the learner reads them.
+            cuts: Block boundaries.
+            column: The column.
+
+        Raises:
+            BadLabel: As for `find`.
+            BadValue: As for `find`.
+        """
+        if column != self._label:
+            return sketch(table, cuts, column)
+        table = table if self._values is None else self._values
+        if self._classes is not None:
+            return sketch(table, cuts, column)
+        found = sketch(table, cuts, column, self._look)
+        self._classes = self._checked()
+        return found
+
+    def _look(self, start: int, column: pa.Array) -> None:
+        """Look for classes in a part of the labels."""
         bad = _bad_values(column)
-        if skip:
+        if self._skip:
             column = column.filter(pc.invert(bad))
         else:
-            _check_values(column, bad, label, start)
-        seen |= set(pc.unique(column).to_pylist())
-        if len(seen) > most:
-            break
-        if dtype.kind == "f" and len(seen) > MOST_FRACTIONS and any(value != int(value) for value in seen):
-            raise BadLabel(f"label column {label!r} holds fractions; {_for_numbers()}")
-    return check_classes(np.array(sorted(seen), dtype), model, label)
+            _check_values(column, bad, self._label, start)
+        self._seen |= set(pc.unique(column).to_pylist())
+        if len(self._seen) > self._most:
+            self._checked()
+        fractions = self._dtype.kind == "f" and len(self._seen) > MOST_FRACTIONS
+        if fractions and any(value != int(value) for value in self._seen):
+            raise BadLabel(f"label column {self._label!r} holds fractions; {_for_numbers()}")
+
+    def _checked(self) -> npt.NDArray[Any]:
+        return check_classes(np.array(sorted(self._seen), self._dtype), self._model, self._label)
 
 
 def check_label(table: Table, label: str, whose: str = "the table") -> pa.DataType:

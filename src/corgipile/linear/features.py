@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from corgipile.errors import BadArgument, BadSchema, BadSparseRow
+from corgipile.errors import BadArgument, BadSchema
 from corgipile.features.choose import choose, is_number, item_of, require
+from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
-from corgipile.tables.scan import scan
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["Features", "find_inputs"]
 
-DIMS_KEY = b"corgipile.dims"
 PACKED = "features"
 
 
@@ -53,14 +51,15 @@ class Features:
         """Return the numbers that a dense column has in a row."""
         return self.width if self.lists else self.widths[self.columns.index(column)]
 
-    def feeder(self, table: Table, label: str | None, order: Any, memory: Size | None, seed: int) -> Feeder:
-        """Open a feeder of these features, and of a label column if there is one."""
+    def feeder(
+        self, table: Table, label: str | None, order: Any, memory: Size | None, seed: int, **also: Any
+    ) -> Feeder:
+        """Open a feeder of these features, and of a label column if there is one; see it for other arguments."""
         labels = [] if label is None else [label]
         casts: dict[str, Any] = dict.fromkeys(labels, np.float32) if _is_half(table, label) else {}
         if self.sparse:
-            return Feeder(
-                table, order=order, memory=memory, columns=[*self.columns, *labels], casts=casts, seed=seed, label=label
-            )
+            names = [*self.columns, *labels]
+            return Feeder(table, order=order, memory=memory, columns=names, casts=casts, seed=seed, label=label, **also)
         pack = {} if self.lists else {PACKED: self.columns}
         widths = {self.name: self.width} if self.lists else dict(zip(self.columns, self.widths, strict=True))
         widths = {name: width for name, width in widths.items() if item_of(table.schema.field(name).type) is not None}
@@ -76,6 +75,7 @@ class Features:
             widths=widths,
             seed=seed,
             label=label,
+            **also,
         )
 
 
@@ -118,7 +118,7 @@ def find_inputs(
         raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")
     kinds = [table.schema.field(name).type for name in names]
     lists = [item_of(kind) is not None for kind in kinds]
-    if len(names) == 2 and all(lists) and pa.types.is_integer(item_of(kinds[0])):
+    if is_pair(table.schema, names):
         return replace(_sparse(table, names, width), left_out=left_out)
     dtype = _dtype(kinds)
     if len(names) == 1 and lists[0]:
@@ -160,22 +160,6 @@ def _sparse(table: Table, names: Sequence[str], width: int | None) -> Features:
             f"sparse features {names[0]!r} and {names[1]!r} are {indices} and {values}; "
             "list<int32> and list<float> (or double) are needed"
         )
-    if width is None:
-        stored = (table.schema.metadata or {}).get(DIMS_KEY)
-        width = int(stored) if stored else _largest(table, names[0]) + 1
+    width = pair_width(table, names[0]) if width is None else width
     dtype = np.dtype(np.float64 if pa.types.is_float64(number) else np.float32)
     return Features(tuple(names), sparse=True, width=max(width, 1), dtype=dtype, lists=True)
-
-
-def _largest(table: Table, name: str) -> int:
-    """Return the largest index of a sparse column, by reading it once."""
-    largest = 0
-    for start, batch in scan(table, [name]):
-        column = batch.column(0)
-        bounds = pc.min_max(pc.list_flatten(column)).as_py()
-        if bounds["min"] is not None and bounds["min"] < 0:
-            raise BadSparseRow(
-                f"column {name!r} holds index {bounds['min']} in rows from {start} on; indices begin at 0"
-            )
-        largest = max(largest, bounds["max"] or 0)
-    return largest

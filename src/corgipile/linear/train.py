@@ -15,7 +15,7 @@ from corgipile.errors import BadArgument, BadValue
 from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
-from corgipile.linear.classes import check_classes, check_label, find_classes
+from corgipile.linear.classes import Labels, check_classes, check_label
 from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.losses import loss_of
@@ -120,7 +120,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
-    with task.inputs.feeder(task.table(), given.label, given.order, given.memory, given.seed) as feeder:
+    with task.feeder(given.order, given.memory, given.seed) as feeder:
+        task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
         training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
@@ -147,9 +148,22 @@ def _idle(_: object) -> None:
 
 
 def prepare(
-    table: Table, settings: Settings, *, classes: Any = None, past: Model | None = None, on_bad: OnBad = "raise"
+    table: Table,
+    settings: Settings,
+    *,
+    classes: Any = None,
+    past: Model | None = None,
+    on_bad: OnBad = "raise",
 ) -> Task:
-    """Find out what is learnt from what; all that is read of the table before the first epoch is read here."""
+    """Find out what is learnt from what; what must be read of the whole table for that is read by `Task.surveyed`.
+
+    Args:
+        table: The rows.
+        settings: What was asked for.
+        classes: The classes, if they were said.
+        past: A model to go on from.
+        on_bad: What becomes of rows that cannot be learnt from.
+    """
     label, model = settings.label, settings.model
     features, skip = _wanted(settings.features, past), on_bad == "skip"
     encoding = encoding_of(table, settings, features, classes, past, skip=skip)
@@ -162,8 +176,9 @@ def prepare(
     inputs = inputs if left_out is None else replace(inputs, left_out=left_out)
     known = past.classes if classes is None and past else classes
     texts = classes_of(encoding)
-    found = _classes(table, label, model, known, skip=skip) if texts is None else check_classes(texts, model, label)
-    task = Task(table, inputs, label, model, found, settings.batch_size, settings.intercept, on_bad, encoding)
+    known = _known(table, label, model, known) if texts is None else check_classes(texts, model, label)
+    labels = Labels(table, label, model, skip=skip, classes=known)
+    task = Task(table, inputs, label, model, labels, settings.batch_size, settings.intercept, on_bad, encoding)
     if past is not None:
         _check_past(past, task)
     return _scaled(task, settings.standardize, past)
@@ -191,9 +206,10 @@ def _wanted(features: Any, past: Model | None) -> Any:
     return features
 
 
-def _classes(table: Table, label: str, model: str, given: Any, *, skip: bool) -> npt.NDArray[Any]:
+def _known(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any] | None:
+    """Check the classes that were said."""
     if given is None or loss_of(model).numbers:
-        return find_classes(table, label, model, skip=skip)
+        return None
     kind, found = check_label(table, label), check_classes(given, model, label)
     if found.dtype.kind == "U":
         raise BadArgument(f"label column {label!r} is {kind}, got the classes {found.tolist()}; numbers are needed")
@@ -217,11 +233,7 @@ def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
         if seen.unscaled:
             task.note(f"{seen.scales()}: standardize=True would help")
         return task
-    exact = replace(task, inputs=_exact(inputs, task.source))
-    if kept is None:
-        found = passes.moments(exact.inputs, exact.table())
-        kept = found.scaling(exact.inputs.dtype, centred=not inputs.sparse and task.intercept)
-    return replace(exact, scaling=kept)
+    return replace(task, inputs=_exact(inputs, task.source), standardize=True, scaling=kept)
 
 
 def _exact(inputs: Features, table: Table) -> Features:

@@ -5,13 +5,14 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy.typing as npt
 
 from corgipile.errors import Diverged, DivergenceWarning
 from corgipile.features import Encoding
 from corgipile.linear import passes
+from corgipile.linear.classes import Labels
 from corgipile.linear.divergence import Baseline
 from corgipile.linear.features import Features
 from corgipile.linear.losses import Loss, loss_of
@@ -21,7 +22,7 @@ from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD
 from corgipile.loader.feeder import Feeder
-from corgipile.sizes import OnBad
+from corgipile.sizes import OnBad, Size
 from corgipile.tables.table import Table
 
 __all__ = ["Task", "Training"]
@@ -40,13 +41,19 @@ class Task:
     inputs: Features
     label: str
     kind: str
-    classes: npt.NDArray[Any]
+    labels: Labels
     batch_size: int
     intercept: bool
     on_bad: OnBad
     encoding: Encoding | None = None
+    standardize: bool = False
     scaling: Scaling | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def classes(self) -> npt.NDArray[Any]:
+        """Return the classes; where no order has read the labels, they are read now."""
+        return self.labels.find()
 
     @property
     def loss(self) -> Loss:
@@ -56,6 +63,18 @@ class Task:
     def table(self) -> NaNs:
         """Return the table as the learner reads it."""
         return NaNs(self.source, self.inputs, self.label, skip=self.on_bad == "skip")
+
+    def feeder(self, order: Any, memory: Size | None, seed: int) -> Feeder:
+        """Open a feeder of what is learnt from."""
+        return self.inputs.feeder(self.table(), self.label, order, memory, seed, sketch=self.labels.sketch)
+
+    def surveyed(self) -> Self:
+        """Read the labels, where nobody has, and the features if they are to be standardised; return what is known."""
+        self.labels.find()
+        if not self.standardize or self.scaling is not None:
+            return self
+        found, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
+        return replace(self, scaling=found.scaling(self.inputs.dtype, centred=centred))
 
     def sgd(self, schedule: Schedule) -> SGD:
         """Return an SGD kernel that has learnt nothing yet."""

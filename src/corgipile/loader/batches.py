@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
+from corgipile.loader.sparse import SparseRows
 from corgipile.tables.arrow.spans import Rows, array_of, objects
 from corgipile.tables.table import is_list, item_bytes
 
@@ -79,6 +80,8 @@ def _numpy(columns: dict[str, Any], rows: int, size: int) -> Iterator[Any]:
 
 def _array(column: Any) -> Any:
     """Return a column as an array, of objects where they are no numbers."""
+    if isinstance(column, SparseRows):
+        return column.dense()
     if isinstance(column, pa.Array) and pa.types.is_union(column.type):
         column = column.to_pylist()  # Arrow makes no array of it
     if isinstance(column, pa.Array):
@@ -121,6 +124,8 @@ def _tensors(torch: Any, column: Any, rows: int, size: int, unseen: Unseen) -> I
     if isinstance(column, pa.Array) and is_list(column.type):
         made = objects(column, own=True)
         column = made if isinstance(made, Rows) else column
+    if isinstance(column, SparseRows):
+        return (torch.from_numpy(part.dense()) for part in _slices(column, rows, size))
     if isinstance(column, pa.Array):
         return (unseen.others(part) for part in _slices(column, rows, size))
     if isinstance(column, Rows):

@@ -21,7 +21,7 @@ from corgipile.tables.columns import by_column
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
-from corgipile.tables.table import Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
+from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
 
 __all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "sketched"]
 
@@ -34,6 +34,7 @@ REMOTE_TABLE_BLOCKS, REMOTE_BUFFER_BLOCKS = 256, 64
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
+Sketch = Callable[[Table, IntArray, str], npt.NDArray[np.float64]]
 _sketches: "WeakKeyDictionary[Table, tuple[object, npt.NDArray[np.float64]]]" = WeakKeyDictionary()  # the last of each
 
 
@@ -232,7 +233,7 @@ def _text(size: float) -> str:
     return format_bytes(size).replace(" ", "")
 
 
-def sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:
+def sketched(table: Table, order: Order, blocks: Blocks, look: Sketch = sketch) -> Blocks:
     """Add to blocks the sketch by which an order balances them, if it does.
 
     The last one of a table is kept: workers that are forked later, and the next order over the same blocks, read no
@@ -246,8 +247,8 @@ def sketched(table: Table, order: Order, blocks: Blocks) -> Blocks:
     try:
         known, found = _sketches.get(table, (None, None))
     except TypeError:  # a table of others that cannot be a key
-        return replace(blocks, sketch=sketch(table, cuts, column))
+        return replace(blocks, sketch=look(table, cuts, column))
     if found is None or known != asked:
-        found = sketch(table, cuts, column)
+        found = look(table, cuts, column)
         _sketches[table] = asked, found
     return replace(blocks, sketch=found)

@@ -1,19 +1,19 @@
-"""Goes on with an epoch of which some is done: in step where ranks and workers are as they were, else with the rest."""
+"""States, and how an epoch goes on by them: in step where ranks and workers are as they were, else with the rest."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
 from corgipile.loader.budget import Fitted
-from corgipile.loader.remaining import Segment, alike, dealt, next_worker, remainder
+from corgipile.loader.remaining import MOST_WORLD, Segment, alike, dealt, next_worker, remainder
 from corgipile.orders import Order, described, instead
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.fingerprints import fingerprint_of, is_of
 from corgipile.tables.table import Table
 
-__all__ = ["Part", "check_features", "checked", "go_on", "identity_of", "segments_of"]
+__all__ = ["Part", "Standing", "check_features", "checked", "go_on", "identity_of", "own_part", "segments_of"]
 
 STATE_VERSION = 1
 
@@ -93,6 +93,58 @@ def go_on(
     return Part(epoch, before, segment, segment.totals(fitted, seed, epoch), table)
 
 
+class Standing(NamedTuple):
+    """Where one worker of one rank stands in its part of an epoch: at an offset in a step of its order."""
+
+    rank: int
+    worker: int
+    step: int
+    offset: int
+
+
+def own_part(
+    state: Mapping[str, Any], identity: Mapping[str, Any], mine: Segment, worker: int
+) -> tuple[int, int, Standing | None]:
+    """Return the epoch and the batches that a worker has done, where it runs it as it was run; and its place, if told.
+
+    Args:
+        state: The state, also one of an earlier release, which had no segments.
+        identity: What it must agree with.
+        mine: The segment that the worker runs.
+        worker: The worker.
+
+    Raises:
+        StateMismatch: The state is of something else.
+    """
+    state = _in_segments(state, mine)
+    epoch, segments = checked(state, identity, mine.order)
+    if len(segments) > 1:
+        raise StateMismatch(f"state has an epoch in {len(segments)} parts: load it into a CorgiPileDataset")
+    for one in segments:
+        mine.check_like(one)
+    done = segments[0].batches[worker] if segments else 0
+    if not state.keys() >= set(Standing._fields):
+        return epoch, done, None
+    try:
+        return epoch, done, Standing(*(whole(state[name], name, 0) for name in Standing._fields))
+    except BadArgument as error:
+        raise StateMismatch(f"state has no valid position: {error}") from None
+
+
+def _in_segments(state: Mapping[str, Any], mine: Segment) -> Mapping[str, Any]:
+    """Give a state of a loader of an earlier release, which had one worker's batches beside all else, a segment."""
+    if not isinstance(state, Mapping) or "segments" in state or "workers" not in state:
+        return state
+    same = {name: state.get(name) for name in ("order", "batch_size", "drop_last", "world")}
+    try:
+        worker = whole(state.get("worker"), "worker", 0)
+        done = [0] * whole(state["workers"], "workers", worker + 1, MOST_WORLD)
+        done[worker] = whole(state.get("batches"), "batches", 0)
+    except BadArgument as error:
+        raise StateMismatch(f"state has no valid position: {error}") from None
+    return {**state, "segments": [{**mine._asdict(), **same, "batches": done}]}
+
+
 def identity_of(table: Table, order: Order, seed: int, encoding: Encoding | None = None) -> dict[str, Any]:
     """Return what a state must agree with."""
     made = {} if encoding is None else {"encoding": encoding.state()}
@@ -105,15 +157,17 @@ def check_features(state: Mapping[str, Any], mine: Mapping[str, Any] | None) -> 
         raise StateMismatch("state is of other features, or of another encoding of them")
 
 
-def segments_of(segments: Any) -> list[Segment]:
+def segments_of(segments: Any, order: dict[str, Any] | None = None) -> list[Segment]:
     """Read segments of a state."""
     if isinstance(segments, str | Mapping) or not isinstance(segments, Sequence):
         raise StateMismatch(f"state must have a list of segments, got {segments!r}")
-    return [Segment.read(segment) for segment in segments]
+    return [Segment.read(segment, order) for segment in segments]
 
 
-def checked(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[int, list[Segment]]:
-    """Return epoch and segments of a state that agrees.
+def checked(
+    state: Mapping[str, Any], identity: Mapping[str, Any], order: dict[str, Any] | None = None
+) -> tuple[int, list[Segment]]:
+    """Return epoch and segments of a state that agrees; ``order`` is one at hand, which its segments may have.
 
     Raises:
         StateMismatch: It does not, or is no state.
@@ -127,6 +181,6 @@ def checked(state: Mapping[str, Any], identity: Mapping[str, Any]) -> tuple[int,
         if not (is_of(state.get(name), mine) if name == "table" else alike(state.get(name), mine)):
             raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, here it is {mine!r}")
     try:
-        return whole(state.get("epoch"), "epoch", 0, MOST_EPOCH), segments_of(state.get("segments"))
+        return whole(state.get("epoch"), "epoch", 0, MOST_EPOCH), segments_of(state.get("segments"), order)
     except BadArgument as error:
         raise StateMismatch(f"state has no valid position: {error}") from None

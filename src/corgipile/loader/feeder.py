@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.loader.budget import columns_of, fit, found_alone, limit_of, sketched
+from corgipile.loader.budget import Sketch, columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.default_order import chosen
 from corgipile.loader.prefetch import Prefetch, begin
@@ -18,6 +18,7 @@ from corgipile.sizes import Size, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared
+from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
 __all__ = ["MOST_PREFETCH", "Feeder"]
@@ -43,9 +44,12 @@ class Feeder:
         shard: Whose part of the table it is; workers of a rank divide its memory, and the order's buffer.
         apart: Make no buffer where rows are so wide that each is better read when it is its turn: `rows` says which.
         label: The column that orders balance by unless they name one; None: "label".
+        sketch: What describes blocks by a column for that, see `corgipile.tables.sketch`.
 
     Attributes:
         columns: What is read.
+        asked: The order, its sizes as they were given.
+        fitted: The same with sizes in rows, and the blocks it runs over.
         limit: Bytes that this worker may hold, None where the buffer's size was given instead.
         apart: Whether there is no buffer.
 
@@ -77,6 +81,7 @@ class Feeder:
         shard: Shard = ALL,
         apart: bool = False,
         label: str | None = None,
+        sketch: Sketch = sketch,
     ) -> None:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         table = open_table(table)
@@ -88,8 +93,10 @@ class Feeder:
         wanted = replace(chosen(order, table, label), ahead=prefetch)  # type: ignore[type-var]
         size = limit_of(wanted, memory, len(table) * found.row_bytes)
         self.limit = None if size is None else size // shard.workers
-        self.order, blocks, *_, self._way = fit(table, wanted, memory, found, shard.workers)
-        self.blocks = sketched(table, self.order, blocks)
+        self.asked = wanted
+        self.fitted = fit(table, wanted, memory, found, shard.workers)
+        self.order, blocks, *_, self._way = self.fitted
+        self.blocks = sketched(table, self.order, blocks, sketch)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")

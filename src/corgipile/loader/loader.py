@@ -8,22 +8,19 @@ from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import found_alone
-from corgipile.loader.checkpoint import check_features
+from corgipile.loader.checkpoint import Standing, identity_of, own_part
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
-from corgipile.loader.remaining import alike, stands
+from corgipile.loader.remaining import Segment, stands
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.wide_rows import WideRows
-from corgipile.orders import Order, Shard, described, instead, seek
+from corgipile.orders import Order, Shard, seek
 from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
-from corgipile.tables.fingerprints import fingerprint_of, is_of
 
 __all__ = ["Loader"]
-
-STATE_VERSION = 1
 
 
 class Loader:
@@ -224,64 +221,57 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands: a small dictionary for JSON; restoring it costs no reading of past rows."""
-        step, offset = self._stand()
-        place = {"epoch": self.epoch, "batches": self._batches, "step": step, "offset": offset}
-        made = {"encoding": self.encoding.state()} if self.encoding else {}
-        return {"version": STATE_VERSION, **self._identity(), **place, **made}
+        feeder, segment = self.feeder, self._segment()
+        segment.batches[feeder.shard.worker] = self._batches
+        place = Standing(feeder.shard.rank, feeder.shard.worker, *self._stand())
+        part = {"epoch": self.epoch, "segments": [segment._asdict()], **place._asdict()}
+        return {**identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding), **part}
 
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "table": fingerprint_of(self.feeder.table),
-            "order": described(self.feeder.order),
-            "seed": self.feeder.seed,
-            "batch_size": self.batch_size,
-            "drop_last": self.drop_last,
-            "rank": self.feeder.shard.rank,
-            "world": self.feeder.shard.world,
-            "worker": self._settings["worker"],
-            "workers": self._settings["workers"],
-        }
+    def _segment(self) -> Segment:
+        shard = self.feeder.shard
+        return Segment.begin(self.feeder.fitted, self.batch_size, shard.world, shard.workers, drop_last=self.drop_last)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state: the next iteration yields the batches that were still to come.
 
         Raises:
-            StateMismatch: The state belongs to another table, order, seed, batch size or rank.
+            StateMismatch: The state belongs to another table, order, seed, batch size, world or number of workers.
         """
-        if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
-            found = state.get("version") if isinstance(state, dict) else state
-            raise StateMismatch(f"state has version {found!r}; version {STATE_VERSION} is needed")
-        for name, mine in self._identity().items():
-            if not alike(state.get(name), mine) and name == "order":
-                raise instead(state.get(name), mine)
-            if not (is_of(state.get(name), mine) if name == "table" else alike(state.get(name), mine)):
-                raise StateMismatch(f"state is of another {name}: it has {state.get(name)!r}, the loader has {mine!r}")
-        check_features(state, self.encoding.state() if self.encoding else None)
-        self.epoch, self._batches, self._step, self._offset = self._position_of(state)
-        self._restored, self._position = True, []
+        feeder = self.feeder
+        mine = identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding)
+        del mine["order"]  # however it was asked for: its sizes in rows are in the segment
+        epoch, batches, place = own_part(state, mine, self._segment(), feeder.shard.worker)
+        if batches > -(-feeder.visits(epoch) // self.batch_size):
+            raise StateMismatch(f"state has no valid position: there are fewer batches than {batches}")
+        if place is not None and place[:2] == (feeder.shard.rank, feeder.shard.worker):
+            self._go(epoch, batches, self._checked(epoch, batches, place))
+        else:
+            self._go(epoch, batches, self._found(epoch, batches))
 
-    def _position_of(self, state: dict[str, Any]) -> tuple[int, int, int, int]:
-        """Return epoch, batches, step and offset of a state; where batches end, the order decides."""
-        try:
-            epoch = whole(state.get("epoch"), "epoch", 0, MOST_EPOCH)
-            rows = self.feeder.visits(epoch)
-            batches = whole(state.get("batches"), "batches", 0, -(-rows // self.batch_size))
-            step, offset = (whole(state.get(name), name, 0, rows) for name in ("step", "offset"))
-        except BadArgument as error:
-            raise StateMismatch(f"state has no valid position: {error}") from None
-        visited = min(batches * self.batch_size, rows)
-        if isinstance(self.feeder.order, Seekable):  # whose states may be older than the size of its steps
-            return epoch, batches, *seek(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited)
-        if not stands(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited, (step, offset)):
-            raise StateMismatch(f"state has step {step}, offset {offset}: {batches} batches end elsewhere")
-        return epoch, batches, step, offset
+    def _checked(self, epoch: int, batches: int, place: Standing) -> tuple[int, int]:
+        """Return step and offset that a state says; where batches end, the order decides."""
+        feeder, where = self.feeder, (place.step, place.offset)
+        if isinstance(feeder.order, Seekable):  # whose states may be older than the size of its steps
+            return self._found(epoch, batches)
+        visited = min(batches * self.batch_size, feeder.visits(epoch))
+        if max(where) > feeder.visits(epoch) or not stands(
+            feeder.order, feeder.blocks, feeder.key(epoch), visited, where
+        ):
+            raise StateMismatch(f"state has step {place.step}, offset {place.offset}: {batches} batches end elsewhere")
+        return where
+
+    def _found(self, epoch: int, batches: int) -> tuple[int, int]:
+        """Find step and offset by following the order."""
+        visited = min(batches * self.batch_size, self.feeder.visits(epoch))
+        return seek(self.feeder.order, self.feeder.blocks, self.feeder.key(epoch), visited)
+
+    def _go(self, epoch: int, batches: int, where: tuple[int, int]) -> None:
+        self.epoch, self._batches, (self._step, self._offset) = epoch, batches, where
+        self._restored, self._position = True, []
 
     def seek(self, batches: int) -> None:
         """Make the next iteration continue the epoch after this many of its batches; no row is read for it."""
-        key = self.feeder.key(self.epoch)
-        step, offset = seek(self.feeder.order, self.feeder.blocks, key, batches * self.batch_size)
-        self._batches, self._step, self._offset = batches, step, offset
-        self._restored, self._position = True, []
+        self._go(self.epoch, batches, self._found(self.epoch, batches))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.feeder.table, self._settings), self.state_dict()

@@ -35,6 +35,7 @@ ROW_THREADS = 32
 MOST_REQUESTS = 1 << 15  # short runs that are asked for at a time
 SHORT_RUNS = 8  # rows; runs this short are asked for together
 TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call costs as much as hundreds of rows
+CALL_BYTES = 64 << 10  # of a run of wide rows that is worth a call; its rows then leave memory together
 LEAST_TAKEN, TAKEN_BYTES = 4 << 10, 2 << 20  # of scattered rows that a table is asked for at a time
 THREAD_BYTES = 4 << 20  # of the buffer for each thread, which takes memory of its own
 TIDY_BYTES = 4 << 20  # that a table is asked for until what it took meanwhile, and is free, is given back
@@ -285,6 +286,8 @@ class TableReader:
         self._pool: ThreadPoolExecutor | None = None
         self._threads = min(BLOCK_THREADS, max(1, size // THREAD_BYTES))
         self._taken = SHORT_RUNS  # rows, until their size is known
+        width = max(1, size // max(1, buffer.slots))
+        self._short = max(SHORT_RUNS, min(TAKEN_RUNS, CALL_BYTES // width))  # rows; runs this short are taken together
         self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, size // 64))  # all are kept while one of them is waited for
         self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
         self.bytes_read = self._tidied = 0
@@ -300,7 +303,7 @@ class TableReader:
         if self.bytes_read - self._tidied > TIDY_BYTES:
             give_back()
             self._tidied = self.bytes_read
-        if len(extents) > 1 and len(into) < TAKEN_RUNS * len(extents):
+        if len(extents) > 1 and len(into) < self._short * len(extents):
             self._take(rows_of(extents), into)
             return
         runs = [(int(start), int(stop)) for start, stop in extents]
@@ -324,7 +327,7 @@ class TableReader:
     def size(self, step: Step) -> int:
         """Return the bytes of varying length that a step will bring, or 0 where the table does not tell."""
         extents, columns = step.extents, list(self._buffer.varlen.names)
-        short = len(step.into) < TAKEN_RUNS * len(extents)
+        short = len(step.into) < self._short * len(extents)
         runs = [rows_of(extents)] if short else [np.arange(start, stop) for start, stop in extents.tolist()]
         sizes = [row_sizes(self._table, rows, columns) for rows in runs if len(rows)]
         return sum(int(found.sum()) for found in sizes if found is not None)

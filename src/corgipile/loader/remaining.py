@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn, StateMismatch
 from corgipile.loader.budget import Fitted, by_pages, cut, sketched
-from corgipile.orders import Blocks, Key, Order, described, restored, visited_rows
+from corgipile.orders import Blocks, Key, Order, described, instead, restored, visited_rows
 from corgipile.sizes import whole
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import Table, check_columns
@@ -51,8 +51,8 @@ class Segment(NamedTuple):
         return cls(described(fitted.order), fitted.cut, columns, batch_size, drop_last, world, done, fitted.way.even)
 
     @classmethod
-    def read(cls, said: Any) -> "Segment":
-        """Read a segment of a state, whatever it may be.
+    def read(cls, said: Any, order: dict[str, Any] | None = None) -> "Segment":
+        """Read a segment of a state, whatever it may be; ``order`` is one at hand, which may have no name of ours.
 
         Raises:
             StateMismatch: It is none.
@@ -66,7 +66,7 @@ class Segment(NamedTuple):
             raise StateMismatch(f"a segment must have {', '.join(cls._fields)}, got {said!r}")
         try:
             segment = cls(**{**said, "columns": list(said["columns"]), "batches": list(said["batches"])})
-            _check_fields(segment)
+            _check_fields(segment, order)
         except (BadArgument, TypeError, KeyError, AttributeError, ValueError, OverflowError) as error:
             raise StateMismatch(f"state has a segment that cannot be: {error}") from None
         return segment
@@ -80,6 +80,16 @@ class Segment(NamedTuple):
     def like(self, other: "Segment") -> bool:
         """Say whether two segments differ in what is done only."""
         return self._replace(batches=[]) == other._replace(batches=[]) and len(self.batches) == len(other.batches)
+
+    def check_like(self, other: "Segment") -> None:
+        """Raise StateMismatch, which says why, unless the other, of a state, differs in what is done only."""
+        if not alike(other.order, self.order):
+            raise instead(other.order, self.order)
+        found, mine = ({**one._asdict(), "batches": len(one.batches)} for one in (other, self))
+        for name in mine:
+            if not alike(found[name], mine[name]):
+                what = "number of workers" if name == "batches" else name
+                raise StateMismatch(f"state is of another {what}: it has {found[name]!r}, here it is {mine[name]!r}")
 
     def key(self, seed: int, epoch: int, rank: int, worker: int) -> Key:
         """Return the key of a worker."""
@@ -117,7 +127,7 @@ class Segment(NamedTuple):
                         break
 
 
-def _check_fields(segment: Segment) -> None:
+def _check_fields(segment: Segment, known: dict[str, Any] | None) -> None:
     whole(segment.cut, "cut", 1, MOST_ROWS)
     whole(segment.batch_size, "batch_size", 1, MOST_ROWS)
     whole(segment.world, "world", 1, MOST_WORLD)
@@ -128,7 +138,7 @@ def _check_fields(segment: Segment) -> None:
         raise BadArgument(f"columns are names and drop_last is a bool, got {segment.columns!r}, {segment.drop_last!r}")
     if not isinstance(segment.even, bool):
         raise BadArgument(f"even is a bool, got {segment.even!r}")
-    if not alike(segment.order, described(restored(segment.order))):
+    if not alike(segment.order, known) and not alike(segment.order, described(restored(segment.order))):
         raise BadArgument(f"no order is {segment.order!r}")
 
 

@@ -7,15 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue
 from corgipile.features import Encoding, fit_encoding
 from corgipile.features.choose import item_of, told
 from corgipile.features.fit import Encode, Features, Missing
+from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.budget import Columns, columns_of
 from corgipile.loader.buffer import ROWS_ALIKE
 from corgipile.loader.list_widths import widths_of
+from corgipile.loader.sparse import SparseRows
 from corgipile.suggestions import listed
+from corgipile.tables.arrow.spans import Rows, objects
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["Selected", "Selection", "select"]
@@ -39,6 +43,8 @@ class Selection:
         label: The label column, None where none was named.
         encoding: What columns are made of; None where they are read as they are.
         ends: Where the numbers of each packed column end in a row.
+        sparse: The length of a row of features that are sparse, 0 of others.
+        dtype: The number type of these.
     """
 
     columns: Sequence[str] | None
@@ -50,6 +56,8 @@ class Selection:
     label: str | None = None
     encoding: Encoding | None = None
     ends: Sequence[int] = ()
+    sparse: int = 0
+    dtype: str = "float32"
 
     def found(self, table: Table) -> Columns:
         """Return what the columns of a table are made of."""
@@ -57,16 +65,33 @@ class Selection:
 
     def made(self, columns: dict[str, Any]) -> dict[str, Any]:
         """Return the columns of some batches by their names there, labels in the type that learners take."""
-        if not self.names:
+        if not self.names and not self.sparse:
             return columns
+        columns = self._with_rows(dict(columns)) if self.sparse else columns
         made = {self.names.get(name, name): values for name, values in columns.items()}
         self._check(made[FEATURES])
         if self.label is not None:
             made[LABEL] = _learnable(made[LABEL], made[FEATURES])
         return made
 
+    def _with_rows(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return columns with one of sparse rows in place of the pair of them."""
+        assert self.encoding is not None  # noqa: S101 - which says what the features are
+        pair = self.encoding.columns
+        found = []
+        for name in pair:
+            rows = columns.pop(name)
+            rows = objects(rows, own=True) if isinstance(rows, pa.Array) else rows
+            if not isinstance(rows, Rows):
+                raise BadValue(f"column {name!r} holds nulls; fill or drop such rows first")
+            found.append(rows)
+        called = f"the pair {pair[0]!r}, {pair[1]!r}"
+        return {FEATURES: SparseRows(found[0], found[1], self.sparse, np.dtype(self.dtype), called), **columns}
+
     def _check(self, features: Any) -> None:
         """Raise BadValue where a number is missing, which is NaN for pandas; a sum is the shortest look at all."""
+        if isinstance(features, SparseRows) and _has_nan(features.values):
+            raise BadValue(f"feature column {self.encoding.columns[1]!r} holds NaN")  # type: ignore[union-attr]
         if not _has_nan(features):
             return
         flat = features.reshape(len(features), -1)
@@ -136,7 +161,8 @@ def select(
     if encoding.left_out and not isinstance(features, Encoding):
         log.warning("columns of %r that are no features: %s", table, told(encoding.left_out))
     encoded = encoding.table(table, once=True)
-    return Selected(encoded, _selection(encoded, encoding, columns, widths, label, dtype, as_tuple=as_tuple))
+    found = _selection(encoded, encoding, columns, widths, label, dtype, as_tuple=as_tuple, arrow=arrow)
+    return Selected(encoded, found)
 
 
 def _selection(
@@ -148,6 +174,7 @@ def _selection(
     dtype: str,
     *,
     as_tuple: bool,
+    arrow: bool,
 ) -> Selection:
     sources, besides = encoding.columns, list(columns or ())
     for name in besides:
@@ -157,6 +184,14 @@ def _selection(
             raise BadArgument(f"batches have their features and label under {name!r}: column {name!r} cannot be beside")
     read = [*sources, *besides, *([] if label is None else [label])]
     found = widths_of(table, read, widths)
+    if [name[-2:] for name in sources] == ["_k", "_v"] and is_pair(table.schema, sources):
+        if arrow:
+            raise BadArgument(f"format='arrow' has sparse features as they are stored: name columns {list(sources)}")
+        width = pair_width(table, sources[0])
+        return Selection(
+            read, found, names={} if label is None else {label: LABEL}, as_tuple=as_tuple, label=label,
+            encoding=encoding, sparse=width, dtype=dtype,
+        )  # fmt: skip
     lists = [item_of(table.schema.field(name).type) is not None for name in sources]
     names = {} if label is None else {label: LABEL}
     if len(sources) == 1 and lists[0]:

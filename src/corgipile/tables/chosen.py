@@ -6,17 +6,15 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
+from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import digest
-from corgipile.tables.io.pieces import check_rows, empty, take_runs
+from corgipile.tables.io.pieces import check_rows, take_runs
 from corgipile.tables.picks import Bits
 from corgipile.tables.placed import Placed, placed
 from corgipile.tables.table import (
     IntArray,
-    Layout,
     Single,
     Table,
-    check_columns,
-    check_run,
     even_cuts,
     row_sizes,
     shared_bytes,
@@ -28,15 +26,12 @@ __all__ = ["Chosen", "Masked", "Taken"]
 BRIDGE, RUN = 8 << 10, 1 << 20  # bytes read in vain rather than asking twice, and read at a time
 
 
-class Chosen(Wrapper):
+class Chosen(Checked, Wrapper):
     """What tables of some rows of another share; those who derive from it say which, by `places`.
 
     Args:
         table: The other.
     """
-
-    def __len__(self) -> int:
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} rows of {self.table!r})"
@@ -55,22 +50,12 @@ class Chosen(Wrapper):
         """Return the numbers that rows have in the table."""
         raise NotImplementedError
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
         """Cut into as many rows as a run of pages has bytes for."""
         return self.cuts(max(1, run_bytes * len(self) // max(self.nbytes, 1)))
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        return self.take(np.arange(start, stop), columns)
-
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        return self.table.take(self.places(check_rows(rows, len(self))), columns)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return self.table.take(self.places(rows), names)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows, if the table tells."""
@@ -83,11 +68,6 @@ class Chosen(Wrapper):
     def shared_bytes(self, columns: Sequence[str]) -> int:
         """Return the bytes that the table holds for columns, whatever the rows."""
         return shared_bytes(self.table, columns)
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: the rows lie apart from each other; `placed` says where."""
-        check_columns(self.schema, columns)
-        return None
 
 
 class Masked(Chosen):
@@ -127,12 +107,8 @@ class Masked(Chosen):
             return even_cuts(len(self), rows)
         return np.unique(self.bits.before(self.table.cuts(max(1, rows * len(self.table) // len(self)))))
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Read one run of rows: runs of the table that cover it, of which only these are kept."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
         width = max(1, self.table.nbytes // max(1, len(self.table)))
         rows = self.bits.within(start, stop)
         return take_runs(rows, BRIDGE // width, lambda a, b: self.table.read(a, b, names), max(1, RUN // width))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from corgipile.errors import BadSchema
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.mixing import Mix
-from corgipile.tables.scan import scan
+from corgipile.tables.scan import scan_column
 from corgipile.tables.table import Table, check_columns
 
 __all__ = ["by_column", "column"]
@@ -26,7 +26,7 @@ def column(table: Table, name: str) -> npt.NDArray[Any]:
     """
     if pa.types.is_nested(kind := table.schema.field(check_columns(table.schema, [name])[0]).type):
         raise BadSchema(f"column {name!r} is {kind}; one value a row is needed")
-    parts = [batch.column(0).to_numpy(zero_copy_only=False) for _, batch in scan(table, [name])]
+    parts = [part.to_numpy(zero_copy_only=False) for _, part in scan_column(table, name)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

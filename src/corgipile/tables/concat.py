@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
+from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import Encoded, Units, is_encoded, joined_spill, joined_units
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.io.files import among, digest
-from corgipile.tables.io.pieces import check_rows, empty, pick, read_pieces, take_pieces
+from corgipile.tables.io.pieces import pick, read_pieces, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
-from corgipile.tables.methods import Views
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.placed import Placed, placed
 from corgipile.tables.table import (
@@ -23,17 +23,17 @@ from corgipile.tables.table import (
     Single,
     Table,
     check_columns,
-    check_run,
     row_sizes,
     shared_bytes,
 )
 from corgipile.tables.values import as_type
 
 DIMS_KEY = b"corgipile.dims"
+FEATURES_KEY = b"corgipile.features"  # the column, or the name of the pair of columns, that features are by default
 _WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
-class ConcatTable(Views):
+class ConcatTable(Checked):
     """Joins tables of equal schema end to end; text, or bytes, may have offsets of any width.
 
     Args:
@@ -86,22 +86,12 @@ class ConcatTable(Views):
         parts = [run_cuts(table, columns, run_bytes) for table in self._tables]
         return np.unique(np.concatenate([part + start for part, start in zip(parts, self._starts, strict=False)]))
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return read_pieces(
             self._starts, start, stop, lambda i, a, b: typed(self._tables[i].read(a, b, names), self.schema)
         )
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_pieces(self._starts, rows, lambda i, local: typed(self._tables[i].take(local, names), self.schema))
 
     def list_width(self, name: str) -> int | None:

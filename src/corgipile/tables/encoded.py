@@ -14,11 +14,11 @@ import pyarrow as pa
 from corgipile.arrow_memory import frugal
 from corgipile.errors import CorruptFile
 from corgipile.sizes import format_bytes
-from corgipile.tables.io.pieces import Recent, check_rows, empty, pick
+from corgipile.tables.checked import Checked
+from corgipile.tables.io.pieces import Recent, pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
-from corgipile.tables.methods import Views
-from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, check_run, even_cuts, row_sizes
+from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
 from corgipile.tables.values import as_type, viewless
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "joined_units",
     "units_of",
     "unpack",
+    "unpack_column",
     "unpack_shared",
     "write_plain",
 ]
@@ -157,6 +158,12 @@ def _shared(table: Encoded, columns: list[str], folder: Path, key: str) -> Table
     return table.open_plain(columns, shared(folder, key, lambda: _said(table, columns, folder)).sections())
 
 
+def unpack_column(table: Encoded, name: str) -> Table:
+    """Return one column laid out plain in a spill file, shared as by `unpack_shared`, of a table that has a folder."""
+    assert table.spill is not None  # noqa: S101 - asked before
+    return _shared(table, [name], table.spill, f"{table.place} {[name]!r}")
+
+
 def _said(table: Encoded, columns: Sequence[str], folder: Path) -> SpillFile:
     units = table.units(columns)
     total = units.total if units else 0
@@ -215,7 +222,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return viewless(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
-class Plain(Views):
+class Plain(Checked):
     """Rows that lie in sections of a spill file, some columns in each.
 
     Args:
@@ -242,24 +249,10 @@ class Plain(Views):
         """Return the bytes of all rows."""
         return sum(part.nbytes for part in self._parts)
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return self._joined(names, lambda part, some: part.read(start, stop, some))
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return self._joined(names, lambda part, some: part.take(rows, some))
 
     def _joined(self, names: list[str], read: Any) -> pa.RecordBatch:

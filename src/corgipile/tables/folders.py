@@ -19,7 +19,7 @@ from corgipile.tables.tfrecord.index import is_text_index
 __all__ = ["expand_braces", "files_of", "format_named", "kind_named", "passed", "refuse_several"]
 
 # Files of rows that no reader takes from a folder: beside tables they would be left out without a word.
-_OTHERS = (".avro", ".h5", ".hdf5", ".lance", ".npz", ".orc")
+_OTHERS = (".avro", ".lance", ".orc")
 _PACKED = (".bz2", ".gz", ".lz4", ".snappy", ".xz", ".zip", ".zst")
 _HEAD = 16
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{},]*(?:,[^{},]*)+))\}")

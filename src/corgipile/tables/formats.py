@@ -8,10 +8,13 @@ from typing import NamedTuple
 from corgipile.errors import BadArgument
 from corgipile.plugins import FORMATS as GROUP
 from corgipile.plugins import registered
-from corgipile.tables import huggingface, images, numpy, parquet
+from corgipile.tables import anndata, huggingface, images, npz, numpy, parquet, zarr
 from corgipile.tables.arrow import elsewhere, footer
 from corgipile.tables.arrow import file as arrow
 from corgipile.tables.arrow import stream as arrowstream
+from corgipile.tables.hdf5 import table as hdf5
+from corgipile.tables.hdf5.file import MAGIC as HDF5
+from corgipile.tables.mds import table as mds
 from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
 from corgipile.tables.text import csv, json
@@ -49,6 +52,7 @@ class Format(NamedTuple):
 
 
 _OURS = {
+    "anndata": Format(b"", anndata.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "paths", "spill"})),
     "arrow": Format(footer.MAGIC, arrow.SUFFIXES, elsewhere.open_file, frozenset({"spill"})),
     "arrows": Format(arrowstream.MAGIC, arrowstream.SUFFIXES, arrowstream.ArrowStream, frozenset({"spill"})),
     "csv": Format(
@@ -59,6 +63,7 @@ _OURS = {
         agree=same_types,
         index_file=csv.index_file,
     ),
+    "hdf5": Format(HDF5, hdf5.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "group", "paths", "spill"})),
     "huggingface": Format(
         b"",
         (),
@@ -75,6 +80,14 @@ _OURS = {
         agree=same_types,
         index_file=json.index_file,
     ),
+    "mds": Format(
+        b"",
+        mds.SUFFIXES,
+        mds.open_mds,
+        frozenset({"spill"}),
+        folder=lambda path, files: mds.is_mds(path),  # noqa: ARG005 - as above
+    ),
+    "npz": Format(npz.MAGIC, npz.SUFFIXES, npz.npz_table, frozenset({"columns", "spill"})),
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
     "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable, frozenset({"spill"})),
     "svmlight": Format(
@@ -101,6 +114,13 @@ _OURS = {
         frozenset({"decode", "paths"}),
         agree=webdataset.same_columns,
         index_file=webdataset.index_file,
+    ),
+    "zarr": Format(
+        b"",
+        (),
+        zarr.zarr_table,
+        frozenset({"columns", "group", "paths", "spill"}),
+        folder=lambda path, files: zarr.is_zarr(path),  # noqa: ARG005 - as above
     ),
 }
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile
 from corgipile.tables.arrow.spans import array_of, places
+from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, describe, digest, readable
-from corgipile.tables.io.pieces import check_rows, empty, pick, pick_rows
-from corgipile.tables.methods import Views
-from corgipile.tables.table import LIMIT, IntArray, Layout, check_columns, check_run, even_cuts
+from corgipile.tables.io.pieces import pick, take_once
+from corgipile.tables.table import LIMIT, IntArray, check_columns
 from corgipile.tables.tfrecord.records import binary_array
 
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -30,7 +30,7 @@ FILES_A_TASK = 4
 FIELDS = {"image": pa.binary(), "label": pa.int64(), "path": pa.string()}  # int64: what losses of PyTorch take
 
 
-class ImageFolder(Views):
+class ImageFolder(Checked):
     """Reads a folder that has a folder of images for each class.
 
     Columns are ``image`` (the file's bytes, in batches too: `decode_image` makes pixels of them) and ``label`` (the
@@ -95,21 +95,9 @@ class ImageFolder(Views):
         schema = self.schema.set(place, pa.field("label", pa.int32()))  # as it was: states saved then still serve
         return digest(Path(self.path).name, describe(schema), *self.classes, hashed.hexdigest())
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows, several files at a time."""
-        check_run(start, stop, len(self))
-        return self._read(np.arange(start, stop), check_columns(self.schema, columns))
-
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        wanted, back = np.unique(rows, return_inverse=True)
-        batch = self._read(wanted, check_columns(self.schema, columns))
-        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        """Read scattered rows, several files at a time."""
+        return take_once(rows, lambda wanted: self._read(wanted, names))
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows, as the folder said when it was listed."""
@@ -132,14 +120,7 @@ class ImageFolder(Views):
         _in_turn(run, len(names))
         return data
 
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: each row is a file."""
-        check_columns(self.schema, columns)
-        return None
-
     def _read(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        if not len(rows):
-            return empty(self.schema, names)
         return pa.RecordBatch.from_arrays([self._column(name, rows) for name in names], schema=pick(self.schema, names))
 
     def _column(self, name: str, rows: IntArray) -> pa.Array:

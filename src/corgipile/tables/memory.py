@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import describe, digest
-from corgipile.tables.io.pieces import check_names, check_rows, empty, pick_rows, read_pieces, take_pieces
-from corgipile.tables.methods import Views
+from corgipile.tables.io.pieces import check_names, pick_rows, read_pieces, take_pieces
 from corgipile.tables.placed import IN_MEMORY, Placed, address_of
 from corgipile.tables.table import (
     ColumnLayout,
@@ -15,15 +15,13 @@ from corgipile.tables.table import (
     Layout,
     Table,
     check_columns,
-    check_run,
-    even_cuts,
     fixed_field,
 )
 
 SAMPLES = 64
 
 
-class MemoryTable(Views):
+class MemoryTable(Checked):
     """Serves the rows of a ``pyarrow.Table``.
 
     Args:
@@ -71,30 +69,12 @@ class MemoryTable(Views):
         """Return the identity: schema, number of rows, and the content of some of them."""
         return sampled(self)
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Return one run of rows; nothing is copied if they lie in one chunk."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._batches[i].slice(a, b - a).select(names))
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Return scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_pieces(self._starts, rows, lambda i, local: pick_rows(self._batches[i].select(names), local))
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: the rows lie in no file."""
-        check_columns(self.schema, columns)
-        return None
 
     def placed(self, columns: Sequence[str]) -> Placed | None:
         """Say where columns lie in memory; None where a row has no fixed width, or there are nulls.

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.sizes import real, whole
+from corgipile.tables.checked import Checked
 from corgipile.tables.concat import ConcatTable, typed
 from corgipile.tables.encoded import Units, joined_spill, joined_units
 from corgipile.tables.io.files import digest
-from corgipile.tables.io.pieces import check_rows, empty, join, pick_rows
-from corgipile.tables.methods import Views
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.io.pieces import join, pick_rows
+from corgipile.tables.table import IntArray, Table
 from corgipile.tables.views import alike
 
 __all__ = ["Mix", "mix"]
@@ -23,7 +23,7 @@ __all__ = ["Mix", "mix"]
 AT_A_TIME = 1 << 17  # rows whose source is looked for
 
 
-class Mix(Views):
+class Mix(Checked):
     """Interleaves rows of several tables of equal columns; see `mix`.
 
     Args:
@@ -57,10 +57,6 @@ class Mix(Views):
     def fingerprint(self) -> str:
         """Return the identity: those of the sources, how many rows of each, and which."""
         return digest("mix", *(table.fingerprint for table in self.tables), repr(self.counts), str(self.part))
-
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
 
     def shares(self, extents: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Say which rows of the sources some runs of rows are made of.
@@ -123,20 +119,11 @@ class Mix(Views):
         whole, rest = divmod(rows, count)  # evenly spread: turn * rows / count, of which no product is too large
         return (turns * whole + turns * rest // count + self.part) % rows
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Read one run of rows: a stretch of each source."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
         return self._gathered(np.array([[start, stop]]), names)
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return self._gathered(np.stack([rows, rows + 1], axis=1), names)
 
     def _gathered(self, extents: IntArray, names: list[str]) -> pa.RecordBatch:
@@ -148,11 +135,6 @@ class Mix(Views):
         back = np.empty(len(found), np.int64)
         back[found] = np.arange(len(found))
         return pick_rows(join(parts), back)
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: neighbours lie in several files."""
-        check_columns(self.schema, columns)
-        return None
 
     @property
     def place(self) -> str:

@@ -3,7 +3,7 @@
 import tokenize
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,18 +11,18 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, CorruptFile, UnknownFormat
 from corgipile.tables.arrow.spans import array_of
-from corgipile.tables.io.files import File, PathLike, Region, decoding, describe, digest
-from corgipile.tables.io.pieces import check_rows, empty, pick, take_runs
+from corgipile.tables.checked import Checked
+from corgipile.tables.io.files import PathLike, Region, decoding, describe, digest
+from corgipile.tables.io.pieces import pick, take_runs
 from corgipile.tables.io.remote import file_of
-from corgipile.tables.methods import Views
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns, check_run, even_cuts
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, check_columns
 
 MAGIC = b"\x93NUMPY"
 SUFFIXES = (".npy",)
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read in vain to save a request, and read at a time
 
 
-class NumpyTable(Views):
+class NumpyTable(Checked):
     """Reads arrays stored as ``.npy``: their first axis counts rows.
 
     Args:
@@ -70,23 +70,11 @@ class NumpyTable(Views):
         files = [array.file.identity for array in self._arrays.values()]
         return digest(*files, describe(self.schema), str(len(self)))
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         arrays = [self._arrays[name].read(start, stop) for name in names]
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         gap, most = (size // max(sum(self._arrays[name].width for name in names), 1) for size in (BRIDGE, RUN))
         return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names), max(1, most))
 
@@ -118,8 +106,8 @@ class _Stored:
         self.file = file_of(path)
         if self.file.read(0, min(6, self.file.size)) != MAGIC:
             raise UnknownFormat(f"{self.file.path} is no .npy file: it does not begin with {MAGIC!r}")
-        with decoding(self.file.path):
-            self.shape, fortran, self.dtype, self.at = _header(self.file)
+        with decoding(self.file.path), Region(self.file, 0, self.file.size) as stream:
+            self.shape, fortran, self.dtype, self.at = read_header(stream)
         self.width = int(self.dtype.itemsize) * int(np.prod(self.shape[1:], dtype=object))
         if fortran and len(self.shape) > 1:
             raise BadSchema(f"{self.file.path} is in Fortran order; save it with np.ascontiguousarray(array)")
@@ -150,8 +138,13 @@ class _Stored:
         return nested(values.astype(self.dtype.newbyteorder("="), copy=False), self.shape[1:])
 
 
-def _header(file: File) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    with warnings.catch_warnings(), Region(file, 0, file.size) as stream:
+def read_header(stream: IO[bytes] | Region) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Read the header of an array: its shape, whether it is in Fortran order, its dtype, and where its numbers begin.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    with warnings.catch_warnings():
         # NumPy warns of headers written by Python 2, and Python of odd text in damaged ones.
         warnings.simplefilter("ignore")
         form = np.lib.format

@@ -55,12 +55,12 @@ def open(  # noqa: A001 - reads as corgipile.open
             above a file are columns of it, as Hive and Spark write partitions. Or what is in memory: a table of
             pyarrow, a data frame of pandas or Polars, an array (its rows become the column ``features``) or sparse
             matrix, ``(X, y)`` with labels, a dictionary of arrays, a structured array, a ``datasets.Dataset``, a
-            ``pyarrow.dataset.Dataset``, a relation of DuckDB, anything with ``__arrow_c_stream__``, an iterator of
-            record batches.
+            ``pyarrow.dataset.Dataset``, an ``AnnData``, a dataset of h5py, an array of Zarr, a relation of DuckDB,
+            anything with ``__arrow_c_stream__``, an iterator of record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.
-        format: ``"arrow"``, ``"arrows"`` (stream), ``"csv"``, ``"huggingface"`` (saved dataset), ``"images"`` (folder),
-            ``"jsonl"``, ``"numpy"``, ``"parquet"``, ``"svmlight"``, ``"tfrecord"`` or ``"webdataset"``; found out from
-            the file or folder by default.
+        format: ``"anndata"``, ``"arrow"``, ``"arrows"`` (stream), ``"csv"``, ``"hdf5"``, ``"huggingface"`` (saved
+            dataset), ``"images"`` (folder), ``"jsonl"``, ``"mds"``, ``"npz"``, ``"numpy"``, ``"parquet"``,
+            ``"svmlight"``, ``"tfrecord"``, ``"webdataset"`` or ``"zarr"``; by default what the bytes tell.
         zero_based: For SVMlight text: whether indices begin at 0; ``"auto"``: at 1 unless an index 0 occurs.
         index: For TFRecord: the text index, or one for each file; by default looked for beside the file. One that is
             given may leave out records, except the last.
@@ -69,7 +69,8 @@ def open(  # noqa: A001 - reads as corgipile.open
         features: For TFRecord: names of features to decode, or a mapping from names to ``"byte"``, ``"int"``,
             ``"float"`` or Arrow types.
         on_bad: For TFRecord: ``"raise"``, or ``"skip"`` to leave out bad records; ``skipped`` of the table counts them.
-        paths: For image folders: add a column ``path``; for WebDataset: ``__key__``, the name of the sample.
+        paths: For image folders: add a column ``path``; for WebDataset: ``__key__``, the name of the sample; for
+            AnnData: ``obs_names``, the names of the cells.
         spill: Folder for spill files, or ``"off"``. Rows of Parquet and of compressed Arrow files lie in large units
             that must be decoded whole; where a memory budget does not hold enough of them, they are unpacked to a file
             without a name that goes with its last reader. None: what the variable ``CORGIPILE_SPILL`` says, else the
@@ -79,8 +80,9 @@ def open(  # noqa: A001 - reads as corgipile.open
             read them is told by the environment and the files that these services use.
         cache: Folder on a local disk that keeps what was read of objects, for all processes.
         cache_size: Bytes of the cache, such as ``"200GB"``; None: half of what is free there.
-        **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines, and
-            those of formats that other packages added.
+        **more: Options of other formats: ``header``, ``delimiter`` and ``types`` of CSV, ``types`` of JSON lines,
+            ``group`` of HDF5 and Zarr, ``columns`` of these, AnnData and ``.npz`` (a list of paths of arrays, or a
+            dictionary from names to paths), and those of formats that other packages added.
 
     Raises:
         BadArgument: An argument that does not apply to the format.

@@ -1,6 +1,7 @@
 """Parquet files: rows in row groups, decoded whole where they are small, else little by little into a spill file."""
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,26 +13,26 @@ import pyarrow as pa
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
+from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import PathLike, Region, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
-    check_rows,
-    empty,
     merge_cuts,
     pick,
     pick_rows,
     read_pieces,
+    same_schema,
     take_pieces,
 )
 from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetched, one_ahead, staged
-from corgipile.tables.methods import Views
 from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, page_bytes, row_bits
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
 
 MAGIC = b"PAR1"
@@ -40,9 +41,14 @@ SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
 MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
 BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
 TIDY_BYTES = 1 << 20  # decoded before pages are given back that are read no more
+PARSED = 11  # times as many bytes as the footer of a file has take what is made of it
+_footers: Common[Any] = Common(8 << 20, lambda found: PARSED * int(found.serialized_size))
+_decoded: Common[pa.RecordBatch] = Common(2 * SMALL, lambda rows: int(rows.nbytes))
+_unpacked: Common[Table] = Common(4, lambda _: 1)
+_readers = threading.local()  # the last of each thread: one reader must not decode in two threads at once
 
 
-class ParquetTable(Views):
+class ParquetTable(Checked):
     """Reads a Parquet file.
 
     Its natural unit is the row group: a block is at least one of them. Of a large one few rows are never decoded alone:
@@ -73,23 +79,21 @@ class ParquetTable(Views):
             raise CorruptFile(f"{self._file.path} is truncated: it does not end with {MAGIC!r}")
         with decoding(self._file.path):
             opened = pq.ParquetFile(self._file.source())
-            self._metadata = opened.metadata
-            self.schema: pa.Schema = opened.schema_arrow
+            metadata = _footers.of(self, "footer", lambda: opened.metadata)
+            self._kept = metadata if isinstance(self._file, RemoteFile) else None  # rather than asked for again
+            self.schema: pa.Schema = same_schema(opened.schema_arrow)
             check_names(self.schema, self._file.path)
-            counts = [self._metadata.row_group(i).num_rows for i in range(self._metadata.num_row_groups)]
-            self._bytes = [self._metadata.row_group(i).total_byte_size for i in range(len(counts))]
+            counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+            self._bytes = [metadata.row_group(i).total_byte_size for i in range(len(counts))]
         if any(count < 0 or count > 2**40 for count in counts):
             raise CorruptFile(f"{self._file.path}: a row group claims {max(counts, key=abs)} rows")
-        if sum(counts) != self._metadata.num_rows:
+        if sum(counts) != metadata.num_rows:
             raise CorruptFile(
-                f"{self._file.path}: its row groups have {sum(counts)} rows; {self._metadata.num_rows} are stated"
+                f"{self._file.path}: its row groups have {sum(counts)} rows; {metadata.num_rows} are stated"
             )
         self._starts = np.cumsum([0, *counts], dtype=np.int64)
-        self._decoded: Recent[pa.RecordBatch] = Recent(2)
-        self._unpacked: Recent[Table] = Recent(2)
         self._widths: Recent[float] = Recent(1 << 16)
         self._unpacking = threading.Lock()
-        self._local = threading.local()
 
     def __reduce__(self) -> tuple[type["ParquetTable"], tuple[str, Spill]]:
         return ParquetTable, (self._file.path, self._spill)
@@ -99,6 +103,16 @@ class ParquetTable(Views):
 
     def __repr__(self) -> str:
         return f"ParquetTable({self._file.path!r})"
+
+    @property
+    def _metadata(self) -> Any:
+        """Return what the footer says; it is read again where other files' took its place."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
+
+        if self._kept is not None:
+            return self._kept
+        with decoding(self._file.path):
+            return _footers.of(self, "footer", lambda: pq.read_metadata(self._file.source()))
 
     @property
     def nbytes(self) -> int:
@@ -114,26 +128,11 @@ class ParquetTable(Views):
         """Cut at row groups, merged to about ``rows`` rows."""
         return merge_cuts(self._starts, rows)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._piece(i, a, b, names))
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_pieces(self._starts, rows, lambda i, local: self._scattered(i, local, names))
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: rows are encoded."""
-        check_columns(self.schema, columns)
-        return None
 
     @property
     def place(self) -> str:
@@ -197,12 +196,11 @@ class ParquetTable(Views):
 
     def _width(self, name: str) -> float:
         """Return the bytes of a row of a column, decoded."""
-        return self._widths.get(name, lambda: self._find_width(name))
+        bits = row_bits(self.schema.field(name).type)
+        return bits / 8 if bits or not len(self) else self._widths.get(name, lambda: self._find_width(name))
 
     def _find_width(self, name: str) -> float:
-        bits, counts = row_bits(self.schema.field(name).type), np.diff(self._starts)
-        if bits or not counts.any():
-            return bits / 8
+        counts = np.diff(self._starts)
         group = int(counts.argmax())
         metadata = self._metadata.row_group(group)
         stored = sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / int(counts[group])
@@ -281,10 +279,10 @@ class ParquetTable(Views):
     def _plain(self, i: int, names: list[str], folder: Path) -> Table:
         """Return a row group unpacked; the last ones stay so a while."""
         with self._unpacking:
-            return self._unpacked.get((i, *names), lambda: unpack(_Group(self, i), names, folder))
+            return _unpacked.of(self, (i, *names), lambda: unpack(_Group(self, i), names, folder))
 
     def _group(self, i: int, names: list[str]) -> pa.RecordBatch:
-        return self._decoded.get((i, *names), lambda: self._decode(i, names))
+        return _decoded.of(self, (i, *names), lambda: self._decode(i, names))
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
         with decoding(self._file.path):
@@ -297,14 +295,15 @@ class ParquetTable(Views):
             return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
 
     def _reader(self, i: int, names: Sequence[str]) -> Any:
-        """Return this thread's own reader: one reader must not decode in two threads at once."""
+        """Return this thread's reader of this file."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
 
         if isinstance(self._file, RemoteFile):
             return pq.ParquetFile(fetched(self._file, self._ranges(i, names)).source(), metadata=self._metadata)
-        if not hasattr(self._local, "reader"):
-            self._local.reader = pq.ParquetFile(self._file.source(), metadata=self._metadata)
-        return self._local.reader
+        if getattr(_readers, "owner", None) != weakref.ref(self):
+            _readers.last = pq.ParquetFile(self._file.source(), metadata=self._metadata)
+            _readers.owner = weakref.ref(self)
+        return _readers.last
 
 
 class _Group:

@@ -8,10 +8,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import File, digest
-from corgipile.tables.io.pieces import check_rows, pick
+from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.spill import Section, SpillWriter
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.table import IntArray, Layout, Table, check_columns
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["Found", "Partition", "is_key", "keys_of", "with_keys"]
@@ -69,7 +70,7 @@ def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(value if value is None or pa.types.is_string(kind) else int(value), kind)
 
 
-class Partition(Wrapper):
+class Partition(Wrapper, Checked):
     """A table with columns that have one value in all its rows.
 
     Args:
@@ -99,17 +100,11 @@ class Partition(Wrapper):
         said = [f"{name!r}:{value.type}:{value.as_py()!r}" for name, value in self.values.items()]
         return digest(self.table.fingerprint, *said)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         stored = self._stored(names)
         return self._joined(self.table.read(start, stop, stored) if stored else None, stop - start, names)
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         stored = self._stored(names)
         return self._joined(self.table.take(rows, stored) if stored else None, len(rows), names)
 

@@ -1,7 +1,6 @@
 """What a column looks like, block by block."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,14 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.tables.arrow.spans import flat
-from corgipile.tables.encoded import is_encoded
-from corgipile.tables.io.column import PlacedColumn
-from corgipile.tables.io.remote import in_turn, is_remote
-from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, type_code
+from corgipile.tables.scan import scan_column
+from corgipile.tables.table import IntArray, Table, check_columns, type_code
 
 FloatArray = npt.NDArray[np.float64]
-RUN_BYTES = 2 << 20
-MANY = 32  # runs that are on their way from stores
+Look = Callable[[int, pa.Array], object]
 
 
-def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
+def sketch(table: Table, cuts: IntArray, column: str, look: Look | None = None) -> FloatArray:
     """Describe each block by one number from a column, by reading only this column once: alike blocks get near ones.
 
     Integers and booleans of at most 1024 values, and floats of at most 64 whole ones, are classes: of two, the number
@@ -33,6 +29,7 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
         table: The table.
         cuts: Block boundaries.
         column: A scalar column of numbers.
+        look: Told of each part that is read, with the number of its first row: so one reading serves two.
 
     Returns:
         float64[blocks]; 0 for a block without rows.
@@ -55,19 +52,14 @@ def sketch(table: Table, cuts: IntArray, column: str) -> FloatArray:
         raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
     tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
     last = 0.0
-    for found in in_turn(table, _reader(table, column), pairwise(_runs(table, column).tolist()), MANY):
-        values, last = _steady(found, last)
+    for start, part in scan_column(table, column):
+        if look is not None:
+            look(start, part)
+        values, last = _steady(_numbers(part), last)
         _kernel.sketch_add(tally, values, type_code(values.dtype))
     sketched = np.empty(len(cuts) - 1)
     _kernel.sketch_values(tally, sketched)
     return sketched
-
-
-def _runs(table: Table, column: str) -> IntArray:
-    """Cut a table into what is read of it at a time: of one in stores by objects and row groups, many at a time."""
-    if not is_remote(table):
-        return even_cuts(len(table), RUN_BYTES // 8)
-    return table.cuts(1 if is_encoded(table, [column]) else RUN_BYTES // 64)
 
 
 def _steady(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], float]:
@@ -78,23 +70,11 @@ def _steady(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], fl
     return values, float(values[-1]) if len(values) else last
 
 
-def _reader(table: Table, column: str) -> Callable[[int, int], npt.NDArray[Any]]:
-    """Return what reads numbers of a column: straight from where they lie, if they have a fixed place."""
-    layout = table.layout([column]) if len(table) else None
-    if layout is not None:
-        located = PlacedColumn(layout, column)
-        return lambda start, stop: _native(located.read(start, stop))
-    return lambda start, stop: _numbers(table.read(start, stop, [column]).column(0))
-
-
 def _numbers(array: pa.Array) -> npt.NDArray[Any]:
+    """Return numbers in a type that the kernel reads."""
     if array.null_count:
         array = array.cast(pa.float64()).fill_null(float("nan"))
-    return _native(flat(array))
-
-
-def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers in a type that the kernel reads."""
+    values = flat(array)
     if values.dtype == np.float16:
         return values.astype(np.float32)
     return values.view(np.uint8) if values.dtype == np.bool_ else values

@@ -9,9 +9,8 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.tables.chosen import Chosen
 from corgipile.tables.io.files import digest
-from corgipile.tables.io.pieces import empty
 from corgipile.tables.placed import Placed, placed
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, check_run
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table
 
 __all__ = ["Subset", "runs_within"]
 
@@ -67,16 +66,13 @@ class Subset(Chosen):
             cuts.append(int(edges[at]))
         return np.array(cuts, np.int64)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Read one run of rows, at once if they lie together."""
-        check_run(start, stop, len(self))
-        if start == stop:
-            return empty(self.schema, check_columns(self.schema, columns))
         first, last = np.searchsorted(self._starts, (start, stop - 1), side="right") - 1
         if first == last:
             begin = int(self.runs[first, 0]) + start - int(self._starts[first])
-            return self.table.read(begin, begin + stop - start, columns)
-        return self.take(np.arange(start, stop), columns)
+            return self.table.read(begin, begin + stop - start, names)
+        return super()._read_run(start, stop, names)
 
     def places(self, rows: IntArray) -> IntArray:
         """Return the numbers that rows have in the table."""

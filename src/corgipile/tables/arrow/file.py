@@ -16,30 +16,29 @@ from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.arrow.note import noted
 from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
 from corgipile.tables.arrow.take import Take
+from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Units, units_of, unpack
 from corgipile.tables.fingerprints import sampled_rows
+from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
-    check_rows,
-    empty,
     merge_cuts,
     pick,
     read_pieces,
+    same_schema,
     take_pieces,
     take_runs,
 )
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.methods import Views
 from corgipile.tables.table import (
     ColumnLayout,
     IntArray,
     Layout,
     Table,
     check_columns,
-    check_run,
     even_cuts,
     fixed_field,
 )
@@ -52,9 +51,12 @@ MOST_KEPT = 1 << 17  # places of columns in record batches that are remembered
 DENSE = 8  # rows passed over for each one wanted, below which runs are read
 WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read over, rather than seeking, between two rows that are taken; and at a time
+_decoded: Common[pa.RecordBatch] = Common(2 * SMALL, lambda rows: int(rows.nbytes))
+_unpacked: Common[Table] = Common(4, lambda _: 1)
+_readers: Common[Any] = Common(16, lambda _: 1)
 
 
-class ArrowFile(Views):
+class ArrowFile(Checked):
     """Reads an Arrow IPC file, plain or with LZ4 or ZSTD compressed record batches.
 
     Plain record batches are read by the rows asked for; compressed ones are decoded whole if they are small, else the
@@ -82,27 +84,25 @@ class ArrowFile(Views):
         found = self._find_batches()
         self._blocks = found.blocks
         self._metadata: BatchMetadata | Decompressed = BatchMetadata(self._file, found.blocks, found.like)
-        self._readers: Recent[Any] = Recent(4)
-        self._decoded: Recent[pa.RecordBatch] = Recent(2)
         with decoding(self._file.path):
-            self._stored = stored = self._stored_schema()
+            self._stored = stored = same_schema(self._stored_schema())
             self._names = list(stored.names)
         check_names(stored, self._file.path)
         self._dictionaries = Dictionaries(self._file, found.dictionaries, stored)
-        self._raw = index_schema(stored)
-        self._unpacked: Recent[Table] = Recent(2)
+        self._raw = same_schema(index_schema(stored))
         self._sizes: Recent[IntArray] = Recent(64)
         self._layouts: Recent[Layout | None] = Recent(2)
         self._unpacking = threading.Lock()
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
         packed = len(self._blocks) > 0 and self._metadata[0].compressed
         self._starts = self._find_starts(found.rows, packed)
-        self.schema: pa.Schema = pa.schema([field.with_type(viewless(field.type)) for field in stored], stored.metadata)
+        fields = [field.with_type(viewless(field.type)) for field in stored]
+        self.schema: pa.Schema = same_schema(pa.schema(fields, stored.metadata))
         listed = places(stored) if found.native else None
         self._packed = listed if packed else None
         self._places = None if packed else listed
         self._whole = self._places is None or not all(sliceable(place.kind) for place in self._places.values())
-        self._scatter = None if self._places is None else Take(self._file, self._places, len(self._blocks))
+        self._scatter = None if self._places is None else Take(self._file, self._places, self._starts)
 
     def __reduce__(self) -> tuple[type["ArrowFile"], tuple[str, Spill]]:
         return type(self), (self._file.path, self._spill)
@@ -127,24 +127,14 @@ class ArrowFile(Views):
         """Cut every ``rows`` rows, or at record batches where these must be decoded whole."""
         return merge_cuts(self._starts, rows) if self._whole else even_cuts(len(self), rows)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return self._dictionaries.look_up(self.read_stored(start, stop, names), self.schema)
 
     def read_stored(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Read one run of rows as they are stored: numbers where there are dictionaries."""
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._read(i, a, b, names))
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return self._dictionaries.look_up(self.take_stored(rows, names), self.schema)
 
     def take_stored(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
@@ -163,25 +153,20 @@ class ArrowFile(Views):
         if self._scatter is None or not self._dictionaries.names.isdisjoint(columns):
             return None
         with decoding(self._file.path):
-            return self._scatter.sizes(pick(self.schema, columns), *self._within(rows), self._slices)
+            return self._scatter.sizes(pick(self.schema, columns), rows, self._slices)
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a binary column, each into an object of its own."""
         if self._scatter is None:
             return list(self.take(rows, [column]).column(0).to_pylist())
-        return self._scatter.take_bytes(self.schema.field(column), *self._within(rows), self._slices)
-
-    def _within(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the record batches of rows, and their numbers there."""
-        batches = np.searchsorted(self._starts, rows, side="right") - 1
-        return batches, rows - self._starts[batches]
+        return self._scatter.take_bytes(self.schema.field(column), rows, self._slices)
 
     def _scattered(self, rows: IntArray, names: list[str]) -> pa.RecordBatch | None:
         """Take rows by few calls; None where runs must be read, or are cheaper: narrow rows that lie densely."""
         dense = self.nbytes < WIDE * len(self) and int(rows.max() - rows.min()) < DENSE * len(rows)
         if self._scatter is None or dense:
             return None
-        return self._scatter.take(pick(self._raw, names), *self._within(rows), self._slices)
+        return self._scatter.take(pick(self._raw, names), rows, self._slices)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where fixed-width columns lie; None if compressed, null, or of varying width."""
@@ -318,7 +303,7 @@ class ArrowFile(Views):
             return None
         folder = self.spill
         with self._unpacking:
-            found = self._unpacked.get((i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
+            found = _unpacked.of(self, (i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
         return cast("ArrowFile", found)
 
     def _take(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
@@ -330,7 +315,7 @@ class ArrowFile(Views):
         return take_runs(rows, gap, lambda start, stop: self._read(i, start, stop, names), max(1, most))
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
-        return self._decoded.get((i, *names), lambda: self._decode_now(i, names))
+        return _decoded.of(self, (i, *names), lambda: self._decode_now(i, names))
 
     def _decode_now(self, i: int, names: list[str]) -> pa.RecordBatch:
         batch = self._metadata[i]
@@ -343,7 +328,7 @@ class ArrowFile(Views):
             return self._dictionaries.numbers(decoded, pick(self._raw, names))
 
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
-        return self._readers.get(tuple(names), lambda: self._open_reader(names)).get_batch(i)
+        return _readers.of(self, tuple(names), lambda: self._open_reader(names)).get_batch(i)
 
     def _open_reader(self, names: list[str]) -> Any:
         options = pa.ipc.IpcReadOptions(included_fields=sorted(self._names.index(name) for name in names))
@@ -376,7 +361,7 @@ class _DecompressedFile(ArrowFile):
         self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
         self._places, self._packed, self._whole = places(pick(source._stored, columns)), None, False  # noqa: SLF001
         self._layouts = Recent(2)
-        self._scatter = Take(section, self._places or {}, len(self._blocks))
+        self._scatter = Take(section, self._places or {}, self._starts)
 
     def __repr__(self) -> str:
         return self._name

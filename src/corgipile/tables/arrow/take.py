@@ -9,6 +9,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, CorruptFile
 from corgipile.tables.arrow.slices import BatchSlices, Place
 from corgipile.tables.io.files import File, decoding
+from corgipile.tables.io.kept import Kept
 from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_list, is_wide, item_bytes
 
 types = pa.types
@@ -22,15 +23,16 @@ class Take:
     Args:
         file: The file.
         places: Where each column's parts are listed.
-        batches: The number of record batches.
+        starts: First row of each record batch, then the number of rows.
     """
 
-    def __init__(self, file: File, places: Mapping[str, Place], batches: int) -> None:
-        self._file, self._places, self._batches = file, places, batches
+    def __init__(self, file: File, places: Mapping[str, Place], starts: IntArray) -> None:
+        self._file, self._places, self._starts = file, places, starts
         self._known: dict[str, IntArray] = {}
+        self._kept: dict[str, Kept] = {}
 
-    def take(self, schema: pa.Schema, batches: IntArray, rows: IntArray, slices: Slices) -> pa.RecordBatch | None:
-        """Take rows, each given by its batch and its number there; None where runs must be read.
+    def take(self, schema: pa.Schema, rows: IntArray, slices: Slices) -> pa.RecordBatch | None:
+        """Take rows; None where runs must be read.
 
         That is so for columns of other types and batches with nulls. ``slices`` gives the bodies of some batches.
         """
@@ -38,14 +40,14 @@ class Take:
             return None
         arrays = []
         for field in schema:
-            found = self._find(field.name, batches, slices)
+            found = self._find(field.name, rows, slices)
             if (found[:, 0] == UNFIT).any():
                 return None
             with decoding(self._file.path):
-                arrays.append(self._column(field.type, found, rows))
+                arrays.append(self._column(field, found, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def sizes(self, schema: pa.Schema, batches: IntArray, rows: IntArray, slices: Slices) -> IntArray | None:
+    def sizes(self, schema: pa.Schema, rows: IntArray, slices: Slices) -> IntArray | None:
         """Return the bytes of rows; None where they are not found one by one."""
         if not all(width(field.type) for field in schema):
             return None
@@ -53,38 +55,44 @@ class Take:
         for field in schema:
             size = width(field.type)
             if fixed_field(field.type) is None:
-                found = self._find(field.name, batches, slices)
+                found = self._find(field.name, rows, slices)
                 if (found[:, 0] == UNFIT).any():
                     return None
-                low, high = self._ends(field.type, found, rows)
+                low, high = self._ends(field, found, rows)
                 sizes += (high - low) * size
             else:
                 sizes += size
         return sizes
 
-    def take_bytes(self, field: pa.Field, batches: IntArray, rows: IntArray, slices: Slices) -> list[bytes]:
+    def take_bytes(self, field: pa.Field, rows: IntArray, slices: Slices) -> list[bytes]:
         """Take rows of a binary column."""
-        found = self._find(field.name, batches, slices)
-        low, high = self._ends(field.type, found, rows)
+        found = self._find(field.name, rows, slices)
+        low, high = self._ends(field, found, rows)
         return self._file.gather_bytes(found[:, 1] + low, high - low)
 
-    def _find(self, name: str, batches: IntArray, slices: Slices) -> IntArray:
+    def _batches(self, rows: IntArray) -> IntArray:
+        return np.searchsorted(self._starts, rows, side="right") - 1
+
+    def _find(self, name: str, rows: IntArray, slices: Slices) -> IntArray:
         """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
-        known = self._known.setdefault(name, np.full((self._batches, 3), UNKNOWN))
+        batches = self._batches(rows)
+        known = self._known.setdefault(name, np.full((len(self._starts) - 1, 3), UNKNOWN))
         unknown = known[batches, 0] == UNKNOWN
         new = np.unique(batches[unknown]) if unknown.any() else batches[:0]
         for batch, body in zip(new, slices(new), strict=True):
             known[batch] = body.item_places(self._places[name]) or (UNFIT, 0, 0)
         return known[batches]
 
-    def _column(self, kind: pa.DataType, found: IntArray, rows: IntArray) -> pa.Array:
+    def _column(self, field: pa.Field, found: IntArray, rows: IntArray) -> pa.Array:
+        kind = field.type
         size = width(kind)
         if fixed_field(kind) is not None:
-            self._check(rows, rows + 1, found)
-            data = self._file.gather(found[:, 1] + rows * size, np.full(len(rows), size))
+            within = rows - self._starts[self._batches(rows)]
+            self._check(within, within + 1, found)
+            data = self._file.gather(found[:, 1] + within * size, np.full(len(rows), size))
             return _flat(kind, len(rows), data)
         wide = _offset_type(kind)
-        low, high = self._ends(kind, found, rows)
+        low, high = self._ends(field, found, rows)
         data = self._file.gather(found[:, 1] + low * size, (high - low) * size)
         ends = np.append(0, np.cumsum(high - low))
         if ends[-1] >= LIMIT and not is_wide(kind):
@@ -97,18 +105,24 @@ class Take:
         array.validate(full=True)
         return array
 
-    def _ends(self, kind: pa.DataType, found: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the first item of each row, and the item after its last; neighbours are asked for by one call."""
-        wide = _offset_type(kind)
-        first, count = found[:1, 0] + rows[:1] * wide.itemsize, len(rows)
-        if count and (np.diff(rows) == 1).all() and (found[:, 0] == found[:1, 0]).all():
-            ends = self._file.gather(first, np.array([(count + 1) * wide.itemsize])).view(wide).astype(np.int64)
-            low, high = ends[:-1], ends[1:]
-        else:
-            pairs = self._file.gather(found[:, 0] + rows * wide.itemsize, np.full(count, 2 * wide.itemsize))
-            low, high = pairs.view(wide).reshape(-1, 2).T.astype(np.int64)
-        self._check(low, high, found)
+    def _ends(self, field: pa.Field, found: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the first item of each row, and the item after its last."""
+        kept = self._kept.get(field.name) or self._kept.setdefault(field.name, Kept(int(self._starts[-1]), (2,)))
+        low, high = kept.take(rows, lambda some, at: self._read_ends(field.type, found[at], some)).T
         return low, high
+
+    def _read_ends(self, kind: pa.DataType, found: IntArray, rows: IntArray) -> IntArray:
+        """Read those of some rows; neighbours are asked for by one call."""
+        wide, count = _offset_type(kind), len(rows)
+        begins = found[:, 0] + (rows - self._starts[self._batches(rows)]) * wide.itemsize
+        if count and (np.diff(begins) == wide.itemsize).all():
+            ends = self._file.gather(begins[:1], np.array([(count + 1) * wide.itemsize])).view(wide)
+            pairs = np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64)
+        else:
+            data = self._file.gather(begins, np.full(count, 2 * wide.itemsize))
+            pairs = data.view(wide).reshape(-1, 2).astype(np.int64)
+        self._check(pairs[:, 0], pairs[:, 1], found)
+        return pairs
 
     def _check(self, low: IntArray, high: IntArray, found: IntArray) -> None:
         wrong = (low < 0) | (high < low) | (high > found[:, 2])

@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.outputs import Kind, refuse_url, replacing
-from corgipile.sizes import parse_bytes
+from corgipile.tables.arrow.grouping import Groups
 from corgipile.tables.arrow.note import is_noted, write_note
 from corgipile.tables.io.files import PathLike
-from corgipile.tables.io.pieces import join
 from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.values import as_type, value_type
 
@@ -86,10 +85,7 @@ class Writer:
         self._compression = compression
         if record_batch is None:
             record_batch = f"{batch_bytes(self.schema, compression)}B"
-        self._length = _length(record_batch, self.schema)
-        self._bytes = 0 if isinstance(record_batch, int) else parse_bytes(record_batch, "record_batch")
-        self._pending: list[pa.RecordBatch] = []
-        self._waiting = 0
+        self._groups = Groups(record_batch, self.schema)
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -102,23 +98,12 @@ class Writer:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; their columns must be those of the schema."""
-        batch = conform(batch, self.schema)
-        if not batch.num_rows:
-            return
-        if not self._length:
-            self._length = max(1, self._bytes * batch.num_rows // max(1, batch.nbytes))
-        for start in range(0, batch.num_rows, self._length):
-            self._pending.append(batch.slice(start, self._length))
-            self._waiting += self._pending[-1].num_rows
-            if self._waiting >= self._length:
-                self._drain()
+        for group in self._groups.add(conform(batch, self.schema)):
+            self._put(group)
 
-    def _drain(self) -> None:
-        whole = join(self._pending)
-        self._file.write_batch(whole.slice(0, self._length))
-        self.rows += min(self._length, whole.num_rows)
-        self._pending = [whole.slice(self._length)]
-        self._waiting = self._pending[0].num_rows
+    def _put(self, group: pa.RecordBatch) -> None:
+        self._file.write_batch(group)
+        self.rows += group.num_rows
 
     def __exit__(
         self,
@@ -131,8 +116,9 @@ class Writer:
             self._stack.__exit__(kind, failure, trace)
             return
         with self._stack:
-            if self._waiting:
-                self._drain()
+            rest = self._groups.rest()
+            if rest is not None:
+                self._put(rest)
             self._file.close()
             write_note(self._temporary)
 
@@ -165,16 +151,3 @@ def batch_bytes(schema: pa.Schema, compression: str | None) -> int:
     A column is then in few pieces, so that the labels of a large table are soon read.
     """
     return LARGE if compression is None and fixed_row_bytes(schema) else SMALL
-
-
-def _length(record_batch: int | str, schema: pa.Schema) -> int:
-    """Return rows of a record batch, 0 if they depend on the first rows written."""
-    if isinstance(record_batch, int):
-        if record_batch < 1:
-            raise BadArgument(f"record_batch is {record_batch} rows; at least 1 is right")
-        return record_batch
-    wanted = parse_bytes(record_batch, "record_batch")
-    if wanted < 1:
-        raise BadArgument(f"record_batch is {record_batch!r}; at least 1 byte is right")
-    width = fixed_row_bytes(schema)
-    return max(1, wanted // width) if width else 0

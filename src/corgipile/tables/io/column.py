@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from corgipile.tables.io.kept import Kept
 from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import IntArray, Layout
 
@@ -32,8 +33,9 @@ class PlacedColumn:
     """
 
     def __init__(self, layout: Layout, name: str) -> None:
-        self._column = layout.columns[name]
+        self._column = column = layout.columns[name]
         self._files = files_of_layout(layout)
+        self._kept = Kept(int(column.starts[-1]), column.shape, column.dtype)
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Read rows ``start`` to ``stop``, an array of the column's dtype, (rows, *shape of a row).
@@ -51,6 +53,9 @@ class PlacedColumn:
 
     def take(self, rows: IntArray) -> npt.NDArray[Any]:
         """Read scattered rows in the order asked for, each straight to its place."""
+        return self._kept.take(rows, lambda some, _: self._read_rows(some))
+
+    def _read_rows(self, rows: IntArray) -> npt.NDArray[Any]:
         column, width = self._column, self._column.width
         data = np.empty(len(rows) * width, np.uint8)
         pieces = np.searchsorted(column.starts, rows, side="right") - 1

@@ -87,11 +87,22 @@ def runs_of(rows: IntArray, gap: int, most: int = LIMIT) -> tuple[IntArray, IntA
     return rows[np.append(0, breaks + 1)], rows[np.append(breaks, len(rows) - 1)] + 1
 
 
+def take_once(rows: IntArray, take: Callable[[IntArray], pa.RecordBatch]) -> pa.RecordBatch:
+    """Take rows in any order by a function that is asked for each once, ascending."""
+    if bool(np.all(rows[:-1] < rows[1:])):
+        return take(rows)
+    wanted, back = np.unique(rows, return_inverse=True)
+    return pick_rows(take(wanted), back)
+
+
 def take_runs(
     rows: IntArray, gap: int, read: Callable[[int, int], pa.RecordBatch], most: int = LIMIT
 ) -> pa.RecordBatch:
     """Take scattered rows by reading the runs they lie in, up to ``most`` rows at a time."""
-    wanted, back = np.unique(rows, return_inverse=True)
+    return take_once(rows, lambda wanted: _of_runs(wanted, gap, read, most))
+
+
+def _of_runs(wanted: IntArray, gap: int, read: Callable[[int, int], pa.RecordBatch], most: int) -> pa.RecordBatch:
     firsts, stops = runs_of(wanted, gap, most)
     batches = []
     edges = np.searchsorted(wanted, stops)
@@ -102,10 +113,7 @@ def take_runs(
             batch = pick_rows(batch, wanted[low:high] - first)
         batches.append(batch)
         low = high
-    batch = join(batches)
-    if len(back) == len(wanted) and bool(np.all(back[:-1] < back[1:])):
-        return batch
-    return pick_rows(batch, back)
+    return join(batches)
 
 
 def pick_rows(batch: pa.RecordBatch, rows: IntArray) -> pa.RecordBatch:
@@ -152,6 +160,18 @@ def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def pick(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """Return the schema of some columns."""
     return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+_schemas: list[pa.Schema] = []  # the last few
+
+
+def same_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema, the same object as lately where it is equal: the files of a folder share one."""
+    for known in _schemas:
+        if known.equals(schema, check_metadata=True):
+            return known
+    _schemas[:] = [schema, *_schemas[:3]]
+    return schema
 
 
 def empty(schema: pa.Schema, columns: Sequence[str]) -> pa.RecordBatch:
@@ -226,6 +246,9 @@ class Recent(Generic[Value]):
                     self._making.pop(key, None)
             with self._lock:
                 self._values[key] = value
-                while len(self._values) > self._room:
-                    self._values.popitem(last=False)
+                self._evict()
         return value
+
+    def _evict(self) -> None:
+        while len(self._values) > self._room:
+            self._values.popitem(last=False)

@@ -139,6 +139,7 @@ class SpillWriter(io.RawIOBase):
 
     Args:
         folder: Where the file lies.
+        file: The file, if it is there already.
 
     Example:
         >>> writer = SpillWriter(Path("/tmp"))
@@ -148,11 +149,11 @@ class SpillWriter(io.RawIOBase):
         [b'rows']
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, file: SpillFile | None = None) -> None:
         super().__init__()
         self._folder = folder
         with writing(folder):
-            self._file = SpillFile(nameless(folder))
+            self._file = file or SpillFile(nameless(folder))
         self._places: list[tuple[int, int]] = []
         self._base = self._at = 0
 

@@ -7,15 +7,15 @@ import pyarrow as pa
 
 from corgipile.errors import BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
 from corgipile.tables.arrow.spans import flat
+from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import File, PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
-from corgipile.tables.io.pieces import check_rows, empty, pick, take_runs
+from corgipile.tables.io.pieces import pick, take_runs
 from corgipile.tables.io.remote import file_of
-from corgipile.tables.methods import Views
 from corgipile.tables.pages import changes
 from corgipile.tables.svmlight.index import open_index, row_bytes_of
 from corgipile.tables.svmlight.text import Summary, ZeroBased, parse_rows, schema, stream_batches
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.table import IntArray, Table, even_cuts
 
 __all__ = [
     "SUFFIXES",
@@ -32,7 +32,7 @@ HEAD = 1 << 16
 INDEX_ROWS = 1 << 20  # looked through at a time
 
 
-class SvmlightTable(Views):
+class SvmlightTable(Checked):
     r"""Reads SVMlight text: columns ``label``, ``features_k`` (indices from 0), ``features_v``.
 
     The first opening parses the whole file, to find wrong lines and where rows begin; it keeps this in a file
@@ -82,22 +82,14 @@ class SvmlightTable(Views):
         """Return the identity: content, schema, rows and base."""
         return digest(self._file.identity, describe(self.schema), str(len(self)), str(self.base))
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
         """Cut the text at runs of pages."""
         parts = pairwise(even_cuts(len(self), INDEX_ROWS).tolist())
         begins = (flat(self._index.read(start, stop, ["start"]).column(0)) for start, stop in parts)
         return changes(begins, run_bytes)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         """Read one run of rows; the column ``label`` alone comes from the index."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
         if names == ["label"]:
             return self._own(self._index.read(start, stop, names))
         places = row_bytes_of(self._index, start, stop, self._file.size)
@@ -109,19 +101,9 @@ class SvmlightTable(Views):
             raise self._changed()
         return batch if names == self.schema.names else self._own(batch.select(names))
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         gap, most = (size * len(self) // max(self._file.size, 1) for size in (BRIDGE, RUN))
         return take_runs(rows, gap, lambda start, stop: self.read(start, stop, names), max(1, most))
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: rows are text."""
-        check_columns(self.schema, columns)
-        return None
 
     def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(batch.columns, schema=pick(self.schema, batch.schema.names))

@@ -5,14 +5,13 @@ from copy import copy
 from itertools import pairwise
 from typing import Self
 
-import numpy as np
 import pyarrow as pa
 
+from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.index_cache import kept_path
-from corgipile.tables.io.pieces import check_names, check_rows, empty, join, pick_rows
-from corgipile.tables.methods import Views
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.io.pieces import check_names, empty, join, take_once
+from corgipile.tables.table import IntArray, Table
 from corgipile.tables.text.lines import Lines
 from corgipile.tables.text.types import Types, chosen, known, stretches, wider
 
@@ -22,7 +21,7 @@ RUN = 1 << 21  # bytes of text parsed at a time
 ADVICE = "text is parsed at every reading; `corgipile convert` writes a file that is read in place, many times faster"
 
 
-class TextTable(Views):
+class TextTable(Checked):
     """Reads rows of text.
 
     Args:
@@ -61,35 +60,18 @@ class TextTable(Views):
         """Return the identity: content, schema and rows."""
         return digest(self._lines.file.identity, describe(self.schema), str(len(self)))
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         parts = pairwise([*range(start, stop, self._run_rows()), stop])
         return join([self._lines.run(*part, lambda text, rows: self._parse(text, rows, names)) for part in parts])
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
-        wanted, back = np.unique(rows, return_inverse=True)
-        step = self._run_rows()
-        parts = [wanted[at : at + step] for at in range(0, len(wanted), step)]
-        batch = join([self._lines.pick(part, lambda text, rows: self._parse(text, rows, names)) for part in parts])
-        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return take_once(rows, lambda wanted: self._picked(wanted, names))
 
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: rows are text."""
-        check_columns(self.schema, columns)
-        return None
+    def _picked(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        """Parse rows, ascending."""
+        step = self._run_rows()
+        parts = [rows[at : at + step] for at in range(0, len(rows), step)]
+        return join([self._lines.pick(part, lambda text, rows: self._parse(text, rows, names)) for part in parts])
 
     def with_types(self, types: Mapping[str, pa.DataType]) -> Self:
         """Return the same table with columns of these types, but those that the caller said."""

@@ -9,10 +9,10 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.sizes import OnBad, choice
+from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, describe, digest
-from corgipile.tables.io.pieces import check_rows, empty, join, pick_rows
-from corgipile.tables.methods import Views
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.io.pieces import join, take_once
+from corgipile.tables.table import IntArray, Table
 from corgipile.tables.tfrecord.example import Examples, Features, Flaw, infer, wider
 from corgipile.tables.tfrecord.index import SUFFIXES, index_file, is_head
 from corgipile.tables.tfrecord.records import RecordFile, Records
@@ -26,7 +26,7 @@ RECORD = pa.schema([("record", pa.binary())])
 Decode = bool | Literal["auto"]
 
 
-class TFRecordTable(Views):
+class TFRecordTable(Checked):
     r"""Reads a TFRecord file.
 
     Records that hold ``tensorflow.Example`` messages become columns of int64, float32 or binary: scalars, lists of
@@ -110,35 +110,14 @@ class TFRecordTable(Views):
         """Return the identity: content, schema and rows."""
         return digest(self._records.file.identity, describe(self.schema), str(len(self)))
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         # Records are read whole: where few columns are kept of them, in pieces, so that memory holds few at a time.
         step = stop - start if len(names) == len(self.schema) else self._run_rows()
         runs = [(at, min(at + step, stop)) for at in range(start, stop, step)]
         return join([self._decode(self._records.run(*run), np.arange(*run), names) for run in runs])
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
-        wanted, back = np.unique(rows, return_inverse=True)
-        batch = self._decode(self._records.pick(wanted), wanted, names)
-        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: rows are encoded."""
-        check_columns(self.schema, columns)
-        return None
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return take_once(rows, lambda wanted: self._decode(self._records.pick(wanted), wanted, names))
 
     def _decode(self, records: Records, rows: IntArray, names: Sequence[str]) -> pa.RecordBatch:
         if self._examples is None:

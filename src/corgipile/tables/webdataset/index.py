@@ -14,7 +14,7 @@ from corgipile.tables.io.index_cache import ROWS, Numbers, open_index
 from corgipile.tables.table import Table
 from corgipile.tables.webdataset.archive import Member, Walk, printable
 
-__all__ = ["GAPS", "HEAD", "SIZE", "START", "VALUE", "open_samples"]
+__all__ = ["GAPS", "HEAD", "SIZE", "START", "VALUE", "is_integer", "open_samples", "split"]
 
 # What the webdataset package decodes to integers, and what is a label here unless another column is named.
 INTEGERS = frozenset(("cls", "cls2", "class", "count", "id", "index", "inx", "label"))
@@ -89,11 +89,22 @@ class _Samples:
         columns = {HEAD: np.frombuffer(self.begins, np.int64)}
         for name, kind in self.columns.items():
             size = GAPS if (tables[1][kind] < 0).any() else SIZE
-            words = (START, size, VALUE) if name in INTEGERS - self.not_integers else (START, size)
+            whole = is_integer(name) and name not in self.not_integers
+            words = (START, size, VALUE) if whole else (START, size)
             columns |= {word + name: found[kind] for word, found in zip(words, tables, strict=False)}
         for start in range(0, max(1, shape[1]), ROWS):
             some = [array_of(column[start : start + ROWS].copy()) for column in columns.values()]
             yield pa.record_batch(some, names=list(columns))
+
+
+def is_integer(column: str) -> bool:
+    """Say whether the webdataset package takes members of this name for integers: their last ending counts.
+
+    Example:
+        >>> is_integer("age.cls"), is_integer("cls.txt")
+        (True, False)
+    """
+    return column.rpartition(".")[2] in INTEGERS
 
 
 def split(name: str) -> tuple[str, str] | None:
@@ -118,7 +129,7 @@ def _scan(file: File, numbers: Numbers) -> Iterator[pa.RecordBatch]:
             raise BadSchema(f"{file.path}, member {member.name!r} at byte {member.head} {member.flaw}")
         key, column = parts
         samples.add(key, column, member, file.path)
-        if column in INTEGERS and column not in samples.not_integers:
+        if is_integer(column) and column not in samples.not_integers:
             text = walk.read(member.start, member.size) if member.size <= _LONGEST else b""
             if _DIGITS.fullmatch(text):
                 samples.values[-1] = int(text)

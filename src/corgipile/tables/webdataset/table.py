@@ -9,16 +9,24 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue, UnknownFormat
 from corgipile.tables.arrow.spans import array_of, flat
+from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
-from corgipile.tables.io.pieces import check_rows, empty, pick
+from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.remote import file_of
-from corgipile.tables.methods import Views
-from corgipile.tables.table import LIMIT, IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.table import LIMIT, IntArray, Table, check_columns
 from corgipile.tables.webdataset.archive import Walk, printable
 from corgipile.tables.webdataset.index import GAPS, HEAD, SIZE, START, VALUE, open_samples
 
-__all__ = ["KEY", "SUFFIXES", "WebDatasetTable", "index_file", "refuse_packed_tar", "same_columns"]
+__all__ = [
+    "KEY",
+    "SUFFIXES",
+    "WebDatasetTable",
+    "index_file",
+    "is_text_name",
+    "refuse_packed_tar",
+    "same_columns",
+]
 
 SUFFIXES = (".tar",)
 KEY = "__key__"
@@ -27,14 +35,14 @@ Decode = bool | Literal["auto"]
 _UNPACK = {"gzip": "gunzip", "bzip2": "bunzip2", "xz": "unxz", "zstd": "unzstd"}
 
 
-class WebDatasetTable(Views):
+class WebDatasetTable(Checked):
     r"""Reads a tar file of samples, as the webdataset package writes and groups them.
 
     Members that follow one another and have the same name up to the first dot are a sample; what follows the dot, in
-    lower case, is the column: ``jpg``, ``seg.png``. ``txt`` and ``json`` are strings; ``cls``, ``label`` and the
-    package's other names of integers are int64 where all are integers; all else is bytes, for whoever trains to
-    decode. A sample that lacks a member has a null there. Members that belong to no sample are passed over: folders,
-    names without a dot or that begin with one, and names such as ``__meta__``.
+    lower case, is the column: ``jpg``, ``seg.png``. Its last ending tells its type: ``txt`` and ``json`` are strings;
+    ``cls``, ``label`` and the package's other names of integers are int64 where all are integers; all else is bytes,
+    for whoever trains to decode. A sample that lacks a member has a null there. Members that belong to no sample are
+    passed over: folders, names without a dot or that begin with one, and names such as ``__meta__``.
 
     The first opening reads the headers; it keeps where members lie, and the integers, in a file beside the archive,
     ``NAME.corgipile-index.arrow``.
@@ -104,24 +112,10 @@ class WebDatasetTable(Views):
         """Return the identity: content, schema and rows."""
         return digest(self._file.identity, describe(self.schema), str(len(self)))
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        if start == stop:
-            return empty(self.schema, names)
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return self._batch(self._index.read(start, stop, self._places(names)), names)
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return self._batch(self._index.take(rows, self._places(names)), names)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
@@ -143,11 +137,6 @@ class WebDatasetTable(Views):
         check_columns(self.schema, [column])
         found = self._index.take(rows, [START + column, SIZE + column])
         return self._file.gather_bytes(*map(flat, found.columns))
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: members are of any length, and integers are text."""
-        check_columns(self.schema, columns)
-        return None
 
     def column_types(self) -> dict[str, pa.DataType]:
         """Return the types of the members found."""
@@ -241,8 +230,13 @@ class WebDatasetTable(Views):
             raise
 
 
+def is_text_name(name: str) -> bool:
+    """Say whether the webdataset package takes members of this name for text: their last ending counts."""
+    return name.rpartition(".")[2] in TEXT
+
+
 def _kind(name: str) -> pa.DataType:
-    return pa.string() if name in TEXT else pa.binary()
+    return pa.string() if is_text_name(name) else pa.binary()
 
 
 def _missing(found: dict[str, npt.NDArray[np.int64]], name: str) -> npt.NDArray[np.bool_] | None:

@@ -1,0 +1,1 @@
+"""What `convert` writes besides Arrow files, one file a format."""

@@ -1,0 +1,144 @@
+"""The contract of a format that is written, and what all of them check."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadSchema, BadValue
+from corgipile.outputs import Kind
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.table import IntArray
+
+__all__ = [
+    "Form",
+    "PartWriter",
+    "Settings",
+    "child_of",
+    "is_text",
+    "missing_row",
+    "refuse_nulls",
+    "refuse_type",
+    "starts_of",
+    "write_runs",
+]
+
+
+class Settings(NamedTuple):
+    """What a caller says of the files: bytes of one at most, size of what is read together, codec."""
+
+    limit: int | None = None
+    record_batch: int | str | None = None
+    compression: str | None = None
+
+
+class PartWriter(Protocol):
+    """Writes one file of an output."""
+
+    def write(self, batch: pa.RecordBatch, first: int) -> int:
+        """Write rows, of which ``first`` is the number of the first in all; return how many there was room for."""
+
+    def close(self) -> Any:
+        """Finish the file; return what `Form.finish` wants to know of it."""
+
+
+class Form(NamedTuple):
+    """A format that is written.
+
+    Attributes:
+        kind: What its files are.
+        suffixes: Endings of the names of files; what ends so is of this format unless the caller says otherwise; none
+            where an output is always a folder.
+        names: Name of a part in a folder, with ``%06d``; ``{}`` stands for the folder's own.
+        limit: Bytes of a part, where there are many, by default.
+        wanted: What to name an output.
+        plan: Checks that there is a place for each column, and returns what makes the writer of a part.
+        codecs: What ``compression`` may be.
+        grouped: Whether ``record_batch`` applies.
+        folder: Whether a name without such an ending is that of a folder.
+        besides: Names of other files in a folder.
+        finish: Writes into a folder what is known when all parts are closed.
+    """
+
+    kind: Kind
+    suffixes: tuple[str, ...]
+    names: str
+    limit: int
+    wanted: str
+    plan: Callable[[pa.Schema, Settings], Callable[[Path], PartWriter]]
+    codecs: tuple[str | None, ...] = (None,)
+    grouped: bool = False
+    folder: bool = False
+    besides: tuple[str, ...] = ()
+    finish: Callable[[Path, Sequence[Any]], None] | None = None
+
+
+def refuse_type(field: pa.Field, form: str, way: str) -> BadSchema:
+    """Return the error for a column that a format has no place for."""
+    return BadSchema(f"column {field.name!r} is {field.type}, which {form} cannot hold: {way}")
+
+
+def missing_row(column: pa.Array) -> int | None:
+    """Return the first row that is null or holds a null, None if there is none.
+
+    Example:
+        >>> missing_row(pa.array([[1], [2, None]])), missing_row(pa.array(["a"]))
+        (1, None)
+    """
+    if column.null_count:
+        return int(np.flatnonzero(flat(column.is_null()))[0])
+    inner = child_of(column)
+    place = None if inner is None else missing_row(inner)
+    if place is None:
+        return None
+    return int(np.searchsorted(starts_of(column), place, side="right")) - 1
+
+
+def child_of(column: pa.Array) -> pa.Array | None:
+    """Return the values of lists, those of these rows alone; None of other columns."""
+    kind = column.type
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return column.flatten()
+    return None
+
+
+def starts_of(column: pa.Array) -> IntArray:
+    """Return where the values of each list begin among those of `child_of`, and where the last end."""
+    if pa.types.is_fixed_size_list(column.type):
+        return np.arange(len(column) + 1, dtype=np.int64) * int(column.type.list_size)
+    offsets: IntArray = flat(column.offsets).astype(np.int64)
+    return offsets - offsets[:1]
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether rows are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def refuse_nulls(batch: pa.RecordBatch, first: int, form: str) -> None:
+    """Raise BadValue if a row has a null, or a list with one."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        row = missing_row(column)
+        if row is not None:
+            raise BadValue(
+                f"column {name!r}, row {first + row} is null or holds a null, which {form} cannot: fill it in, or "
+                "leave the column out (columns=)"
+            )
+
+
+def write_runs(samples: Sequence[bytes], room: int | None, write: Callable[[bytes], object], *, fresh: bool) -> int:
+    """Write as many samples as there is room for, of a fresh file one at least; return how many.
+
+    Example:
+        >>> write_runs([b"ab", b"c", b"de"], 3, lambda data: print(data), fresh=False)
+        b'abc'
+        2
+    """
+    count = len(samples)
+    if room is not None:
+        ends = np.cumsum([len(sample) for sample in samples])
+        count = max(int(np.searchsorted(ends, room, side="right")), int(fresh))
+    write(b"".join(samples[:count]))
+    return count

@@ -1,0 +1,260 @@
+"""Writes MDS shards and their index, as MosaicML Streaming reads them."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.conversion.writers.form import (
+    Form,
+    Settings,
+    child_of,
+    is_text,
+    refuse_nulls,
+    refuse_type,
+    starts_of,
+    write_runs,
+)
+from corgipile.errors import BadArgument, BadValue
+from corgipile.outputs import Kind
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.mds.encodings import SHAPES
+from corgipile.tables.mds.table import INDEX
+from corgipile.tables.table import fixed_field, is_bytes, is_list
+
+__all__ = ["FORM"]
+
+LIMIT = 1 << 26  # bytes of a shard, as by default in the package
+MOST = (1 << 32) - 1  # which offsets reach
+ENDINGS = {"zstd": "zstd", "gz": "gz"}
+types = pa.types
+Encode = Callable[[pa.Array], list[bytes]]
+
+
+class Stored(NamedTuple):
+    """How a column is stored."""
+
+    name: str
+    encoding: str
+    size: int | None
+    encode: Encode
+
+
+class MdsPart:
+    """Writes one shard; samples wait in a file beside it until it is known how many they are.
+
+    Args:
+        columns: How columns are stored.
+        settings: Sizes and codec.
+        path: The shard.
+    """
+
+    def __init__(self, columns: Sequence[Stored], settings: Settings, path: Path) -> None:
+        self._columns, self._path, self._codec = columns, path, settings.compression
+        self._limit = settings.limit or LIMIT
+        self._facts = _facts(columns, self._codec, self._limit)
+        self._config = json.dumps(self._facts, sort_keys=True).encode()
+        self._sizes: list[np.ndarray] = []
+        self._beside = path.with_name(f"{path.name}.samples")
+        self._samples = self._beside.open("wb")
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch, first: int) -> int:
+        """Add samples, as many as there is room for."""
+        refuse_nulls(
+            batch.select([column.name for column in self._columns if column.encode is not _json]), first, "MDS"
+        )
+        self._refuse_empty(batch, first)
+        values = [column.encode(batch.column(column.name)) for column in self._columns]
+        free = [value for value, column in zip(values, self._columns, strict=True) if column.size is None]
+        lengths = [np.fromiter(map(len, value), "<u4", batch.num_rows) for value in free]
+        prefixes = np.stack(lengths, axis=1) if free else np.empty((batch.num_rows, 0), "<u4")
+        rows = zip(*values, strict=True)
+        samples = [prefixes[row].tobytes() + b"".join(value) for row, value in enumerate(rows)]
+        sizes = np.array([len(sample) for sample in samples])
+        # Offsets take four bytes a sample, of which one more is known only now.
+        room = self._limit - self._samples.tell() - len(self._config) - 8 - 4 * self._rows
+        fits = int(np.searchsorted(np.cumsum(sizes + 4), room, side="right"))
+        count = write_runs(samples[: max(fits, 1)], room, self._samples.write, fresh=not self._rows)
+        if sizes[:count].max(initial=0) > MOST - (1 << 20) - len(self._config):
+            raise BadValue(f"rows from {first}: one takes {sizes.max()} bytes; a shard of MDS holds {MOST}")
+        self._sizes.append(sizes[:count])
+        self._rows += count
+        return count
+
+    def _refuse_empty(self, batch: pa.RecordBatch, first: int) -> None:
+        """The package stores no arrays without numbers."""
+        for column in self._columns:
+            if column.encode is _arrays:
+                empty = np.flatnonzero(np.diff(starts_of(batch.column(column.name))) == 0)
+                if len(empty):
+                    raise BadValue(
+                        f"column {column.name!r}, row {first + int(empty[0])} is an empty list; arrays of MDS have "
+                        "one number at least"
+                    )
+
+    def close(self) -> dict[str, Any]:
+        """Put the shard together; return what the index says of it."""
+        self._samples.close()
+        head = 4 + 4 * (self._rows + 1) + len(self._config)
+        ends = head + np.append(0, np.cumsum(np.concatenate([np.zeros(0, np.int64), *self._sizes])))
+        with self._path.open("wb") as out:
+            out.write(np.array([self._rows, *ends], "<u4").tobytes() + self._config)
+            with self._beside.open("rb") as samples:
+                shutil.copyfileobj(samples, out, 1 << 20)
+        self._beside.unlink()
+        raw = {"basename": self._path.name, "bytes": int(ends[-1]), "hashes": {}}
+        return self._facts | {"samples": self._rows, "raw_data": raw, "zip_data": self._packed()}
+
+    def _packed(self) -> dict[str, Any] | None:
+        """Compress the shard."""
+        if self._codec is None:
+            return None
+        packed = self._path.with_name(f"{self._path.name}.{ENDINGS[self._codec]}")
+        codec = {"gz": "gzip"}.get(self._codec, self._codec)
+        with self._path.open("rb") as raw, pa.CompressedOutputStream(pa.OSFile(str(packed), "wb"), codec) as out:
+            shutil.copyfileobj(raw, out, 1 << 20)
+        self._path.unlink()
+        return {"basename": packed.name, "bytes": packed.stat().st_size, "hashes": {}}
+
+
+def _facts(columns: Sequence[Stored], codec: str | None, limit: int) -> dict[str, Any]:
+    return {
+        "version": 2,
+        "format": "mds",
+        "compression": codec,
+        "hashes": [],
+        "size_limit": limit,
+        "column_names": [column.name for column in columns],
+        "column_encodings": [column.encoding for column in columns],
+        "column_sizes": [column.size for column in columns],
+    }
+
+
+def stored(field: pa.Field) -> Stored:
+    """Return how a column is stored.
+
+    Raises:
+        BadSchema: There is no encoding for it.
+    """
+    kind, name = field.type, field.name
+    fixed = fixed_field(kind)
+    if fixed is not None:
+        dtype, shape = fixed
+        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        word = f"ndarray:{dtype.name}:{','.join(map(str, shape))}" if shape else _scalar(dtype.name)
+        if size:
+            return Stored(name, word, size, partial(_fixed, size=size))
+    varying = _varying(kind)
+    if varying is not None:
+        return Stored(name, *varying)
+    raise refuse_type(
+        field,
+        "MDS",
+        "numbers, text, bytes, decimals and lists or structures of numbers and text can be; cast it, or leave it out "
+        "(columns=)",
+    )
+
+
+def _varying(kind: pa.DataType) -> tuple[str, int | None, Encode] | None:
+    """Return the encoding, size and encoder of a type that is not numbers of one shape; None if there is none."""
+    inner = fixed_field(kind.value_type) if is_list(kind) else None
+    choices = (
+        (types.is_boolean(kind), ("uint8", 1, _truths)),
+        (is_text(kind), ("str", None, _bytes)),
+        (is_bytes(kind) or types.is_fixed_size_binary(kind), ("bytes", None, _bytes)),
+        (types.is_decimal(kind), ("str_decimal", None, _decimals)),
+        (inner is not None and not inner[1], (f"ndarray:{inner[0].name}" if inner else "", None, _arrays)),
+        (_is_json(kind), ("json", None, _json)),
+    )
+    return next((choice for fits, choice in choices if fits), None)
+
+
+def _scalar(dtype: str) -> str:
+    return "int" if dtype == "int64" else dtype
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    """Say whether JSON holds such lists and structures as they are."""
+    if types.is_struct(kind):
+        return all(_holds(kind.field(i).type) for i in range(kind.num_fields))
+    listed = is_list(kind) or types.is_fixed_size_list(kind)
+    return bool(listed and _holds(kind.value_type))
+
+
+def _holds(kind: pa.DataType) -> bool:
+    plain = is_text(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    return bool(plain or types.is_null(kind) or _is_json(kind))
+
+
+def _fixed(column: pa.Array, size: int) -> list[bytes]:
+    while types.is_fixed_size_list(column.type):
+        column = column.flatten()
+    data = flat(column)
+    raw = data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
+    return [raw[at : at + size] for at in range(0, len(raw), size)]
+
+
+def _truths(column: pa.Array) -> list[bytes]:
+    return _fixed(column.cast(pa.uint8()), 1)
+
+
+def _bytes(column: pa.Array) -> list[bytes]:
+    return column.cast(pa.large_binary()).to_pylist()  # type: ignore[no-any-return]
+
+
+def _json(column: pa.Array) -> list[bytes]:
+    return [json.dumps(value).encode() for value in column.to_pylist()]
+
+
+def _decimals(column: pa.Array) -> list[bytes]:
+    return [str(value).encode() for value in column.to_pylist()]
+
+
+def _arrays(column: pa.Array) -> list[bytes]:
+    """Store lists as arrays of one axis, each behind a byte that says so, and its length."""
+    values, starts = flat(child_of(column)), starts_of(column)
+    raw, width = values.tobytes(), values.dtype.itemsize
+    made = []
+    for low, high in pairwise(starts.tolist()):
+        word = next(at for at, limit in enumerate((8, 16, 32, 64)) if high - low < 1 << limit)
+        head = bytes((1 << 2 | word,)) + np.array([high - low], SHAPES[word]).tobytes()
+        made.append(head + raw[low * width : high * width])
+    return made
+
+
+def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], MdsPart]:
+    """Return what makes the writer of a shard.
+
+    Raises:
+        BadSchema: A column has a type that there is no encoding for.
+        BadArgument: Shards are to be larger than offsets reach.
+    """
+    if settings.limit is not None and settings.limit > MOST:
+        raise BadArgument(f"shard_size is {settings.limit} bytes; the offsets of MDS reach {MOST}")
+    columns = [stored(schema.field(name)) for name in sorted(schema.names)]
+    return partial(MdsPart, columns, settings)
+
+
+def _finish(folder: Path, shards: Sequence[dict[str, Any]]) -> None:
+    (folder / INDEX).write_text(json.dumps({"version": 2, "shards": list(shards)}, sort_keys=True))
+
+
+FORM = Form(
+    Kind("MDS shard", lambda _: False),
+    (),
+    "shard.%05d.mds",
+    LIMIT,
+    "the name of a folder is wanted",
+    plan,
+    (None, *ENDINGS),
+    folder=True,
+    besides=(INDEX,),
+    finish=_finish,
+)

@@ -1,0 +1,126 @@
+"""Writes Parquet: row groups small enough that blocks of rows are read without decoding much else."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from corgipile.conversion.writers.form import Form, Settings, refuse_type
+from corgipile.errors import BadValue
+from corgipile.outputs import Kind
+from corgipile.tables.arrow.grouping import Groups
+from corgipile.tables.encoded import SMALL
+
+__all__ = ["FORM"]
+
+GROUP = SMALL  # decoded bytes: a row group of so few is decoded in memory, never by way of a spill file
+PAGE = 128 << 10
+_MARK = "corgipile.table"
+types = pa.types
+
+
+class ParquetPart:
+    """Writes one file.
+
+    Args:
+        schema: Schema of the rows.
+        settings: Sizes and codec.
+        path: The file.
+    """
+
+    def __init__(self, schema: pa.Schema, settings: Settings, path: Path) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - keeps the import of corgipile light
+
+        self._limit = settings.limit
+        self._groups = Groups(f"{GROUP}B" if settings.record_batch is None else settings.record_batch, schema)
+        self._sink = pa.OSFile(str(path), "wb")
+        codec, options = settings.compression or "zstd", {"data_page_size": PAGE, "write_page_index": True}
+        self._file = pq.ParquetWriter(self._sink, schema, compression=codec, **options)
+        self._file.add_key_value_metadata({_MARK: "1"})
+
+    def write(self, batch: pa.RecordBatch, first: int) -> int:
+        """Add rows, or none if the file is full."""
+        if self._limit is not None and self._sink.tell() >= self._limit:
+            return 0
+        with _refusals(first, batch.num_rows):
+            for group in self._groups.add(batch):
+                self._file.write_batch(group)
+        return int(batch.num_rows)
+
+    def close(self) -> None:
+        """Write what is left."""
+        rest = self._groups.rest()
+        with _refusals(0, 0), self._sink, self._file:
+            if rest is not None:
+                self._file.write_batch(rest)
+
+
+@contextmanager
+def _refusals(first: int, rows: int) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        where = f"rows up to {first + rows}" if rows else "the last rows"
+        raise BadValue(f"{where} do not go into Parquet: {str(error).splitlines()[0]}") from None
+
+
+def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], ParquetPart]:
+    """Return what makes the writer of a part.
+
+    Raises:
+        BadSchema: A column has a type that Parquet does not keep.
+    """
+    for field in schema:
+        kept = _kept(field)
+        if kept is None or not _same(field.type, kept):
+            became = "" if kept is None else f"it would become {kept}; "
+            raise refuse_type(field, "Parquet", f"{became}leave it out (columns=), or write Arrow")
+    Groups(1 if settings.record_batch is None else settings.record_batch, schema)  # what is wrong is said now
+    return partial(ParquetPart, schema, settings)
+
+
+def _kept(field: pa.Field) -> pa.DataType | None:
+    """Return the type that a column has once it was written, None if it cannot be."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    sink = pa.BufferOutputStream()
+    try:
+        pq.write_table(pa.table([pa.nulls(1, field.type)], names=["x"]), sink)
+        return pq.read_schema(pa.BufferReader(sink.getvalue())).field(0).type
+    except (pa.ArrowException, NotImplementedError):
+        return None
+
+
+def _same(one: pa.DataType, other: pa.DataType) -> bool:
+    """Say whether two types have the same values: times may have a finer unit."""
+    if types.is_timestamp(one) and types.is_timestamp(other):
+        return bool(one.tz == other.tz)
+    if types.is_time(one) and types.is_time(other):
+        return True
+    if one.num_fields and one.num_fields == other.num_fields and one.id == other.id:
+        inner = zip(range(one.num_fields), range(other.num_fields), strict=True)
+        return all(_same(one.field(i).type, other.field(j).type) for i, j in inner)
+    return bool(one == other)
+
+
+def _is_ours(path: Path) -> bool:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    try:
+        return _MARK.encode() in (pq.read_metadata(str(path)).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False
+
+
+FORM = Form(
+    Kind("Parquet file", _is_ours),
+    (".parquet", ".pq"),
+    "{}-%05d.parquet",
+    512 << 20,
+    "rows.parquet is one file, rows-%05d.parquet are many",
+    plan,
+    (None, "none", "snappy", "lz4", "zstd", "gzip", "brotli"),
+    grouped=True,
+)

@@ -1,0 +1,153 @@
+"""Stored arrays whose first axis counts rows: in place, in memory, or in chunks that are decoded whole."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import CorruptFile
+from corgipile.tables.io.files import File
+from corgipile.tables.io.pieces import Recent
+from corgipile.tables.table import IntArray
+
+__all__ = ["Chunked", "Field", "InPlace", "Kept", "Stored", "row_width"]
+
+RECENT = 2  # chunks kept decoded: of one that two threads read a part of each, and of the next
+
+Array = npt.NDArray[Any]
+
+
+class Stored(Protocol):
+    """An array that is read by runs of its first axis.
+
+    Attributes:
+        dtype: Of what is read, of any byte order; object for text of any length.
+        shape: Rows first.
+        chunk: Rows that are decoded together; 0 where each row is found without others.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    chunk: int
+
+    def get(self, starts: IntArray, stops: IntArray) -> Array:
+        """Read runs of rows, one after another."""
+
+
+def row_width(stored: Stored) -> int:
+    """Return the bytes of a row."""
+    return int(stored.dtype.itemsize) * int(np.prod(stored.shape[1:], dtype=object))
+
+
+class Kept:
+    """An array in memory.
+
+    Example:
+        >>> Kept(np.arange(5)).get(np.array([0, 3]), np.array([1, 5]))
+        array([0, 3, 4])
+    """
+
+    chunk = 0
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.dtype, self.shape = array, array.dtype, array.shape
+
+    def get(self, starts: IntArray, stops: IntArray) -> Array:
+        """Return runs of rows, one after another."""
+        parts = [self.array[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class InPlace:
+    """An array whose rows lie in a file as they are, in pieces.
+
+    Args:
+        file: The file.
+        dtype: Of its numbers.
+        shape: Rows first.
+        starts: First row of each piece, then the number of rows.
+        offsets: The byte at which each piece begins.
+    """
+
+    chunk = 0
+
+    def __init__(
+        self, file: File, dtype: np.dtype[Any], shape: tuple[int, ...], starts: IntArray, offsets: IntArray
+    ) -> None:
+        self.file, self.dtype, self.shape, self.starts, self.offsets = file, dtype, shape, starts, offsets
+        ends = offsets + np.diff(starts) * row_width(self)
+        if len(offsets) and (int(offsets.min()) < 0 or int(ends.max()) > file.size):
+            raise CorruptFile(
+                f"{file.path} is truncated or damaged: an array of {shape[0]} rows goes on to byte {int(ends.max())}, "
+                f"the file has {file.size}"
+            )
+
+    def get(self, starts: IntArray, stops: IntArray) -> Array:
+        """Read runs of rows by one call, whatever the pieces they lie in."""
+        first = np.searchsorted(self.starts, starts, side="right") - 1
+        counts = np.where(stops > starts, np.searchsorted(self.starts, stops, side="left") - first, 0)
+        run = np.repeat(np.arange(len(starts)), counts)
+        piece = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
+        low, high = np.maximum(starts[run], self.starts[piece]), np.minimum(stops[run], self.starts[piece + 1])
+        width = row_width(self)
+        data = self.file.gather(self.offsets[piece] + (low - self.starts[piece]) * width, (high - low) * width)
+        return data.view(self.dtype).reshape(-1, *self.shape[1:])
+
+
+class Chunked:
+    """An array in chunks of rows, the last one of fewer.
+
+    Args:
+        dtype: Of what chunks decode to.
+        shape: Rows first.
+        chunk: Rows of a chunk.
+        decode: Returns the rows of a chunk, given its number.
+
+    Example:
+        >>> stored = Chunked(np.dtype(int), (5,), 2, lambda i: np.arange(2 * i, min(2 * i + 2, 5)))
+        >>> stored.get(np.array([0, 3]), np.array([1, 5]))
+        array([0, 3, 4])
+    """
+
+    def __init__(
+        self, dtype: np.dtype[Any], shape: tuple[int, ...], chunk: int, decode: Callable[[int], Array]
+    ) -> None:
+        self.dtype, self.shape, self.chunk, self._decode = dtype, shape, chunk, decode
+        self._recent: Recent[Array] = Recent(RECENT)
+
+    def get(self, starts: IntArray, stops: IntArray) -> Array:
+        """Read runs of rows, of each chunk decoded what is asked for."""
+        out, at = np.empty((int((stops - starts).sum()), *self.shape[1:]), self.dtype), 0
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            for i in range(start // self.chunk, -(-stop // self.chunk) if stop > start else 0):
+                base = i * self.chunk
+                low, high = max(start, base), min(stop, base + self.chunk)
+                out[at : at + high - low] = self._rows(i, low - base, high - base)
+                at += high - low
+        return out
+
+    def _rows(self, i: int, low: int, high: int) -> Array:
+        """Return rows of a chunk; one of which only a part is asked for is kept a while."""
+        rows = min(self.chunk, self.shape[0] - i * self.chunk)
+        whole = high - low == rows
+        return self._decode(i) if whole else self._recent.get(i, lambda: self._decode(i))[low:high]
+
+
+class Field:
+    """One field of an array of structures, of which ``fetch`` reads all fields once.
+
+    Args:
+        whole: The array.
+        name: The field.
+    """
+
+    def __init__(self, whole: Stored, name: str) -> None:
+        kind = whole.dtype[name]
+        self.whole, self.name, self.chunk = whole, name, whole.chunk
+        self.dtype, self.shape = kind.base, (*whole.shape, *kind.shape)
+
+    def get(self, starts: IntArray, stops: IntArray) -> Array:
+        """Read runs of rows."""
+        found: Array = self.whole.get(starts, stops)[self.name]
+        return found

@@ -1,0 +1,239 @@
+"""A table made of stored arrays."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.arrow_memory import give_back
+from corgipile.sizes import format_bytes
+from corgipile.tables.arrays.columns import Categorical, Column, Fetch, Numbers
+from corgipile.tables.arrays.stored import row_width
+from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.concat import DIMS_KEY, FEATURES_KEY
+from corgipile.tables.encoded import Plain, Units, grouped, units_of, unpack_column, write_plain
+from corgipile.tables.io.files import decoding, describe, digest
+from corgipile.tables.io.pieces import Recent, check_names, check_rows, empty, merge_cuts, pick, pick_rows
+from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
+from corgipile.tables.methods import Views
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, check_run, even_cuts
+
+__all__ = ["ArraysTable", "Origin"]
+
+SMALL = 256 << 10  # bytes of a chunk that is decoded for a few of its rows
+READ_BYTES = 1 << 20  # decoded at a time on the way to a spill file
+
+
+class Origin(NamedTuple):
+    """Where a table comes from.
+
+    Attributes:
+        kind: What its kind of table is called.
+        path: The file or folder.
+        identity: What tells it from others, for a fingerprint.
+        place: Returns what tells it, as it is now, from all others of this machine.
+        again: Opens it again, given the arguments.
+        arguments: Those it was opened with.
+    """
+
+    kind: str
+    path: str
+    identity: str
+    place: Callable[[], str]
+    again: Callable[..., Table]
+    arguments: tuple[Any, ...]
+
+
+class ArraysTable(Views):
+    """Reads columns that are stored arrays, all of one length.
+
+    Args:
+        origin: Where they come from.
+        columns: The columns by name, at least one.
+        rows: Their length.
+        features: The column, or the name of the pair of columns, that features are by default; None for all numbers.
+        dims: The width of sparse features.
+        spill: Folder for spill files, see `corgipile.tables.io.spill.spill_folder`.
+    """
+
+    columnar = True  # a column is read without the others
+
+    def __init__(
+        self,
+        origin: Origin,
+        columns: Mapping[str, Column],
+        rows: int,
+        *,
+        features: str | None = None,
+        dims: int | None = None,
+        spill: Spill = None,
+    ) -> None:
+        self.origin, self._columns, self._rows, self.spill = origin, dict(columns), rows, spill_folder(spill)
+        said = {FEATURES_KEY: features, DIMS_KEY: None if dims is None else str(dims)}
+        metadata = {key: value.encode() for key, value in said.items() if value is not None}
+        fields = [(name, column.kind) for name, column in columns.items()]
+        self.schema: pa.Schema = pa.schema(fields, metadata=metadata or None)
+        check_names(self.schema, origin.path)
+        self._unpacked: Recent[Table] = Recent(len(fields))
+
+    def __reduce__(self) -> tuple[Callable[..., Table], tuple[Any, ...]]:
+        return self.origin.again, self.origin.arguments
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"{self.origin.kind}({self.origin.path!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all rows, decoded."""
+        return max(1, int(self._width(self._columns) * self._rows)) if self._rows else 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: that of the file, schema and rows."""
+        return digest(self.origin.identity, describe(self.schema), str(len(self)))
+
+    @property
+    def place(self) -> str:
+        """Return what tells the file, as it is now, from all others of this machine."""
+        return self.origin.place()
+
+    @property
+    def advice(self) -> str | None:
+        """Return what reading costs where chunks must be decoded for it."""
+        units = self.units(self.schema.names)
+        return (
+            None
+            if units is None
+            else (
+                f"compressed in chunks of up to {units.rows} rows ({format_bytes(units.nbytes)}), which are decoded at "
+                "every reading; `corgipile convert` writes a file that is read in place, many times faster"
+            )
+        )
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut at the chunks of the widest column, merged to about ``rows`` rows; anywhere where it has none."""
+        edges = self._heavy(self._columns).edges()
+        return even_cuts(len(self), rows) if edges is None else merge_cuts(edges, rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        return self._batch(np.array([start]), np.array([stop]), check_columns(self.schema, columns))
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        wanted = rows if (rows[1:] > rows[:-1]).all() else np.unique(rows)
+        breaks = np.flatnonzero(np.diff(wanted) != 1)
+        starts = wanted[np.append(0, breaks + 1)] if len(wanted) else wanted
+        batch = self._batch(starts, wanted[np.append(breaks, len(wanted) - 1)] + 1 if len(wanted) else wanted, names)
+        return batch if np.array_equal(wanted, rows) else pick_rows(batch, np.searchsorted(wanted, rows))
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the bytes of rows; None where one of the columns is decoded in chunks, or tells no length."""
+        found = [self._columns[name] for name in check_columns(self.schema, columns)]
+        if any(one.chunk for column in found for one in column.stored):
+            return None
+        sizes = np.zeros(len(rows), np.int64)
+        for column in found:
+            some = column.sizes(rows)
+            if some is None:
+                return None
+            sizes += some
+        return sizes
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Say where numbers lie that are stored in place; None for others."""
+        found = {name: self._columns[name] for name in check_columns(self.schema, columns)}
+        places: dict[str, ColumnLayout] = {}
+        files: dict[str, Any] = {}
+        for name, column in found.items():
+            one = column.in_place() if isinstance(column, Numbers) else None
+            if one is None:
+                return None
+            files.setdefault(one.file.path, one.file)
+            which = np.full(len(one.offsets), list(files).index(one.file.path), np.int32)
+            places[name] = ColumnLayout(
+                one.dtype, tuple(one.shape[1:]), one.starts, which, one.offsets + getattr(one.file, "base", 0)
+            )
+        return Layout(tuple(files), places, tuple(file.which for file in files.values())) if found else None
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Say what chunks of the widest column take; None where its rows are found without others."""
+        found = {name: self._columns[name] for name in columns}
+        edges = self._heavy(found).edges() if found and self._rows else None
+        return None if edges is None else units_of(np.diff(edges), np.diff(edges) * self._width(found))
+
+    def shared_bytes(self, columns: Sequence[str]) -> int:
+        """Return the bytes of the categories of these columns."""
+        found = (self._columns[name] for name in columns)
+        return sum(column.categories.nbytes for column in found if isinstance(column, Categorical))
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write all rows, decoded little by little, as sections of a spill file."""
+        for names in self._together(columns):
+            write_plain(out, pick(self.schema, names), self._parts(names), len(self))
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the table of the sections that `write_plain` wrote."""
+        return Plain(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
+
+    def _width(self, columns: Mapping[str, Column]) -> float:
+        return max(1.0, sum(column.width for column in columns.values()))
+
+    def _heavy(self, columns: Mapping[str, Column]) -> Column:
+        """Return the column whose chunks blocks follow: the widest, of those in chunks if they are no small part."""
+        packed = [column for column in columns.values() if any(one.chunk for one in column.stored)]
+        some = packed if 4 * sum(column.width for column in packed) >= self._width(columns) else columns.values()
+        return max(some, key=lambda column: column.width)
+
+    def _together(self, columns: Sequence[str]) -> list[list[str]]:
+        """Group the columns that are decoded at the same time; those of sparse rows are one."""
+        return grouped({name: 2 * self._chunk_bytes(self._columns[name]) + READ_BYTES for name in columns})
+
+    def _chunk_bytes(self, column: Column) -> int:
+        return sum(one.chunk * row_width(one) for one in column.stored)
+
+    def _parts(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of some columns, about a megabyte at a time."""
+        found = {name: self._columns[name] for name in names}
+        step = max(1, int(READ_BYTES / self._width(found)))
+        edges = self._heavy(found).edges()
+        for start, stop in pairwise(
+            (even_cuts(len(self), step) if edges is None else merge_cuts(edges, step)).tolist()
+        ):
+            yield self._decoded(np.array([start]), np.array([stop]), names)
+            give_back()
+
+    def _apart(self, names: list[str]) -> list[str]:
+        """Return the narrow columns whose chunks are much larger than what is read of the widest at a time."""
+        if self.spill is None or len(names) < 2:
+            return []
+        most = max(SMALL, self._chunk_bytes(self._heavy({name: self._columns[name] for name in names})))
+        return [name for name in names if self._chunk_bytes(self._columns[name]) > most]
+
+    def _batch(self, starts: IntArray, stops: IntArray, names: list[str]) -> pa.RecordBatch:
+        if not len(starts) or starts[0] == stops[-1]:
+            return empty(self.schema, names)
+        if not (apart := self._apart(list(dict.fromkeys(names)))):
+            return self._decoded(starts, stops, names)
+        rest = [name for name in names if name not in apart]
+        found = dict(zip(rest, self._decoded(starts, stops, rest).columns, strict=True))
+        rows = np.concatenate([np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])
+        for name in apart:
+            plain = self._unpacked.get(name, lambda name=name: unpack_column(self, name))  # type: ignore[misc]
+            taken = plain.read(int(starts[0]), int(stops[0]), [name]) if len(starts) == 1 else plain.take(rows, [name])
+            found[name] = taken.column(0)
+        return pa.RecordBatch.from_arrays([found[name] for name in names], schema=pick(self.schema, names))
+
+    def _decoded(self, starts: IntArray, stops: IntArray, names: Sequence[str]) -> pa.RecordBatch:
+        fetch = Fetch(starts, stops)
+        with decoding(self.origin.path):
+            arrays = [self._columns[name].array(fetch) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))

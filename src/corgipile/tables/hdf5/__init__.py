@@ -1,0 +1,1 @@
+"""HDF5 files: what h5py says of them, and rows read from where they lie."""

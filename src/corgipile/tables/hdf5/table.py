@@ -1,0 +1,80 @@
+"""HDF5 files as tables: datasets with as many rows are columns."""
+
+from typing import Any
+
+from corgipile.errors import BadArgument
+from corgipile.tables import anndata
+from corgipile.tables.arrays.columns import Column, column_of, field_columns
+from corgipile.tables.arrays.table import ArraysTable, Origin
+from corgipile.tables.arrays.tree import Chosen, choose_arrays, group_at, is_group
+from corgipile.tables.hdf5.file import H5
+from corgipile.tables.io.files import PathLike
+from corgipile.tables.io.spill import Spill
+
+__all__ = ["SUFFIXES", "hdf5_table"]
+
+SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5")
+
+
+def hdf5_table(
+    path: PathLike, group: str | None = None, columns: Chosen = None, spill: Spill = None, *, paths: bool = False
+) -> ArraysTable:
+    """Open an HDF5 file: a column for each dataset, whose first axes are of one length; or an AnnData file.
+
+    Fields of compound datasets are columns. Numbers that lie in the file as they are, are read in place.
+
+    Args:
+        path: The file.
+        group: The group, or the dataset, that is the table; by default all of the file.
+        columns: The datasets that are columns, by their paths in the group, or a dictionary from names to paths;
+            by default all.
+        spill: Folder for spill files, or ``"off"``.
+        paths: Of AnnData, add the column ``obs_names``.
+
+    Raises:
+        MissingExtra: h5py is not installed.
+        MissingColumn: There is no such group or dataset.
+        BadSchema: Datasets are of different lengths, or of a type that is no column.
+
+    Example:
+        >>> import h5py, tempfile, numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with h5py.File(f"{folder}/a.h5", "w") as file:
+        ...         file["x"], file["label"] = np.eye(3), [0, 1, 1]
+        ...     hdf5_table(f"{folder}/a.h5").read(1, 2).to_pydict()
+        {'label': [1], 'x': [[0.0, 1.0, 0.0]]}
+    """
+    source = H5(path)
+    file = source.file
+    origin = Origin(
+        "HDF5", file.path, file.identity, lambda: file.place, _again, (file.path, group, columns, spill, paths)
+    )
+    with source.opened() as root:
+        if group is None and anndata.is_anndata(root):
+            return anndata.anndata_table(
+                root, source.stored, origin._replace(kind="AnnData"), columns, spill, paths=paths
+            )
+        if paths:
+            raise BadArgument(f"paths does not apply to {file.path}, which is no AnnData file")
+        node = group_at(root, group, file.path)
+        found = choose_arrays(node, columns, file.path) if is_group(node) else {node.name.rpartition("/")[2]: node}
+        made: dict[str, Column] = {}
+        for name, data in found.items():
+            made |= _columns(source, name, data, alone=len(found) == 1)
+        return ArraysTable(origin, made, int(next(iter(found.values())).shape[0]), spill=spill)
+
+
+def _again(path: str, group: str | None, columns: Chosen, spill: Spill, paths: bool) -> ArraysTable:
+    return hdf5_table(path, group, columns, spill, paths=paths)
+
+
+def _columns(source: H5, name: str, data: Any, *, alone: bool) -> dict[str, Column]:
+    """Return the columns of a dataset; the fields of one that is alone by their own names."""
+    import h5py  # noqa: PLC0415 - an extra
+
+    where, stored = f"{source.file.path}, dataset {data.name!r}", source.stored(data)
+    if data.dtype.names is not None:
+        found = field_columns(stored, where)
+        return found if alone else {f"{name}.{field}": column for field, column in found.items()}
+    text, item = h5py.check_string_dtype(data.dtype), h5py.check_vlen_dtype(data.dtype)
+    return {name: column_of(stored, where, str if text else item)}

@@ -1,0 +1,57 @@
+"""What is kept for all tables of a process together, however many files a folder has."""
+
+import os
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from corgipile.tables.io.pieces import Recent, Value
+
+__all__ = ["Common"]
+
+FEWEST = 2  # values that are kept however large they are
+
+
+class Common(Recent[Value]):
+    """Keeps the last values made for any of many owners, as many as are of so many bytes in all.
+
+    It is for one process: a child that is forked, perhaps while another thread has the lock, begins with none. Values
+    of an owner that is gone go when the next value is made.
+
+    Args:
+        room: Bytes in all, beyond two values.
+        size: Returns the bytes of a value.
+
+    Example:
+        >>> class Owner: ...
+        >>> kept, one, other = Common(room=3, size=len), Owner(), Owner()
+        >>> [kept.of(who, "a", lambda: "xy") for who in (one, other)], len(kept)
+        (['xy', 'xy'], 2)
+        >>> kept.of(one, "b", lambda: "z"), len(kept)
+        ('z', 2)
+    """
+
+    def __init__(self, room: int, size: Callable[[Value], int]) -> None:
+        self._size = size
+        self._begin(room)
+        os.register_at_fork(after_in_child=lambda: self._begin(room))
+
+    def _begin(self, room: int) -> None:
+        super().__init__(room)
+        self._sizes: dict[Hashable, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of(self, owner: Any, key: Hashable, make: Callable[[], Value]) -> Value:
+        """Return the value that an owner has by a key, made now if it is not kept."""
+        return self.get((weakref.ref(owner), key), make)
+
+    def _evict(self) -> None:
+        last = next(reversed(self._values))
+        self._sizes[last] = self._size(self._values[last])
+        for key in [key for key in self._values if key[0]() is None]:  # type: ignore[index]
+            del self._values[key], self._sizes[key]
+        total = sum(self._sizes.values())
+        while len(self._values) > FEWEST and total > self._room:
+            total -= self._sizes.pop(self._values.popitem(last=False)[0])

@@ -1,0 +1,1 @@
+"""MosaicML MDS: a folder of shards and their index.json."""

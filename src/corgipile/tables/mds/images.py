@@ -1,0 +1,65 @@
+"""Images in columns of MDS: what is compressed stays as it is, raw pixels become files that any decoder opens."""
+
+import io
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadValue, MissingExtra
+from corgipile.tables.mds.stored import Encoding, Stored
+
+__all__ = ["IMAGES"]
+
+
+def _raw(stored: Stored) -> pa.Array:
+    return pa.array([_image(stored.bytes(row), stored.place, row) for row in range(len(stored.ends) - 1)], pa.binary())
+
+
+def _lists(stored: Stored, skip: int, *, raw: bool) -> pa.Array:
+    """Take lists of images apart: their number behind ``skip`` bytes, their sizes, and then themselves."""
+    made = []
+    for row in range(len(stored.ends) - 1):
+        data = stored.bytes(row)
+        count = int.from_bytes(data[skip : skip + 4], "little")
+        head = skip + 4 + 4 * count
+        sizes = np.frombuffer(data[skip + 4 : head], "<u4") if len(data) >= head else np.zeros(0, "<u4")
+        if len(data) != head + int(sizes.sum(dtype=np.int64)):
+            raise BadValue(f"{stored.place(row)} is no list of images")
+        ends = (head + np.append(0, np.cumsum(sizes, dtype=np.int64))).tolist()
+        images = [data[low:high] for low, high in pairwise(ends)]
+        made.append([_image(image, stored.place, row) for image in images] if raw else images)
+    return pa.array(made, pa.list_(pa.binary()))
+
+
+def _image(data: bytes, place: Callable[[int], str], row: int) -> bytes:
+    if len(data) < 12:
+        raise BadValue(f"{place(row)} is no image: it has {len(data)} bytes")
+    width, height, size = np.frombuffer(data[:12], "<u4").tolist()
+    mode, pixels = data[12 : 12 + size].decode("ascii", "replace"), data[12 + size :]
+    number = {"L": 5, "RGB": 6}.get(mode)
+    if number is not None and len(pixels) == width * height * (3 if number == 6 else 1):
+        return b"P%d %d %d 255\n" % (number, width, height) + pixels
+    try:
+        from PIL import Image  # noqa: PLC0415 - no need of it for most
+    except ImportError:
+        raise MissingExtra(f"images of mode {mode!r} need Pillow: pip install 'corgipile[images]'") from None
+    out = io.BytesIO()
+    try:
+        Image.frombytes(mode, (width, height), pixels).save(out, "TIFF")
+    except (ValueError, OSError, KeyError, MemoryError) as error:
+        raise BadValue(f"{place(row)} is no image: {error}") from None
+    return out.getvalue()
+
+
+_LIST = pa.list_(pa.binary())
+IMAGES = {
+    "pil": Encoding(pa.binary(), _raw),
+    "list[pil]": Encoding(_LIST, partial(_lists, skip=4, raw=True)),
+    "list[jpeg]": Encoding(_LIST, partial(_lists, skip=4, raw=False)),
+    "list[png]": Encoding(_LIST, partial(_lists, skip=4, raw=False)),
+    "jpeg_array": Encoding(_LIST, partial(_lists, skip=0, raw=False)),
+    "jpegarray": Encoding(_LIST, partial(_lists, skip=0, raw=False)),
+}

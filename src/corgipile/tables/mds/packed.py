@@ -1,0 +1,185 @@
+"""Compressed shards of MDS: unpacked whole, to a spill file, before samples are read from their places."""
+
+import bz2
+import gzip
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables.encoded import Units, units_of
+from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.pieces import Recent
+from corgipile.tables.io.spill import Section, Spill, SpillFile, SpillWriter, spill_folder
+from corgipile.tables.mds.shard import Column, MdsShard
+from corgipile.tables.mds.stored import Encoding
+from corgipile.tables.methods import Views
+from corgipile.tables.table import IntArray, Layout, Table, check_columns, even_cuts
+
+__all__ = ["PackedShard"]
+
+PIECE = 1 << 20
+CODECS = ("zstd", "gz", "bz2", "br", "snappy")
+ADVICE = (
+    "compressed shards are unpacked whole before a sample is read; unpacked ones, or `corgipile convert`, spare that"
+)
+_kept: Recent[MdsShard] = Recent(2)  # of all tables, for each has a file open
+
+
+class PackedShard(Views):
+    """Reads a compressed shard.
+
+    Args:
+        path: The compressed file.
+        codec: How it is compressed: ``"zstd"``, ``"gz"``, ``"bz2"``, ``"br"`` or ``"snappy"``.
+        size: Bytes of the shard unpacked.
+        rows: Samples, as the index says.
+        columns: The columns, in the order in which samples hold them.
+        kinds: Their types, where a shard before this one has told them.
+        spill: Folder for spill files; ``"off"``: shards are unpacked in memory.
+    """
+
+    columnar = True
+    advice = ADVICE
+
+    def __init__(
+        self,
+        path: PathLike,
+        codec: str,
+        size: int,
+        rows: int,
+        columns: Sequence[Column],
+        kinds: dict[str, Encoding] | None = None,
+        spill: Spill = None,
+    ) -> None:
+        self._file, self._codec, self._size, self._rows = File(path), codec, size, rows
+        self._columns, self._spill, self.spill = tuple(columns), spill, spill_folder(spill)
+        if codec not in CODECS:
+            raise UnknownFormat(f"{self._file.path} is compressed by {codec!r}; {', '.join(CODECS)} can be read")
+        self._given = kinds
+        self.kinds: dict[str, Encoding] = kinds or {}
+        self.kinds = kinds or self._plain().kinds
+        self.schema: pa.Schema = pa.schema([(column.name, self.kinds[column.name].kind) for column in columns])
+
+    def __reduce__(self) -> tuple[type["PackedShard"], tuple[Any, ...]]:
+        settings = (self._size, self._rows, self._columns, self._given, self._spill)
+        return PackedShard, (self._file.path, self._codec, *settings)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"PackedShard({self._file.path!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the shard, unpacked."""
+        return self._size
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: name, size, time of change, schema and rows."""
+        return digest(self._file.identity, describe(self.schema), str(len(self)))
+
+    @property
+    def place(self) -> str:
+        """Return what tells the file, as it is now, from all others of this machine."""
+        return self._file.place
+
+    def cuts(self, rows: int) -> IntArray:
+        """Keep the shard whole."""
+        even_cuts(len(self), rows)
+        return even_cuts(len(self), max(1, len(self)))
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        return self._plain().read(start, stop, columns)
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        return self._plain().take(rows, columns)
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return None: rows are compressed."""
+        check_columns(self.schema, columns)
+        return None
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Say what is unpacked together: the whole shard, whatever the columns."""
+        return units_of(np.array([self._rows]), np.array([self._size]))
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write the shard, unpacked little by little, as a section of a spill file."""
+        with out.section():
+            done = 0
+            for data in self._pieces():
+                out.write(data)
+                done += len(data)
+        if done != self._size:
+            raise CorruptFile(f"{self._file.path} unpacks to {done} bytes; the index says {self._size}")
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Return the table of the section that `write_plain` wrote."""
+        with decoding(self._file.path):
+            return _Unpacked(next(sections), self)
+
+    def _plain(self) -> MdsShard:
+        """Return the shard unpacked; the last ones stay so a while."""
+        return _kept.get((self._file.path, self._file.identity, self._columns), self._unpack)
+
+    def _unpack(self) -> MdsShard:
+        writer = _MemoryWriter() if self.spill is None else SpillWriter(self.spill)
+        with writer as out:
+            self.write_plain([column.name for column in self._columns], out)
+            return cast("MdsShard", self.open_plain([], out.finish().sections()))
+
+    def _pieces(self) -> Iterator[bytes]:
+        with decoding(self._file.path):
+            source = self._file.source()
+            if self._codec == "snappy":
+                yield pa.Codec("snappy").decompress(source.read(), self._size, asbytes=True)
+                return
+            try:
+                with self._opened(source) as file:
+                    while data := file.read(PIECE):
+                        yield data
+            except (EOFError, zlib.error) as error:
+                raise CorruptFile(f"{self._file.path} does not decompress: {error}") from None
+
+    def _opened(self, source: Any) -> Any:
+        if self._codec in ("zstd", "br"):
+            return pa.CompressedInputStream(source, {"br": "brotli"}.get(self._codec, self._codec))
+        return gzip.GzipFile(fileobj=source) if self._codec == "gz" else bz2.BZ2File(source)
+
+
+class _Unpacked(MdsShard):
+    """A shard in a spill file."""
+
+    def __init__(self, section: Section, packed: PackedShard) -> None:
+        self._packed = packed
+        section.path = packed._file.path  # noqa: SLF001 - what messages name
+        super().__init__(section, len(packed), packed._columns, packed.kinds or None)  # noqa: SLF001 - its own
+
+    def __reduce__(self) -> Any:
+        return _plain_of, (self._packed,)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity of the compressed shard."""
+        return self._packed.fingerprint
+
+
+def _plain_of(packed: PackedShard) -> MdsShard:
+    return packed._plain()  # noqa: SLF001 - its own
+
+
+class _MemoryWriter(SpillWriter):
+    """Writes a spill file that lies in memory."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/"), SpillFile(os.memfd_create("shard")))

@@ -1,0 +1,187 @@
+"""One shard of MDS: samples behind a table of where each begins."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, CorruptFile
+from corgipile.tables.io.files import File, PathLike, describe, digest
+from corgipile.tables.io.pieces import check_rows, empty, pick
+from corgipile.tables.mds.encodings import encoding_of
+from corgipile.tables.mds.images import IMAGES
+from corgipile.tables.mds.stored import Encoding, Stored
+from corgipile.tables.methods import Views
+from corgipile.tables.table import LIMIT, IntArray, Layout, check_columns, check_run, even_cuts
+
+__all__ = ["Column", "MdsShard"]
+
+SIZE = 4  # bytes of an offset, and of the length of a value
+
+
+class Column(NamedTuple):
+    """What the index says of a column; ``size`` is None where values differ in length."""
+
+    name: str
+    encoding: str
+    size: int | None
+
+
+class MdsShard(Views):
+    """Reads the samples of a shard that is not compressed, each from its place.
+
+    Args:
+        file: The shard, or its path.
+        rows: Samples, as the index says.
+        columns: The columns, in the order in which samples hold them.
+        sample: The first values of a shard before this one, by which types are told that the index does not say.
+    """
+
+    columnar = True  # a column is read without the others
+
+    def __init__(
+        self, file: File | PathLike, rows: int, columns: Sequence[Column], kinds: "dict[str, Encoding] | None" = None
+    ) -> None:
+        self._file = file if isinstance(file, File) else File(file)
+        self._rows, self._columns, self._given = rows, tuple(columns), kinds
+        self._at = {column.name: at for at, column in enumerate(columns)}
+        self._free = [at for at, column in enumerate(columns) if column.size is None]
+        self._check_head()
+        self.kinds = kinds or self._found_kinds()
+        self.schema: pa.Schema = pa.schema([(column.name, self.kinds[column.name].kind) for column in columns])
+
+    def __reduce__(self) -> tuple[type["MdsShard"], tuple[object, ...]]:
+        return MdsShard, (self._file.path, self._rows, self._columns, self._given)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"MdsShard({self._file.path!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the file."""
+        return self._file.size
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: name, size, time of change, schema and rows."""
+        return digest(self._file.identity, describe(self.schema), str(len(self)))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut every ``rows`` rows."""
+        return even_cuts(len(self), rows)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read one run of rows."""
+        check_run(start, stop, len(self))
+        names = check_columns(self.schema, columns)
+        return self._batch(np.arange(start, stop), names) if start < stop else empty(self.schema, names)
+
+    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Read scattered rows in the order asked for."""
+        rows = check_rows(rows, len(self))
+        names = check_columns(self.schema, columns)
+        return self._batch(rows, names) if len(rows) else empty(self.schema, names)
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
+        """Return the stored bytes of rows; None where values are not stored as they are given."""
+        names = check_columns(self.schema, columns)
+        if any(self._columns[self._at[name]].encoding in IMAGES for name in names):
+            return None
+        _, sizes = self._places(check_rows(rows, len(self)))
+        return np.asarray(sizes[:, [self._at[name] for name in names]].sum(axis=1))
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a column of bytes."""
+        check_columns(self.schema, [column])
+        starts, sizes = self._places(check_rows(rows, len(self)))
+        at = self._at[column]
+        return self._file.gather_bytes(starts[:, at], sizes[:, at])
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Return None: the columns of a sample lie beside each other."""
+        check_columns(self.schema, columns)
+        return None
+
+    def _check_head(self) -> None:
+        (stated,) = np.frombuffer(self._file.read(0, SIZE), "<u4").tolist() if self._file.size >= SIZE else (None,)
+        if stated != self._rows:
+            raise CorruptFile(f"{self._file.path} says it has {stated} samples; the index says {self._rows}")
+        if self._file.size < SIZE * (self._rows + 2):
+            raise CorruptFile(f"{self._file.path} is truncated: {self._file.size} bytes, of {self._rows} samples")
+
+    def _found_kinds(self) -> dict[str, Encoding]:
+        first = np.arange(min(1, self._rows))
+        starts, sizes = self._places(first)
+        return {
+            column.name: encoding_of(column.name, column.encoding, self._stored(at, first, starts, sizes))
+            for at, column in enumerate(self._columns)
+        }
+
+    def _places(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return where the values of samples begin, and their bytes: a row for each sample, a column for each."""
+        begins, lengths = self._samples(rows)
+        head = SIZE * len(self._free)
+        if (lengths < head).any():
+            raise self._broken(rows, lengths < head)
+        prefixes = self._file.gather(begins, np.full(len(rows), head)).view("<u4").reshape(len(rows), -1)
+        sizes = np.array([column.size or 0 for column in self._columns], np.int64) + np.zeros((len(rows), 1), np.int64)
+        sizes[:, self._free] = prefixes
+        wrong = sizes.sum(axis=1) + head != lengths
+        if wrong.any():
+            raise self._broken(rows, wrong)
+        return begins[:, None] + head + np.cumsum(sizes, axis=1) - sizes, sizes
+
+    def _samples(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return where samples begin, and their bytes."""
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
+            ends = np.frombuffer(self._file.read(SIZE * (1 + int(rows[0])), SIZE * (len(rows) + 1)), "<u4")
+            begins, stops = ends[:-1].astype(np.int64), ends[1:].astype(np.int64)
+        else:
+            pairs = self._file.gather(SIZE * (1 + rows), np.full(len(rows), 2 * SIZE)).view("<u4").reshape(-1, 2)
+            begins, stops = pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64)
+        wrong = (begins > stops) | (stops > self._file.size)
+        if wrong.any():
+            raise self._broken(rows, wrong)
+        return begins, stops - begins
+
+    def _broken(self, rows: IntArray, wrong: npt.NDArray[np.bool_]) -> CorruptFile:
+        row = int(rows[np.flatnonzero(wrong)[0]])
+        return CorruptFile(
+            f"{self._file.path}, sample {row}: its values do not fit where it lies; the shard is damaged"
+        )
+
+    def _batch(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        starts, sizes = self._places(rows)
+        wanted = [self._at[name] for name in dict.fromkeys(names)]
+        totals = sizes[:, wanted].sum(axis=0)
+        if len(totals) and totals.max() >= LIMIT:
+            raise BadArgument(
+                f"{len(rows)} rows do not fit one record batch ({totals.max()} bytes); read fewer at a time"
+            )
+        bases = np.append(0, np.cumsum(totals))
+        ends = [np.append(0, np.cumsum(sizes[:, at])) for at in wanted]
+        data = np.empty(int(bases[-1]), np.uint8)
+        if wanted:
+            to = np.concatenate([end[:-1] + base for end, base in zip(ends, bases, strict=False)])
+            self._file.gather(starts[:, wanted].T.reshape(-1), sizes[:, wanted].T.reshape(-1), data, to)
+        made = {}
+        for at, end, base in zip(wanted, ends, bases.tolist(), strict=False):
+            name = self._columns[at].name
+            stored = Stored(data[base : base + int(end[-1])], end, partial(self._place, rows, name))
+            made[name] = self.kinds[name].decode(stored)
+        return pa.RecordBatch.from_arrays([made[name] for name in names], schema=pick(self.schema, names))
+
+    def _stored(self, at: int, rows: IntArray, starts: IntArray, sizes: IntArray) -> Stored:
+        """Read the values of one column."""
+        data = self._file.gather(starts[:, at], sizes[:, at])
+        name = self._columns[at].name
+        return Stored(data, np.append(0, np.cumsum(sizes[:, at])), partial(self._place, rows, name))
+
+    def _place(self, rows: IntArray, name: str, row: int) -> str:
+        return f"{self._file.path}, sample {int(rows[row])}: column {name!r}"

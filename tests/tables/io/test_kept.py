@@ -1,0 +1,27 @@
+"""What was read of single rows is read once, where that of all rows is little."""
+
+import numpy as np
+import pytest
+
+from corgipile.tables.io.kept import MOST, Kept
+
+
+@pytest.mark.parametrize("rows", [10, MOST // 8, MOST // 8 + 1])
+def test_each_row_is_read_once_if_little_is_kept(rows):
+    kept, asked = Kept(rows, ()), []
+
+    def read(some, at):
+        assert (wanted[at] == some).all()
+        asked.extend(some.tolist())
+        return some * 3
+
+    for wanted in (np.array([7, 2]), np.array([2, 9, 7]), np.array([9, 7, 2]), np.empty(0, np.int64)):
+        assert kept.take(wanted, read).tolist() == (wanted * 3).tolist()
+    assert asked == ([7, 2, 9] if rows * 8 <= MOST else [7, 2, 2, 9, 7, 9, 7, 2])
+
+
+def test_a_failed_reading_is_asked_for_again():
+    kept = Kept(3, (2,), np.float32)
+    with pytest.raises(OSError, match="gone"):
+        kept.take(np.array([1]), lambda rows, at: (_ for _ in ()).throw(OSError("gone")))
+    assert kept.take(np.array([1]), lambda rows, at: np.array([[1, 2]])).tolist() == [[1, 2]]
