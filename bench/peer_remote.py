@@ -1,6 +1,6 @@
 """Loaders of other projects over tables in an object store that speaks S3; each job is set up as its guide says.
 
-A job writes what it needs into the server's folder, from the Arrow file that lies there, and reads it by S3.
+A job writes what it needs into the server's folder, from what lies there or beside it, and reads it by S3.
 """
 # ruff: noqa: PLC0415 - each job imports its own peer
 
@@ -15,7 +15,6 @@ from pathlib import Path
 from peer_loaders import fresh, without_torchvision
 from peer_walk import walk
 
-SECONDS = 15  # a peer that is slow is stopped after about so long, between batches
 AHEAD = 8  # batches that are read at the same time by those that leave it to the user
 CONNECTIONS = 64  # where ten are the default
 
@@ -133,28 +132,26 @@ def at_once(read, wanted):
 
 
 def rows_of(root):
-    """Yield features and labels of the Arrow file, some rows at a time."""
+    """Yield features and labels of the arrays beside the bucket, some rows at a time."""
     import numpy as np
-    import pyarrow as pa
 
-    with pa.ipc.open_file(Path(root) / "rows.arrow") as reader:
-        for i in range(reader.num_record_batches):
-            found = reader.get_batch(i)
-            yield np.stack([found[f"x{k}"].to_numpy() for k in range(28)], axis=1), found["label"].to_numpy()
+    x, y = (np.load(Path(root).parent / name, mmap_mode="r") for name in ("x.npy", "y.npy"))
+    for at in range(0, len(y), 1 << 16):
+        yield x[at : at + (1 << 16)], y[at : at + (1 << 16)]
 
 
 def walker(batches):
-    """Make a run of a generator that yields the labels of each batch; it ends after `SECONDS`."""
+    """Make a run of a generator that yields the labels of each batch; it ends after ``most`` seconds."""
 
-    def some(seed):
+    def some(seed, most):
         begin = time.perf_counter()
         for batch in batches(seed):
             yield batch
-            if time.perf_counter() - begin > SECONDS:
+            if time.perf_counter() - begin > most:
                 return
 
-    def run(labels=None, seed=0, limit=None, **_):
-        return walk(some(seed), lambda item: item, labels, limit)
+    def run(labels=None, seed=0, limit=None, most=15, **_):
+        return walk(some(seed, most), lambda item: item, labels, limit)
 
     return run
 

@@ -11,6 +11,7 @@ from corgipile.stores import objects as objects_module
 from corgipile.stores import requests
 from corgipile.stores.line import line
 from corgipile.stores.objects import open_object
+from corgipile.stores.opening import list_objects
 from corgipile.stores.urls import RemotePath
 
 pytest.importorskip("obstore")
@@ -174,3 +175,21 @@ def test_in_a_fork_all_is_made_anew(objects, data):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     check(ranges, data, seed=2)
+
+
+def test_a_server_that_others_wrote_and_that_checks_signatures(hadro, monkeypatch):
+    data = np.random.default_rng(2).integers(0, 256, SIZE, np.uint8)
+    (hadro.root / "bucket" / "x=1 ä.bin").write_bytes(data.tobytes())
+    monkeypatch.setenv("AWS_ENDPOINT_URL", hadro.url)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", hadro.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", hadro.secret)
+    ranges, _ = open_object(RemotePath("s3://bucket/x=1 ä.bin"))
+    check(ranges, data)
+    found = list(list_objects(RemotePath("s3://bucket/")))
+    assert ("x=1 ä.bin", SIZE) in found
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(ReadFailed, match="AWS_ACCESS_KEY_ID"):
+        open_object(RemotePath("s3://bucket/x=1 ä.bin"))
+    with pytest.raises(ReadFailed, match="AWS_ACCESS_KEY_ID"):
+        list(list_objects(RemotePath("s3://bucket/")))

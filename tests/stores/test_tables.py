@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import shutil
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -284,3 +285,9 @@ def test_small_reads_share_requests(objects, bucket):
     objects.set(status=403, code="AccessDenied")
     with pytest.raises(ReadFailed, match="AWS_ACCESS_KEY_ID"):
         file.read(200_000, 7)
+
+
+def test_a_list_is_asked_for_again(objects, folder):
+    objects.set(status=503, code="SlowDown", spared=0)
+    threading.Timer(0.3, objects.set, kwargs={"status": 0}).start()
+    assert ids("s3://bucket/data/part-*.parquet") == [0, 1, 10, 11, 20, 21]

@@ -7,6 +7,7 @@ import typer
 
 from corgipile.cli import compare, convert, index, info, pg, predict, reshuffle, train
 from corgipile.cli.console import discard_output, fail
+from corgipile.cli.options import with_cache
 from corgipile.outputs import writing
 
 app = typer.Typer(
@@ -17,7 +18,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for module in (train, predict, compare, convert, reshuffle, info, index):
-    app.command(module.__name__.rpartition(".")[2])(module.command)
+    command = module.command if module is index else with_cache(module.command)
+    app.command(module.__name__.rpartition(".")[2])(command)
 app.add_typer(pg.group, name="pg")
 
 

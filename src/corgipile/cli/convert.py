@@ -6,7 +6,7 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, progress
-from corgipile.cli.options import Compression, Json, Overwrite, Quiet, RecordBatch, number_or_text
+from corgipile.cli.options import Compression, Json, Overwrite, Quiet, RecordBatch, number_or_text, source_of
 
 
 @guarded
@@ -36,7 +36,7 @@ def command(
         raise BadArgument(f"one name given, {out}; a source and a file to write are wanted")
     with progress(f"convert to {out}", quiet=quiet or json) as bar:
         rows = convert(
-            sources if len(sources) > 1 else sources[0],
+            source_of(sources),
             out,
             to=to,
             shard_size=shard_size,

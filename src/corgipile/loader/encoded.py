@@ -14,7 +14,7 @@ __all__ = ["AS_CUT", "Way", "ahead_of", "find_way", "warn_few", "wide_units"]
 
 ENOUGH = 64  # units in memory, which mix well
 DECODING = 8  # units in memory while they are decoded: four at a time, as they come and as they are joined
-MOST_AHEAD, ARRIVING = 64 << 20, 1.5  # bytes on their way; and what they take beside rows, with answers that come in
+MOST_AHEAD, ARRIVING = 64 << 20, 2  # bytes on their way; and what they take beside rows, with answers that come in
 
 
 class Way(NamedTuple):
@@ -51,10 +51,10 @@ def ahead_of(share: float | None) -> int:
     """Return the bytes of rows that may be on their way from a store, within a budget.
 
     Example:
-        >>> ahead_of(64e6), ahead_of(None)
-        (16000000, 33554432)
+        >>> ahead_of(60e6), ahead_of(None)
+        (12000000, 33554432)
     """
-    return MOST_AHEAD // 2 if share is None else int(min(max(share, 0) / 4, MOST_AHEAD))
+    return MOST_AHEAD // 2 if share is None else int(min(max(share, 0) / 5, MOST_AHEAD))
 
 
 def _find_way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool) -> Way:

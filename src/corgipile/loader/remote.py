@@ -11,8 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
+from corgipile.arrow_memory import give_back
 from corgipile.loader.buffer import Buffer, Field, SlotArray
 from corgipile.orders.order import Step, rows_of
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, type_code
 from corgipile.tables.values import values
@@ -22,6 +24,7 @@ __all__ = ["RemoteLayoutReader", "RemoteTableReader"]
 FETCHES = 16  # files that are read at the same time
 READS = 32  # reads of a table, which mostly wait
 SHORT_RUNS = 256  # rows; runs this short are asked for together
+TIDY_BYTES = 4 << 20  # read until what answers took, and is free, is given back
 PART_BYTES = 1 << 20  # of scattered rows that a table is asked for at a time
 Result = TypeVar("Result")
 Finish = Callable[[], None]
@@ -36,7 +39,8 @@ class _Reader:
     """
 
     def __init__(self, ahead: int, threads: int) -> None:
-        self.ahead, self.bytes_read, self._threads = ahead, 0, threads
+        self.ahead, self._threads = ahead, threads
+        self.bytes_read = self._tidied = 0
         self._pool: ThreadPoolExecutor | None = None
         self._coming: deque[tuple[Step, Finish]] = deque()
 
@@ -52,6 +56,9 @@ class _Reader:
             one, found = self._coming.popleft()
             finish = found if one is step else None
         finish()
+        if self.bytes_read - self._tidied > TIDY_BYTES:
+            give_back()
+            self._tidied = self.bytes_read
 
     def _begin(self, step: Step) -> Finish:
         """Send the requests of a step; return what puts its rows into slots."""
@@ -158,6 +165,7 @@ class RemoteTableReader(_Reader):
     def __init__(self, table: Table, buffer: Buffer, sources: Sequence[str], ahead: int, row_bytes: float) -> None:
         super().__init__(ahead, READS)
         self._table, self._buffer, self._sources = table, buffer, list(sources)
+        self._encoded = is_encoded(table, sources)
         self._part = max(1, int(min(PART_BYTES, max(ahead // 8, 1)) / row_bytes))
 
     def size(self, step: Step) -> int:
@@ -181,8 +189,7 @@ class RemoteTableReader(_Reader):
         if len(extents) > 1 and len(step.into) < SHORT_RUNS * len(extents):
             rows = rows_of(extents)
             order = np.argsort(rows)
-            for first in range(0, len(order), self._part):
-                some = order[first : first + self._part]
+            for some in np.split(order, self._edges(extents, len(rows))):
                 yield some, rows[some]
             return
         at = 0
@@ -191,6 +198,13 @@ class RemoteTableReader(_Reader):
                 last = min(stop, first + max(self._part, SHORT_RUNS))
                 yield slice(at, at + last - first), range(first, last)
                 at += last - first
+
+    def _edges(self, extents: IntArray, rows: int) -> IntArray:
+        """Divide the rows of short runs, in ascending order: where units are decoded each run by itself."""
+        if self._encoded:
+            ascending = extents[np.argsort(extents[:, 0])]
+            return np.asarray(np.cumsum(ascending[:, 1] - ascending[:, 0])[:-1])
+        return np.arange(0, rows, max(1, min(self._part, -(-rows // READS))))[1:]
 
     def _read(self, rows: range | IntArray) -> pa.RecordBatch:
         if isinstance(rows, range):

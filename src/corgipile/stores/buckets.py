@@ -3,12 +3,13 @@
 import contextlib
 import importlib.util
 import os
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from corgipile.errors import BadArgument, CorgiPileError, ReadFailed
+from corgipile.errors import BadArgument, ReadFailed
 from corgipile.stores.failures import Denied, Transient, changed, of_obstore, refused
 from corgipile.stores.library import obstore
 from corgipile.stores.line import AT_A_TIME, line
@@ -17,6 +18,7 @@ from corgipile.stores.urls import Parts, RemotePath, parts_of
 __all__ = ["Bucket", "Listed", "Stated", "bucket_of", "is_obstore"]
 
 TIMEOUT, CONNECT = "60s", "5s"
+LISTING = 8.0  # seconds for which a list is asked for again
 NO_TIME = "1970-01-01"
 _AWS_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
 _AZURE = ("az", "abfs", "abfss", "adl")
@@ -108,28 +110,31 @@ class Bucket:
         raise found
 
     def listed(self, prefix: str, url: str) -> Iterator[Listed]:
-        """Yield the objects whose keys begin with folders.
+        """Yield the objects whose keys begin with folders; asked again where it fails, for a while.
 
         Raises:
             ReadFailed: The store does not say.
         """
-        api, found = obstore(), None
-        try:
-            for some in api.list(self._made, prefix or None, chunk_size=1000):
-                yield from (Listed(meta["path"], int(meta["size"])) for meta in some)
-        except CorgiPileError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as above
-            found = of_obstore(error, url)
-        if isinstance(found, (Transient, Denied)):
-            raise refused(url, f"its objects cannot be listed ({found})")
-        if found is not None:
-            raise found
+        api, began, wait = obstore(), time.monotonic(), 0.1
+        while True:
+            try:
+                pages = list(api.list(self._made, prefix or None, chunk_size=1000))
+            except Exception as error:  # noqa: BLE001 - as above
+                found = of_obstore(error, url)
+            else:
+                yield from (Listed(meta["path"], int(meta["size"])) for page in pages for meta in page)
+                return
+            if not isinstance(found, (Transient, Denied)):
+                raise found
+            if isinstance(found, Denied) or time.monotonic() - began > LISTING:
+                raise refused(url, f"its objects cannot be listed ({found})")
+            time.sleep(wait)
+            wait *= 2
 
 
 def _stated(meta: Any) -> Stated:
-    time = str(meta["last_modified"])
-    return Stated(int(meta["size"]), meta["e_tag"] or "", "" if time.startswith(NO_TIME) else time)
+    changed_at = str(meta["last_modified"])
+    return Stated(int(meta["size"]), meta["e_tag"] or "", "" if changed_at.startswith(NO_TIME) else changed_at)
 
 
 def is_obstore(system: object) -> bool:
@@ -140,6 +145,8 @@ def is_obstore(system: object) -> bool:
 def bucket_of(path: RemotePath) -> tuple[Bucket, str]:
     """Return the bucket of an object, one a process, and the key there."""
     parts = parts_of(path.full)
+    if not parts.place and path.system is None:
+        raise BadArgument(f"{path} names no bucket, or host: {parts.scheme}://PLACE/KEY is right")
     mine = line()
     name = (*parts._replace(key=""), _surroundings(parts.scheme), id(path.system) if path.system else 0)
     with mine.lock:

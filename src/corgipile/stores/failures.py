@@ -45,7 +45,7 @@ def of_obstore(error: BaseException, url: str) -> BaseException:
     code = int(status[1]) if status else 0
     if name in ("PermissionDeniedError", "UnauthenticatedError") or _EXPIRED.search(text):
         return Denied(f"the store says no ({code or 'credentials'})")
-    if isinstance(error, FileNotFoundError) or ((code or 404) == 404 and "not found" in text[:200]):
+    if isinstance(error, FileNotFoundError) or code == 404:
         return MissingFile(f"no object at {url}")
     return _permanent(name, text, code, url) or Transient(_reason(text, code))
 

@@ -1,8 +1,9 @@
 """Opens objects by their URL, and lists them: whichever library speaks to the place where they lie."""
 
 import os
+import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from corgipile.errors import BadArgument
@@ -13,6 +14,7 @@ from corgipile.stores.urls import RemotePath, is_url, parts_of
 
 __all__ = ["list_objects", "located", "open_ranges"]
 
+_ONE_SLASH = re.compile(r"(s3|gs|az|abfss?|https?|hf|file):/[^/]")
 OBSTORE = ("s3", "gs", "az", "abfs", "abfss", "adl", "http", "https")
 
 
@@ -75,6 +77,10 @@ def _located(source: Any, filesystem: Any, cache: tuple[str, Size | None] | None
         return RemotePath(source, cache=cache)
     if filesystem is not None and isinstance(source, str | os.PathLike):
         return _on(filesystem, os.fspath(source), cache)
+    if isinstance(source, PurePath) and _ONE_SLASH.match(str(source)):
+        raise BadArgument(
+            f"{str(source)!r} was a URL before it was a Path, which made one slash of two; give it as text"
+        )
     return RemotePath(str(source), cache=cache) if is_url(source) else source
 
 

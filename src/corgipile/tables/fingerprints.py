@@ -6,7 +6,7 @@ import numpy as np
 
 from corgipile.outputs import files_read
 from corgipile.tables.io.column import PlacedColumn
-from corgipile.tables.io.files import File, before_contents, digest, looked_at
+from corgipile.tables.io.files import PIECE, File, before_contents, digest, looked_at
 from corgipile.tables.table import Table, fixed_field
 
 __all__ = ["fingerprint_of", "is_of", "place_of", "sampled_rows"]
@@ -52,4 +52,5 @@ def sampled_rows(table: Table, file: File) -> list[str]:
     if layout is None:
         return []
     picks = np.unique(np.linspace(0, len(table) - 1, looked_at(SAMPLES)).astype(np.int64))
-    return [digest(PlacedColumn(layout, name).take(picks).tobytes().hex()) for name in names]
+    narrow = [name for name in names if layout.columns[name].width < PIECE]
+    return [digest(PlacedColumn(layout, name).take(picks).tobytes().hex()) for name in narrow]

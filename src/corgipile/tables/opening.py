@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 from corgipile.errors import BadArgument, TableError, UnknownFormat
 from corgipile.sizes import OnBad, Size
 from corgipile.stores.opening import located
-from corgipile.stores.urls import RemotePath
+from corgipile.stores.urls import RemotePath, is_url, redacted
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.formats import formats
@@ -102,11 +102,8 @@ def open(  # noqa: A001 - reads as corgipile.open
     if zero_based not in (True, False, "auto"):
         raise BadArgument(f"zero_based must be True, False or 'auto', got {zero_based!r}")
     beside = {"label": _paths(label), "index": _paths(index)}
-    parts = _parts(
-        located(source, filesystem, cache, cache_size),
-        format,
-        {str(Path(path).expanduser().absolute()) for files in beside.values() for path in files},
-    )
+    apart = {_absolute(path) for files in beside.values() for path in files}
+    parts = _parts(located(source, filesystem, cache, cache_size), format, apart)
     common = {
         "zero_based": zero_based,
         "decode": decode,
@@ -148,11 +145,12 @@ def write_indexes(source: Source) -> Iterator[Index]:
     Raises:
         BadArgument: A file is of a format whose rows are found without an index.
     """
-    for path, _ in _parts(located(source), None, set()):
+    for found in _parts(located(source), None, set()):
+        path = found.path
         name = find_format(path)
         write = formats()[name].index_file
         if write is None:
-            raise BadArgument(f"{path} needs no index: rows of the {name} format are found without one")
+            raise BadArgument(f"{_place(found)} needs no index: rows of the {name} format are found without one")
         index = write(path)
         yield Index(index, len(formats()[name].open(path)), Path(index).stat().st_size)
 
@@ -163,10 +161,9 @@ def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
 
 def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
     """List the files and tables of a source, without those that lie beside a table."""
-    if isinstance(source, RemotePath):
-        return [*remote_files_of([source], format_name)]
-    if isinstance(source, list) and source and all(isinstance(one, RemotePath) for one in source):
-        return [*remote_files_of(source, format_name)]
+    urls = source if isinstance(source, list) else [source]
+    if urls and all(isinstance(one, RemotePath) for one in urls):
+        return [found for found in remote_files_of(urls, format_name) if _place(found) not in beside]
     if isinstance(source, str | os.PathLike):
         return [found for found in files_of(source, format_name) if found.path not in beside]
     if isinstance(source, Sequence) and not is_pair(source):
@@ -175,6 +172,14 @@ def _parts(source: Any, format_name: str | None, beside: set[str]) -> list[Any]:
             raise BadArgument("an empty list was given to open; at least one table is needed")
         return parts
     return [source]
+
+
+def _place(found: Found) -> str:
+    return found.path.path if isinstance(found.path, File) else found.path
+
+
+def _absolute(path: PathLike) -> str:
+    return redacted(str(path)) if is_url(path) else str(Path(path).expanduser().absolute())
 
 
 def _opened(parts: list[Any]) -> list[Any]:
@@ -204,8 +209,7 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spil
 def _open_file(path: str | File, format_name: str | None, options: dict[str, Any]) -> Table:
     name = format_name or find_format(path)
     for option in options.keys() - formats()[name].options - {"spill"}:
-        where = path.path if isinstance(path, File) else path
-        raise BadArgument(f"{option} does not apply to {where}, whose format is {name}")
+        raise BadArgument(f"{option} does not apply to {_place(Found(path, {}))}, whose format is {name}")
     # Files of other formats are never unpacked, so whatever is said of spill files is true of them.
     kind = formats()[name]
     return kind.open(path, **{key: value for key, value in options.items() if key in kind.options})

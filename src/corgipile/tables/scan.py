@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from corgipile.arrow_memory import give_back
 from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.remote import in_turn, is_remote
 from corgipile.tables.row_bytes import row_bytes
@@ -15,6 +16,7 @@ from corgipile.tables.table import Table, even_cuts
 __all__ = ["scan", "scan_column"]
 
 READ_BYTES = 1 << 20  # at a time; what is made of them takes some times as much
+MANY = 32  # runs of a column that are on their way from stores
 PLACED_BYTES = 2 << 20  # of one column that is read from where it lies, by several requests at once
 
 
@@ -45,11 +47,15 @@ def scan_column(table: Table, name: str) -> Iterator[tuple[int, pa.Array]]:
         [(0, [3, 1])]
     """
     layout = table.layout([name]) if len(table) else None
+    if is_remote(table):  # by objects and row groups, many at a time
+        runs = list(pairwise(table.cuts(1 if is_encoded(table, [name]) else PLACED_BYTES // 64).tolist()))
+        batches = in_turn(table, lambda start, stop: table.read(start, stop, [name]), runs, MANY)
+        yield from ((start, batch.column(0)) for (start, _), batch in zip(runs, batches, strict=True))
+        return
     if layout is None:
         for start, batch in scan(table, [name]):
             yield start, batch.column(0)
         return
-    nbytes = PLACED_BYTES // 8 if is_remote(table) else PLACED_BYTES  # of those, several are on their way
-    runs = list(pairwise(even_cuts(len(table), nbytes // layout.columns[name].width).tolist()))
+    runs = list(pairwise(even_cuts(len(table), PLACED_BYTES // layout.columns[name].width).tolist()))
     for (start, _), values in zip(runs, in_turn(table, PlacedColumn(layout, name).read, runs), strict=True):
         yield start, array_of(values)

@@ -181,7 +181,9 @@ def is_remote(table: Any) -> bool:
     return any(isinstance(file, RemoteFile) for file in files_read(table))
 
 
-def in_turn(table: Any, read: Callable[[int, int], Result], runs: Iterable[tuple[int, int]]) -> Iterator[Result]:
+def in_turn(
+    table: Any, read: Callable[[int, int], Result], runs: Iterable[tuple[int, int]], most: int = READS
+) -> Iterator[Result]:
     """Read runs of rows one after the other; of a table in a store some are on their way meanwhile.
 
     Example:
@@ -192,11 +194,11 @@ def in_turn(table: Any, read: Callable[[int, int], Result], runs: Iterable[tuple
         yield from itertools.starmap(read, runs)
         return
     coming: deque[Future[Result]] = deque()
-    pool = ThreadPoolExecutor(READS, "corgipile-reader")
+    pool = ThreadPoolExecutor(most, "corgipile-reader")
     try:
         for run in runs:
             coming.append(pool.submit(read, *run))
-            if len(coming) == READS:
+            if len(coming) == most:
                 yield coming.popleft().result()
         while coming:
             yield coming.popleft().result()

@@ -16,7 +16,7 @@ from corgipile.tables.io.spill import SpillFile, SpillWriter, nameless, writing
 
 __all__ = ["Fetched", "fetched", "one_ahead", "staged"]
 
-SLICE, SLICES = 2 << 20, 16  # bytes of a request, and how many of them are on their way
+SLICE, SLICES = 1 << 20, 12  # bytes of a request, and how many of them are on their way
 LEAST_GAP = 1 << 20  # bytes that are not worth a request more
 Key = TypeVar("Key")
 Value = TypeVar("Value")
