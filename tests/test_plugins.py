@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from corgipile.orders.order import Sized, Step, too_small, with_sizes
 from corgipile.tables import MemoryTable
-from corgipile.tables.formats import Format
+from corgipile.tables.format import Format
 
 
 class Lines(MemoryTable):

@@ -4,13 +4,15 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corgipile.errors import BadArgument
 from corgipile.sizes import Size
-from corgipile.stores import buckets, files, objects
 from corgipile.stores.ranges import Ranges
 from corgipile.stores.urls import RemotePath, is_url, parts_of
+
+if TYPE_CHECKING:
+    from corgipile.stores.buckets import Listed
 
 __all__ = ["list_objects", "located", "open_ranges"]
 
@@ -26,17 +28,21 @@ def open_ranges(path: RemotePath) -> tuple[Ranges, bytes]:
         ReadFailed: The store refuses, or does not answer.
         MissingExtra: The library for it is not installed.
     """
+    from corgipile.stores import files, objects  # noqa: PLC0415 - with asyncio, which local tables do not need
+
     found, tail = objects.open_object(path) if _by_obstore(path) else files.open_file(path)
     return (found if path.cache is None else _cached(found, path.cache)), tail
 
 
-def list_objects(path: RemotePath) -> Iterator[buckets.Listed]:
+def list_objects(path: RemotePath) -> Iterator["Listed"]:
     """Yield the objects below a folder, whose URL ends with a slash, by their keys.
 
     Raises:
         BadArgument: It is a web server, which does not tell.
         ReadFailed: The store refuses.
     """
+    from corgipile.stores import buckets, files  # noqa: PLC0415 - as above
+
     parts = parts_of(path.full)
     if not _by_obstore(path):
         return files.listed(path)
@@ -91,7 +97,9 @@ def _is_open(source: Any) -> bool:
 
 def _on(system: Any, path: str, cache: tuple[str, Size | None] | None) -> RemotePath:
     """Return the path of an object on a store of obstore, or a file system of fsspec, that somebody made."""
-    if buckets.is_obstore(system):
+    from corgipile.stores.buckets import is_obstore  # noqa: PLC0415 - as above
+
+    if is_obstore(system):
         kind = type(system).__name__.removesuffix("Store").lower()
         scheme = {"gcs": "gs", "azure": "az", "http": "https"}.get(kind, kind)
         config = getattr(system, "config", None) or {}
@@ -106,8 +114,10 @@ def _on(system: Any, path: str, cache: tuple[str, Size | None] | None) -> Remote
 
 
 def _by_obstore(path: RemotePath) -> bool:
+    from corgipile.stores.buckets import is_obstore  # noqa: PLC0415 - as above
+
     if path.system is not None:
-        return buckets.is_obstore(path.system)
+        return is_obstore(path.system)
     return parts_of(path).scheme in OBSTORE
 
 

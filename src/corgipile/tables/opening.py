@@ -11,7 +11,7 @@ from corgipile.stores.opening import located
 from corgipile.stores.urls import RemotePath, is_url, redacted
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
-from corgipile.tables.formats import formats
+from corgipile.tables.format import formats
 from corgipile.tables.in_memory import is_pair, of_memory
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.remote import file_of, open_together

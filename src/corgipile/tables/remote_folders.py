@@ -9,7 +9,7 @@ from corgipile.errors import BadArgument, MissingFile
 from corgipile.stores.opening import list_objects
 from corgipile.stores.urls import GLOB, RemotePath, local_path, parts_of
 from corgipile.tables.folders import expand_braces, files_of, format_named, kind_named, passed, refuse_several
-from corgipile.tables.formats import formats
+from corgipile.tables.format import formats
 from corgipile.tables.io.files import File
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.io.remote import file_of, open_together

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from corgipile.errors import MissingFile
 from corgipile.outputs import files_read
-from corgipile.stores.ahead import Ahead
 from corgipile.stores.opening import open_ranges
 from corgipile.stores.urls import RemotePath, is_url, local_path
 from corgipile.tables.io.descriptors import Identity
@@ -215,6 +214,8 @@ class _Scanned(RemoteFile):
 
     def __init__(self, file: RemoteFile) -> None:
         self.__dict__.update(file.__dict__)
+        from corgipile.stores.ahead import Ahead  # noqa: PLC0415 - with asyncio, which local tables do not need
+
         self._ahead = Ahead(file.ranges)
 
     def read(self, offset: int, length: int) -> bytes:
