@@ -12,7 +12,7 @@ import corgipile as cp
 from corgipile import plugins
 from corgipile.errors import BadArgument
 from corgipile.orders import named
-from corgipile.tables import formats
+from corgipile.tables.format import formats
 from corgipile.testing import check_loader, check_order, check_table
 
 PACKAGE = '''
@@ -93,7 +93,7 @@ def _forget():
     def forget():
         importlib.invalidate_caches()
         plugins.registered.cache_clear()
-        formats.formats.cache_clear()
+        formats.cache_clear()
 
     forget()
     yield
@@ -137,10 +137,10 @@ def test_an_order_of_another_package(package, lines):
 def test_what_cannot_be_loaded_is_told_and_left_out(package, lines):
     package[1].write_text("[corgipile.formats]\nlines = others:MISSING\n")
     with pytest.warns(UserWarning, match=r"corgipile.formats 'lines' .* cannot be loaded: AttributeError"):
-        assert "lines" not in formats.formats()
+        assert "lines" not in formats()
 
 
 def test_what_is_no_format_or_has_a_name_of_ours_is_refused(package):
     package[1].write_text("[corgipile.formats]\narrow = others:FORMAT\n")
     with pytest.raises(BadArgument, match="'arrow' of another package must be a Format under a name of its own"):
-        formats.formats()
+        formats()
