@@ -301,7 +301,7 @@ def test_warm_start_of_another_model(make):
     ("setting", "value", "error"),
     [
         ("on_bad", "ski", BadArgument), ("memory", "64Q", BadArgument), ("order", "rifle", BadArgument),
-        ("seed", "a", BadArgument), ("test", "nowhere.arrow", MissingFile), ("test", "s3://a/b", BadArgument),
+        ("seed", "a", BadArgument), ("test", "nowhere.arrow", MissingFile), ("test", "s4://a/b", BadArgument),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_the_words_is_said_before_anything_is_read(setting, value, error):
