@@ -119,7 +119,7 @@ def test_a_format_of_another_package(package, lines, tmp_path):
 
 
 def test_without_the_package_its_format_is_unknown(lines):
-    with pytest.raises(BadArgument, match="format 'lines' is not known; it must be one of .*arrow, arrows"):
+    with pytest.raises(BadArgument, match=r"format 'lines' is not known; it must be one of .*arrow, arrows"):
         cp.open(lines, format="lines")
 
 

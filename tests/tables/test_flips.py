@@ -14,6 +14,7 @@ from corgipile.tables.io.index_cache import INDEX_SUFFIX
 
 ROWS = pa.table({"x": pa.array(np.arange(97), pa.int16())})
 STRIDE = 31  # bits from one flip to the next: odd, so that every bit of a byte has its turn
+SPARSE = {"a.tar": 11}  # times that: headers of half a kilobyte a row, all of one form
 
 
 def arrow(path, codec=None):
@@ -57,7 +58,7 @@ def test_a_bit_changes_no_count(tmp_path, name):
     path = tmp_path / name
     WRITERS[name](path)
     good = path.read_bytes()
-    for bit in range(0, 8 * len(good), STRIDE):
+    for bit in range(0, 8 * len(good), STRIDE * SPARSE.get(name, 1)):
         broken = bytearray(good)
         broken[bit // 8] ^= 1 << bit % 8
         path.write_bytes(broken)
