@@ -37,6 +37,7 @@ def keys_of(path: str | PurePath, root: PurePath) -> dict[str, str | None]:
     """Return the keys and values in the names of a file's folders: of all below ``root``, and of those right above it.
 
     Example:
+        >>> from pathlib import Path
         >>> keys_of("/data/year=2024/city=S%C3%A3o%20Paulo/a.parquet", Path("/data"))
         {'year': '2024', 'city': 'São Paulo'}
     """
