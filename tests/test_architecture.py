@@ -19,6 +19,7 @@ BASE = {
     "suggestions",
     "plugins",
     "scratch",
+    "arrow_compute",
     "arrow_memory",
     "outputs",
 }

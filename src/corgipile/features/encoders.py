@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from corgipile import arrow_compute as pc
 from corgipile.errors import BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number, item_of
 from corgipile.tables.arrow.spans import flat

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from corgipile import arrow_compute as pc
 from corgipile.errors import BadSparseRow
 from corgipile.features.choose import item_of
 from corgipile.tables.concat import DIMS_KEY

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from corgipile import arrow_compute as pc
 from corgipile.features.choose import is_number, item_of
 from corgipile.linear.features import Features
 from corgipile.linear.sparse import NULL

@@ -1,0 +1,19 @@
+"""Arrow's functions of arrays, imported when the first is called: that takes as long as importing numpy.
+
+Example:
+    >>> import pyarrow as pa
+    >>> from corgipile import arrow_compute as pc
+    >>> pc.sum(pa.array([1, 2])).as_py()
+    3
+"""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of `pyarrow.compute`."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    import pyarrow.compute  # noqa: PLC0415 - what this module is for
+
+    return getattr(pyarrow.compute, name)
