@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from corgipile.errors import BadArgument, TableError, UnknownFormat
 from corgipile.sizes import OnBad, Size
@@ -18,13 +18,11 @@ from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.partitions import Found, with_keys
 from corgipile.tables.remote_folders import remote_files_of
-from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table
-from corgipile.tables.text import json
-from corgipile.tables.text.guess import csv_columns
-from corgipile.tables.tfrecord.example import Features
-from corgipile.tables.tfrecord.table import Decode
-from corgipile.tables.webdataset.table import refuse_packed_tar
+
+if TYPE_CHECKING:
+    from corgipile.tables.tfrecord.example import Features
+    from corgipile.tables.tfrecord.table import Decode
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -37,8 +35,8 @@ def open(  # noqa: A001 - reads as corgipile.open
     format: str | None = None,  # noqa: A002 - the word users look for
     zero_based: bool | Literal["auto"] = "auto",
     index: PathLike | Sequence[PathLike] | None = None,
-    decode: Decode = "auto",
-    features: Features | None = None,
+    decode: "Decode" = "auto",
+    features: "Features | None" = None,
     on_bad: OnBad = "raise",
     paths: bool = False,
     spill: Spill = None,
@@ -232,6 +230,8 @@ def find_format(path: str | File) -> str:
             return name
     for magic, name in COMPRESSED.items():
         if first.startswith(magic):
+            from corgipile.tables.webdataset.table import refuse_packed_tar  # noqa: PLC0415 - as in `_text_format`
+
             refuse_packed_tar(path, name)
             raise UnknownFormat(f"{path} is compressed ({name}), so rows have no place; use `corgipile convert` first")
     return _named_format(path, first) or _text_format(head)
@@ -247,6 +247,10 @@ def _named_format(path: str, first: bytes) -> str | None:
 
 def _text_format(file: File) -> str:
     """Return the format of text whose name does not tell it."""
+    from corgipile.tables.svmlight import table as svmlight  # noqa: PLC0415 - most programs open no text
+    from corgipile.tables.text import json  # noqa: PLC0415
+    from corgipile.tables.text.guess import csv_columns  # noqa: PLC0415
+
     try:
         svmlight.check_looks_like_text(file)
     except UnknownFormat as error:
