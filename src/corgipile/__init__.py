@@ -10,21 +10,20 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from corgipile import errors, orders
-
-# These modules bear the names of their functions: imported now, they cannot take the names' place later.
-from corgipile.comparison import compare
-from corgipile.conversion import convert
-from corgipile.loader import Loader
-from corgipile.relayout import reshuffle
-from corgipile.tables import open  # noqa: A004  # used as corgipile.open
-from corgipile.tables.mixing import mix
-from corgipile.tables.splitting import train_test_split
-from corgipile.tables.views import concat
+from corgipile import errors
 
 if TYPE_CHECKING:
+    from corgipile import orders
+    from corgipile.comparison import compare
+    from corgipile.conversion import convert  # type: ignore[no-redef]  # a module inside bears its name
     from corgipile.linear.model import Model, load
     from corgipile.linear.train import train
+    from corgipile.loader import Loader
+    from corgipile.relayout import reshuffle  # type: ignore[no-redef]  # as above
+    from corgipile.tables import open  # noqa: A004  # used as corgipile.open
+    from corgipile.tables.mixing import mix
+    from corgipile.tables.splitting import train_test_split
+    from corgipile.tables.views import concat
 
 __all__ = [
     "Loader",
@@ -44,16 +43,30 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LATER = {
+    "Loader": "corgipile.loader",
     "Model": "corgipile.linear",
+    "compare": "corgipile.comparison",
+    "concat": "corgipile.tables.views",
+    "convert": "corgipile.conversion",
     "load": "corgipile.linear",
+    "mix": "corgipile.tables.mixing",
+    "open": "corgipile.tables",
+    "reshuffle": "corgipile.relayout",
     "train": "corgipile.linear",
+    "train_test_split": "corgipile.tables.splitting",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a loader alone does not need when it is first asked for, so that the package imports fast."""
+    """Import what is asked for when it is first asked for, so that the package imports fast."""
+    if name == "orders":
+        return import_module("corgipile.orders")
     if name not in _LATER:
         raise AttributeError(f"module 'corgipile' has no attribute {name!r}")
     value = getattr(import_module(_LATER[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
