@@ -55,12 +55,13 @@ _LATER = {
     "train": "corgipile.linear",
     "train_test_split": "corgipile.tables.splitting",
 }
+_ROOMS = {"comparison", "conversion", "features", "linear", "loader", "orders", "outputs", "relayout", "sizes", "tables"}
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is first asked for, so that the package imports fast."""
-    if name == "orders":
-        return import_module("corgipile.orders")
+    if name in _ROOMS:
+        return import_module(f"corgipile.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'corgipile' has no attribute {name!r}")
     value = getattr(import_module(_LATER[name]), name)
