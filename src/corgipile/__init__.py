@@ -55,7 +55,18 @@ _LATER = {
     "train": "corgipile.linear",
     "train_test_split": "corgipile.tables.splitting",
 }
-_ROOMS = {"comparison", "conversion", "features", "linear", "loader", "orders", "outputs", "relayout", "sizes", "tables"}
+_ROOMS = {
+    "comparison",
+    "conversion",
+    "features",
+    "linear",
+    "loader",
+    "orders",
+    "outputs",
+    "relayout",
+    "sizes",
+    "tables",
+}
 
 
 def __getattr__(name: str) -> Any:
