@@ -69,7 +69,7 @@ class MdsShard(Views):
 
     @property
     def fingerprint(self) -> str:
-        """Return the identity: name, size, time of change, schema and rows."""
+        """Return the identity: content, schema and rows."""
         return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     def cuts(self, rows: int) -> IntArray:
