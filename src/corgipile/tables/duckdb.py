@@ -64,7 +64,7 @@ class DuckDBTable(LibraryTable):
         """Return the bytes of the database."""
         return self._database.nbytes
 
-    def _run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         ends = self._places(np.array([start, stop - 1]))
         query = f"select {self._columns(names)} from {self._source} t where t.rowid between {ends[0]} and {ends[1]}"  # noqa: S608
         return self._asked(query, names, stop - start)
@@ -72,7 +72,7 @@ class DuckDBTable(LibraryTable):
     def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         ids = self._places(rows)
         if ids[-1] - ids[0] == len(ids) - 1:
-            return self._run(int(rows[0]), int(rows[-1]) + 1, names)
+            return self._read_run(int(rows[0]), int(rows[-1]) + 1, names)
         wanted = pa.table({ROW: ids})
         query = (
             f"select {self._columns(names)} from {self._source} t join wanted on t.rowid = wanted.{ROW} "  # noqa: S608

@@ -69,7 +69,7 @@ class LanceTable(LibraryTable):
         """Return the bytes of the data files."""
         return self._bytes
 
-    def _run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return self._taken(list(range(start, stop)), names)
 
     def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:

@@ -8,27 +8,28 @@ import pyarrow as pa
 
 from corgipile.errors import CorruptFile, MissingExtra
 from corgipile.tables.arrow.file import ArrowFile
-from corgipile.tables.encoded import Plain, Units, grouped, units_of, write_plain
+from corgipile.tables.checked import Checked
+from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, write_plain
+from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
-    check_rows,
-    empty,
     merge_cuts,
     pick,
     pick_rows,
     read_pieces,
+    take_once,
     take_pieces,
 )
 from corgipile.tables.io.spill import Section, SpillWriter
-from corgipile.tables.methods import Views
 from corgipile.tables.row_bytes import fixed_row_bytes
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
 
 __all__ = ["LibraryTable", "UnitTable", "needs"]
 
 SAMPLE = 64  # rows by which the width of a column is told
+_decoded: Common[pa.RecordBatch] = Common(2 * SMALL, lambda rows: int(rows.nbytes))  # units of all tables
 
 
 def needs(package: str, extra: str, format_name: str) -> MissingExtra:
@@ -36,7 +37,7 @@ def needs(package: str, extra: str, format_name: str) -> MissingExtra:
     return MissingExtra(f"reading {format_name} needs {package}: pip install 'corgipile[{extra}]'")
 
 
-class LibraryTable(Views):
+class LibraryTable(Checked):
     """Answers what is asked of a table by two questions to those who derive from it: a run of rows, and some rows.
 
     Args:
@@ -67,34 +68,8 @@ class LibraryTable(Views):
         """Return the identity: of the file, the schema and the number of rows."""
         return digest(self._identity, describe(self.schema), str(len(self)))
 
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        return self._run(start, stop, names) if start < stop else empty(self.schema, names)
-
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        if not len(rows):
-            return empty(self.schema, names)
-        wanted, back = np.unique(rows, return_inverse=True)
-        batch = self._some(wanted, names)
-        return batch if np.array_equal(wanted, rows) else pick_rows(batch, back)
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: rows are encoded."""
-        check_columns(self.schema, columns)
-        return None
-
-    def _run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        """Read rows, one at least."""
-        raise NotImplementedError
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return take_once(rows, lambda wanted: self._some(wanted, names))
 
     def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         """Read rows, one at least, whose numbers ascend."""
@@ -136,7 +111,6 @@ class UnitTable(LibraryTable):
         super().__init__(path, identity, schema, int(counts.sum()))
         self._starts = np.append(0, np.cumsum(counts)).astype(np.int64)
         self.spill, self.place = spill, place
-        self._decoded: Recent[pa.RecordBatch] = Recent(2)
         self._widths: Recent[float] = Recent(1 << 16)
 
     def cuts(self, rows: int) -> IntArray:
@@ -176,14 +150,14 @@ class UnitTable(LibraryTable):
         first = next(self._batches([name], SAMPLE), None)
         return float(values(first).nbytes) / max(1, first.num_rows) if first is not None else 0.0
 
-    def _run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return read_pieces(self._starts, start, stop, lambda i, a, b: self._unit(i, names).slice(a, b - a))
 
     def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_pieces(self._starts, rows, lambda i, local: pick_rows(self._unit(i, names), local))
 
     def _unit(self, i: int, names: list[str]) -> pa.RecordBatch:
-        return self._decoded.get((i, *names), lambda: self._decode(i, names))
+        return _decoded.of(self, (i, *names), lambda: self._decode(i, names))
 
     def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
         """Decode one unit."""

@@ -76,7 +76,7 @@ class SqliteTable(LibraryTable):
         """Return the bytes of the database."""
         return self._database.nbytes
 
-    def _run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         first, skip = self._seek(start)
         query = f"{self._select(names)} where {self._rowid} >= ? order by {self._rowid} limit ? offset ?"
         with self._answers():

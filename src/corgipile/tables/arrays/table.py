@@ -12,13 +12,13 @@ from corgipile.sizes import format_bytes
 from corgipile.tables.arrays.columns import Categorical, Column, Fetch, Numbers
 from corgipile.tables.arrays.stored import row_width
 from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.checked import Checked
 from corgipile.tables.concat import DIMS_KEY, FEATURES_KEY
 from corgipile.tables.encoded import Plain, Units, grouped, units_of, unpack_column, write_plain
 from corgipile.tables.io.files import decoding, describe, digest
-from corgipile.tables.io.pieces import Recent, check_names, check_rows, empty, merge_cuts, pick, pick_rows
+from corgipile.tables.io.pieces import Recent, check_names, merge_cuts, pick, runs_of, take_once
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.methods import Views
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, check_run, even_cuts
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, even_cuts
 
 __all__ = ["ArraysTable", "Origin"]
 
@@ -46,7 +46,7 @@ class Origin(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class ArraysTable(Views):
+class ArraysTable(Checked):
     """Reads columns that are stored arrays, all of one length.
 
     Args:
@@ -123,20 +123,11 @@ class ArraysTable(Views):
         edges = self._heavy(self._columns).edges()
         return even_cuts(len(self), rows) if edges is None else merge_cuts(edges, rows)
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        return self._batch(np.array([start]), np.array([stop]), check_columns(self.schema, columns))
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        return self._batch(np.array([start]), np.array([stop]), names)
 
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        wanted = rows if (rows[1:] > rows[:-1]).all() else np.unique(rows)
-        breaks = np.flatnonzero(np.diff(wanted) != 1)
-        starts = wanted[np.append(0, breaks + 1)] if len(wanted) else wanted
-        batch = self._batch(starts, wanted[np.append(breaks, len(wanted) - 1)] + 1 if len(wanted) else wanted, names)
-        return batch if np.array_equal(wanted, rows) else pick_rows(batch, np.searchsorted(wanted, rows))
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return take_once(rows, lambda wanted: self._batch(*runs_of(wanted, 0), names))
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows; None where one of the columns is decoded in chunks, or tells no length."""
@@ -222,8 +213,6 @@ class ArraysTable(Views):
         return [name for name in names if self._chunk_bytes(self._columns[name]) > most]
 
     def _batch(self, starts: IntArray, stops: IntArray, names: list[str]) -> pa.RecordBatch:
-        if not len(starts) or starts[0] == stops[-1]:
-            return empty(self.schema, names)
         if not (apart := self._apart(list(dict.fromkeys(names)))):
             return self._decoded(starts, stops, names)
         rest = [name for name in names if name not in apart]

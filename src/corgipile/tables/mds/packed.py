@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import Units, units_of
 from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import Recent
 from corgipile.tables.io.spill import Section, Spill, SpillFile, SpillWriter, spill_folder
 from corgipile.tables.mds.shard import Column, MdsShard
 from corgipile.tables.mds.stored import Encoding
-from corgipile.tables.methods import Views
-from corgipile.tables.table import IntArray, Layout, Table, check_columns, even_cuts
+from corgipile.tables.table import IntArray, Table, even_cuts
 
 __all__ = ["PackedShard"]
 
@@ -31,7 +31,7 @@ ADVICE = (
 _kept: Recent[MdsShard] = Recent(2)  # of all tables, for each has a file open
 
 
-class PackedShard(Views):
+class PackedShard(Checked):
     """Reads a compressed shard.
 
     Args:
@@ -96,18 +96,8 @@ class PackedShard(Views):
         even_cuts(len(self), rows)
         return even_cuts(len(self), max(1, len(self)))
 
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        return self._plain().read(start, stop, columns)
-
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        return self._plain().take(rows, columns)
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Return None: rows are compressed."""
-        check_columns(self.schema, columns)
-        return None
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return self._plain().take(rows, names)
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what is unpacked together: the whole shard, whatever the columns."""

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile
+from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import File, PathLike, describe, digest
-from corgipile.tables.io.pieces import check_rows, empty, pick
+from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.mds.encodings import encoding_of
 from corgipile.tables.mds.images import IMAGES
 from corgipile.tables.mds.stored import Encoding, Stored
-from corgipile.tables.methods import Views
-from corgipile.tables.table import LIMIT, IntArray, Layout, check_columns, check_run, even_cuts
+from corgipile.tables.table import LIMIT, IntArray, Layout, check_columns
 
 __all__ = ["Column", "MdsShard"]
 
@@ -30,7 +30,7 @@ class Column(NamedTuple):
     size: int | None
 
 
-class MdsShard(Views):
+class MdsShard(Checked):
     """Reads the samples of a shard that is not compressed, each from its place.
 
     Args:
@@ -71,22 +71,6 @@ class MdsShard(Views):
     def fingerprint(self) -> str:
         """Return the identity: content, schema and rows."""
         return digest(self._file.identity, describe(self.schema), str(len(self)))
-
-    def cuts(self, rows: int) -> IntArray:
-        """Cut every ``rows`` rows."""
-        return even_cuts(len(self), rows)
-
-    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one run of rows."""
-        check_run(start, stop, len(self))
-        names = check_columns(self.schema, columns)
-        return self._batch(np.arange(start, stop), names) if start < stop else empty(self.schema, names)
-
-    def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read scattered rows in the order asked for."""
-        rows = check_rows(rows, len(self))
-        names = check_columns(self.schema, columns)
-        return self._batch(rows, names) if len(rows) else empty(self.schema, names)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the stored bytes of rows; None where values are not stored as they are given."""
@@ -156,7 +140,7 @@ class MdsShard(Views):
             f"{self._file.path}, sample {row}: its values do not fit where it lies; the shard is damaged"
         )
 
-    def _batch(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         if not self._free:
             return self._even_batch(rows, names)
         starts, sizes = self._places(rows)
