@@ -37,6 +37,7 @@ MAY = {
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
     "conversion": BASE | {"stores", "tables"},
     "postgres": BASE | {"tables"},
+    "sql": BASE | {"tables", "orders", "features", "loader", "linear", "postgres", "settings", "outputs"},
 }
 RETIRED = {"store", "held", "filler", "crew", "flight", "flights", "parcel", "parcels", "heads", "inflate", "inflater"}
 RETIRED |= {"machine", "course", "bodies"}

@@ -1,0 +1,1 @@
+"""SQL that trains and predicts: on files and DuckDB without a server, and on PostgreSQL."""

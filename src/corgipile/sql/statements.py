@@ -1,0 +1,181 @@
+"""What a script of SQL says, one value a statement; how it is written is `grammar`'s, what it does is an engine's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "DescribeModel",
+    "DropModel",
+    "Explain",
+    "Fragment",
+    "ModelCall",
+    "Parameter",
+    "Predict",
+    "Query",
+    "RenameModel",
+    "ShowModels",
+    "Source",
+    "Statement",
+    "Train",
+]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A place for a value: ``?`` and ``$1`` are numbers from 1 on, ``:name`` and ``$name`` names."""
+
+    key: int | str
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """``ML.PREDICT(MODEL m, TABLE t)`` and its like, which stand in a query where a table does.
+
+    Attributes:
+        function: ``"predict"``, ``"evaluate"``, ``"weights"`` or ``"training_info"``.
+        model: The model's name.
+        source: The rows; None where the function takes none, or where those of training are meant.
+        options: What a STRUCT in third place says, such as ``threshold``.
+    """
+
+    function: str
+    model: str
+    source: "Source | None" = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """SQL for the engine, as it was written, but for places of values and of models."""
+
+    pieces: tuple[str | Parameter | ModelCall, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The rows that a SELECT gives.
+
+    Attributes:
+        sql: The whole SELECT.
+        items: What stands between SELECT and FROM.
+        rest: What follows, FROM included.
+        columns: The columns that are chosen, by name; None: all, or some are more than names.
+        table: The name of the table that FROM names, its schema first; None: it names a file, or more than one table.
+        file: The path, glob or URL that FROM names.
+        plain: It chooses columns of one table or file, all rows, so that nothing has to be computed to read it.
+        foldable: An expression may be added to `items`: no grouping, DISTINCT, set operation, LIMIT or window.
+    """
+
+    sql: Fragment
+    items: Fragment
+    rest: Fragment
+    columns: tuple[str, ...] | None = None
+    table: tuple[str, ...] | None = None
+    file: str | None = None
+    plain: bool = False
+    foldable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What all statements have: where in the script they begin, and what is to be said of them besides.
+
+    Attributes:
+        offset: Characters of the script before it.
+        notes: What the reader is told, such as options of others that mean nothing here.
+    """
+
+    offset: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query(Statement):
+    """A statement for the engine itself."""
+
+    sql: Fragment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Statement):
+    """``SELECT … TRAIN BY`` and ``CREATE MODEL … AS SELECT``.
+
+    Attributes:
+        source: The rows.
+        model: The loss, as `corgipile.train` names it.
+        label: The column of labels; None: the last one.
+        features: The columns of features; None: all but the label.
+        settings: Settings of `corgipile.train` by their names there, values as Python has them; a `Parameter` is a
+            value to come.
+        name: What the model is stored as; None: it is not.
+        replace: Whether a model of that name gives way.
+        if_not_exists: Whether one of that name makes the statement do nothing.
+        warm_start: The name of the model to go on from.
+    """
+
+    source: Source
+    model: str
+    label: str | None = None
+    features: tuple[str, ...] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    replace: bool = True
+    if_not_exists: bool = False
+    warm_start: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(Statement):
+    """``SELECT … PREDICT BY``.
+
+    Attributes:
+        source: The rows, to whose columns the prediction is added.
+        model: The model's name.
+        before: What the rows are for, such as ``INSERT INTO t``; empty where they are the answer.
+        column: The name of the column that is added.
+    """
+
+    source: Source
+    model: str
+    before: Fragment = Fragment(())
+    column: str = "prediction"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Statement):
+    """``EXPLAIN [ANALYZE]`` of a training."""
+
+    train: Train
+    analyze: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropModel(Statement):
+    """``DROP MODEL [IF EXISTS]``."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenameModel(Statement):
+    """``ALTER MODEL … RENAME TO``."""
+
+    name: str
+    to: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowModels(Statement):
+    """``SHOW MODELS [LIKE]``."""
+
+    like: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeModel(Statement):
+    """``DESCRIBE MODEL``."""
+
+    name: str
