@@ -25,6 +25,7 @@ from corgipile.features.encoders import (
     plain_type,
 )
 from corgipile.features.encoding import Encoding
+from corgipile.features.labels import read_labels
 from corgipile.sizes import whole
 from corgipile.suggestions import listed
 from corgipile.tables.columns import by_column
@@ -282,22 +283,9 @@ def _label(table: Table, label: str | None, classes: Any, *, numbers: bool) -> E
         return Number(label)
     if numbers:
         raise BadSchema(f"label column {label!r} is {kind}; numbers are predicted, so numbers are needed")
-    values = _classes(table, label) if classes is None else _said(classes)
+    values = read_labels(table, label).classes if classes is None else _said(classes)
     Classes(label, values).type_of(kind)
     return Classes(label, values)
-
-
-def _classes(table: Table, label: str) -> tuple[Any, ...]:
-    """Read the label column, of text, for its classes."""
-    survey = _Survey("label", table.schema.field(label).type)
-    Classes(label).type_of(survey.kind)
-    with frugal():
-        for _, column in _columns(table, [label]):
-            survey.add(column, label)
-    found = survey.sorted(keep_null=False)
-    if not found:
-        raise BadLabel(f"label column {label!r} of {table!r} has no value that could be a class")
-    return found
 
 
 def _said(classes: Any) -> tuple[Any, ...]:
