@@ -11,7 +11,7 @@ from corgipile.orders.order import Blocks, IntArray, Key, Sized, Step, step_rows
 from corgipile.sizes import to_rows
 
 SPREAD = 4  # rows of varying length stay in their batches, of which a window keeps more than its rows
-PLANNED = 12  # bytes that a row of the window takes in the plan: it waits, its slot is listed, and it is visited at last
+PLANNED = 12  # bytes that a row takes in the plan: it waits, its slot is listed, and it is visited at last
 
 
 @dataclass(frozen=True, kw_only=True)
