@@ -182,6 +182,17 @@ def orc(path: Path, size: int) -> Path:
     return path
 
 
+def duckdb(path: Path, size: int) -> Path:
+    """Write a table of a DuckDB database: a column for each feature."""
+    import duckdb as library  # noqa: PLC0415
+
+    path, rows = path.with_suffix(".duckdb"), _scalars(_rows(size))
+    with library.connect(str(path)) as database:
+        database.register("rows", rows)
+        database.execute("create table t as select * from rows")
+    return path
+
+
 def csv(path: Path, size: int) -> Path:
     """Write CSV text as pandas and pyarrow do: a column for each feature."""
     from pyarrow.csv import write_csv  # noqa: PLC0415
@@ -303,6 +314,7 @@ SHAPES: dict[str, Maker] = {
     "image folder": images,
     "webdataset": webdataset,
     "orc, x1..x28": orc,
+    "duckdb, x1..x28": duckdb,
     "csv": csv,
     "hdf5, gzip": hdf5,
     "h5ad, sparse, gzip": h5ad,
