@@ -2,6 +2,7 @@
 # ruff: noqa: PLC0415 - a fresh process imports what it measures, and no more
 
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ ORDERS = ("no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full",
 BESIDE = 24 << 20  # bytes that may come on top of the budget and two batches, whatever the table
 BATCH_BYTES = 1 << 20  # of a batch here, about
 WORKERS = 2
+LARGE_ONLY = {".orc": "pyarrow.dataset"}  # what is imported for large tables of a format, and not for tiny ones
 
 
 def resident(pid: int | str = "self") -> tuple[int, int]:
@@ -181,6 +183,8 @@ def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> d
     """
     import corgipile as cp
 
+    if Path(path).suffix in LARGE_ONLY:
+        importlib.import_module(LARGE_ONLY[Path(path).suffix])
     options = {name: labels_of(name) for name in (path, tiny)}
     head = cp.open(tiny, **options[tiny])
     row = max(1, head.read(0, len(head)).nbytes // len(head))
