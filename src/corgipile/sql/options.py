@@ -133,27 +133,38 @@ def checked(name: str, given: Any) -> Any:
     """
     if isinstance(given, Parameter):
         return given
-    if name == "features":
-        given = [given] if isinstance(given, str) else given
-        if not isinstance(given, list | tuple) or not given or not all(isinstance(one, str) for one in given):
-            raise BadArgument(f"features must be the name of a column or a list of them, got {given!r}")
-        return tuple(given)
-    if name in COLUMNS and isinstance(given, list | tuple):
+    if name in COLUMNS and name != "features" and isinstance(given, list | tuple):
         if len(given) != 1:
             raise BadArgument(f"{name} must be the name of one column, got {len(given)}")
         given = given[0]
-    if name in ("block", "buffer"):
-        to_rows(given, 1, 1.0, name)
-        return given
-    if name == "balance":
-        if not isinstance(given, bool | str):
-            raise BadArgument(f"balance must be true, false or the name of a column, got {given!r}")
-        return given
-    if name == "warm_start":
-        if not isinstance(given, str | None):
-            raise BadArgument(f"warm_start must be the name of a model, got {given!r}")
-        return given
-    return SETTINGS[name].checked(given, name)
+    return CHECKS[name](given, name) if name in CHECKS else SETTINGS[name].checked(given, name)
+
+
+def _features(given: Any, _: str) -> tuple[str, ...]:
+    given = [given] if isinstance(given, str) else given
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(one, str) for one in given):
+        raise BadArgument(f"features must be the name of a column or a list of them, got {given!r}")
+    return tuple(given)
+
+
+def _size(given: Any, name: str) -> Any:
+    to_rows(given, 1, 1.0, name)
+    return given
+
+
+def _balance(given: Any, _: str) -> Any:
+    if not isinstance(given, bool | str):
+        raise BadArgument(f"balance must be true, false or the name of a column, got {given!r}")
+    return given
+
+
+def _model(given: Any, _: str) -> Any:
+    if not isinstance(given, str | None):
+        raise BadArgument(f"warm_start must be the name of a model, got {given!r}")
+    return given
+
+
+CHECKS = {"features": _features, "block": _size, "buffer": _size, "balance": _balance, "warm_start": _model}
 
 
 def settled(train: Train, values: Sequence[Any] | Mapping[str, Any] = ()) -> Train:
