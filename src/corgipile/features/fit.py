@@ -196,6 +196,20 @@ def _ways(schema: pa.Schema, names: Sequence[str], encode: Encode) -> dict[str, 
     return ways
 
 
+def check_encode(encode: Any) -> None:
+    """Raise BadArgument for what is no way to encode, whether a column needs one or not.
+
+    Example:
+        >>> check_encode({"city": "onehot", "zip": "hash:64"})
+        >>> check_encode("one_hot")
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.BadArgument: encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, got 'one_hot'
+    """
+    for way in encode.values() if isinstance(encode, Mapping) else [encode]:
+        _checked_way(way)
+
+
 def _checked_way(way: Any) -> str:
     head, _, buckets = str(way).partition(":")
     if head not in WAYS or (buckets and (head != "hash" or not buckets.isdecimal() or int(buckets) < 1)):
