@@ -38,7 +38,7 @@ class Terminal:
             env={**given, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **(env or {})},
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=lambda: _own(theirs),
+            preexec_fn=lambda: _own(theirs),  # noqa: PLW1509 - no threads here
         )
         os.close(theirs)
         self.text = ""  # since the last wait
@@ -57,7 +57,7 @@ class Terminal:
         before, self.text = self.text[: found.end()], self.text[found.end() :]
         return before
 
-    def run(self, line, prompt="corgipile> "):
+    def run(self, line, prompt="corgipile>"):
         """Type a line and return what is shown up to the next prompt."""
         self.type(f"{line}\r")
         return self.wait(re.escape(prompt) + r"(?=\s*$)")
