@@ -6,11 +6,12 @@ from typing import Any
 from corgipile.errors import BadArgument
 from corgipile.linear.losses import NAMES, check_kind
 from corgipile.sql.calls import model_name
-from corgipile.sql.options import ALIASES, ELSEWHERE, LOSSES, SETTINGS, assignments, checked, setting
+from corgipile.sql.options import ALIASES, ELSEWHERE, LOSSES, SETTINGS, SIZES, assignments, checked, setting
 from corgipile.sql.reader import Reader
 from corgipile.sql.sources import source_of
 from corgipile.sql.statements import DescribeModel, DropModel, Parameter, RenameModel, ShowModels, Statement, Train
 from corgipile.sql.values import column_names, value
+from corgipile.suggestions import did_you_mean
 
 __all__ = ["create_model", "manage"]
 
@@ -159,7 +160,7 @@ class Options:
         """Read the value of an option."""
         reader, at, begin = self.reader, self.reader.at - 2, self.reader.at
         if option not in OWN and option != "warm_start":
-            if option not in SETTINGS and option not in ALIASES and option not in ELSEWHERE and option != "block_size":
+            if option not in {*SETTINGS, *SIZES, *ALIASES, *ELSEWHERE}:
                 self._unknown(option, at)
             setting(reader, option, self.settings)
             return
@@ -177,9 +178,7 @@ class Options:
             raise reader.wrong(str(error), begin) from None
 
     def _unknown(self, option: str, at: int) -> None:
-        from corgipile.suggestions import did_you_mean  # noqa: PLC0415
-
-        names = [*OWN, *SETTINGS, *ALIASES, "block_size"]
+        names = [*OWN, *SETTINGS, *SIZES, *ALIASES]
         hint = did_you_mean(option, names) or "; it would change the model, and there is nothing like it here"
         raise self.reader.wrong(f"there is no option {option!r}{hint}", at)
 

@@ -40,7 +40,7 @@ def parse(script: str, dialect: str = "duckdb") -> list[Statement]:
     Example:
         >>> train, = parse("SELECT * FROM 'higgs.parquet' TRAIN BY svm WITH max_epoch_num = 20, block_size = 10MB")
         >>> train.source.file, train.model, train.settings
-        ('higgs.parquet', 'svm', {'epochs': 20, 'block_size': '10MB'})
+        ('higgs.parquet', 'svm', {'epochs': 20, 'block': '10MB'})
     """
     if not isinstance(script, str):
         raise BadArgument(f"a script of SQL must be text, got {type(script).__name__}")

@@ -14,7 +14,7 @@ from corgipile.sql.statements import Parameter, Train
 from corgipile.sql.values import column_names, value
 from corgipile.suggestions import did_you_mean
 
-__all__ = ["ALIASES", "SETTINGS", "assignments", "loss_name", "setting", "settled"]
+__all__ = ["ALIASES", "SETTINGS", "SIZES", "assignments", "loss_name", "setting", "settled"]
 
 # How the paper, BigQuery and our extension call what has a name in Python.
 ALIASES = {
@@ -24,8 +24,8 @@ ALIASES = {
     "max_iterations": "epochs",
     "learn_rate": "learning_rate",
     "l2_reg": "l2",
-    "buffer_size": "memory",
-    "block": "block_size",
+    "block_size": "block",
+    "buffer_size": "buffer",
     "holdout": "validation",
     "data_split_eval_fraction": "validation",
     "fit_intercept": "intercept",
@@ -42,6 +42,7 @@ SETTINGS = {
     for name, one in declared(TrainArguments).items()
     if name not in ELSEWHERE and (one.setting.about or name == "classes")
 }
+SIZES = ("block", "buffer", "balance")  # what an order has besides
 COLUMNS = ("features", "label", "group")
 LOSSES = {
     "logistic_reg": "logistic",
@@ -98,8 +99,8 @@ def setting(reader: Reader, written: str, found: dict[str, Any]) -> None:
     at, name = reader.at - 2, ALIASES.get(written, written)
     if written in ELSEWHERE:
         raise reader.wrong(f"{written} is no setting here: {ELSEWHERE[written]}", at)
-    if name not in SETTINGS and name != "block_size":
-        names = [*SETTINGS, "block_size", *ALIASES]
+    if name not in SETTINGS and name not in SIZES:
+        names = [*SETTINGS, *SIZES, *ALIASES]
         hint = did_you_mean(written, names) or f"; there are {', '.join(names)}"
         raise reader.wrong(f"there is no setting {written!r}{hint}", at)
     if name in found:
@@ -127,28 +128,43 @@ def checked(name: str, given: Any) -> Any:
         BadArgument: It does not serve.
 
     Example:
-        >>> checked("epochs", 20), checked("block_size", "10MB"), checked("label", ["y"])
+        >>> checked("epochs", 20), checked("block", "10MB"), checked("label", ["y"])
         (20, '10MB', 'y')
     """
     if isinstance(given, Parameter):
         return given
-    if name == "features":
-        given = [given] if isinstance(given, str) else given
-        if not isinstance(given, list | tuple) or not given or not all(isinstance(one, str) for one in given):
-            raise BadArgument(f"features must be the name of a column or a list of them, got {given!r}")
-        return tuple(given)
-    if name in COLUMNS and isinstance(given, list | tuple):
+    if name in COLUMNS and name != "features" and isinstance(given, list | tuple):
         if len(given) != 1:
             raise BadArgument(f"{name} must be the name of one column, got {len(given)}")
         given = given[0]
-    if name == "block_size":
-        to_rows(given, 1, 1.0, name)
-        return given
-    if name == "warm_start":
-        if not isinstance(given, str | None):
-            raise BadArgument(f"warm_start must be the name of a model, got {given!r}")
-        return given
-    return SETTINGS[name].checked(given, name)
+    return CHECKS[name](given, name) if name in CHECKS else SETTINGS[name].checked(given, name)
+
+
+def _features(given: Any, _: str) -> tuple[str, ...]:
+    given = [given] if isinstance(given, str) else given
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(one, str) for one in given):
+        raise BadArgument(f"features must be the name of a column or a list of them, got {given!r}")
+    return tuple(given)
+
+
+def _size(given: Any, name: str) -> Any:
+    to_rows(given, 1, 1.0, name)
+    return given
+
+
+def _balance(given: Any, _: str) -> Any:
+    if not isinstance(given, bool | str):
+        raise BadArgument(f"balance must be true, false or the name of a column, got {given!r}")
+    return given
+
+
+def _model(given: Any, _: str) -> Any:
+    if not isinstance(given, str | None):
+        raise BadArgument(f"warm_start must be the name of a model, got {given!r}")
+    return given
+
+
+CHECKS = {"features": _features, "block": _size, "buffer": _size, "balance": _balance, "warm_start": _model}
 
 
 def settled(train: Train, values: Sequence[Any] | Mapping[str, Any] = ()) -> Train:

@@ -143,9 +143,9 @@ class Train(Statement):
         model: The loss, as `corgipile.train` names it.
         label: The column of labels; None: the last one.
         features: The columns of features; None: all but the label.
-        settings: Settings of `corgipile.train` by their names there, and ``block_size``, that of the order's blocks;
-            values as Python has them. A `Parameter` is a value to come, of ``features``, ``label`` and ``warm_start``
-            too: `options.settled` puts all in their places.
+        settings: Settings of `corgipile.train` by their names there, and ``block``, ``buffer`` and ``balance`` of the
+            order; values as Python has them. A `Parameter` is a value to come, of ``features``, ``label`` and
+            ``warm_start`` too: `options.settled` puts all in their places.
         name: What the model is stored as; None: it is not.
         replace: Whether a model of that name gives way.
         if_not_exists: Whether one of that name makes the statement do nothing.

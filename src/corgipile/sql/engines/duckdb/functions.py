@@ -1,0 +1,177 @@
+"""Functions of SQL that ask models: ``predict``, ``predict_label``, ``predict_proba`` and ``decision``."""
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, CorgiPileError
+from corgipile.linear.model import What
+from corgipile.sql.engines.duckdb.faults import library
+from corgipile.sql.engines.duckdb.matrices import Scorer
+from corgipile.sql.engines.duckdb.models import Models, Stored
+from corgipile.sql.engines.duckdb.session import Session
+from corgipile.tables.databases import quoted
+
+__all__ = ["PREFIX", "Functions", "functions_of"]
+
+PREFIX = "corgipile_"  # of the names by which our own SQL calls them, whatever else is called so
+KINDS = {
+    "predict": "DOUBLE",
+    "predict_label": "VARCHAR",
+    "predict_proba": "DOUBLE[]",
+    "decision": "DOUBLE[]",
+}
+ASK = f"{PREFIX}functions"
+_all: "weakref.WeakValueDictionary[int, Functions]" = weakref.WeakValueDictionary()
+_numbers = itertools.count(1)
+
+
+class Functions:
+    """What the functions of one database know: all its connections have the same.
+
+    A query asks for models by name, as they are committed; those of its own transaction, and others that must not
+    change while it runs, are pinned under names that nobody else knows.
+    """
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.raised: CorgiPileError | None = None
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._pinned: dict[str, Stored] = {}
+        self._known: dict[str, Stored] = {}
+        self._local = threading.local()
+
+    def begin(self, session: Session) -> None:
+        """Hear that a statement begins: models are looked up anew."""
+        self._sessions.add(session)
+        self._known, self.raised = {}, None
+        self._pinned = {name: one for name, one in self._pinned.items() if not name.startswith(_mark(session))}
+
+    def cause(self, text: str) -> CorgiPileError | None:
+        """Return the error that a function raised, if this text quotes it."""
+        return self.raised if self.raised is not None and str(self.raised) in text else None
+
+    def pin(self, stored: Stored, session: Session) -> str:
+        """Keep a model for one statement of a session; return the name by which functions find it."""
+        name = _mark(session) + stored.version
+        self._pinned[name] = stored
+        return name
+
+    def register(self, connection: Any) -> None:
+        """Make the functions known to a database."""
+        duckdb = library()
+        answer: Callable[..., Any] = lambda *_: pa.array([self.number])  # noqa: E731
+        create = partial(connection.create_function, type="arrow", null_handling="special")
+        create(ASK, answer, [], "BIGINT")
+        for (name, kind), prefix in itertools.product(KINDS.items(), (PREFIX, "")):
+            try:
+                create(prefix + name, partial(self._answer, name), None, kind)
+            except duckdb.CatalogException:  # a function of the user's own has this name
+                if prefix:
+                    raise
+
+    def _answer(self, function: str, names: pa.ChunkedArray, *columns: pa.ChunkedArray) -> pa.Array:
+        try:
+            return self._answered(function, names, columns)
+        except CorgiPileError as error:
+            self.raised = error
+            raise
+
+    def _answered(self, function: str, names: pa.ChunkedArray, columns: tuple[pa.ChunkedArray, ...]) -> pa.Array:
+        given = names.unique().to_pylist()
+        if len(given) == 1:
+            return self._of(function, given[0], columns, len(names))
+        parts = [np.flatnonzero(np.array([one == name for one in names.to_pylist()])) for name in given]
+        found = [
+            self._of(function, name, tuple(column.take(pa.array(part)) for column in columns), len(part))
+            for name, part in zip(given, parts, strict=True)
+        ]
+        return pa.concat_arrays(found).take(pa.array(np.argsort(np.concatenate(parts))))
+
+    def _of(self, function: str, name: Any, columns: tuple[pa.ChunkedArray, ...], rows: int) -> pa.Array:
+        if name is None:
+            return pa.nulls(rows, _arrow(function))
+        if not isinstance(name, str):
+            raise BadArgument(f"the first argument of {function} is the name of a model, got {name!r}")
+        if not columns:
+            raise BadArgument(f"{function}({name!r}) has no features; they follow the name of the model")
+        stored = self._stored(name)
+        scores, valid = self._scorer(stored)(columns, rows)
+        return _column(stored, function, scores, valid)
+
+    def _scorer(self, stored: Stored) -> Scorer:
+        """Return this thread's own scorer of a model."""
+        kept: dict[str, Scorer] = self._local.__dict__.setdefault("kept", {})
+        if stored.version not in kept:
+            if len(kept) > 8:
+                kept.clear()
+            kept[stored.version] = Scorer(stored)
+        return kept[stored.version]
+
+    def _stored(self, name: str) -> Stored:
+        found = self._pinned.get(name) or self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._looked_up(name)
+        return found
+
+    def _looked_up(self, name: str) -> Stored:
+        for session in list(self._sessions):
+            connection = session.connection.cursor()
+            try:
+                other = Session(connection)
+                if session.database:
+                    other.rows(f"USE {quoted(session.database)}")
+                return Models(other).find(name)
+            finally:
+                connection.close()
+        raise BadArgument(f"there is no model {name!r}: the connection that knew it is closed")
+
+
+def _mark(session: Session) -> str:
+    return f"\x01{id(session)}:"
+
+
+def functions_of(connection: Any) -> Functions:
+    """Return the functions of a database, which are made if it has none yet."""
+    duckdb = library()
+    try:
+        ((number,),) = connection.sql(f"SELECT {ASK}()").fetchall()
+    except duckdb.CatalogException:
+        found = Functions()
+        found.register(connection)
+    else:
+        found = _all[number]
+    _all[found.number] = found
+    return found
+
+
+def _arrow(function: str) -> pa.DataType:
+    kinds = {"DOUBLE": pa.float64(), "VARCHAR": pa.string(), "DOUBLE[]": pa.list_(pa.float64())}
+    return kinds[KINDS[function]]
+
+
+def _column(
+    stored: Stored, function: str, scores: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None
+) -> pa.Array:
+    """Return the answer of a function, null where a row has a null."""
+    mask = None if valid is None else ~valid
+    what = "predict" if function == "predict_label" else function
+    found = stored.model.finish(scores, cast("What", what))
+    if function == "predict_label":
+        return pa.array([str(value) for value in found.tolist()], pa.string(), mask=mask)
+    if function == "predict":
+        if found.dtype.kind == "U":
+            raise BadArgument(f"model {stored.name!r} has labels of text, which predict_label gives")
+        return pa.array(found.astype(np.float64, copy=False), mask=mask)
+    flat = found.astype(np.float64, copy=False).reshape(len(found), -1)
+    offsets = np.arange(0, flat.size + 1, flat.shape[1], dtype=np.int32)
+    made = pa.ListArray.from_arrays(pa.array(offsets, mask=None), pa.array(flat.ravel()))
+    return made if mask is None else pa.compute.if_else(pa.array(mask), None, made)
+
