@@ -3,7 +3,8 @@
 import io
 import os
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -16,6 +17,7 @@ from corgipile.cli.signals import outcome
 
 if TYPE_CHECKING:
     from corgipile.sql.answers.answers import Answers
+    from corgipile.sql.connection import Connection
     from corgipile.sql.session import Session
 
 _SHOWN = 40  # rows of an answer
@@ -45,18 +47,21 @@ def command(
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal of few characters shows the others so
-    with _connected(db, dsn, memory) as connection:
-        session = _session(connection, rows, csv=csv, json=json, quiet=quiet)
+    answers = _answers(rows, csv=csv, json=json, quiet=quiet)
+    silent = quiet or json
+    with _failing(answers, json=json), _opened(db, dsn, memory) as connection:
+        session = _session(connection, answers, memory, quiet=silent)
         if scripts is None:
             _shell(session)
-        else:
-            _run(session, scripts, json=json)
+        for script in scripts or ():
+            session.run(script)
+        answers.close()
 
 
-def _connected(db: str | None, dsn: str | None, memory: str | None) -> Any:
-    from corgipile.sql import connect  # noqa: PLC0415
+def _opened(db: str | None, dsn: str | None, memory: str | None) -> "Connection":
+    from corgipile.sql.session import opened  # noqa: PLC0415
 
-    return connect(db, dsn=dsn, memory=memory)
+    return opened(db=db, dsn=dsn, memory=memory)
 
 
 def _scripts(statement: str | None, files: list[str] | None) -> list[str] | None:
@@ -73,19 +78,19 @@ def _scripts(statement: str | None, files: list[str] | None) -> list[str] | None
     return None if sys.stdin.isatty() else [read("-")]
 
 
-def _session(connection: Any, rows: int, *, csv: bool, json: bool, quiet: bool) -> "Session":
+def _answers(rows: int, *, csv: bool, json: bool, quiet: bool) -> "Answers":
     from corgipile.sql.answers.data import CsvAnswers, JsonAnswers  # noqa: PLC0415
     from corgipile.sql.answers.text import TextAnswers  # noqa: PLC0415
+
+    if csv:
+        return CsvAnswers(sys.stdout.buffer)
+    return JsonAnswers(sys.stdout) if json else TextAnswers(sys.stdout, terminal_width, rows=rows, quiet=quiet)
+
+
+def _session(connection: "Connection", answers: "Answers", memory: str | None, *, quiet: bool) -> "Session":
     from corgipile.sql.session import Session  # noqa: PLC0415
 
-    answers: Answers = TextAnswers(sys.stdout, terminal_width, rows=rows, quiet=quiet)
-    if csv:
-        answers = CsvAnswers(sys.stdout.buffer)
-    elif json:
-        answers = JsonAnswers(sys.stdout)
-    silent = quiet or json
-    tell = _nothing if silent else _note
-    return Session(connection.engine, answers, tell, lambda: Shown(quiet=silent))
+    return Session(connection, answers, _nothing if quiet else _note, lambda: Shown(quiet=quiet), memory)
 
 
 def _nothing(_: str) -> None:
@@ -96,23 +101,22 @@ def _note(text: str) -> None:
     typer.echo(f"corgipile: {printable(text)}", err=True)
 
 
-def _run(session: "Session", scripts: list[str], *, json: bool) -> None:
-    """Run scripts; end with what there is to be said of the first error."""
+@contextmanager
+def _failing(answers: "Answers", *, json: bool) -> Iterator[None]:
+    """End with what there is to be said of an error, of a database too: never in a traceback."""
     try:
-        for script in scripts:
-            session.run(script)
-        session.answers.close()
-    except BrokenPipeError:
+        yield
+    except (BrokenPipeError, typer.Exit):
         raise
     except KeyboardInterrupt as stop:
         code, word = outcome(stop)
-        raise typer.Exit(_failed(session, "Interrupted", word, code, json=json)) from None
-    except Exception as error:  # noqa: BLE001 - of a database, too: never a traceback
-        raise typer.Exit(_failed(session, type(error).__name__, str(error), 2, json=json)) from None
+        raise typer.Exit(_failed(answers, "Interrupted", word, code, json=json)) from None
+    except Exception as error:  # noqa: BLE001 - as above
+        raise typer.Exit(_failed(answers, type(error).__name__, str(error), 2, json=json)) from None
 
 
-def _failed(session: "Session", kind: str, message: str, code: int, *, json: bool) -> int:
-    if session.answers.fail(kind, message, code):
+def _failed(answers: "Answers", kind: str, message: str, code: int, *, json: bool) -> int:
+    if answers.fail(kind, message, code):
         return code
     return fail(message, kind, json=True, code=code) if json else _shown(message, code)
 
@@ -136,9 +140,7 @@ def _shell(session: "Session") -> None:
     except ImportError as error:
         raise MissingExtra(f"the shell needs {error.name}: pip install 'corgipile[sql]'") from None
 
-    shell = Shell(session, typer.echo, lambda error: _shown(str(error)))
-    shell.run()
-    session.answers.close()
+    Shell(session, typer.echo, lambda error: _shown(str(error))).run()
 
 
 class Shown:

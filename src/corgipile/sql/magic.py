@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
@@ -12,7 +12,10 @@ from IPython.display import display
 
 from corgipile.errors import CorgiPileError
 from corgipile.sql.answers.frame import Frame, FrameAnswers
-from corgipile.sql.session import Session
+from corgipile.sql.session import Session, opened
+
+if TYPE_CHECKING:
+    from corgipile.sql.connection import Connection
 
 __all__ = ["CorgiPileMagics"]
 
@@ -28,7 +31,8 @@ class CorgiPileMagics(Magics):  # type: ignore[misc]
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
-        self._connection: Any = None
+        self._connection: Connection | None = None
+        self._memory: str | None = None
 
     @line_cell_magic
     def corgipile(self, line: str, cell: str = "") -> Frame | None:
@@ -59,17 +63,15 @@ class CorgiPileMagics(Magics):  # type: ignore[misc]
         if options or self._connection is None:
             self._connect(options)
         answers = FrameAnswers()
-        session = Session(self._connection.engine, answers, _note, lambda: Shown(quiet=False))
+        session = Session(self._connection, answers, _note, lambda: Shown(quiet=False), memory=self._memory)
         session.run(sql, _Variables(self.shell.user_ns))
         return answers.frames
 
     def _connect(self, options: dict[str, str]) -> None:
-        from corgipile.sql import connect  # noqa: PLC0415 - needs an extra
-
-        connection = connect(options.pop("db", None), **options)
+        connection = opened(**options)
         if self._connection is not None:
             self._connection.close()
-        self._connection = connection
+        self._connection, self._memory = connection, options.get("memory")
 
 
 class _Variables(Mapping[str, Any]):

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, TypeVar
@@ -12,21 +12,15 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingFile
+from corgipile.sizes import parse_bytes
 from corgipile.sql.answers.answers import Answers
-from corgipile.sql.engines.engine import Engine, Progress, Result, Values
-from corgipile.sql.statements import (
-    DescribeModel,
-    DropModel,
-    Explain,
-    Predict,
-    Query,
-    RenameModel,
-    ShowModels,
-    Statement,
-    Train,
-)
+from corgipile.sql.connection import POSTGRES, Connection, connect
+from corgipile.sql.engines.engine import Progress, Result, Values
+from corgipile.sql.exceptions import Interrupted
+from corgipile.sql.statements import Explain, Statement, Train
+from corgipile.stores.urls import redacted
 
-__all__ = ["Session", "decoded", "dialect", "interruptible", "perform", "script_of"]
+__all__ = ["Session", "decoded", "interruptible", "opened", "script_of"]
 
 R = TypeVar("R")
 _AGAIN = 0.2  # seconds until a statement that goes on is told again to stop
@@ -37,33 +31,34 @@ class Session:
     """A place where scripts run and what they answer is shown.
 
     Attributes:
-        engine: Runs the statements.
+        connection: Runs the statements.
         answers: Shows what they answer.
         tell: Says what there is to be said besides.
         progress: Shows how a training goes on.
+        memory: The budget of trainings that say none.
         seconds: How long the last statement took, its answer included.
     """
 
-    engine: Engine
+    connection: Connection
     answers: Answers
     tell: Callable[[str], None]
     progress: Callable[[], AbstractContextManager[Progress | None]] = nullcontext
+    memory: str | None = None
     seconds: float = field(default=0.0, init=False)
 
     def run(self, script: str, values: Values = ()) -> None:
-        """Run the statements of a script up to the first that fails.
+        """Run the statements of a script up to the first that fails; one that does not parse lets none run.
 
         Raises:
             KeyboardInterrupt: Ctrl-C; the statement has been stopped.
         """
-        from corgipile.sql.grammar import parse  # noqa: PLC0415 - of an extra
-
-        for statement in parse(script, dialect(self.engine)):
+        start = time.perf_counter()
+        for statement in self.connection.parse(script):
             self.answer(lambda statement=statement: self._result(statement, values))  # type: ignore[misc]
+        self.seconds = time.perf_counter() - start
 
     def answer(self, work: Callable[[], Result]) -> None:
         """Show what a function answers; it runs in a thread, and Ctrl-C stops it."""
-        start = time.perf_counter()
         stopped = Event()
 
         def run() -> None:
@@ -73,48 +68,22 @@ class Session:
             for note in result.notes:
                 self.tell(note)
 
-        try:
-            interruptible(self.engine, run, stopped)
-        finally:
-            self.seconds = time.perf_counter() - start
+        interruptible(self.connection.interrupt, run, stopped)
 
     def _result(self, statement: Statement, values: Values) -> Result:
         with self.progress() as shown:
-            result = perform(self.engine, statement, values, shown)
-        result.notes[:0] = [note for note in statement.notes if note not in result.notes]
-        return result
+            return self.connection.run(self._within(statement), values, shown)
+
+    def _within(self, statement: Statement) -> Statement:
+        """Return a statement whose training keeps to the budget, unless it names one."""
+        if isinstance(statement, Explain):
+            return replace(statement, train=self._within(statement.train))
+        if self.memory is None or not isinstance(statement, Train) or "memory" in statement.settings:
+            return statement
+        return replace(statement, settings={**statement.settings, "memory": self.memory})
 
 
-def dialect(engine: Engine) -> str:
-    """Return the name that sqlglot has for what an engine speaks."""
-    return {"PostgreSQL": "postgres"}.get(engine.name, engine.name.lower())
-
-
-def perform(engine: Engine, statement: Statement, values: Values = (), progress: Progress | None = None) -> Result:
-    """Have an engine run a statement of any kind."""
-    match statement:
-        case Train():
-            result = engine.train(statement, values, progress)
-        case Predict():
-            result = engine.predict(statement, values)
-        case Explain():
-            result = engine.explain(statement, values)
-        case DropModel():
-            result = engine.drop(statement)
-        case RenameModel():
-            result = engine.rename(statement)
-        case ShowModels():
-            result = engine.show(statement)
-        case DescribeModel():
-            result = engine.describe(statement)
-        case Query():
-            result = engine.query(statement, values)
-        case _:
-            raise AssertionError(statement)
-    return result
-
-
-def interruptible(engine: Engine, work: Callable[[], R], stopped: Event) -> R:
+def interruptible(interrupt: Callable[[], None], work: Callable[[], R], stopped: Event) -> R:
     """Run a function in a thread, so that this one hears of Ctrl-C while a library keeps the other busy."""
     future: Future[R] = Future()
     thread = Thread(target=_settle, args=(future, work), daemon=True)
@@ -125,7 +94,7 @@ def interruptible(engine: Engine, work: Callable[[], R], stopped: Event) -> R:
         stopped.set()
         while thread.is_alive():
             with suppress(Exception):  # a connection that is lost: the thread hears of it too
-                engine.interrupt()
+                interrupt()
             thread.join(_AGAIN)
         raise
 
@@ -140,7 +109,7 @@ def _settle(future: "Future[Any]", work: Callable[[], Any]) -> None:
 def _until(stopped: Event, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if stopped.is_set():
-            raise InterruptedError
+            raise Interrupted("the statement was interrupted")
         yield batch
 
 
@@ -170,3 +139,24 @@ def decoded(script: bytes, name: str) -> str:
         return script.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadArgument(f"{name} is no text in UTF-8: byte {error.start} is {script[error.start]:#04x}") from None
+
+
+def opened(*, db: str | None = None, dsn: str | None = None, memory: str | None = None) -> Connection:
+    """Open the database that a front end was told of: one in memory, a file of DuckDB, or a server.
+
+    Raises:
+        BadArgument: Two are named, or the address is none of a server.
+
+    Example:
+        >>> with opened() as connection:
+        ...     connection.execute("SELECT 1").fetchall()
+        [(1,)]
+    """
+    budget = None if memory is None else parse_bytes(memory, "memory")
+    if dsn is None:
+        return connect(db or ":memory:", **({} if budget is None else {"memory_limit": f"{budget}B"}))
+    if db is not None:
+        raise BadArgument(f"db is {db!r} and dsn {redacted(dsn)!r}; one of them is right")
+    if not dsn.startswith(POSTGRES):
+        raise BadArgument(f"dsn is {redacted(dsn)!r}; postgresql://user@host:5432/database is right")
+    return connect(dsn)

@@ -92,12 +92,12 @@ class Commands:
             return
         if name in tables:
             name = ".".join(map(in_quotes, name.split(".")))
-        engine = self._shell.session.engine
+        engine = self._shell.session.connection.engine
         none = Query(sql=Fragment((f"SELECT * FROM {name} LIMIT 0",)))  # noqa: S608 - the user's own words
         self._shell.session.answer(lambda: _columns(engine.query(none, ())))
 
     def _models(self, _: str) -> None:
-        engine = self._shell.session.engine
+        engine = self._shell.session.connection.engine
         self._shell.session.answer(lambda: engine.show(ShowModels()))
 
     def _timing(self, _: str) -> None:

@@ -42,7 +42,7 @@ class Shell:
         remembered: Path | None = None,
     ) -> None:
         self.session, self.say, self._fail = session, say, fail
-        self.known = Known(session.engine)
+        self.known = Known(session.connection.engine)
         self.timing = self.done = False
         self._commands = Commands(self)
         past, warning = history.opened(remembered or history.default_place())
