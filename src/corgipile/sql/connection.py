@@ -8,10 +8,11 @@ from typing import Any, Self
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
-from corgipile.sql import exceptions, statements
+from corgipile.sql import exceptions
 from corgipile.sql.engines.engine import Engine, Progress, Result, Values
 from corgipile.sql.exceptions import InterfaceError
-from corgipile.sql.grammar import parse
+from corgipile.sql.running import dialect, perform
+from corgipile.sql.statements import Statement
 from corgipile.sql.types import type_code
 
 __all__ = ["Connection", "Cursor", "connect"]
@@ -101,38 +102,22 @@ class Connection:
         """Run a statement for each of many rows of values."""
         return self.cursor().executemany(script, rows)
 
-    def parse(self, script: str) -> list[statements.Statement]:
+    def parse(self, script: str) -> list[Statement]:
         """Return the statements of a script.
 
         Raises:
             BadStatement: It does not parse.
         """
-        return parse(script, self.engine.name.lower())
+        from corgipile.sql.grammar import parse  # noqa: PLC0415 - of an extra
 
-    def run(self, statement: statements.Statement, values: Values = (), progress: Progress | None = None) -> Result:
+        return parse(script, dialect(self.engine))
+
+    def run(self, statement: Statement, values: Values = (), progress: Progress | None = None) -> Result:
         """Run one statement that was parsed."""
         self._check()
         if not self.autocommit and not self.engine.in_transaction():
             self.engine.begin()
-        engine = self.engine
-        match statement:
-            case statements.Query():
-                return engine.query(statement, values)
-            case statements.Train():
-                return engine.train(statement, values, progress or self.progress)
-            case statements.Predict():
-                return engine.predict(statement, values)
-            case statements.Explain():
-                return engine.explain(statement, values)
-            case statements.DropModel():
-                return engine.drop(statement)
-            case statements.RenameModel():
-                return engine.rename(statement)
-            case statements.ShowModels():
-                return engine.show(statement)
-            case statements.DescribeModel():
-                return engine.describe(statement)
-        raise BadArgument(f"no statement: {statement!r}")
+        return perform(self.engine, statement, values, progress or self.progress)
 
     def begin(self) -> None:
         """Begin a transaction; nothing happens where one is open."""
@@ -173,7 +158,9 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Keep what was done, or take it back after an error, and close."""
         try:
             if not self.closed:
@@ -235,7 +222,9 @@ class Cursor(Iterator[Row]):
     def _took(self, result: Result) -> None:
         self._result, self.rowcount, self.notes = result, result.count, result.notes
         columns = None if result.schema is None else result.schema
-        self.description = columns and [(one.name, type_code(one.type), None, None, None, None, None) for one in columns]
+        self.description = columns and [
+            (one.name, type_code(one.type), None, None, None, None, None) for one in columns
+        ]
         self._rows = (row for batch in result.batches for row in _rows_of(batch))
 
     def fetchone(self) -> Row | None:
@@ -307,7 +296,9 @@ class Cursor(Iterator[Row]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -315,5 +306,3 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     if not batch.num_columns:
         return iter([()] * batch.num_rows)
     return zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-

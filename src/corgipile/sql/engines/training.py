@@ -13,20 +13,20 @@ from corgipile.orders import named
 from corgipile.settings import TrainArguments, declared
 from corgipile.sql.engines.answers import epoch_row
 from corgipile.sql.engines.engine import Progress
+from corgipile.sql.options import SIZES
 from corgipile.sql.statements import Train
-from corgipile.sizes import Size
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.table import Table
 
 __all__ = ["arguments", "fit_model"]
 
-def arguments(statement: Train, columns: list[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+
+def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
     """Return the arguments of `corgipile.train` for a statement.
 
     Args:
-        statement: What is asked for.
+        statement: What is asked for, settled.
         columns: The columns of its rows.
-        settings: Its settings, all values known.
 
     Raises:
         BadArgument: There is no such column, or there are no features.
@@ -35,9 +35,9 @@ def arguments(statement: Train, columns: list[str], settings: Mapping[str, Any])
     features = [_found(name, columns) for name in statement.features or ()] or [c for c in columns if c != label]
     if not features:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
-    given = {**settings, "model": statement.model, "features": features, "label": label}
-    block = given.pop("block_size", None)
-    return given if block is None else given | {"order": _cut(given.get("order", "auto"), block, label)}
+    given = {**statement.settings, "model": statement.model, "features": features, "label": label}
+    sizes = {name: given.pop(name) for name in SIZES if name in given}
+    return given if all(one is None for one in sizes.values()) else given | {"order": _sized(given, **sizes)}
 
 
 def _found(name: str, columns: list[str]) -> str:
@@ -50,14 +50,19 @@ def _found(name: str, columns: list[str]) -> str:
     return same[0]
 
 
-def _cut(order: Any, block: Size, label: str) -> Any:
-    """Return an order with blocks of a size."""
-    found: Any = named(order)
-    if found.cuts_into == "row":
-        raise BadArgument(f"block_size is {block}, but order {found.name} visits single rows; leave it out")
-    if getattr(found, "balance", None) is not None:
-        found = replace(found, balance=label)
-    return replace(found, block=block)
+def _sized(given: Mapping[str, Any], block: Any = None, buffer: Any = None, balance: Any = None) -> Any:
+    """Return an order with its sizes, and the column by which it balances."""
+    order: Any = named(given.get("order", "auto"))
+    if balance is not None and not hasattr(order, "balance"):
+        raise BadArgument(f"balance is for order riffle, not {order.name}")
+    if block is not None and order.cuts_into == "row":
+        raise BadArgument(f"block is {block}, but order {order.name} visits single rows; leave it out")
+    if balance is not None or getattr(order, "balance", None) is not None:
+        column = balance if isinstance(balance, str) else given["label"]
+        order = replace(order, balance=None if balance is False else column)
+    return replace(
+        order, **{name: size for name, size in {"block": block, "buffer": buffer}.items() if size is not None}
+    )
 
 
 def fit_model(

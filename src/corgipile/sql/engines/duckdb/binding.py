@@ -1,14 +1,13 @@
 """Writes a statement as DuckDB takes it: values are parameters, numbered anew, so that none is left over."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from corgipile.errors import BadArgument
 from corgipile.sql.engines.engine import Values
 from corgipile.sql.statements import Fragment, ModelCall, Parameter
-from corgipile.suggestions import listed
 
-__all__ = ["Bound", "literal", "value_of"]
+__all__ = ["Bound", "literal"]
 
 
 class Bound:
@@ -16,7 +15,7 @@ class Bound:
 
     Args:
         values: What the statement was given.
-        call: Writes a call of a model, into this.
+        call: Writes a call of a model, into this; None: none may stand there.
 
     Example:
         >>> bound = Bound([7, 8], None)
@@ -30,40 +29,17 @@ class Bound:
 
     def text(self, *fragments: Fragment) -> str:
         """Write fragments, one after another."""
-        return "".join(self._piece(piece) for fragment in fragments for piece in fragment.pieces)
+        return "".join(fragment.written(self._place, self._called) for fragment in fragments)
 
-    def _piece(self, piece: str | Parameter | ModelCall) -> str:
-        if isinstance(piece, str):
-            return piece
-        if isinstance(piece, ModelCall):
-            if self._call is None:
-                raise BadArgument(f"ML.{piece.function.upper()} cannot stand here")
-            return self._call(piece, self)
-        name = self._names.setdefault(piece.key, f"p{len(self._names) + 1}")
-        self.values[name] = value_of(piece, self.given)
+    def _called(self, call: ModelCall) -> str:
+        if self._call is None:
+            raise BadArgument(f"ML.{call.function.upper()} cannot stand here")
+        return self._call(call, self)
+
+    def _place(self, parameter: Parameter) -> str:
+        name = self._names.setdefault(parameter.key, f"p{len(self._names) + 1}")
+        self.values[name] = parameter.of(self.given)
         return f"${name}"
-
-
-def value_of(value: Any, given: Values) -> Any:
-    """Return a value of a statement: one that was written there, or that was given for its place.
-
-    Raises:
-        BadArgument: None was given.
-
-    Example:
-        >>> value_of(Parameter(1), ["a"]), value_of(Parameter("n"), {"n": 2}), value_of(3, [])
-        ('a', 2, 3)
-    """
-    if not isinstance(value, Parameter):
-        return value
-    if isinstance(given, Mapping) != isinstance(value.key, str):
-        wanted = "a mapping from names" if isinstance(value.key, str) else "a list"
-        raise BadArgument(f"the statement takes {wanted} of values for its parameters, got {type(given).__name__}")
-    try:
-        return given[value.key] if isinstance(given, Mapping) else given[int(value.key) - 1]
-    except (KeyError, IndexError):
-        known = listed(list(given)) if isinstance(given, Mapping) else str(len(given))
-        raise BadArgument(f"no value was given for parameter {value.key!r}; given were {known}") from None
 
 
 def literal(text: str) -> str:

@@ -60,7 +60,9 @@ def _beyond(model: Model, shares: str, threshold: Any) -> str:
     """Return what tells two classes by another share than a half."""
     number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if not number or not 0 <= threshold <= 1 or not model.loss.probability or len(model.classes) != 2:
-        raise BadArgument(f"threshold is {threshold!r}; a share of 0 to 1 is right, for a logistic model of two classes")
+        raise BadArgument(
+            f"threshold is {threshold!r}; a share of 0 to 1 is right, for a logistic model of two classes"
+        )
     first, second = (
         literal(value) if isinstance(value, str) else f"{float(value)!r}::DOUBLE" for value in model.classes.tolist()
     )
@@ -107,7 +109,11 @@ def _history(model: Model) -> pa.Table:
 def described(stored: Stored) -> list[dict[str, str]]:
     """Return what is known of a model, a property a row."""
     model = stored.model
-    last = {name: value for name, value in epoch_row(model.history[-1]).items() if value is not None} if model.history else {}
+    last = (
+        {name: value for name, value in epoch_row(model.history[-1]).items() if value is not None}
+        if model.history
+        else {}
+    )
     found: dict[str, Any] = {
         "name": stored.name,
         "model": model.kind,
@@ -117,8 +123,15 @@ def described(stored: Stored) -> list[dict[str, str]]:
         "classes": model.classes.tolist(),
         "epochs": len(model.history),
         **{name: value for name, value in last.items() if name != "epoch"},
-        **{name: value for name, value in model.params.items() if name not in ("features", "label", "encoding", "lists")},
+        **{
+            name: value
+            for name, value in model.params.items()
+            if name not in ("features", "label", "encoding", "lists")
+        },
         "version": stored.version,
     }
     shown = {name: value for name, value in found.items() if value is not None}
-    return [{"property": name, "value": value if isinstance(value, str) else json.dumps(value)} for name, value in shown.items()]
+    return [
+        {"property": name, "value": value if isinstance(value, str) else json.dumps(value)}
+        for name, value in shown.items()
+    ]

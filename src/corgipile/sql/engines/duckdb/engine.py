@@ -8,7 +8,7 @@ from corgipile.errors import BadArgument
 from corgipile.linear.model import Model
 from corgipile.sql.engines.answers import EPOCHS, MODELS, epoch_row, result_of
 from corgipile.sql.engines.duckdb import calls
-from corgipile.sql.engines.duckdb.binding import Bound, value_of
+from corgipile.sql.engines.duckdb.binding import Bound
 from corgipile.sql.engines.duckdb.explain import explained
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
@@ -17,6 +17,7 @@ from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.training import arguments, fit_model
+from corgipile.sql.options import settled
 from corgipile.sql.statements import (
     DescribeModel,
     DropModel,
@@ -59,6 +60,7 @@ class DuckDB:
     def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
         """Train a model, and store it if it has a name."""
         self._begin()
+        statement = settled(statement, values)
         if statement.name is not None:
             self.models.check_writable(statement.name)
             if (statement.if_not_exists or not statement.replace) and self.models.there(statement.name):
@@ -79,11 +81,10 @@ class DuckDB:
         return result_of(EPOCHS, [], [*statement.notes, told])
 
     def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> tuple[Model, Rows]:
-        """Return a model that was trained, and the rows it was trained from."""
+        """Return a model that was trained as a settled statement says, and the rows it was trained from."""
         past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
-        settings = {name: value_of(value, values) for name, value in statement.settings.items()}
-        rows = read_rows(self.session, statement.source, self._bound(values), settings.get("memory"))
-        given = arguments(statement, rows.columns, settings)
+        rows = read_rows(self.session, statement.source, self._bound(values), statement.settings.get("memory"))
+        given = arguments(statement, rows.columns)
         return fit_model(rows.table, given, past, progress, self.session.check), rows
 
     def predict(self, statement: Predict, values: Values) -> Result:
@@ -174,4 +175,3 @@ class DuckDB:
 
     def _call(self, call: ModelCall, bound: Bound) -> str:
         return calls.table_of(self, call, bound)
-

@@ -1,6 +1,7 @@
 """The operators of a training, as the extension of PostgreSQL calls them."""
 
 import resource
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from corgipile.linear.nulls import NaNs
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
 from corgipile.sql.engines.answers import lines
-from corgipile.sql.engines.duckdb.binding import Bound, value_of
+from corgipile.sql.engines.duckdb.binding import Bound
 from corgipile.sql.engines.engine import Result, Values
 from corgipile.sql.engines.training import arguments
+from corgipile.sql.options import settled
 from corgipile.sql.statements import Explain, Train
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
@@ -30,10 +32,10 @@ DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
 
 def explained(engine: "DuckDB", statement: Explain, values: Values) -> Result:
     """Answer the operators of a training, which runs for ANALYZE, its model kept nowhere."""
-    train = statement.train
-    settings = {name: value_of(value, values) for name, value in train.settings.items()}
+    train = settled(statement.train, values)
+    settings = train.settings
     model, rows = engine.fitted(train, values) if statement.analyze else (None, None)
-    given, table = _known(engine, train, values, settings, rows)
+    given, table = _known(engine, train, values, rows)
     sizes = {} if table is None else _sizes(table, given)
     sgd, tuples, blocks = _learning(train, settings, sizes), _tuples(settings, sizes), _blocks(train, sizes)
     scan: Properties = {"Read": _way(train, rows)}
@@ -43,19 +45,17 @@ def explained(engine: "DuckDB", statement: Explain, values: Values) -> Result:
     return lines("plan", _drawn(chain), [*statement.notes, *train.notes, *(rows.notes if rows else ())])
 
 
-def _known(
-    engine: "DuckDB", train: Train, values: Values, settings: Properties, rows: "Rows | None"
-) -> tuple[Properties, Table | None]:
+def _known(engine: "DuckDB", train: Train, values: Values, rows: "Rows | None") -> tuple[Properties, Table | None]:
     """Return the arguments of the training, and its rows where they can be looked at without being read."""
     source = train.source
     if rows is not None:
-        return arguments(train, rows.columns, settings), rows.table
+        return arguments(train, rows.columns), rows.table
     if source.file is not None and source.plain:
         table = open_table(source.file)
-        return arguments(train, list(source.columns or table.schema.names), settings), table
+        return arguments(train, list(source.columns or table.schema.names)), table
     bound = Bound(values, None)
     columns = engine.session.schema(bound.text(source.sql), bound.values).names
-    return arguments(train, columns, settings), None
+    return arguments(train, columns), None
 
 
 def _sizes(table: Table, given: Properties) -> Properties:
@@ -80,7 +80,7 @@ def _sizes(table: Table, given: Properties) -> Properties:
         }
 
 
-def _learning(train: Train, settings: Properties, sizes: Properties) -> Properties:
+def _learning(train: Train, settings: Mapping[str, Any], sizes: Properties) -> Properties:
     held_out = settings.get("validation")
     return {
         "Model": train.model,
@@ -92,11 +92,15 @@ def _learning(train: Train, settings: Properties, sizes: Properties) -> Properti
     }
 
 
-def _tuples(settings: Properties, sizes: Properties) -> Properties:
+def _tuples(settings: Mapping[str, Any], sizes: Properties) -> Properties:
     if not sizes:
         order = settings.get("order", DEFAULTS["order"])
         memory = settings.get("memory", DEFAULTS["memory"])
-        told = {} if str(memory).endswith("%") else {"Buffer Memory": f"{parse_bytes(memory, 'memory', whole=0) // 1024} kB"}
+        told = (
+            {}
+            if str(memory).endswith("%")
+            else {"Buffer Memory": f"{parse_bytes(memory, 'memory', whole=0) // 1024} kB"}
+        )
         return {"Order": getattr(order, "name", order), **told}
     return {
         "Order": sizes["order"],

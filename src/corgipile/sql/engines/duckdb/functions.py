@@ -1,5 +1,7 @@
 """Functions of SQL that ask models: ``predict``, ``predict_label``, ``predict_proba`` and ``decision``."""
 
+import atexit
+import contextlib
 import itertools
 import threading
 import weakref
@@ -46,6 +48,7 @@ class Functions:
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._pinned: dict[str, Stored] = {}
         self._known: dict[str, Stored] = {}
+        self._made = [ASK]
         self._local = threading.local()
 
     def begin(self, session: Session) -> None:
@@ -67,15 +70,25 @@ class Functions:
     def register(self, connection: Any) -> None:
         """Make the functions known to a database."""
         duckdb = library()
-        answer: Callable[..., Any] = lambda *_: pa.array([self.number])  # noqa: E731
+        answer: Callable[..., Any] = lambda rows: pa.array([self.number] * len(rows))  # noqa: E731
         create = partial(connection.create_function, type="arrow", null_handling="special")
-        create(ASK, answer, [], "BIGINT")
+        create(ASK, answer, ["BIGINT"], "BIGINT")
         for (name, kind), prefix in itertools.product(KINDS.items(), (PREFIX, "")):
             try:
                 create(prefix + name, partial(self._answer, name), None, kind)
+                self._made.append(prefix + name)
             except duckdb.CatalogException:  # a function of the user's own has this name
                 if prefix:
                     raise
+
+    def forget(self) -> None:
+        """Take the functions from the database, if a connection to it is open."""
+        for session in list(self._sessions):
+            with contextlib.suppress(Exception):  # it is closed, or goes as Python ends
+                session.begin()
+                for name in self._made:
+                    session.connection.remove_function(name)
+                return
 
     def _answer(self, function: str, names: pa.ChunkedArray, *columns: pa.ChunkedArray) -> pa.Array:
         try:
@@ -138,11 +151,18 @@ def _mark(session: Session) -> str:
     return f"\x01{id(session)}:"
 
 
+@atexit.register
+def _forget() -> None:
+    """Remove the functions of databases that nobody closed: the library says aloud what it has not let go of."""
+    for functions in list(_all.values()):
+        functions.forget()
+
+
 def functions_of(connection: Any) -> Functions:
     """Return the functions of a database, which are made if it has none yet."""
     duckdb = library()
     try:
-        ((number,),) = connection.sql(f"SELECT {ASK}()").fetchall()
+        ((number,),) = connection.sql(f"SELECT {ASK}(0)").fetchall()
     except duckdb.CatalogException:
         found = Functions()
         found.register(connection)
@@ -157,9 +177,7 @@ def _arrow(function: str) -> pa.DataType:
     return kinds[KINDS[function]]
 
 
-def _column(
-    stored: Stored, function: str, scores: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None
-) -> pa.Array:
+def _column(stored: Stored, function: str, scores: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None) -> pa.Array:
     """Return the answer of a function, null where a row has a null."""
     mask = None if valid is None else ~valid
     what = "predict" if function == "predict_label" else function
@@ -174,4 +192,3 @@ def _column(
     offsets = np.arange(0, flat.size + 1, flat.shape[1], dtype=np.int32)
     made = pa.ListArray.from_arrays(pa.array(offsets, mask=None), pa.array(flat.ravel()))
     return made if mask is None else pa.compute.if_else(pa.array(mask), None, made)
-

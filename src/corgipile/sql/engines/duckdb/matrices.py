@@ -140,7 +140,9 @@ def _even(part: pa.Array, valid: npt.NDArray[np.bool_] | None) -> tuple[pa.Array
     known = lengths[lengths >= 0]
     width = int(known[0]) if len(known) else 1
     if (known != width).any():
-        raise BadArgument(f"lists of features have {width} and {int(known[known != width][0])} numbers; all need as many")
+        raise BadArgument(
+            f"lists of features have {width} and {int(known[known != width][0])} numbers; all need as many"
+        )
     if valid is not None:
         zeros = pa.scalar([0] * width, part.type)
         part = part.fill_null(zeros)

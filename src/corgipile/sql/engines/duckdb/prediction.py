@@ -30,14 +30,14 @@ def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Boun
     column = quoted(statement.column)
     named = source.columns is not None or source.items == Fragment(("*",))
     if source.foldable and source.table is not None and named:
-        return before + _folded(engine, source, stored, bound, key, column) + after
+        return f"{before}\n{_folded(engine, source, stored, bound, key, column)}\n{after}"
     rows = bound.text(source.sql)
     there = engine.session.schema(rows, bound.values).names
     names = names_in(stored, there)
     if names is None and source.foldable:
-        return before + _folded(engine, source, stored, bound, key, column) + after
+        return f"{before}\n{_folded(engine, source, stored, bound, key, column)}\n{after}"
     call = asked(says_class(stored), key, _all_of(names, stored, there))
-    return f"{before}SELECT *, {call} AS {column} FROM ({rows}\n){after}"
+    return f"{before}\nSELECT *, {call} AS {column} FROM ({rows}\n)\n{after}"
 
 
 def _folded(engine: "DuckDB", source: Source, stored: Stored, bound: Bound, key: str, column: str) -> str:
