@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from corgipile.cli.console import Watch, fail, printable, progress, terminal_width
+from corgipile.cli.console import Watch, fail, printable, progress, terminal_width, told
 from corgipile.cli.console import command as guarded
 from corgipile.cli.options import Json, Quiet
 from corgipile.cli.signals import outcome
@@ -112,7 +112,7 @@ def _failing(answers: "Answers", *, json: bool) -> Iterator[None]:
         code, word = outcome(stop)
         raise typer.Exit(_failed(answers, "Interrupted", word, code, json=json)) from None
     except Exception as error:  # noqa: BLE001 - as above
-        raise typer.Exit(_failed(answers, type(error).__name__, str(error), 2, json=json)) from None
+        raise typer.Exit(_failed(answers, type(error).__name__, told(error), 2, json=json)) from None
 
 
 def _failed(answers: "Answers", kind: str, message: str, code: int, *, json: bool) -> int:
@@ -140,7 +140,7 @@ def _shell(session: "Session") -> None:
     except ImportError as error:
         raise MissingExtra(f"the shell needs {error.name}: pip install 'corgipile[sql]'") from None
 
-    Shell(session, typer.echo, lambda error: _shown(str(error))).run()
+    Shell(session, typer.echo, lambda error: _shown(told(error))).run()
 
 
 class Shown:
@@ -156,7 +156,7 @@ class Shown:
     def __init__(self, *, quiet: bool) -> None:
         self._quiet, self._inside = quiet, ExitStack()
         self._watch: Watch | None = None
-        self._epochs = 0
+        self._epochs = self._done = self._left = self._last = 0
 
     def __enter__(self) -> Self:
         return self
@@ -168,16 +168,22 @@ class Shown:
         """Show a bar."""
         self._inside.close()
         bar = self._inside.enter_context(progress("train", quiet=self._quiet))
-        self._watch, self._epochs = Watch(bar, rows * epochs), epochs
-        self._watch.say(f"epoch 1 of {epochs}")
+        self._watch, self._epochs, self._left = Watch(bar, rows * epochs), epochs, rows * epochs
+        self._done = self._last = 0
 
     def rows(self, count: int) -> None:
-        """Move it."""
-        if self._watch is not None:
+        """Move it; the end waits for what the last epoch came to."""
+        self._left -= count
+        if self._left <= 0:
+            self._last += count
+        elif self._watch is not None:
             self._watch.rows(count)
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Say what the epoch came to."""
         if self._watch is not None:
-            loss = "" if record.get("loss") is None else f", loss {record['loss']:.4g}"
-            self._watch.say(f"epoch {record['epoch'] + 1} of {self._epochs}{loss}")
+            loss = "" if record.get("loss") is None else f": loss {record['loss']:.4g}"
+            self._done += 1
+            self._watch.say(f"{self._done} of {self._epochs} epochs{loss}")
+            self._watch.rows(self._last)
+            self._last = 0

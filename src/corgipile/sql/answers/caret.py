@@ -9,7 +9,7 @@ __all__ = ["around"]
 
 
 def around(lines: Sequence[str], wide: int) -> list[str]:
-    r"""Return lines that are no wider than this; of one with a caret below it, the part around the caret.
+    r"""Return lines as they are, but of one with a caret below it the part around the caret, no wider than this.
 
     Example:
         >>> print(*around(["SELECT a, b, c FROM t TRAIN BY smv", " " * 31 + "^"], 20), sep="\n")
@@ -19,8 +19,8 @@ def around(lines: Sequence[str], wide: int) -> list[str]:
     shown = [clean(line) for line in lines]
     for at in range(1, len(shown)):
         if set(shown[at].strip()) == {"^"}:
-            shown[at - 1], shown[at] = _moved(shown[at - 1], shown[at], wide)
-    return [cut(line, wide) for line in shown]
+            shown[at - 1 : at + 1] = (cut(line, wide) for line in _moved(shown[at - 1], shown[at], wide))
+    return shown
 
 
 def _moved(line: str, caret: str, wide: int) -> tuple[str, str]:
