@@ -10,8 +10,8 @@ __all__ = ["model_call", "model_name"]
 
 # What each takes after the model: whether rows, and which options by their types.
 FUNCTIONS: dict[str, tuple[bool | None, dict[str, type]]] = {
-    "predict": (True, {"threshold": float, "keep_original_columns": bool}),
-    "evaluate": (None, {"threshold": float}),
+    "predict": (True, {"threshold": float}),
+    "evaluate": (None, {}),
     "weights": (False, {}),
     "training_info": (False, {}),
 }
@@ -98,13 +98,9 @@ def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str,
         if name not in known:
             names = f"it takes {', '.join(known)}" if known else "it takes none"
             raise inside.wrong(f"ML.{function.upper()} has no option {name}; {names}", inside.at - 1)
-        kind = known[name]
-        number = isinstance(given, int | float) and not isinstance(given, bool)
-        if not (number if kind is float else isinstance(given, kind)):
-            raise inside.wrong(
-                f"{name} must be {'a number' if kind is float else 'true or false'}, got {given!r}", begin
-            )
-        found[name] = float(given) if kind is float else given
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            raise inside.wrong(f"{name} must be a number, got {given!r}", begin)
+        found[name] = known[name](given)
         if not inside.sees(")"):
             inside.needs(",", what=", or )")
     return found

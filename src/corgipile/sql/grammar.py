@@ -17,13 +17,13 @@ from corgipile.sql.calls import model_call, model_name
 from corgipile.sql.options import assignments, loss_name, setting
 from corgipile.sql.reader import Reader, Script
 from corgipile.sql.sources import source_of
-from corgipile.sql.statements import Explain, Predict, Query, Statement, Train
+from corgipile.sql.statements import Explain, Fragment, Predict, Query, Statement, Train
 from corgipile.sql.tokens import statements
 from corgipile.sql.values import CLAUSES, column_names
 
 __all__ = ["DIALECTS", "parse"]
 
-DIALECTS = ("duckdb", "postgres")
+DIALECTS = {"duckdb": "duckdb", "postgres": "postgres", "postgresql": "postgres"}
 BEFORE = "WHERE, ORDER BY and LIMIT stand before"
 
 
@@ -46,7 +46,7 @@ def parse(script: str, dialect: str = "duckdb") -> list[Statement]:
         raise BadArgument(f"a script of SQL must be text, got {type(script).__name__}")
     if dialect not in DIALECTS:
         raise BadArgument(f"dialect must be one of {', '.join(DIALECTS)}, got {dialect!r}")
-    text = Script(script, dialect)
+    text = Script(script, DIALECTS[dialect])
     return [_statement(Reader(text, tokens)) for tokens in statements(script)]
 
 
@@ -146,7 +146,7 @@ def _placed(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prediction(reader: Reader, offset: int) -> Predict | None:
-    at = _clause(reader, "PREDICT")
+    at, script = _clause(reader, "PREDICT"), reader.script.text
     if at is None:
         return None
     level, stop = _group(reader, at)
@@ -159,8 +159,13 @@ def _prediction(reader: Reader, offset: int) -> Predict | None:
     column = (
         tail.script.column(tail.next("a name for the column", "word", "name")) if tail.takes("AS") else "prediction"
     )
-    before = reader.part(0, first).fragment(model_call)
-    after = tail.fragment(model_call)
+    before, after = reader.part(0, first).fragment(model_call), tail.fragment(model_call)
+    before = (
+        Fragment((*before.pieces, script[reader.tokens[first - 1].stop : reader.tokens[first].start]))
+        if first
+        else before
+    )
+    after = Fragment((" ", *after.pieces)) if after.pieces else after
     if after.pieces and (first == 0 or (tail.at < stop and first == level[0])):
         raise tail.expected(f"AS and a name for the column, or the end of the statement ({BEFORE} PREDICT BY)")
     if _clause(tail, "PREDICT") is not None:
