@@ -4,20 +4,23 @@ import csv
 import io
 import json
 import os
-import signal
+import re
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from terminal import Terminal
 
 from corgipile import cli
 
 COMMAND = [sys.executable, "-m", "corgipile", "sql"]
 TRAIN = "SELECT * FROM 't.parquet' TRAIN BY logistic WITH epochs = 2"
+
+COUNT = "SELECT count(*) AS n FROM 't.parquet'"
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,7 @@ def stdin(monkeypatch, content):
 
 
 def test_statements_one_after_the_other(sql):
-    code, printed, said = sql(f"{TRAIN} INTO m; SELECT count(*) AS n FROM (SELECT * FROM 't.parquet'); SHOW MODELS")
+    code, printed, said = sql(f"{TRAIN} INTO m; {COUNT}; SHOW MODELS")
     assert code == 0
     epochs, count, models = printed.split("\n(")[0], printed.split("row")[1], printed
     assert epochs.splitlines()[1].split() == [
@@ -161,7 +164,7 @@ def test_tables_are_as_wide_as_the_terminal(sql, wide, monkeypatch):
     _, printed, _ = sql("SELECT repeat('日本 ', 100) AS text, 1234567 AS number; " + TRAIN)
     lines = printed.splitlines()
     assert max(map(len, lines)) <= wide
-    assert lines[2].endswith("…  1234567")
+    assert re.search(r"…  +1234567$", lines[2])
 
 
 def test_models_stay_in_the_file(sql, tmp_path):
@@ -177,9 +180,9 @@ def test_models_stay_in_the_file(sql, tmp_path):
 
 
 def test_memory_holds_for_training_unless_the_statement_says_it(sql):
-    code, _, said = sql(TRAIN, "--memory", "1KB")
+    code, _, said = sql(TRAIN, "--memory", "64B")
     assert code == 2
-    assert "1 KB" in said or "1KB" in said or "1,024" in said
+    assert "memory='64B' holds 3 rows" in said
     assert sql(f"{TRAIN}, memory = '64MB'", "--memory", "128MB")[0] == 0
 
 
@@ -198,7 +201,7 @@ def test_whoever_reads_may_have_seen_enough(folder):
 
 
 def test_a_full_disk_is_said(folder):
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*COMMAND, "SELECT 1"], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
@@ -207,23 +210,20 @@ def test_a_full_disk_is_said(folder):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
-)
-def test_a_signal_ends_the_statement_and_leaves_no_model(folder, tmp_path, number, code, word):
-    file = tmp_path / "a.duckdb"
+@pytest.mark.parametrize(("number", "code", "word"), [("INT", 130, "interrupted"), ("TERM", 143, "terminated")])
+def test_a_signal_ends_the_statement_and_leaves_no_model(sql, folder, tmp_path, number, code, word):
+    file = str(tmp_path / "a.duckdb")
     endless = TRAIN.replace("epochs = 2", "epochs = 1000000") + " INTO m"
-    with run(endless, "--db", str(file), folder=folder) as process:
-        assert "rows/s" in process.stderr.readline()
-        process.send_signal(number)
-        start = time.monotonic()
-        said = process.stderr.read()
-        assert process.wait(20) == code
-        assert time.monotonic() - start < 10
-    assert said.splitlines()[-1] == f"corgipile: {word}"
-    assert "Traceback" not in said
-    shown = subprocess.run([*COMMAND, "SHOW MODELS", "--db", str(file)], capture_output=True, text=True, check=True)
-    assert "(0 rows)" in shown.stdout
+    with Terminal("sql", endless, "--db", file, cwd=folder) as terminal:
+        terminal.wait(r"rows/s \d+ of 1000000 epochs: loss 0\.\d+ +\d+:\d\d:\d\d")
+        if number == "INT":
+            terminal.type("\x03")
+        else:
+            terminal.process.terminate()
+        assert terminal.end() == code
+    assert f"corgipile: {word}" in terminal.all
+    assert "Traceback" not in terminal.all
+    assert "(0 rows)" in sql("SHOW MODELS", "--db", file)[1]
 
 
 def test_words_that_are_no_text_are_refused_as_scripts_are(folder):

@@ -13,6 +13,8 @@ import termios
 import time
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?>=]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[=>()][B0]?|[\x00\x07\x0f]")
+READY = "\x01"  # in what is shown, where the shell waits for a line
+_PASTE = "\x1b[?2004h"  # with which its prompt begins
 _WAIT = 20.0  # seconds, of a machine that does other things too
 
 
@@ -24,16 +26,17 @@ class Terminal:
         columns: How wide the terminal is.
         env: Variables beside those of this process.
         cwd: The folder it runs in.
+        stdout: Where it prints to, if not there.
     """
 
-    def __init__(self, *words, columns=80, env=None, cwd=None):
+    def __init__(self, *words, columns=80, env=None, cwd=None, stdout=None):
         self.ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         given = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "corgipile", *words],
             stdin=theirs,
-            stdout=theirs,
+            stdout=theirs if stdout is None else stdout,
             stderr=theirs,
             env={**given, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **(env or {})},
             cwd=cwd,
@@ -57,10 +60,10 @@ class Terminal:
         before, self.text = self.text[: found.end()], self.text[found.end() :]
         return before
 
-    def run(self, line, prompt="corgipile>"):
+    def run(self, line):
         """Type a line and return what is shown up to the next prompt."""
         self.type(f"{line}\r")
-        return self.wait(re.escape(prompt) + r"(?=\s*$)")
+        return self.wait(READY)
 
     def end(self):
         """Read to the end; return the exit code."""
@@ -75,7 +78,7 @@ class Terminal:
             raw = os.read(self.ours, 1 << 16).decode(errors="replace")
         except OSError:  # nobody is at the other end
             return False
-        text = _ESCAPES.sub("", raw)
+        text = _ESCAPES.sub("", raw.replace(_PASTE, READY))
         self.text, self.all = self.text + text, self.all + text
         return bool(raw)
 

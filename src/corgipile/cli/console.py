@@ -117,7 +117,7 @@ def _terminal_bar(title: str) -> Iterator[Bar]:
         TextColumn("{task.description}"),
         BarColumn(table_column=Column(max_width=40, min_width=4)),
         TextColumn("{task.fields[rate]} {task.fields[note]}"),
-        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=8)),
     )
     start = time.perf_counter()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:

@@ -1,24 +1,23 @@
 """The commands of the shell that begin with a backslash."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple, Protocol, TextIO
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument
-from corgipile.outputs import Kind, check_target, writing
+from corgipile.errors import BadArgument, WouldOverwrite
+from corgipile.outputs import writing
 from corgipile.sql.answers.answers import Answers
 from corgipile.sql.answers.data import CsvAnswers, JsonAnswers
 from corgipile.sql.answers.text import TextAnswers
 from corgipile.sql.engines.engine import Result
 from corgipile.sql.session import Session, script_of
-from corgipile.sql.shell.words import Known, in_quotes
+from corgipile.sql.shell.words import Known, table_name
 from corgipile.sql.statements import Fragment, Query, ShowModels
 from corgipile.suggestions import did_you_mean
 
 __all__ = ["Commands"]
-
-_OUTPUT = Kind("output", lambda _: False)  # so that nothing is written over
 
 
 class _Shell(Protocol):
@@ -91,7 +90,7 @@ class Commands:
             self._show(pa.table(rows, pa.schema([("table", pa.string()), ("columns", pa.string())])))
             return
         if name in tables:
-            name = ".".join(map(in_quotes, name.split(".")))
+            name = table_name(name)
         engine = self._shell.session.connection.engine
         none = Query(sql=Fragment((f"SELECT * FROM {name} LIMIT 0",)))  # noqa: S608 - the user's own words
         self._shell.session.answer(lambda: _columns(engine.query(none, ())))
@@ -105,13 +104,16 @@ class Commands:
         self._shell.say(f"timing is {'on' if self._shell.timing else 'off'}")
 
     def _output(self, name: str) -> None:
-        self.close()
         if not name:
+            self.close()
             return
-        goal = check_target(name, _OUTPUT)
+        goal = Path(name).expanduser()
+        if goal.exists():
+            raise WouldOverwrite(f"{name} is there already; \\o takes the name of a new file")
         with writing(goal):
-            self._file = goal.open("x", encoding="utf-8", newline="\n")
-        self._shell.session.answers = _writer(self._file, goal.suffix)
+            file = goal.open("x", encoding="utf-8", newline="\n")
+        self.close()
+        self._file, self._shell.session.answers = file, _writer(file, goal.suffix)
 
     def _include(self, name: str) -> None:
         if not name:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from corgipile.sql.shell.words import KEYWORDS, SETTINGS, Known, files, in_quotes, models, values_of
+from corgipile.sql.shell.words import KEYWORDS, SETTINGS, Known, files, in_quotes, models, table_name, values_of
 
 __all__ = ["SqlCompleter"]
 
@@ -47,7 +47,7 @@ class SqlCompleter(Completer):
         if not blank:
             yield from _matching(command, self._commands)
         elif command == "\\d":
-            yield from _matching(argument, [in_quotes(name) for name in self._known.tables])
+            yield from _matching(argument, [table_name(name) for name in self._known.tables])
         elif command in {"\\i", "\\o"}:
             yield from _paths(argument, close="")
 
@@ -55,7 +55,7 @@ class SqlCompleter(Completer):
         """Return what may follow the words of a statement; what fits best first."""
         last = past[-1] if past else ""
         clause = next((word for word in reversed(past) if word in _CLAUSES), "")
-        tables = [in_quotes(name) for name in self._known.tables]
+        tables = [table_name(name) for name in self._known.tables]
         if past[-2:] == ["TRAIN", "BY"]:
             found = models()
         elif past[-2:] == ["PREDICT", "BY"] or last in {"MODEL", "USING"}:
@@ -65,7 +65,7 @@ class SqlCompleter(Completer):
         elif last in {"(", ","} and clause == "OPTIONS":
             found = _OPTIONS
         elif last in _TABLE_FOLLOWS or (last == "INTO" and "INSERT" in past):
-            found = tables
+            found = [*tables, *(word for word in sorted(KEYWORDS) if word.startswith("ML."))]
         else:
             found = values_of(past[-2].lower()) if last == "=" and clause in {"WITH", "OPTIONS"} else []
         return found or [*self._columns(everything), *sorted(KEYWORDS), *tables]

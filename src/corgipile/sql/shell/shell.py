@@ -22,6 +22,7 @@ from corgipile.sql.tokens import complete
 __all__ = ["Shell"]
 
 PROMPT = "corgipile> "
+WORDS = {"exit": "\\q", "quit": "\\q", "help": "\\?"}  # that other shells know
 
 
 class Shell:
@@ -88,6 +89,7 @@ class Shell:
             self._fail(error)
 
     def _run(self, line: str) -> None:
+        line = WORDS.get(_word(line), line)
         try:
             if line.lstrip().startswith("\\"):
                 self._commands.run(line)
@@ -123,7 +125,11 @@ def is_whole(text: str) -> bool:
         >>> is_whole("\\timing"), is_whole("SELECT 1"), is_whole("SELECT 1;")
         (True, False, True)
     """
-    return text.lstrip().startswith("\\") or complete(text)
+    return text.lstrip().startswith("\\") or _word(text) in WORDS or complete(text)
+
+
+def _word(text: str) -> str:
+    return text.strip().rstrip(";").lower()
 
 
 def _only_ctrl_c(stop: KeyboardInterrupt) -> None:

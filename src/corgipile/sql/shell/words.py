@@ -14,7 +14,7 @@ from corgipile.sql import options
 from corgipile.sql.engines.engine import Engine
 from corgipile.sql.statements import ShowModels
 
-__all__ = ["KEYWORDS", "SETTINGS", "Known", "files", "in_quotes", "models", "values_of"]
+__all__ = ["KEYWORDS", "SETTINGS", "Known", "files", "in_quotes", "models", "table_name", "values_of"]
 
 _WORDS = """
 ADD ALL ALTER ANALYZE AND AS ASC ATTACH BEGIN BETWEEN BY CASE CAST COLUMN COMMIT COPY COUNT CREATE CROSS
@@ -83,6 +83,16 @@ def in_quotes(name: str) -> str:
     """
     plain = name.isascii() and name.isidentifier() and name == name.lower() and name.upper() not in KEYWORDS
     return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def table_name(name: str) -> str:
+    """Return the name of a table, its schema before it or not, as SQL has it.
+
+    Example:
+        >>> table_name("My schema.flights")
+        '"My schema".flights'
+    """
+    return ".".join(map(in_quotes, name.split(".", 1)))
 
 
 def files(begun: str) -> Iterator[tuple[str, bool]]:
