@@ -134,7 +134,7 @@ class Options:
             for option in assignments(reader, ()):
                 self._read(option)
         if "model_type" not in self.given:
-            raise reader.wrong("OPTIONS must say model_type, such as model_type = 'LOGISTIC_REG'", reader.at - 1)
+            raise reader.wrong("OPTIONS must say model_type, such as model_type = 'LOGISTIC_REG'")
 
     def arguments(self) -> dict[str, Any]:
         """Return arguments of `Train`."""

@@ -18,7 +18,7 @@ from corgipile.sql.options import assignments, loss_name, setting
 from corgipile.sql.reader import Reader, Script
 from corgipile.sql.sources import source_of
 from corgipile.sql.statements import Explain, Fragment, Predict, Query, Statement, Train
-from corgipile.sql.tokens import statements
+from corgipile.sql.tokens import statements, wrong
 from corgipile.sql.values import CLAUSES, column_names
 
 __all__ = ["DIALECTS", "parse"]
@@ -52,11 +52,20 @@ def parse(script: str, dialect: str = "duckdb") -> list[Statement]:
 
 def _statement(reader: Reader) -> Statement:
     whole = reader.part(0, reader.stop).fragment(model_call)  # first, so that question marks are counted in their order
+    _check_places(reader)
     offset = reader.tokens[0].start
     made = (
         manage(reader, offset) or _explain(reader, offset) or _training(reader, offset) or _prediction(reader, offset)
     )
     return made or Query(offset=offset, sql=whole)
+
+
+def _check_places(reader: Reader) -> None:
+    """Check that places are counted or numbered, not both."""
+    counted = [at for at in reader.script.places if at >= reader.tokens[0].start]
+    numbered = [token for token in reader.tokens if token.kind == "place" and token.text[1:].isdigit()]
+    if counted and numbered:
+        raise wrong(reader.script.text, numbered[0].start, "parameters are ? or $1, $2, …, not both in one statement")
 
 
 def _explain(reader: Reader, offset: int) -> Statement | None:
@@ -146,7 +155,7 @@ def _placed(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prediction(reader: Reader, offset: int) -> Predict | None:
-    at, script = _clause(reader, "PREDICT"), reader.script.text
+    at = _clause(reader, "PREDICT")
     if at is None:
         return None
     level, stop = _group(reader, at)
@@ -156,17 +165,11 @@ def _prediction(reader: Reader, offset: int) -> Predict | None:
     source = source_of(reader.part(first, at))
     tail = reader.part(at + 2, reader.stop)
     model = model_name(tail)
-    column = (
-        tail.script.column(tail.next("a name for the column", "word", "name")) if tail.takes("AS") else "prediction"
-    )
-    before, after = reader.part(0, first).fragment(model_call), tail.fragment(model_call)
-    before = (
-        Fragment((*before.pieces, script[reader.tokens[first - 1].stop : reader.tokens[first].start]))
-        if first
-        else before
-    )
-    after = Fragment((" ", *after.pieces)) if after.pieces else after
-    if after.pieces and (first == 0 or (tail.at < stop and first == level[0])):
+    named = tail.takes("AS")
+    column = tail.script.column(tail.next("a name for the column", "word", "name")) if named else "prediction"
+    before = Fragment((*reader.part(0, first).fragment(model_call).pieces, reader.gap(first)))
+    after = Fragment((tail.gap(tail.at), *tail.fragment(model_call).pieces))
+    if tail.peek() is not None and (first == 0 or (tail.at < stop and first == level[0])):
         raise tail.expected(f"AS and a name for the column, or the end of the statement ({BEFORE} PREDICT BY)")
     if _clause(tail, "PREDICT") is not None:
         raise reader.wrong("there are two PREDICT BY; ML.PREDICT(MODEL m, (SELECT …)) may stand anywhere", at)

@@ -86,7 +86,7 @@ def assignments(reader: Reader, stops: Sequence[str]) -> Iterator[str]:
         if reader.takes(","):
             continue
         if reader.peek() is not None and not any(reader.sees(word) for word in stops):
-            raise reader.expected(", or ".join(["", *stops, "the end of the statement"])[2:])
+            raise reader.expected(f", or {', '.join(stops)} or the end of the statement" if stops else ", or )", stops)
         return
 
 

@@ -168,6 +168,11 @@ class Reader:
             if token.kind == "sign":
                 depth += (token.text in CLOSING) - (token.text in ")]}")
 
+    def gap(self, at: int) -> str:
+        """Return what lies between a token and the one before."""
+        inside = 0 < at < len(self.tokens)
+        return self.script.text[self.tokens[at - 1].stop : self.tokens[at].start] if inside else ""
+
     def fragment(self, call: Call) -> Fragment:
         """Return the text of all tokens to come as engines take it; `call` reads a call of a model that begins here."""
         if self.at >= self.stop:

@@ -16,6 +16,7 @@ __all__ = ["RESERVED", "Token", "complete", "statements", "tokenize", "wrong"]
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 SHOWN = 100  # characters of a long line, around the place of an error
 GAP = re.compile(r"(?:[\s\ufeff]|--[^\n]*)+")
+NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 COMMENT = re.compile(r"/\*|\*/")
 NUMBER = re.compile(r"0[xXbBoO][0-9a-fA-F_]+|(?:[0-9][0-9_]*(?:\.(?!\.)[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?")
 WORD = re.compile(r"(?:[A-Za-z_]|[^\x00-\x7f\s])(?:[A-Za-z0-9_$]|[^\x00-\x7f\s])*")
@@ -97,6 +98,8 @@ def tokenize(script: str) -> list[Token]:
 
 
 def _tokens(script: str) -> Iterator[Token]:
+    if found := NO_TEXT.search(script):
+        raise wrong(script, found.start(), f"character {ord(found[0]):#x} is none of a text")
     at = 0
     while (at := _skipped(script, at)) < len(script):
         token = _quoted(script, at) or _plain_token(script, at)

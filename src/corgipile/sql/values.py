@@ -120,7 +120,7 @@ def column_names(reader: Reader) -> Any:
     begin = reader.at
     token = reader.peek()
     if token is not None and (
-        token.kind in ("name", "string") or (token.kind == "word" and not token.says("ARRAY", *CLAUSES))
+        token.kind in ("name", "string") or (token.kind == "word" and not token.says("ARRAY", "WITH", "USING", "INTO"))
     ):
         reader.at += 1
         return [reader.script.column(token)]
