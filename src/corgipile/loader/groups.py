@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile.arrow_memory import Tidy
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.feeder import Feeder
 from corgipile.tables.arrow.spans import Rows
@@ -61,6 +62,7 @@ class Gatherer:
         row_bytes = sum(field.row_bytes for field in self._buffer.fields.values())
         most = min(GATHER_ROWS, GATHER_BYTES // row_bytes if row_bytes else GATHER_ROWS)
         self.capacity = batch_size * max(1, most // batch_size)
+        self._tidy = Tidy()
         self._spare: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in self._buffer.fields}
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
@@ -78,6 +80,8 @@ class Gatherer:
                     if group.rows == group.most:
                         yield group.made()
                         group.arrays.clear()
+                        group.varlen.clear()
+                        self._tidy.passed(group.nbytes)
                         most = min(self.capacity, 2 * most)
                         group = _Gathering(self._fresh(), most)
                 if not rows:
