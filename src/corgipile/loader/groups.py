@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile.arrow_memory import Tidy
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.spare import Spare
@@ -51,6 +52,7 @@ class Gatherer:
         row_bytes = sum(field.row_bytes for field in self._buffer.fields.values())
         most = min(GATHER_ROWS, GATHER_BYTES // row_bytes if row_bytes else GATHER_ROWS)
         self.capacity = batch_size * max(1, most // batch_size)
+        self._tidy = Tidy()
         self._spare = {name: Spare(KEPT) for name in self._buffer.fields}
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
@@ -68,6 +70,8 @@ class Gatherer:
                     if group.rows == group.most:
                         yield group.made()
                         group.arrays.clear()
+                        group.varlen.clear()
+                        self._tidy.passed(group.nbytes)
                         most = min(self.capacity, 2 * most)
                         group = _Gathering(self._fresh(), most)
                 if not rows:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.arrow_memory import frugal, give_back
+from corgipile.arrow_memory import Tidy, frugal
 from corgipile.errors import CorruptFile, ReadFailed
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.mixed import MixReader
@@ -38,7 +38,6 @@ TAKEN_RUNS = 256  # rows; the same of tables that are asked in Python: a call co
 CALL_BYTES = 64 << 10  # of a run of wide rows that is worth a call; its rows then leave memory together
 LEAST_TAKEN, TAKEN_BYTES = 4 << 10, 2 << 20  # of scattered rows that a table is asked for at a time
 THREAD_BYTES = 4 << 20  # of the buffer for each thread, which takes memory of its own
-TIDY_BYTES = 4 << 20  # that a table is asked for until what it took meanwhile, and is free, is given back
 
 
 class RowReader(Protocol):
@@ -291,7 +290,7 @@ class TableReader:
         spare = max(size, buffer.limit or 0)  # an order may need less than it was given
         self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, spare // 64))  # all are kept while one of them is waited for
         self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
-        self.bytes_read = self._tidied = 0
+        self._tidy, self.bytes_read = Tidy(), 0
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots, a few at a time."""
@@ -301,9 +300,6 @@ class TableReader:
         if self._frugal is None:
             self._frugal = ExitStack()
             self._frugal.enter_context(frugal())
-        if self.bytes_read - self._tidied > TIDY_BYTES:
-            give_back()
-            self._tidied = self.bytes_read
         if len(extents) > 1 and len(into) < self._short * len(extents):
             many = len(into) > 2 * len(step.visit) and len(into) >= SHORT_RUNS * len(extents)
             self._take(rows_of(extents), into, many_steps=many)
@@ -311,9 +307,13 @@ class TableReader:
         runs = [(int(start), int(stop)) for start, stop in extents]
         at = 0
         for (start, stop), batch in zip(runs, self._read(runs), strict=True):
-            self.bytes_read += batch.nbytes
+            self._count(batch.nbytes)
             self._buffer.put(batch, into[at : at + stop - start], range(start, stop))
             at += stop - start
+
+    def _count(self, nbytes: int) -> None:
+        self.bytes_read += nbytes
+        self._tidy.passed(nbytes)
 
     def _take(self, rows: IntArray, into: SlotArray, *, many_steps: bool) -> None:
         """Read scattered rows, neighbours together: tables need a multiple of what they are asked for meanwhile.
@@ -325,7 +325,7 @@ class TableReader:
         while at < len(order):
             some = order[at : at + self._taken]
             batch = values(self._table.take(rows[some], self._sources))
-            self.bytes_read += batch.nbytes
+            self._count(batch.nbytes)
             self._buffer.put(batch, into[some], rows[some])
             at += len(some)
             self._taken = max(1, self._room * len(some) // max(1, batch.nbytes))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile.arrow_memory import Tidy, frugal
 from corgipile.errors import BadArgument
 from corgipile.loader.buffer import Field, numbers
 from corgipile.loader.feeder import Feeder
@@ -26,7 +27,7 @@ from corgipile.tables.table import IntArray, Single, Table, row_sizes
 __all__ = ["WideRows"]
 
 GROUP_BYTES = 1 << 20  # read at a time
-AHEAD_BYTES = 8 << 20
+AHEAD_BYTES = 8 << 20  # and half of the budget at most: what was handed on may be on its way to another process
 LOOK = 4096  # rows whose lengths are asked for at a time
 
 
@@ -42,10 +43,11 @@ class WideRows:
     def __init__(self, feeder: Feeder, batch_size: int, *, arrow: bool) -> None:
         self._feeder, self._table, self._columns, self._arrow = feeder, feeder.source, feeder.columns, arrow
         columns = feeder.columns
-        self._batch_size, self._ahead = batch_size, min(feeder.limit or AHEAD_BYTES, AHEAD_BYTES)
+        self._batch_size, self._ahead = batch_size, min((feeder.limit or 2 * AHEAD_BYTES) // 2, AHEAD_BYTES)
         self._fixed_bytes = sum(field.row_bytes for field in columns.fields)
         self._in_place = {field.name: _in_place(self._table, field) for field in columns.fields}
         self._varlen = list(columns.varlen)
+        self._tidy = Tidy()
         self._run: _Run | None = None
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
@@ -98,6 +100,7 @@ class WideRows:
 
     def _group(self, places: list[Place], rows: IntArray, nbytes: int) -> Group:
         self._feeder.bytes_apart += nbytes
+        self._tidy.passed(nbytes)
         return Group(places, len(rows), self._read(rows))
 
     def _read(self, rows: IntArray) -> dict[str, Any]:
@@ -192,17 +195,21 @@ class _Run:
 
     def _read(self) -> None:
         try:
-            for places, rows, nbytes in self._plan:
-                with self._changed:
-                    while not self._stopped and self._bytes and self._bytes + nbytes > self._room:
-                        self._changed.wait()
-                    if self._stopped:
-                        return
-                    self._bytes += nbytes
-                self._put(self._reader._group(places, rows, nbytes), nbytes)  # noqa: SLF001  # its own
-            self._put(None, 0)
+            with frugal():
+                self._read_all()
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to the consumer
             self._put(error, 0)
+
+    def _read_all(self) -> None:
+        for places, rows, nbytes in self._plan:
+            with self._changed:
+                while not self._stopped and self._bytes and self._bytes + nbytes > self._room:
+                    self._changed.wait()
+                if self._stopped:
+                    return
+                self._bytes += nbytes
+            self._put(self._reader._group(places, rows, nbytes), nbytes)  # noqa: SLF001  # its own
+        self._put(None, 0)
 
     def _put(self, item: Any, nbytes: int) -> None:
         with self._changed:

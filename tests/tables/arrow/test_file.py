@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 
 from corgipile.errors import BadSchema, CorruptFile, MissingFile, UnknownFormat
 from corgipile.tables import ArrowFile
+from corgipile.tables.encoded import unpack
 from corgipile.tables.io.files import File
 
 CODECS = [None, "lz4", "zstd"]
@@ -152,6 +155,26 @@ def test_the_last_rows_are_decompressed_alone(tmp_path, coded):
     assert ArrowFile(path).read(1000, rows) == data.combine_chunks().to_batches()[0].slice(1000)
     with pytest.raises(CorruptFile):
         ArrowFile(path).read(0, 1000)
+
+
+@pytest.mark.parametrize("codec", [None, "zstd"])
+def test_many_files_keep_little_each(tmp_path, codec):
+    """What is known of columns is kept once for files of one schema; that of their batches is little."""
+    data = pa.table({f"x{i}": np.random.default_rng(i).standard_normal(40) for i in range(30)})
+    for i in range(60):
+        write(tmp_path / f"{i}.arrow", data, codec)
+    names = data.schema.names
+    ArrowFile(tmp_path / "0.arrow").layout(names)
+    tracemalloc.start()
+    try:
+        tables = [ArrowFile(tmp_path / f"{i}.arrow") for i in range(60)]
+        if codec:
+            tables = [unpack(table, names, tmp_path) for table in tables]
+        assert all(len(table) == 40 for table in tables)
+        each = tracemalloc.get_traced_memory()[0] / 60
+    finally:
+        tracemalloc.stop()
+    assert each < 12_000
 
 
 def test_fingerprint_follows_the_file(tmp_path, rows_of):

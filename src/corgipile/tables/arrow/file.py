@@ -86,7 +86,6 @@ class ArrowFile(Checked):
         self._metadata: BatchMetadata | Decompressed = BatchMetadata(self._file, found.blocks, found.like)
         with decoding(self._file.path):
             self._stored = stored = same_schema(self._stored_schema())
-            self._names = list(stored.names)
         check_names(stored, self._file.path)
         self._dictionaries = Dictionaries(self._file, found.dictionaries, stored)
         self._raw = same_schema(index_schema(stored))
@@ -234,7 +233,7 @@ class ArrowFile(Checked):
 
     def _rows(self, i: int, head: Batch) -> int:
         if not head.nodes:
-            raise CorruptFile(f"{self._file.path}: record batch {i} has no columns; {len(self._names)} are stated")
+            raise CorruptFile(f"{self._file.path}: record batch {i} has no columns; {len(self._stored)} are stated")
         return head.rows
 
     def _check(self, i: int, head: Batch) -> None:
@@ -331,7 +330,7 @@ class ArrowFile(Checked):
         return _readers.of(self, tuple(names), lambda: self._open_reader(names)).get_batch(i)
 
     def _open_reader(self, names: list[str]) -> Any:
-        options = pa.ipc.IpcReadOptions(included_fields=sorted(self._names.index(name) for name in names))
+        options = pa.ipc.IpcReadOptions(included_fields=sorted(self._stored.get_field_index(name) for name in names))
         reader = pa.ipc.open_file(self._file.source(), options=options)
         if self._dictionaries:  # loaded by the first read, which must not happen in two threads at once
             reader.get_batch(int(self._blocks["body"].argmin()))
@@ -356,9 +355,9 @@ class _DecompressedFile(ArrowFile):
         self._file, self.spill = section, None
         found = decompressor.located(batches)
         self._blocks, self._metadata = found.blocks, found
-        self._names, self.schema = list(columns), pick(source.schema, columns)
+        self.schema = pick(source.schema, columns)
         self._raw, self._dictionaries = pick(source._raw, columns), source._dictionaries  # noqa: SLF001 - its own kind
-        self._starts = np.append(np.int64(0), np.cumsum([head.rows for head in found.batches], dtype=np.int64))
+        self._starts = np.append(np.int64(0), np.cumsum(found.rows))
         self._places, self._packed, self._whole = places(pick(source._stored, columns)), None, False  # noqa: SLF001
         self._layouts = Recent(2)
         self._scatter = Take(section, self._places or {}, self._starts)

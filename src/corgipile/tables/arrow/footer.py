@@ -65,7 +65,7 @@ def _parse(data: bytes, end: int) -> tuple[npt.NDArray[np.void], npt.NDArray[np.
     schema = root.table(1)
     if schema is None:
         raise CorruptFile("the footer has no schema")
-    blocks, dictionaries = (np.frombuffer(root.vector(slot, BLOCK.itemsize), BLOCK) for slot in (3, 2))
+    blocks, dictionaries = (np.frombuffer(root.vector(slot, BLOCK.itemsize), BLOCK).copy() for slot in (3, 2))
     _check_inside(blocks, end)
     _check_inside(dictionaries, end)
     return blocks, dictionaries, schema.scalar(0, "<h") == 0

@@ -8,12 +8,13 @@ import numpy.typing as npt
 
 from corgipile.errors import CorruptFile
 from corgipile.tables.arrow.flatbuffers import Batch, read_batch
+from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import File
-from corgipile.tables.io.pieces import Recent
 from corgipile.tables.table import IntArray
 
 TOGETHER, ROOM = 4096, 8 << 20  # batches, and bytes of their metadata, that are read at a time
-KEPT = 1024
+ROOM_KEPT, ITEM = 4 << 20, 100  # bytes of metadata that are kept, and of each node and buffer in it
+_kept: Common[Batch] = Common(ROOM_KEPT, lambda head: ITEM * (len(head.nodes) + len(head.buffers)))
 
 
 class BatchMetadata:
@@ -27,12 +28,11 @@ class BatchMetadata:
 
     def __init__(self, file: File, blocks: npt.NDArray[np.void], like: IntArray | None = None) -> None:
         self._file, self._blocks, self._like = file, blocks, like
-        self._kept: Recent[Batch] = Recent(KEPT)
 
     def __getitem__(self, batch: int) -> Batch:
         """Return the metadata of one batch."""
         like = batch if self._like is None else int(self._like[batch])
-        return self._kept.get(like, lambda: next(self._read(np.array([like]))))
+        return _kept.of(self, like, lambda: next(self._read(np.array([like]))))
 
     def many(self, batches: IntArray) -> Iterator[Batch]:
         """Give the metadata of batches, several thousands asked for at once, fewer of tables with many columns."""

@@ -1,5 +1,6 @@
 """Reads some rows of an uncompressed record batch: only the bytes that hold them."""
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -62,6 +63,7 @@ def views_in(kind: pa.DataType) -> int:
     return int(is_view(kind)) + sum(map(views_in, _children(kind)))
 
 
+@functools.lru_cache(maxsize=16)  # the files of a folder share one
 def places(schema: pa.Schema) -> dict[str, Place] | None:
     """Find every column's parts, of dictionaries the numbers; None if a column of unknown extent stands in the way."""
     node = buffer = views = 0

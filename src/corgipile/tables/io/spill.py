@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import io
 import os
 import struct
@@ -49,11 +50,17 @@ def spill_folder(spill: Spill) -> Path | None:
         return None
     if spill is None:
         usual = "TMPDIR" in os.environ or not os.access("/var/tmp", os.W_OK)  # noqa: S108 - nothing there is named
-        return Path(tempfile.gettempdir() if usual else "/var/tmp")  # noqa: S108 - as above
-    folder = Path(spill).expanduser().absolute()
+        return _path(tempfile.gettempdir() if usual else "/var/tmp")  # noqa: S108 - as above
+    folder = _path(str(Path(spill).expanduser().absolute()))
     if not folder.is_dir():
         raise BadArgument(f"spill is {os.fspath(spill)!r}; a folder that exists, or 'off', is right")
     return folder
+
+
+@functools.lru_cache(maxsize=16)
+def _path(name: str) -> Path:
+    """Return a path, one for all the files of a folder."""
+    return Path(name)
 
 
 def check_room(folder: Path, needed: int) -> None:
