@@ -44,7 +44,7 @@ def _covering():
 
 STORED = {  # in a store: read by blocks, or decoded to a spill file while they come
     "arrow": {"loader": "balanced", "workers": "riffle", "train": "riffle"},
-    "parquet, x1..x28, as pandas": {"loader": "riffle", "train": "balanced"},
+    "parquet, x1..x28, as pandas": {"loader": "riffle"},
 }
 COVERING = _covering()
 
