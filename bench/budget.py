@@ -1,7 +1,9 @@
 """The budget as a promise: peak resident memory of every format, order and host above where it began."""
 # ruff: noqa: PLC0415 - a fresh process imports what it measures, and no more
 
+import atexit
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -251,7 +253,21 @@ def measure(
     return found["growth"] / 2**20, allowed / 2**20, ""
 
 
-_servers: dict[Path, ObjectServer] = {}  # which end with this process
+@functools.cache
+def _server(folder: Path) -> ObjectServer:
+    server = ObjectServer(folder)
+    atexit.register(server.stop)
+    server.set(latency=0.005)
+    return server
+
+
+def served(folder: Path) -> str:
+    """Return the URL of a server of a folder, which ends with this process."""
+    with _starting:
+        return _server(folder).url
+
+
+_starting = threading.Lock()
 
 
 def tables(folder: Path, shape: str, size: int) -> list[Path | str]:
@@ -259,9 +275,8 @@ def tables(folder: Path, shape: str, size: int) -> list[Path | str]:
     if shape.startswith(STORED):
         bucket = folder / "bucket"
         bucket.mkdir(exist_ok=True)
-        server = _servers.setdefault(folder, ObjectServer(folder)) if folder not in _servers else _servers[folder]
-        server.set(latency=0.005)
-        return [f"{server.url}/bucket/{path.name}" for path in tables(bucket, shape.removeprefix(STORED), size)]
+        url = served(folder)
+        return [f"{url}/bucket/{Path(path).name}" for path in tables(bucket, shape.removeprefix(STORED), size)]
     name = "".join(c if c.isalnum() else "-" for c in shape)
     return [SHAPES[shape](folder / f"{kind}-{name}", size) for kind, size in (("shape", size), ("tiny", 1 << 16))]
 

@@ -37,9 +37,15 @@ def _covering():
         for host, order in budget.cases(shape):
             orders.setdefault(host, []).append(order)
         found += [(shape, host, some[(5 * turn + at) % len(some)]) for at, (host, some) in enumerate(orders.items())]
+    for shape, cases in STORED.items():
+        found += [(budget.STORED + shape, host, order) for host, order in cases.items()]
     return found
 
 
+STORED = {  # in a store: read by blocks, or decoded to a spill file while they come
+    "arrow": {"loader": "balanced", "workers": "riffle", "train": "riffle"},
+    "parquet, x1..x28, as pandas": {"loader": "riffle"},
+}
 COVERING = _covering()
 
 

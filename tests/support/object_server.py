@@ -273,6 +273,8 @@ class _Server:
         prefix, mark = query.get("prefix", ""), query.get("delimiter", "")
         after = max(query.get("continuation-token", ""), query.get("start-after", ""))
         names = sorted(path.relative_to(bucket).as_posix() for path in bucket.rglob("*") if path.is_file())
+        if query.get("comp") == "list":
+            return self.blobs(bucket, [name for name in names if name.startswith(prefix)])
         shown: dict[str, str] = {}  # what is listed, and as what
         for name in names:
             if name.startswith(prefix):
@@ -281,6 +283,21 @@ class _Server:
         left = [name for name in sorted(shown) if name > after]
         most = int(query.get("max-keys", 1000))
         return self.page(bucket, prefix, [(name, shown[name]) for name in left[:most]], more=len(left) > most)
+
+    def blobs(self, bucket: Path, names: list[str]) -> bytes:
+        """Return a whole list as XML, as Azure has it."""
+        found = []
+        for name in names:
+            status = (bucket / name).stat()
+            found.append(
+                f"<Blob><Name>{escape(name)}</Name><Properties>"
+                f"<Last-Modified>{formatdate(status.st_mtime, usegmt=True)}</Last-Modified>"
+                f"<Etag>{escape(hex(status.st_mtime_ns))}</Etag><Content-Length>{status.st_size}</Content-Length>"
+                "<Content-Type>application/octet-stream</Content-Type><BlobType>BlockBlob</BlobType>"
+                "</Properties></Blob>"
+            )
+        text = f"<EnumerationResults><Blobs>{''.join(found)}</Blobs><NextMarker/></EnumerationResults>"
+        return f"<?xml version='1.0' encoding='utf-8'?>{text}".encode()
 
     def page(self, bucket: Path, prefix: str, names: list[tuple[str, str]], *, more: bool) -> bytes:
         """Return a page of a list as XML."""

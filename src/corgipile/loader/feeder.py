@@ -115,11 +115,11 @@ class Feeder:
     @property
     def source(self) -> Table:
         """Return the table that is read: the same rows, unpacked if they must be, when it is first asked."""
+        table: Table = self.table
         if not self._way.spilled:
-            return self.table
+            return table
         with within(self.limit):
-            unpacked: Table = unpack_shared(self.table, self.columns.sources)
-        return unpacked
+            return unpack_shared(table, self.columns.sources)
 
     def _reader(self) -> RowReader:
         """Return what reads rows into slots."""

@@ -176,7 +176,9 @@ def _made(path: RemotePath) -> Any:
             client["allow_http"] = True
             return api.GCSStore(parts.place, **shared)
         if parts.scheme in _AZURE:
-            client["allow_http"] = os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true"
+            endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or ""
+            emulated = os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true"
+            client["allow_http"] = emulated or endpoint.startswith("http://")
             return api.from_url(f"{parts.scheme}://{path.full.partition('://')[2].partition('/')[0]}", **shared)
         user = f"{parts.user}@" if parts.user else ""
         query = f"?{parts.query}" if parts.query else ""
