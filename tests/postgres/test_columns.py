@@ -164,7 +164,6 @@ LABELS = [
 ]
 
 
-@pytest.mark.every_server
 @pytest.mark.parametrize(("model", "options"), LABELS)
 def test_labels_of_text(server, people, train, model, options):
     given = {**SIZES, "learning_rate": 1e-9, **options}
@@ -257,9 +256,19 @@ FEATURES = [
 ]
 
 
-@pytest.mark.every_server
 @pytest.mark.parametrize(("model", "label", "features", "options"), FEATURES)
 def test_features_of_all_sorts(server, people, train, model, label, features, options):
+    check_features(server, people, train, model, label, features, options)
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("case", [2, 4, 8])
+def test_features_on_every_server(server, people, train, case):
+    check_features(server, people, train, *FEATURES[case])
+
+
+def check_features(server, people, train, model, label, features, options):
+    """Check that the model is Python's, and what it predicts."""
     chosen = dict(options)
     asked = {name: chosen.pop(name) for name in ("encode", "missing") if name in chosen}
     given = {name: json.dumps(one) if isinstance(one, dict) else one for name, one in asked.items()}
