@@ -8,10 +8,10 @@ BEGIN
     FOREACH kind IN ARRAY ARRAY['text[]', 'text'] LOOP
         EXECUTE pg_catalog.format($create$
 CREATE FUNCTION corgipile.train(
-    source regclass,
-    model text,
-    features %s,
-    label text,
+    source regclass DEFAULT NULL,
+    model text DEFAULT NULL,
+    features %s DEFAULT NULL,
+    label text DEFAULT NULL,
     name text DEFAULT NULL,
     epochs int DEFAULT 5,
     learning_rate float8 DEFAULT 0.01,
@@ -32,6 +32,8 @@ CREATE FUNCTION corgipile.train(
     weights bool DEFAULT false,
     encode "any" DEFAULT NULL::text,
     missing "any" DEFAULT 'error'::text,
+    query text DEFAULT NULL,
+    "where" text DEFAULT NULL,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,

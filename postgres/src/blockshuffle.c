@@ -39,7 +39,7 @@ static CorgiScan *scan_of(BlockState *s, int part)
     MemoryContext outside;
     if (s->scans[part] == NULL) {
         outside = MemoryContextSwitchTo(GetMemoryChunkContext(s->scans));
-        s->scans[part] = corgi_scan_begin(&s->run->source.parts[part], s->css.ss.ps.state->es_snapshot);
+        s->scans[part] = corgi_scan_begin(&s->run->source.parts[part], corgi_snapshot(s->run, s->css.ss.ps.state));
         MemoryContextSwitchTo(outside);
     }
     return s->scans[part];

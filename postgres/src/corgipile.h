@@ -18,10 +18,13 @@
 #include "lib/stringinfo.h"
 #include "rights.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 
 /* What the caller of corgipile.train asked for. */
 typedef struct {
     Oid source, user;       /* user: whose rights count, to the end */
+    const char *query;      /* whose rows are learnt from, or NULL */
+    const char *where;      /* condition of the rows to learn from, or NULL */
     const char *kind, *label, *name, *order_name;
     List *features;         /* of char * */
     const char *warm_start; /* name of a model to go on from */
@@ -136,6 +139,9 @@ typedef struct {
     CorgiSizes sizes;
     CorgiBuffer buffer;
     uint64 holdout_key, holdout_below; /* see corgi_held_out */
+    struct CorgiWhere *where; /* NULL: all rows */
+    Snapshot snapshot;      /* that sees the rows of a query; else NULL */
+    ResourceOwner owner;    /* of it */
     bool prepared;          /* surveyed, sized, allocated */
     bool published;         /* in corgipile.progress */
 } CorgiRun;
@@ -153,6 +159,12 @@ static inline uint64 corgi_key(const CorgiOptions *o, int epoch, int purpose)
 static inline bool corgi_held_out(const CorgiRun *run, int64 row)
 {
     return run->holdout_below != 0 && cp_random(run->holdout_key, (uint64_t) row) < run->holdout_below;
+}
+
+/* What the rows are seen by. */
+static inline Snapshot corgi_snapshot(const CorgiRun *run, const EState *estate)
+{
+    return run->snapshot ? run->snapshot : estate->es_snapshot;
 }
 
 enum { CORGI_FIGURES = 8 };
@@ -202,7 +214,7 @@ enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
-    ARG_MISSING, ARG_COUNT
+    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
@@ -239,6 +251,15 @@ extern void corgi_open_source(CorgiSource *s, CorgiOptions *o);
 extern void corgi_close_source(CorgiSource *s);
 extern bool corgi_settle(const CorgiSource *s, CorgiPlace *place);
 extern int64 corgi_most_blocks(const CorgiSource *s);
+
+/* query.c */
+extern void corgi_open_query(CorgiRun *run);
+extern void corgi_close_query(CorgiRun *run);
+
+/* where.c */
+extern void corgi_open_where(CorgiRun *run);
+extern bool corgi_ask_row(const CorgiRun *run, const CorgiSource *part, int64 number, TupleTableSlot *row);
+extern bool corgi_is_wanted(const CorgiRun *run, int64 number);
 
 /* columns.c */
 extern bool corgi_is_number(Oid type);

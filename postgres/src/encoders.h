@@ -3,6 +3,7 @@
 #define CORGIPILE_ENCODERS_H
 
 #include "names.h"
+#include "sgd/sums.h"
 
 /* What values are compared as: text for itself, times as moments, numbers as doubles. */
 typedef enum { CORGI_NO_FAMILY, CORGI_TEXT, CORGI_NUMBER, CORGI_TIME } CorgiFamily;
@@ -23,7 +24,7 @@ typedef struct CorgiEncoder {
     int64 buckets;          /* of a hash */
     CorgiNames *values;     /* categories, but of a hash */
     int64 width;            /* numbers that it becomes; of a list 0 until it is known */
-    double total;           /* while it is fitted: of the numbers found */
+    cp_sum *total;          /* while it is fitted: of the numbers found */
     int64 found;
 } CorgiEncoder;
 

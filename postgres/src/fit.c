@@ -66,7 +66,7 @@ static void note_number(CorgiEncoder *e, const CorgiColumn *c, Datum value, bool
     double number = null ? NAN : corgi_number_of(c->type, value);
     if (isnan(number))
         return;
-    e->total += number;
+    cp_sum_add(e->total, number);
     e->found++;
 }
 
@@ -121,12 +121,14 @@ static int64 read_rows(CorgiRun *run, CustomScanState *blocks, bool classes, boo
             for (int i = 0; i < count; i++) {
                 bool held = corgi_held_out(run, number++);
                 TupleTableSlot *row = corgi_scan_row(scan, i);
-                slot_getsomeattrs(row, part->last);
-                if (classes)
-                    note_class(run, part, row);
-                if (features && !held)
-                    note_features(run, part, row);
-                learnt += !held;
+                if (corgi_ask_row(run, part, number - 1, row)) {
+                    slot_getsomeattrs(row, part->last);
+                    if (classes)
+                        note_class(run, part, row);
+                    if (features && !held)
+                        note_features(run, part, row);
+                    learnt += !held;
+                }
                 if (i % 64 == 0)
                     MemoryContextReset(leftovers);
             }
@@ -151,7 +153,7 @@ static void settle(CorgiEncoder *e, const CorgiRun *run, int64 rows)
             return;
         if (e->found == 0)
             REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has no values whose mean could stand for what is missing", e->column);
-        e->fill = e->total / (double) e->found;
+        e->fill = cp_sum_value(*e->total) / (double) e->found;
         if (!isfinite(e->fill))
             REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has the mean %g, which cannot stand for what is missing", e->column,
                    e->fill);
@@ -170,6 +172,7 @@ void corgi_fit_encoding(CorgiRun *run, CustomScanState *blocks)
     classes = e->classes != NULL && run->options.classes == NULL;
     for (int i = 0; i < e->count; i++) {
         features |= is_open(&e->features[i]);
+        e->features[i].total = palloc0(sizeof(cp_sum));
         if (has_categories(&e->features[i]) && e->features[i].ordered)
             add_enum(s->features[i].type, e->features[i].values);
     }

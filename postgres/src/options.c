@@ -18,7 +18,7 @@ static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
-    "encode",     "missing"};
+    "encode",     "missing",    "query",       "where"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -235,18 +235,26 @@ static bool may_be_null(int argument)
 {
     return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE || argument == ARG_CLASSES ||
            argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
-           argument == ARG_ENCODE;
+           argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES;
 }
 
 void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types)
 {
     for (int i = 0; i < ARG_COUNT; i++)
-        if (nulls[i] && !may_be_null(i))
+        if (nulls[i] && !may_be_null(i) && i != ARG_SOURCE)
             REFUSE("%s must not be NULL", arguments[i]);
-    o->source = DatumGetObjectId(values[ARG_SOURCE]);
+    if (nulls[ARG_SOURCE] && nulls[ARG_QUERY])
+        REFUSE("source must not be NULL; name a table, or give a query");
+    if (!nulls[ARG_SOURCE] && !nulls[ARG_QUERY])
+        REFUSE("source and query both name rows to learn from; give one of them");
+    o->source = nulls[ARG_SOURCE] ? InvalidOid : DatumGetObjectId(values[ARG_SOURCE]);
+    if (!nulls[ARG_WHERE] && !nulls[ARG_QUERY])
+        REFUSE("where is a condition of the rows of source; write it into query");
+    o->where = nulls[ARG_WHERE] ? NULL : TextDatumGetCString(values[ARG_WHERE]);
+    o->query = nulls[ARG_QUERY] ? NULL : TextDatumGetCString(values[ARG_QUERY]);
     o->kind = TextDatumGetCString(values[ARG_MODEL]);
     o->of = corgi_loss_of(o->kind, 2);
-    o->features = corgi_feature_names(values[ARG_FEATURES], types[ARG_FEATURES] == TEXTOID);
+    o->features = nulls[ARG_FEATURES] ? NIL : corgi_feature_names(values[ARG_FEATURES], types[ARG_FEATURES] == TEXTOID);
     o->label = TextDatumGetCString(values[ARG_LABEL]);
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);

@@ -10,6 +10,7 @@
 #include "optimizer/optimizer.h"
 #include "sgd/state.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
@@ -61,8 +62,11 @@ static void configure(SgdState *s)
     s->run.holdout_key = corgi_key(o, 0, CORGI_HOLDOUT);
     s->run.holdout_below = (uint64) (o->holdout * 18446744073709551616.0);
     s->past = o->warm_start ? corgi_load_past(o) : NULL;
-    corgi_open_source(&s->run.source, o);
     s->configured = true;
+    if (o->query != NULL)
+        corgi_open_query(&s->run);
+    corgi_open_source(&s->run.source, o);
+    corgi_open_where(&s->run);
     if (s->past == NULL)
         corgi_settle_classes(o, &s->run.source);
     corgi_tuple_open(s->tuples, &s->run);
@@ -102,6 +106,13 @@ static void check_execute(Oid function)
     InvokeFunctionExecuteHook(function);
 }
 
+/* Return whether a query is to be run first, which EXPLAIN alone does not. */
+static bool asks(const CustomScan *plan)
+{
+    const Node *query = list_nth(plan->custom_exprs, ARG_QUERY);
+    return !IsA(query, Const) || !((const Const *) query)->constisnull;
+}
+
 static void begin(CustomScanState *node, EState *estate, int eflags)
 {
     SgdState *s = (SgdState *) node;
@@ -115,7 +126,7 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
     s->arguments = ExecInitExprList(plan->custom_exprs, &node->ss.ps);
     for (int i = 0; i < ARG_COUNT; i++)
         s->types[i] = exprType(list_nth(plan->custom_exprs, i));
-    s->late = waits((Node *) plan->custom_exprs, NULL);
+    s->late = waits((Node *) plan->custom_exprs, NULL) || asks(plan);
     s->context = AllocSetContextCreate(estate->es_query_cxt, "corgipile run", ALLOCSET_DEFAULT_SIZES);
     s->row = whole_row(node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
     if (may_configure(s, estate, eflags))
@@ -179,7 +190,7 @@ static void advance(SgdState *s)
     epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
     if (s->judge != NULL) {
         corgi_learner_copy(s->judge, s->learner);
-        epoch.held = corgi_measure(&s->run, s->judge, true, s->css.ss.ps.state->es_snapshot);
+        epoch.held = corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
     }
     s->finished = corgi_add_epoch(h, o, &epoch);
     if (s->finished) {
@@ -278,6 +289,8 @@ static void leave(SgdState *s)
     corgi_progress_end(&s->run);
     if (s->configured && s->run.source.rel != NULL)
         corgi_close_source(&s->run.source);
+    if (s->configured)
+        corgi_close_query(&s->run);
     memset(&s->run, 0, sizeof s->run);
     s->configured = false;
 }
@@ -303,8 +316,12 @@ static void rescan(CustomScanState *node)
 
 static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
-    if (((const SgdState *) node)->configured)
-        corgi_explain_learning(&((const SgdState *) node)->run, es);
+    const SgdState *s = (const SgdState *) node;
+    const Const *query = list_nth(((const CustomScan *) node->ss.ps.plan)->custom_exprs, ARG_QUERY);
+    if (s->configured)
+        corgi_explain_learning(&s->run, es);
+    else if (IsA(query, Const) && !query->constisnull)
+        ExplainPropertyText("Query", TextDatumGetCString(query->constvalue), es);
 }
 
 static const CustomExecMethods exec_methods = {.CustomName = "SGD",

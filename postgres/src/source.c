@@ -123,9 +123,30 @@ static void check_lists(CorgiSource *s)
                            c[i].name));
 }
 
-static void find_features(CorgiSource *s, const CorgiOptions *o)
+/* Return whether all columns but the label are features. */
+static bool takes_all(const CorgiOptions *o)
+{
+    return o->features == NIL || (list_length(o->features) == 1 && strcmp(linitial(o->features), "*") == 0);
+}
+
+/* The names of all columns but the label. */
+static List *other_columns(const CorgiSource *s)
+{
+    TupleDesc columns = RelationGetDescr(s->rel);
+    List *names = NIL;
+    for (int i = 0; i < columns->natts; i++)
+        if (!TupleDescAttr(columns, i)->attisdropped && i + 1 != s->label.attnum)
+            names = lappend(names, pstrdup(NameStr(TupleDescAttr(columns, i)->attname)));
+    if (names == NIL)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("there is no column but the label \"%s\"", s->label.name));
+    return names;
+}
+
+static void find_features(CorgiSource *s, CorgiOptions *o)
 {
     ListCell *cell;
+    if (takes_all(o))
+        o->features = other_columns(s);
     s->features = palloc0(sizeof(CorgiColumn) * list_length(o->features));
     foreach (cell, o->features) {
         CorgiColumn c = find_column(s->rel, lfirst(cell), true, "feature");
@@ -138,7 +159,7 @@ static void find_features(CorgiSource *s, const CorgiOptions *o)
     check_lists(s);
 }
 
-static void open_table(CorgiSource *s, Relation rel, Relation named, const CorgiOptions *o)
+static void open_table(CorgiSource *s, Relation rel, Relation named, CorgiOptions *o)
 {
     memset(s, 0, sizeof *s);
     s->rel = rel;
@@ -171,15 +192,14 @@ static List *partitions_of(Relation rel, List *found)
 }
 
 /* Let messages about rows of a part say which part it is. */
-static void name_part(CorgiSource *part)
+static void name_part(CorgiSource *part, const char *name)
 {
-    const char *kind = part->rel->rd_rel->relispartition ? "partition" : "table";
-    part->label.part = psprintf("%s \"%s\"", kind, RelationGetRelationName(part->rel));
+    part->label.part = name;
     for (int i = 0; i < part->feature_columns; i++)
         part->features[i].part = part->label.part;
 }
 
-static void open_parts(CorgiSource *s, const CorgiOptions *o)
+static void open_parts(CorgiSource *s, CorgiOptions *o)
 {
     bool partitioned = s->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
     List *tables = partitioned ? partitions_of(s->rel, NIL)
@@ -195,7 +215,8 @@ static void open_parts(CorgiSource *s, const CorgiOptions *o)
         open_table(part, relation_open(lfirst_oid(cell), NoLock), s->rel, o);
         part->number = s->part_count - 1;
         if (list_length(tables) > 1)
-            name_part(part);
+            name_part(part, psprintf("%s \"%s\"", part->rel->rd_rel->relispartition ? "partition" : "table",
+                                     RelationGetRelationName(part->rel)));
         s->pages += part->pages;
     }
 }
@@ -209,6 +230,8 @@ void corgi_open_source(CorgiSource *s, CorgiOptions *o)
         aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(rel->rd_rel->relkind), RelationGetRelationName(rel));
     open_table(s, rel, rel, o);
     check_privileges(s);
+    if (o->query != NULL)
+        name_part(s, "the query");
     corgi_open_encoding(s, o);
     s->lenient = o->missing == CORGI_MISSING_SKIP;
     open_parts(s, o);

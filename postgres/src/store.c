@@ -188,6 +188,8 @@ static char *params_of(const CorgiRun *run)
         appendStringInfoString(&json, ", \"encoding\": ");
         corgi_write_encoding(&json, run->source.encoding, o->label, !run->source.lenient);
     }
+    if (o->where != NULL)
+        add_text(&json, "where", o->where);
     if (run->source.lenient)
         add_text(&json, "on_bad", "skip");
     add_integer(&json, "rows", run->survey.rows);
@@ -248,7 +250,7 @@ void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHi
                       PointerGetDatum(w.coefficients),
                       PointerGetDatum(w.intercepts),
                       CStringGetTextDatum(params_of(run)),
-                      CStringGetTextDatum(corgi_sql_name(run->source.rel)),
+                      CStringGetTextDatum(o->query ? o->query : corgi_sql_name(run->source.rel)),
                       Int64GetDatum(o->user),
                       everybody(corgi_share == CORGI_USE),
                       everybody(corgi_share == CORGI_READ)};

@@ -124,7 +124,7 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
 {
     CorgiSurvey *v = &run->survey;
     const CorgiSource *source = &run->source.parts[place->part];
-    int64 number = place->row, learnt = 0, bytes = 0;
+    int64 number = place->row, learnt = 0, kept = 0, bytes = 0;
     MemoryContext outside = MemoryContextSwitchTo(leftovers);
     CorgiScan *scan;
     int count;
@@ -134,12 +134,16 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
     while ((scan = corgi_block_next(blocks, &count)) != NULL)
         for (int i = 0; i < count; i++) {
             bool held = corgi_held_out(run, number++);
+            TupleTableSlot *row = corgi_scan_row(scan, i);
+            if (run->where != NULL && !corgi_ask_row(run, source, number - 1, row))
+                continue;
             learnt += !held;
-            bytes += survey_row(v, source, corgi_scan_row(scan, i), held, t);
+            kept += held;
+            bytes += survey_row(v, source, row, held, t);
         }
     MemoryContextSwitchTo(outside);
     MemoryContextReset(leftovers);
-    v->held += number - place->row - learnt;
+    v->held += kept;
     if (learnt > 0) {
         if (t->sketching)
             cp_sketch_end_block(t->sketch);
@@ -174,7 +178,9 @@ static void check_rows(const CorgiRun *run)
                 errmsg("holdout %g leaves none of " INT64_FORMAT " rows to learn from", run->options.holdout,
                        run->survey.held));
     ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
-            errmsg("table \"%s\" has no rows to learn from", RelationGetRelationName(run->source.rel)));
+            run->options.query ? errmsg("the query has no rows to learn from")
+            : run->where ? errmsg("where holds of no row of table \"%s\"", RelationGetRelationName(run->source.rel))
+                         : errmsg("table \"%s\" has no rows to learn from", RelationGetRelationName(run->source.rel)));
 }
 
 /* Weights take memory from now on, and a column if the model is stored. */

@@ -89,7 +89,7 @@ static int choose(const CorgiRun *run, int64 number, int count, int16 *which)
 {
     int chosen = 0;
     for (int i = 0; i < count; i++)
-        if (!corgi_held_out(run, number + i))
+        if (!corgi_held_out(run, number + i) && (run->where == NULL || corgi_is_wanted(run, number + i)))
             which[chosen++] = (int16) i;
     return chosen;
 }

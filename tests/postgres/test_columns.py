@@ -3,6 +3,7 @@
 # ruff: noqa: S608  # tests write SQL
 
 import datetime as dt
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +69,7 @@ def people(server):
             (ARRAY['ok', 'glad', NULL])[1 + i % 3]::mood AS mood, date '1969-12-30' + i % 5 AS day,
             timestamp '1970-01-02 03:04:05.25' + i % 7 * interval '1 hour' AS at,
             time '00:00:01.5' + i % 3 * interval '1 s' AS clock,
-            CASE WHEN i % 19 <> 0 THEN ARRAY[i % 3, CASE WHEN i % 23 <> 0 THEN random() END] END::real[] AS x
+            CASE WHEN i % 19 <> 5 THEN ARRAY[i % 3, CASE WHEN i % 23 <> 0 THEN random() END] END::real[] AS x
         FROM generate_series(0, 2999) i;
         DELETE FROM people WHERE n % 7 = 3 OR n BETWEEN 500 AND 700;
     """)  # fmt: skip
@@ -105,7 +106,7 @@ def in_python(server, model, **also):
     names = [*params["features"], params["label"]]
     rows = server.rows(
         f"SELECT {', '.join(names)}, (ctid::text::point)[0]::int / {params['block_pages']} AS block "
-        f"FROM {model['source']} ORDER BY ctid"
+        f"FROM {model['source']} WHERE {params.get('where', 'true')} ORDER BY ctid"
     )
     chance = random.randoms(random.derive(params["seed"], 0, HOLDOUT), 0, len(rows))
     held = (chance < int(params.get("holdout", 0) * 2.0**64)).tolist()
@@ -163,7 +164,6 @@ LABELS = [
 ]
 
 
-@pytest.mark.every_server
 @pytest.mark.parametrize(("model", "options"), LABELS)
 def test_labels_of_text(server, people, train, model, options):
     given = {**SIZES, "learning_rate": 1e-9, **options}
@@ -228,3 +228,149 @@ def test_classes_are_named_by_their_function_alone(server, people, train, fails)
     for damage in ('["a"]', '["a", "a"]', '["a", null]', "[]", '"a"', '["a", "b", "c"]'):
         said = fails(f"BEGIN; {names.format(damage)}; SELECT corgipile.predict_text('text', 1, 2)")
         assert "is damaged" in said, damage
+
+
+FEATURES = [
+    ("logistic", "y", ["a", "s", "f", "g"], {"missing": "mean"}),
+    ("logistic", "z", ["a", "s", "f", "n"], {"missing": 0.3, "learning_rate": 1e-9}),
+    ("softmax", "three", ["city", "a", "mood", "f"], {"encode": "onehot", "missing": "mean"}),
+    ("svm", "three", ["city", "mood"], {"encode": {"city": "hash:16", "mood": "ordinal"}, "missing": "mean"}),
+    ("logistic", "y", ["flag", "kind", "s"], {"encode": {"flag": "onehot", "kind": "ordinal"}, "missing": 2}),
+    ("linear", "f", ["day", "at", "clock"], {"missing": "skip", "learning_rate": 1e-4}),
+    ("softmax", "three", ["day", "at", "clock"], {"encode": {"day": "onehot", "at": "ordinal", "clock": "hash:3"}}),
+    (
+        "logistic",
+        "y",
+        ["dec", "a"],
+        {"encode": {"dec": "onehot", "a": "hash:7"}, "missing": "mean", "holdout": 0.2, "buffer_size": "100kB"},
+    ),
+    ("logistic", "y", ["a", "f", "city"], {"encode": "onehot", "missing": "skip"}),
+    ("svm", "z", ["a", "s"], {"missing": "skip", "batch_size": 7}),
+    ("logistic", "z", ["x"], {"missing": "skip"}),
+    (
+        "logistic",
+        "y",
+        ["s", "a"],
+        {"buffer_size": "9kB", "missing": "mean", "encode": "onehot", "where": "n % 3 <> 1 AND f > 0"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "label", "features", "options"), FEATURES)
+def test_features_of_all_sorts(server, people, train, model, label, features, options):
+    check_features(server, people, train, model, label, features, options)
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("case", [2, 4, 8])
+def test_features_on_every_server(server, people, train, case):
+    check_features(server, people, train, *FEATURES[case])
+
+
+def check_features(server, people, train, model, label, features, options):
+    """Check that the model is Python's, and what it predicts."""
+    chosen = dict(options)
+    asked = {name: chosen.pop(name) for name in ("encode", "missing") if name in chosen}
+    given = {name: json.dumps(one) if isinstance(one, dict) else one for name, one in asked.items()}
+    history = train(people, model=model, label=label, features=features, name="mixed", **{**SIZES, **chosen, **given})
+    also = asked if asked.get("missing") != "skip" else {"on_bad": "skip"} | {"encode": asked.get("encode")}
+    stored_model, python = check_same(server, history, "mixed", **also)
+    assert stored_model["params"]["numbers"] == ("double precision" if python.coef.dtype == np.float64 else "real")
+    whole = (
+        " AND ".join(f"{name} IS NOT NULL" for name in features) if asked.get("missing", "skip") == "skip" else "true"
+    )
+    where = f"{whole} AND f <> 'NaN'" if "f" in features and whole != "true" else whole
+    call = "predict_text" if label not in ("z", "f") else "predict"
+    rows = server.rows(
+        f"SELECT *, corgipile.{call}('mixed', {', '.join(features)}) p FROM {people} WHERE {where} "
+        "AND x IS NOT NULL AND x[2] IS NOT NULL ORDER BY ctid"
+    )
+    assert [row["p"] for row in rows] == python.predict(arrow(rows, features)).tolist()
+
+
+def test_predictions_fill_what_is_missing(server, people, train, fails):
+    mixed = {"features": ["a", "f", "city"], "label": "y", "encode": "onehot"}
+    train(people, name="filled", missing=0.5, **mixed)
+    call = "SELECT (corgipile.decision('filled', {}))[1]"
+    same = ("NULL, 'NaN'::real, 'Oslo'", "0.5, NULL::float8, 'Oslo'::text", "0.5, 0.5, 'Oslo'::varchar")
+    assert len({server.text(call.format(row)) for row in same}) == 1
+    assert server.value(call.format("1, 1, NULL")) != server.value(call.format("1, 1, 'elsewhere'"))
+    for row, said in (
+        ("1, 2", 'the row has 2 features; model "filled" was trained with 3 columns'),
+        ("1, 2, 3", 'feature 3 is integer; model "filled" takes text for its column "city"'),
+        ("'1', 2, 'Oslo'", 'feature 1 is a literal without a type; model "filled" takes a number for its column "a"'),
+        ("ARRAY[1, 2, 3]", "the row has 1 features"),
+        ("ARRAY[1, 2], 'Oslo'", "the row has 2 features"),
+    ):
+        assert said in fails(call.format(row))
+    train(people, name="whole", features=["n", "flag"], label="y", encode='{"flag": "ordinal"}', learning_rate=1e-9)
+    assert server.value("SELECT corgipile.predict_text('whole', NULL, true)") is None
+    train(people, name="numbers", features=["a", "s"], label="y", missing="mean")
+    both = "SELECT (corgipile.decision('numbers', {}))[1]"
+    assert server.text(both.format("1, NULL::int")) == server.text(both.format("ARRAY[1, NULL]"))
+    judged = server.rows(f"SELECT (corgipile.evaluate('filled', '{people}')).*")[0]
+    shown = server.value(f"SELECT avg((corgipile.predict_text('filled', a, f, city) = y)::int) FROM {people}")
+    assert judged["accuracy"] == pytest.approx(float(shown), rel=1e-12)
+    server.sql(f"CREATE TABLE renamed AS SELECT a AS b, f AS g, city AS town, y AS c FROM {people}")
+    other = "SELECT (corgipile.evaluate('filled', 'renamed', ARRAY['b', 'g', 'town'], 'c')).*"
+    assert server.rows(other)[0]["loss"] == judged["loss"]
+    assert 'feature column "town" is text; the model takes numbers there' in fails(
+        other.replace("'b', 'g'", "'town', 'g'")
+    )
+    server.sql("DROP TABLE renamed")
+
+
+def test_going_on_keeps_the_encoding(server, people, train, fails):
+    mixed = {"features": ["a", "city"], "label": "three", "model": "softmax", **SIZES}
+    train(people, name="five", encode="onehot", missing="mean", **{**mixed, "epochs": 5})
+    train(people, name="on", encode="onehot", missing="mean", **mixed)
+    train(people, name="on", warm_start="on", **{**mixed, "epochs": 2})
+    five, on = stored(server, "five"), stored(server, "on")
+    assert five["coefficients"] == on["coefficients"]
+    assert five["params"]["encoding"] == on["params"]["encoding"]
+    call = "SELECT * FROM corgipile.train('people', 'softmax', {}, 'three', warm_start => 'on'{})"
+    assert "encode and missing are those of the model" in fails(call.format("ARRAY['a', 'city']", ", missing => 0"))
+    assert "was trained on other columns" in fails(call.format("ARRAY['city', 'a']", ""))
+    train(people, name="plain", features=["n", "big"], label="z", learning_rate=1e-9)
+    assert 'warm_start "plain" was trained on numbers alone' in fails(
+        "SELECT * FROM corgipile.train('people', 'logistic', ARRAY['n', 'day'], 'z', warm_start => 'plain')"
+    )
+
+
+ASKED = {
+    "'city', 'y'": "encode => 'onehot', 'ordinal' or 'hash:256'",
+    "'city', 'y', encode => 'binary'": "encode must be 'onehot', 'ordinal', 'hash'",
+    "'city', 'y', encode => 'hash:0'": "buckets of encode must be a number from 1 to 1048576",
+    "'city', 'y', encode => 'hash:x'": "buckets of encode must be",
+    "'city', 'y', encode => '{\"town\": \"onehot\"}'": 'encode names column "town", which is no feature',
+    "'city', 'y', encode => '{\"city\": 7}'": 'encode of column "city" must be a text',
+    "'city', 'y', encode => '{\"city\"'": "invalid input syntax for type json",
+    "'city', 'y', encode => 'onehot'": 'has a NULL in feature column "city"',
+    "'x', 'z', encode => '{\"x\": \"onehot\"}'": 'column "x" is an array; encode takes columns of single values',
+    "'n', 'y', missing => 'median'": "missing must be 'error', 'mean', 'skip' or a finite number, got \"median\"",
+    "'n', 'y', missing => 'inf'": "missing must be",
+    "'n', 'y', missing => NULL": "missing must not be NULL",
+    "'n', 'y', encode => '{\"n\": \"onehot\"}'": 'column "n" has more than 1000 different values, too many for onehot',
+    "'nothing', 'y', missing => 'mean'": 'column "nothing" has no values whose mean could stand',
+    "'nothing', 'y', encode => 'onehot'": 'has a NULL in feature column "nothing"',
+    "'void', 'y', encode => 'onehot'": 'column "void" has no values that could be categories',
+    "'nothing', 'y', missing => 'skip'": "none of 2399 rows can be learnt from",
+    "'a', 'y'": 'has a NULL in feature column "a"',
+    "'f', 'y'": 'has a NULL in feature column "f"',
+    "'ever', 'y', learning_rate => 1e-9": "has a feature that is NaN or infinite",
+    "'ever', 'y', encode => '{\"ever\": \"onehot\"}'": "infinite or out of range can be no category",
+    "'wait', 'y'": 'feature column "wait" is interval',
+    "'wait', 'y', encode => 'onehot'": 'feature column "wait" is interval',
+    "ARRAY['ix', 'xs'], 'z', missing => 'skip'": "missing takes no sparse features",
+}
+
+
+@pytest.mark.parametrize("arguments", ASKED)
+def test_columns_refused(server, people, fails, arguments):
+    server.sql(f"""
+        ALTER TABLE {people} ADD IF NOT EXISTS nothing float8, ADD IF NOT EXISTS ever date DEFAULT 'infinity',
+            ADD IF NOT EXISTS wait interval DEFAULT '1 s', ADD IF NOT EXISTS ix int[] DEFAULT '{{0}}',
+            ADD IF NOT EXISTS void text,
+            ADD IF NOT EXISTS xs real[] DEFAULT '{{1}}'
+    """)
+    assert ASKED[arguments] in fails(f"SELECT * FROM corgipile.train('{people}', 'logistic', {arguments})")
