@@ -14,7 +14,6 @@ from corgipile.sql.engines.postgres.types import batches, columns_of
 __all__ = ["Session"]
 
 CHUNK = 1000  # rows that the driver takes at a time
-TEXT = ("json", "jsonb", "uuid", "interval", "inet", "cidr", "timetz")  # which Arrow has no type for
 
 
 class Session:
@@ -30,9 +29,7 @@ class Session:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         self._live: Callable[[], _Rows | None] = lambda: None
-        loader = library().types.string.TextLoader
-        for name in TEXT:
-            connection.adapters.register_loader(name, loader)
+        self._texts: set[int] = set()  # types that are text here
         self._size = {"size": CHUNK} if library().pq.version() >= 170000 else {}
 
     def rows(self, sql: Any, values: Sequence[Any] | Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -70,10 +67,17 @@ class Session:
             if not columns:
                 cursor = self.connection.execute(sql)
                 return Result(count=cursor.rowcount)
+            self._as_text({column.number for column in columns if pa.types.is_string(column.kind)})
             schema, parts = batches(columns, self.stream(sql))
         found = _Rows(parts)
         self._live = weakref.ref(found)
         return Result(schema, found)
+
+    def _as_text(self, numbers: set[int]) -> None:
+        """Have values of these types come as the server writes them."""
+        for number in numbers - self._texts:
+            self.connection.adapters.register_loader(number, library().types.string.TextLoader)
+            self._texts.add(number)
 
     def stream(self, sql: Any, values: Any = None, size: int = CHUNK) -> Iterator[tuple[Any, ...]]:
         """Run a query whose rows come as the server sends them."""
