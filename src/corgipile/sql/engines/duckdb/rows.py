@@ -66,7 +66,13 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     reader = session.reader(sql, bound.values, min(rows, 1 << 17))
     coming = pa.RecordBatchReader.from_batches(reader.schema, _checked(reader, session))
     table = of_reader(coming, place, most=budget // 2)
-    return Rows(table, list(schema.names), place, _told(table, source, place), time.perf_counter() - start)
+    return Rows(
+        table,
+        list(schema.names),
+        place,
+        _told(table, place, computed=not source.plain or _is_view(session, source)),
+        time.perf_counter() - start,
+    )
 
 
 def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.RecordBatch]:
@@ -75,10 +81,18 @@ def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.R
         yield part
 
 
-def _told(table: Table, source: Source, place: str) -> list[str]:
+def _is_view(session: Session, source: Source) -> bool:
+    """Say whether what is named is computed when it is read."""
+    *others, name = source.table or ("",)
+    schema = others[-1] if others else session.rows("SELECT current_schema()")[0][0]
+    sql = "SELECT 1 FROM duckdb_views() WHERE lower(view_name) = lower($name) AND lower(schema_name) = lower($schema)"
+    return bool(session.rows(sql, {"name": name, "schema": schema}))
+
+
+def _told(table: Table, place: str, *, computed: bool) -> list[str]:
     where = "a spill file" if isinstance(table, SpilledTable) else "memory"
     size = f"{len(table)} rows, {format_bytes(table.nbytes)}"
-    if not source.plain:
+    if computed:
         return [f"the query ran once; its rows were learnt from in {where} ({size})"]
     if isinstance(table, SpilledTable):
         return [f"{place} was read once, into {where} ({size})"]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.sql.engines.engine import Result
+from corgipile.sql.engines.parking import Parked
 from corgipile.sql.engines.postgres.faults import library, translated
 from corgipile.sql.engines.postgres.types import batches, columns_of
 
@@ -28,7 +29,7 @@ class Session:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self._live: Callable[[], _Rows | None] = lambda: None
+        self._live: Callable[[], Parked | None] = lambda: None
         self._texts: set[int] = set()  # types that are text here
         self._size = {"size": CHUNK} if library().pq.version() >= 170000 else {}
 
@@ -69,7 +70,7 @@ class Session:
                 return Result(count=cursor.rowcount)
             self._as_text({column.number for column in columns if pa.types.is_string(column.kind)})
             schema, parts = batches(columns, self.stream(sql))
-        found = _Rows(parts)
+        found = Parked(schema, parts, translated)
         self._live = weakref.ref(found)
         return Result(schema, found)
 
@@ -106,22 +107,3 @@ class Session:
         if live is not None:
             live.close()
         self.connection.close()
-
-
-class _Rows(Iterator[pa.RecordBatch]):
-    """Rows of an answer under way; parked, they wait in memory."""
-
-    def __init__(self, parts: Iterator[pa.RecordBatch]) -> None:
-        self._parts = parts
-
-    def __next__(self) -> pa.RecordBatch:
-        with translated():
-            return next(self._parts)
-
-    def park(self) -> None:
-        """Read the rest, and keep it."""
-        self._parts = iter(list(self))
-
-    def close(self) -> None:
-        """Let go of the rest."""
-        self._parts = iter(())
