@@ -10,13 +10,15 @@ from corgipile.errors import BadArgument
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.sql.engines.duckdb.binding import Bound
+from corgipile.sql.engines.duckdb.files import text_of
 from corgipile.sql.engines.duckdb.session import Session
+from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import Source
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.in_memory.streams import SpilledTable, of_reader
 from corgipile.tables.row_bytes import fixed_row_bytes
-from corgipile.tables.table import Table, check_columns
+from corgipile.tables.table import Table
 
 __all__ = ["Rows", "read_rows"]
 
@@ -54,19 +56,23 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     """
     if source.file is not None and source.plain:
         table = open_table(source.file)
-        columns = check_columns(table.schema, source.columns)
+        names = table.schema.names
+        columns = names if source.columns is None else [column_named(name, names) for name in source.columns]
         return Rows(table, columns, source.file, [])
     start = time.perf_counter()
     stored = source.table is not None and source.plain and not _is_view(session, source.table[-1])
     place = ".".join(source.table or ()) if stored else "a query"
     budget = parse_bytes(DEFAULT if memory is None else memory, "memory", whole=1 << 60)
-    sql = bound.text(source.sql)
+    sql = text_of(session, source, bound).sql
     schema = session.schema(sql, bound.values)
     _check_names(schema)
     rows = max(1, int(PART / (fixed_row_bytes(schema) or PART / MANY)))
     reader = session.reader(sql, bound.values, min(rows, 1 << 17))
     coming = pa.RecordBatchReader.from_batches(reader.schema, _checked(reader, session))
-    table = of_reader(coming, place, most=budget // 2)
+    try:
+        table = of_reader(coming, place, most=budget // 2)
+    finally:
+        reader.close()
     return Rows(table, list(schema.names), place, _told(table, place, stored=stored), time.perf_counter() - start)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.engine import Result
-from corgipile.sql.exceptions import DatabaseError, Interrupted
+from corgipile.sql.exceptions import DatabaseError, Interrupted, OperationalError
 from corgipile.tables.in_memory.streams import IN_MEMORY
 from corgipile.tables.io.spill import SpillFile, SpillWriter, spill_folder
 
@@ -109,14 +109,19 @@ class Session:
                 self.connection.unregister(self._lent.pop())
 
     def close(self, *, owned: bool) -> None:
-        """End the session, and the connection if it is its own."""
+        """End the session, and the connection if it is its own; rows that nobody has fetched are gone."""
+        if (live := self._live()) is not None:
+            live.close()
         self.begin()
         if owned:
             self.connection.close()
 
     def in_transaction(self) -> bool:
         """Say whether a transaction is open: else each statement has one of its own."""
-        return self.transaction() == self.transaction()
+        try:
+            return self.transaction() == self.transaction()
+        except OperationalError:  # it is one that an error has ended for all but ROLLBACK
+            return True
 
     def transaction(self) -> int:
         """Return the number of the transaction that a statement runs in."""
@@ -164,7 +169,7 @@ class _Rows(Iterator[pa.RecordBatch]):
         self._parts = iter(kept)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connection; there are no more rows."""
         self._parts = iter(())
         self._reader.close()
 
