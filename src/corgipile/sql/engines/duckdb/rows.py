@@ -69,22 +69,11 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     rows = max(1, int(PART / (fixed_row_bytes(schema) or PART / MANY)))
     reader = session.reader(sql, bound.values, min(rows, 1 << 17))
     coming = pa.RecordBatchReader.from_batches(reader.schema, _checked(reader, session))
-<<<<<<< HEAD
-    table = of_reader(coming, place, most=budget // 2)
-    return Rows(
-        table,
-        list(schema.names),
-        place,
-        _told(table, place, computed=not source.plain or _is_view(session, source)),
-        time.perf_counter() - start,
-    )
-=======
     try:
         table = of_reader(coming, place, most=budget // 2)
     finally:
         reader.close()
     return Rows(table, list(schema.names), place, _told(table, place, stored=stored), time.perf_counter() - start)
->>>>>>> s22-e
 
 
 def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.RecordBatch]:
@@ -93,20 +82,6 @@ def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.R
         yield part
 
 
-<<<<<<< HEAD
-def _is_view(session: Session, source: Source) -> bool:
-    """Say whether what is named is computed when it is read."""
-    *others, name = source.table or ("",)
-    schema = others[-1] if others else session.rows("SELECT current_schema()")[0][0]
-    sql = "SELECT 1 FROM duckdb_views() WHERE lower(view_name) = lower($name) AND lower(schema_name) = lower($schema)"
-    return bool(session.rows(sql, {"name": name, "schema": schema}))
-
-
-def _told(table: Table, place: str, *, computed: bool) -> list[str]:
-    where = "a spill file" if isinstance(table, SpilledTable) else "memory"
-    size = f"{len(table)} rows, {format_bytes(table.nbytes)}"
-    if computed:
-=======
 def _is_view(session: Session, name: str) -> bool:
     sql = "SELECT 1 FROM duckdb_views() WHERE NOT internal AND lower(view_name) = lower($name)"
     return bool(session.rows(sql, {"name": name}))
@@ -116,7 +91,6 @@ def _told(table: Table, place: str, *, stored: bool) -> list[str]:
     where = "a spill file" if isinstance(table, SpilledTable) else "memory"
     size = f"{len(table)} rows, {format_bytes(table.nbytes)}"
     if not stored:
->>>>>>> s22-e
         return [f"the query ran once; its rows were learnt from in {where} ({size})"]
     if isinstance(table, SpilledTable):
         return [f"{place} was read once, into {where} ({size})"]

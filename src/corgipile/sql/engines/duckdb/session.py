@@ -11,14 +11,8 @@ import pyarrow as pa
 
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.engine import Result
-<<<<<<< HEAD
 from corgipile.sql.engines.parking import Parked
-from corgipile.sql.exceptions import DatabaseError, Interrupted
-=======
 from corgipile.sql.exceptions import DatabaseError, Interrupted, OperationalError
-from corgipile.tables.in_memory.streams import IN_MEMORY
-from corgipile.tables.io.spill import SpillFile, SpillWriter, spill_folder
->>>>>>> s22-e
 
 if TYPE_CHECKING:
     from corgipile.errors import CorgiPileError
@@ -141,59 +135,3 @@ class Session:
         """Stop what runs."""
         self.stopped.set()
         self.connection.interrupt()
-<<<<<<< HEAD
-=======
-
-
-class _Rows(Iterator[pa.RecordBatch]):
-    """Rows of an answer under way; parked, they wait in memory, or in a spill file if they are many."""
-
-    def __init__(self, reader: pa.RecordBatchReader, session: Session) -> None:
-        self.schema: pa.Schema = reader.schema
-        self._session, self._reader = session, reader
-        self._parts: Iterator[pa.RecordBatch] = iter(reader)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        try:
-            with translated(self._session.cause):
-                return next(self._parts)
-        except BaseException:
-            self.close()
-            raise
-
-    def park(self) -> None:
-        """Read the rest, and keep it."""
-        kept, size = list[pa.RecordBatch](), 0
-        for part in self:
-            kept.append(part)
-            size += part.nbytes
-            if size > IN_MEMORY:
-                self._parts = _spilled(self.schema, itertools.chain(kept, self))
-                return
-        self._parts = iter(kept)
-
-    def close(self) -> None:
-        """Let go of the connection; there are no more rows."""
-        self._parts = iter(())
-        self._reader.close()
-
-
-def _spilled(schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    folder = spill_folder(None)
-    if folder is None:
-        return iter(list(parts))
-    with SpillWriter(folder) as out:
-        with out.section(), pa.ipc.new_stream(out, schema) as stream:
-            for part in parts:
-                stream.write_batch(part)
-        file = out.finish()
-    return _of_file(file)
-
-
-def _of_file(file: SpillFile) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(file.path) as opened, pa.ipc.open_stream(opened) as stream:
-        yield from stream
->>>>>>> s22-e
