@@ -83,8 +83,8 @@ def _evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wr
         found = {name: last.get(f"holdout_{name}" if held else name) for name in FIGURES}
         return found | {"rows": None if held else last.get("rows")}
     with relation_of(engine.session, call.source, writer) as relation:
-        call = f"corgipile.evaluate({writer.literal(stored.name)}::text, {writer.literal(relation.name)}::regclass)"
-        row = engine.session.rows(f"SELECT {', '.join(FIGURES)} FROM {call}")
+        asked = f"corgipile.evaluate({writer.literal(stored.name)}::text, {writer.literal(relation.name)}::regclass)"
+        row = engine.session.rows(f"SELECT {', '.join(FIGURES)} FROM {asked}")
     return dict(zip(FIGURES, row[0], strict=True))
 
 
