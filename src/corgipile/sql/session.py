@@ -77,10 +77,13 @@ class Session:
     def _within(self, statement: Statement) -> Statement:
         """Return a statement whose training keeps to the budget, unless it names one."""
         if isinstance(statement, Explain):
-            return replace(statement, train=self._within(statement.train))
-        if self.memory is None or not isinstance(statement, Train) or "memory" in statement.settings:
-            return statement
-        return replace(statement, settings={**statement.settings, "memory": self.memory})
+            return replace(statement, train=self._budgeted(statement.train))
+        return self._budgeted(statement) if isinstance(statement, Train) else statement
+
+    def _budgeted(self, train: Train) -> Train:
+        if self.memory is None or "memory" in train.settings:
+            return train
+        return replace(train, settings={**train.settings, "memory": self.memory})
 
 
 def interruptible(interrupt: Callable[[], None], work: Callable[[], R], stopped: Event) -> R:
@@ -154,7 +157,8 @@ def opened(*, db: str | None = None, dsn: str | None = None, memory: str | None 
     """
     budget = None if memory is None else parse_bytes(memory, "memory")
     if dsn is None:
-        return connect(db or ":memory:", **({} if budget is None else {"memory_limit": f"{budget}B"}))
+        options: dict[str, Any] = {} if budget is None else {"memory_limit": f"{budget}B"}
+        return connect(db or ":memory:", **options)
     if db is not None:
         raise BadArgument(f"db is {db!r} and dsn {redacted(dsn)!r}; one of them is right")
     if not dsn.startswith(POSTGRES):
