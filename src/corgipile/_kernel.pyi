@@ -103,12 +103,28 @@ def stream_new(
     chunk: int,
     ahead: int,
     loops: int,
+    asked: bool = ...,
 ) -> object: ...
 def stream_next(stream: object, into: _Array, visit: _Array, /) -> tuple[int, int] | None: ...
 def stream_waiting(stream: object, rows: _Array, slots: _Array, /) -> int: ...
 def unpermute(n: int, key: int, values: _Array, /) -> None: ...
 
 # bind_rows.c
+def expand(
+    out: _Array,
+    indices: _Array,
+    index_ends: _Array,
+    values: _Array,
+    value_ends: _Array,
+    first: int,
+    count: int,
+    /,
+    *,
+    width: int,
+    index_type: int,
+    value_type: int,
+    wide: bool,
+) -> int: ...
 def gather(to: _Array, rows: _Array, row_bytes: int, index: _Array, /) -> None: ...
 def gather_objects(address: _Array, length: _Array, index: _Array, text: bool, /) -> list[Any]: ...
 def gather_ragged(out: _Array, address: _Array, length: _Array, item: int, index: _Array, /) -> None: ...

@@ -18,7 +18,17 @@ from corgipile import scratch
 from corgipile.errors import BadArgument, CorgiPileError, WouldOverwrite, WriteFailed
 from corgipile.stores.urls import is_url, redacted
 
-__all__ = ["Kind", "PathLike", "check_target", "files_read", "flush", "refuse_url", "replacing", "writing"]
+__all__ = [
+    "Kind",
+    "PathLike",
+    "check_apart",
+    "check_target",
+    "files_read",
+    "flush",
+    "refuse_url",
+    "replacing",
+    "writing",
+]
 
 PathLike = str | os.PathLike[str]
 _SEND = {
@@ -118,6 +128,16 @@ def check_target(path: PathLike, kind: Kind, *, inputs: Iterable[Any] = (), over
         if not overwrite:
             _check_kind(goal, kind)
     return goal
+
+
+def check_apart(path: PathLike, inputs: Iterable[Any]) -> None:
+    """Raise WouldOverwrite if a file to be written is one of those that are read.
+
+    Example:
+        >>> check_apart("/tmp/a.arrow", ["/tmp/b.arrow"])
+    """
+    if not is_url(path):
+        _check_inputs(Path(path).expanduser().resolve(), inputs)
 
 
 def refuse_url(path: PathLike) -> None:

@@ -95,7 +95,7 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", [*SETTINGS, "classes"])
 def test_every_setting_has_its_name(name):
     text, value = WRITTEN[name]
     found = one(f"SELECT * FROM t TRAIN BY logistic WITH {name} = {text}")

@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+import struct
 import warnings
+import zlib
 
 import numpy as np
 import pyarrow as pa
@@ -65,27 +67,53 @@ def changed(folder, change):
             other.unlink()
 
 
-@pytest.mark.parametrize("deleted", [False, True])
-def test_delta_that_readers_must_know_more_for(delta, deleted):
+def deletes(folder, place, rows):
+    """Let the first file lose rows by a vector, as Spark writes them; the data are returned for a file."""
+    bitmap = pytest.importorskip("pyroaring").BitMap(rows).serialize()
+    data = struct.pack("<iqI", 1681511377, 1, 0) + bitmap
+
     def vectors(line):
         if "protocol" in line:
-            features = ["deletionVectors"]
-            line["protocol"] = {
-                "minReaderVersion": 3,
-                "minWriterVersion": 7,
-                "readerFeatures": features,
-                "writerFeatures": features,
-            }
-        if "add" in line and deleted:
-            place = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4}
-            line["add"]["deletionVector"] = {**place, "sizeInBytes": 40, "cardinality": 1}
+            features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+            line["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+        if "add" in line and rows:
+            line["add"]["deletionVector"] = {**place, "sizeInBytes": len(data), "cardinality": len(rows)}
 
-    changed(delta, vectors)
-    if not deleted:
-        assert len(open_table(delta)) == 2
-        return
-    with pytest.raises(UnknownFormat, match=r"deleted by vectors.*REORG TABLE"):
-        open_table(delta)
+    changed(folder, vectors)
+    return b"\1" + struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+
+
+def test_delta_with_deleted_rows(tmp_path, monkeypatch):
+    library = pytest.importorskip("deltalake")
+    path = tmp_path / "delta"
+    rows = pa.table({"x": np.arange(40), "y": [f"row {i}" for i in range(40)]})
+    library.write_deltalake(path, rows.slice(0, 30))
+    whole = open_table(path).fingerprint
+    place = {"storageType": "p", "pathOrInlineDv": (tmp_path / "gone rows.bin").as_uri(), "offset": 1}
+    data = deletes(path, place, [0, 7, 29])
+    (tmp_path / "gone rows.bin").write_bytes(data)
+    library.write_deltalake(path, rows.slice(30), mode="append")
+    table = open_table(path)
+    left = [x for x in range(40) if x not in (0, 7, 29)]
+    assert [row["x"] for row in rows_of(table)] == left
+    assert table.fingerprint != whole
+    check_table(table, pa.Table.from_batches([table.read(0, 37)]))
+    with cp.Loader(path, batch_size=5, columns=["x", "y"], memory="1MB") as loader:
+        assert sorted((int(x), y) for batch in loader for x, y in zip(batch["x"], batch["y"], strict=True)) == [
+            (x, f"row {x}") for x in left
+        ]
+    assert cp.convert(path, tmp_path / "o.arrow") == 37
+    (tmp_path / "gone rows.bin").write_bytes(data[:-1] + bytes((data[-1] ^ 1,)))
+    with pytest.raises(CorruptFile, match=r"a vector of deleted rows cannot be read: .*CRC"):
+        open_table(path)
+    monkeypatch.delattr(library.DeltaTable, "deletion_vectors")
+    with pytest.raises(UnknownFormat, match=r"pip install -U deltalake; or REORG TABLE"):
+        open_table(path)
+
+
+def test_delta_whose_readers_know_of_vectors_that_there_are_none_of(delta):
+    deletes(delta, {}, [])
+    assert len(open_table(delta)) == 2
 
 
 def test_delta_that_is_damaged(delta):

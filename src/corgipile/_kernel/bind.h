@@ -10,6 +10,7 @@
 extern PyMethodDef cp_plan_methods[];   /* bind_plan.c: hash, permutations, orders */
 extern PyMethodDef cp_stream_methods[]; /* bind_stream.c: sliding window, reservoir */
 extern PyMethodDef cp_rows_methods[];   /* bind_rows.c: gather, scatter, batched pread */
+extern PyMethodDef cp_expand_methods[]; /* bind_expand.c: sparse rows written out */
 extern PyMethodDef cp_picks_methods[];   /* bind_picks.c: rows picked by bits */
 extern PyMethodDef cp_records_methods[]; /* bind_records.c: TFRecord, Example, byte ranges */
 extern PyMethodDef cp_run_methods[];    /* bind_prefetch.c: plans run ahead */

@@ -7,7 +7,7 @@ import typer
 
 from corgipile.cli import compare, convert, index, info, pg, predict, reshuffle, sql, train
 from corgipile.cli.console import discard_output, fail
-from corgipile.cli.options import with_cache
+from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for module in (sql, train, predict, compare, convert, reshuffle, info, index):
-    command = module.command if module in {sql, index} else with_cache(module.command)
+    command = module.command if module in {sql, index} else with_opening(module.command)
     app.command(module.__name__.rpartition(".")[2])(command)
 app.add_typer(pg.group, name="pg")
 

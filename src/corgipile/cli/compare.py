@@ -7,7 +7,8 @@ import typer
 
 from corgipile.cli.console import Watch, note, progress, rate, show_json, show_table
 from corgipile.cli.console import command as guarded
-from corgipile.cli.options import Json, Quiet, Tables, read, source_of, with_settings
+from corgipile.cli.opening import source_of
+from corgipile.cli.options import Json, Quiet, Tables, read, with_settings
 from corgipile.cli.signals import outcome
 from corgipile.comparison import ORDERS, CompareArguments, compare
 
@@ -35,7 +36,7 @@ def command(table: Tables, *, quiet: Quiet = False, json: Json = False, **writte
                 results.append(result)
                 watch.say(_news(result))
 
-            source = None if test is None else source_of(test)
+            source = None if test is None else source_of(test, test=True)
             compare(opened, test=source, order=names, callback=finished, on_rows=watch.rows, **settings)
     except KeyboardInterrupt as signal:
         stop = signal  # who interrupts the last order wants the others

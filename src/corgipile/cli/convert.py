@@ -6,7 +6,8 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, progress
-from corgipile.cli.options import Compression, Json, Overwrite, Quiet, RecordBatch, number_or_text, source_of
+from corgipile.cli.opening import source_of, types_of
+from corgipile.cli.options import Compression, Json, Overwrite, Quiet, RecordBatch, number_or_text
 
 
 @guarded
@@ -15,6 +16,8 @@ def command(
     *,
     label: Annotated[str | None, typer.Option(help="Column to call 'label': name, or position (-1: last).")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to keep, with commas between.")] = None,
+    types: Annotated[str | None, typer.Option(help="Types of columns: x=float32,y=int8.")] = None,
+    inexact: Annotated[bool, typer.Option("--inexact", help="Let types round floats.")] = False,
     pack: Annotated[bool, typer.Option("--pack", help="Put all numeric columns in one list 'features'.")] = False,
     header: Annotated[bool | None, typer.Option(help="Whether line 1 of CSV text has names.")] = None,
     zero_based: Annotated[bool | None, typer.Option(help="Whether SVMlight indices begin at 0.")] = None,
@@ -30,10 +33,12 @@ def command(
     from corgipile.cli.console import show_json  # noqa: PLC0415
     from corgipile.conversion import convert  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
+    from corgipile.outputs import check_apart  # noqa: PLC0415
 
     *sources, out = source
     if not sources:
         raise BadArgument(f"one name given, {out}; a source and a file to write are wanted")
+    check_apart(out, sources)
     with progress(f"convert to {out}", quiet=quiet or json) as bar:
         rows = convert(
             source_of(sources),
@@ -44,6 +49,8 @@ def command(
             compression=compression,
             label=None if label is None else number_or_text(label),
             columns=None if columns is None else columns.split(","),
+            types=None if types is None else types_of(types),
+            inexact=inexact,
             pack=pack,
             header="auto" if header is None else header,
             zero_based="auto" if zero_based is None else zero_based,

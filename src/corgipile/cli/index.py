@@ -6,22 +6,26 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable
+from corgipile.cli.opening import Open, options_of
 from corgipile.cli.options import Json, Quiet
 
 
 @guarded
 def command(
-    files: Annotated[list[str], typer.Argument(help="TFRecord or SVMlight files, globs or folders.")],
+    files: Annotated[
+        list[str], typer.Argument(help="Files of CSV, JSON lines, TFRecord, SVMlight or WebDataset, globs or folders.")
+    ],
     *,
+    open: Open = None,  # noqa: A002 - the option's name
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write the index by which rows are found: text (start size) for TFRecord, Arrow for SVMlight."""
+    """Write the index by which rows are found: text (start size) for TFRecord, Arrow for others."""
     from corgipile.cli.console import show_json  # noqa: PLC0415
     from corgipile.tables.opening import write_indexes  # noqa: PLC0415
 
     written = []
-    for index in write_indexes(files):
+    for index in write_indexes(files, **options_of(open)):
         written.append(index._asdict())
         if not (json or quiet):
             typer.echo(printable(f"{index.path}: {index.rows:,} rows, {index.nbytes:,} bytes"))

@@ -1,14 +1,13 @@
 """Options that several subcommands have."""
 
-import functools
 import inspect
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from corgipile.cli.opening import source_of
 from corgipile.settings import BLOCK, Declared, TrainArguments, declared
 
 Tables = Annotated[
@@ -27,39 +26,6 @@ Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help=SHARED["overwrite"].setting.about)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document only, of errors too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors, and what is asked for.")]
-
-
-_kept: ContextVar[tuple[str | None, str | None]] = ContextVar("kept", default=(None, None))
-
-
-def with_cache(function: Command) -> Command:
-    """Let a command have options for the cache of what it reads in object stores; `source_of` hears of them."""
-    about = {
-        "cache": "Folder that keeps what is read of objects in stores.",
-        "cache_size": "Its bytes ('200GB'), or share of the disk.",
-    }
-    made = inspect.signature(function)
-    own = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[str | None, typer.Option(help=text)],
-        )
-        for name, text in about.items()
-    ]
-
-    @functools.wraps(function)
-    def run(*values: Any, cache: str | None = None, cache_size: str | None = None, **named: Any) -> Any:
-        before = _kept.set((cache, cache_size))
-        try:
-            return function(*values, **named)
-        finally:
-            _kept.reset(before)
-
-    run.__signature__ = made.replace(parameters=[*made.parameters.values(), *own])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in run.__signature__.parameters.values()}  # type: ignore[attr-defined]
-    return run  # type: ignore[return-value]
 
 
 def with_settings(arguments: type) -> Callable[[Command], Command]:
@@ -112,31 +78,6 @@ def number_or_text(text: str) -> int | str:
         return int(text)
     except ValueError:
         return text
-
-
-def source_of(names: str | Sequence[str]) -> Any:
-    """Return what to open: one name as it is, several as a list, ``x.npy,y.npy`` as features with their labels."""
-    names = [names] if isinstance(names, str) else names
-    sources = [_cached(_pair(name)) for name in names]
-    return sources[0] if len(sources) == 1 else sources
-
-
-def _cached(source: Any) -> Any:
-    cache, size = _kept.get()
-    if cache is None and size is None:
-        return source
-    from corgipile.stores.opening import located  # noqa: PLC0415
-
-    return located(source, cache=cache, cache_size=size)
-
-
-def _pair(name: str) -> Any:
-    from corgipile import tables  # noqa: PLC0415
-
-    features, comma, label = name.rpartition(",")
-    if not (comma and features.endswith(".npy") and label.endswith(".npy")) or Path(name).exists():
-        return name
-    return tables.open(features, label=label)
 
 
 def columns_of(names: str | None) -> str | list[str] | None:
@@ -204,6 +145,6 @@ READ: dict[str, Callable[[Any], Any]] = {
     "missing": number_or_word,
     "memory": number_or_text,
     "block": number_or_text,
-    "test": source_of,
+    "test": partial(source_of, test=True),
     "warm_start": _model,
 }

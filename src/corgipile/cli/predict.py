@@ -6,7 +6,8 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, progress, show_json
-from corgipile.cli.options import Json, Overwrite, Quiet, source_of
+from corgipile.cli.opening import source_of
+from corgipile.cli.options import Json, Overwrite, Quiet
 
 
 @guarded

@@ -6,6 +6,7 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable, progress
+from corgipile.cli.opening import source_of
 from corgipile.cli.options import (
     Block,
     Compression,
@@ -16,7 +17,6 @@ from corgipile.cli.options import (
     RecordBatch,
     Seed,
     number_or_text,
-    source_of,
 )
 
 
@@ -39,11 +39,13 @@ def command(
 
     from corgipile.cli.console import show_json  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
+    from corgipile.outputs import check_apart  # noqa: PLC0415
     from corgipile.relayout import reshuffle  # noqa: PLC0415
 
     *sources, out = source
     if not sources:
         raise BadArgument(f"one name given, {out}; a table and a file to write are wanted")
+    check_apart(out, sources)
     start = time.perf_counter()
     with progress(f"reshuffle to {out}", quiet=quiet or json) as bar:
         rows = reshuffle(

@@ -11,7 +11,8 @@ import typer
 
 from corgipile.cli.console import Watch, note, printable, progress, rate, show_json, show_table
 from corgipile.cli.console import command as guarded
-from corgipile.cli.options import Balance, Block, Buffer, Json, Quiet, Tables, order_of, read, source_of, with_settings
+from corgipile.cli.opening import source_of
+from corgipile.cli.options import Balance, Block, Buffer, Json, Quiet, Tables, order_of, read, with_settings
 from corgipile.settings import TrainArguments
 
 RUNNING = ("loss", "accuracy", "r2")

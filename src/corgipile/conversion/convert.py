@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corgipile.arrow_memory import frugal
+from corgipile.conversion.casts import cast
 from corgipile.conversion.columns import shape
 from corgipile.conversion.sources import Options, stream
 from corgipile.conversion.stream import Stream
@@ -13,6 +14,7 @@ from corgipile.conversion.writers.form import Settings
 from corgipile.errors import BadArgument
 from corgipile.sizes import Size, parse_bytes, yes_or_no
 from corgipile.tables.io.files import PathLike
+from corgipile.tables.text.types import Types
 
 Progress = Callable[[int, int | None], None]
 _FOR = {"header": "CSV text", "zero_based": "files of SVMlight text"}
@@ -28,6 +30,8 @@ def convert(
     compression: str | None = None,
     label: str | int | None = None,
     columns: Sequence[str] | None = None,
+    types: Types | None = None,
+    inexact: bool = False,
     pack: bool = False,
     header: bool | Literal["auto"] = "auto",
     zero_based: bool | Literal["auto"] = "auto",
@@ -54,6 +58,9 @@ def convert(
         label: Column to be called ``label`` in the file: name, or position (-1: the last). For IDX images and
             ``.npy`` features: the path of the labels.
         columns: Columns of the source to keep, the label aside; all by default.
+        types: Types of columns by their names in the source, Arrow's or their names: ``{"x": "float32"}``; of lists,
+            those of their items. Text is read as them. A value that is not the same in the type is an error.
+        inexact: Let ``types`` round floats; what is too large stays an error.
         pack: Put all numeric scalar columns but the label into one float32 list column ``features``.
         header: Whether the first line of CSV text names columns; "auto": unless all its fields are numbers.
         zero_based: For SVMlight text: whether indices begin at 0; "auto": if an index 0 occurs. It and ``header`` are
@@ -68,7 +75,7 @@ def convert(
         WouldOverwrite: ``out`` is one of the source's files, or of another kind.
         BadSchema: The format has no place for a column.
         ParseError: A line of text does not parse.
-        BadValue: A value to be packed is missing, or the format has no place for a null, or for a number.
+        BadValue: A value to be packed is missing, is none of its type, or the format has no place for it.
 
     Example:
         >>> import pyarrow as pa, tempfile
@@ -81,12 +88,15 @@ def convert(
     if isinstance(columns, str):
         raise BadArgument(f"columns must be a list of names, got {columns!r}")
     pack = yes_or_no(pack, "pack")
+    if inexact and not types:
+        raise BadArgument("inexact has no effect without types")
     kind = target_of(out, to)
     inputs: tuple[Any, ...] = (source, label if isinstance(label, str) and Path(label).is_file() else [])
     limit = None if shard_size is None else parse_bytes(shard_size, "shard_size")
     settings = Settings(limit, record_batch, compression)
     check_out(out, kind, settings, inputs=inputs, overwrite=overwrite)
-    found = stream(source, Options(label, _choice(header, "header"), pack, _choice(zero_based, "zero_based")))
+    asked = Options(label, _choice(header, "header"), pack, _choice(zero_based, "zero_based"), types)
+    found = cast(stream(source, asked), types, inexact=yes_or_no(inexact, "inexact"))
     _check_heeded(found, header=header, zero_based=zero_based)
     inputs += found.paths
     shaped = shape(found, label=label, columns=columns, pack=pack)

@@ -20,7 +20,7 @@ from corgipile.stores.urls import is_url, local_path
 from corgipile.tables import Table
 from corgipile.tables.arrow.stream import Unended
 from corgipile.tables.arrow.writer import conform, plain
-from corgipile.tables.concat import DIMS_KEY
+from corgipile.tables.concat import DIMS_KEY, ConcatTable
 from corgipile.tables.folders import expand_braces, format_named
 from corgipile.tables.format import formats
 from corgipile.tables.in_memory import is_pair
@@ -34,6 +34,8 @@ from corgipile.tables.table import even_cuts
 from corgipile.tables.table_logs import refuse_logged
 from corgipile.tables.text.guess import is_csv_name, text_kind
 from corgipile.tables.text.json import is_lines
+from corgipile.tables.text.table import TextTable
+from corgipile.tables.text.types import Types
 from corgipile.tables.tfrecord.index import is_head
 
 _READ = 1 << 20
@@ -49,6 +51,7 @@ class Options(NamedTuple):
     header: bool | Literal["auto"] = "auto"
     pack: bool = False
     zero_based: bool | Literal["auto"] = "auto"
+    types: Types | None = None  # text is read as it, lest zeros before a number are lost
 
 
 def stream(source: Any, options: Options) -> Stream:
@@ -61,19 +64,29 @@ def stream(source: Any, options: Options) -> Stream:
         refuse_logged(paths)
         apart = any(keys_of(path, Path(path).parent) for path in paths)  # partitions, whose keys are columns
         if apart or any(map(_agrees, paths)):
-            return table_stream(tables.open(source))._replace(paths=tuple(paths))
+            return table_stream(_typed(tables.open(source), options.types))._replace(paths=tuple(paths))
         return _chain([_open_path(path, options) for path in paths])
     if isinstance(source, Sequence) and not is_pair(source):
         if not source:
             raise BadArgument("the list of sources is empty; at least one is wanted")
         return _chain([stream(part, options) for part in source])
-    return table_stream(tables.open(source))
+    return table_stream(_typed(tables.open(source), options.types))
 
 
 def _remote_stream(source: Any, options: Options) -> Stream:
     """Open a table in a store, with what is said of it."""
     said: dict[str, Any] = {"zero_based": options.zero_based, "header": options.header}
-    return table_stream(tables.open(source, **{name: value for name, value in said.items() if value != "auto"}))
+    table = tables.open(source, **{name: value for name, value in said.items() if value != "auto"})
+    return table_stream(_typed(table, options.types))
+
+
+def _typed(table: Table, types: Types | None) -> Table:
+    """Return a table whose texts are read as these types."""
+    if types and isinstance(table, TextTable):
+        return table.with_said(types)
+    if types and isinstance(table, ConcatTable):
+        return ConcatTable([_typed(part, types) for part in table.tables])
+    return table
 
 
 def table_stream(table: Table, run: int | None = None) -> Stream:
@@ -129,9 +142,9 @@ def _open_bytes(path: str, options: Options) -> Stream:
         return idx_stream(path, options.label)
     kind = text_kind(head)
     if kind == "json" and not is_csv_name(path) and is_lines(head, whole=len(head) < _HEAD):
-        return json_stream(path)
+        return json_stream(path, options.types)
     if is_csv_name(path) or kind in ("columns", "json", "markup"):
-        return csv_stream(path, options.label, options.header, pack=options.pack)
+        return csv_stream(path, options.label, options.header, options.types, pack=options.pack)
     if kind == "svmlight":
         schema, batches = stream_batches(path, zero_based=options.zero_based)
         return Stream(schema, batches, paths=(path,), heeded=frozenset({"zero_based"}))

@@ -19,7 +19,7 @@ from corgipile.tables.svmlight.text import pieces
 from corgipile.tables.text.csv import NULLS
 from corgipile.tables.text.guess import csv_columns, is_number
 from corgipile.tables.text.json import parse_lines
-from corgipile.tables.text.types import known, wider
+from corgipile.tables.text.types import Types, chosen, known, wider
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _BLOCK = 1 << 20
@@ -43,7 +43,9 @@ def decompressed(path: str) -> Iterator[IO[bytes]]:
             raise CorruptFile(f"{path}: does not decompress: {error}") from None
 
 
-def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"], pack: bool) -> Stream:
+def csv_stream(
+    path: str, label: str | int | None, header: bool | Literal["auto"], types: Types | None, *, pack: bool
+) -> Stream:
     """Open CSV text: the delimiter is the first of tab, comma, semicolon and space that line 1 has.
 
     Raises:
@@ -70,8 +72,16 @@ def csv_stream(path: str, label: str | int | None, header: bool | Literal["auto"
             text = pa.types.is_string(field.type) and len(cells) == len(schema) and is_number(cells[at])
             if (text or pa.types.is_integer(field.type)) and field.name != target:
                 schema = schema.set(at, field.with_type(pa.float64()))
+    schema = _said(schema, types, path)
+    if pack or types:
         settings["convert_options"] = csv.ConvertOptions(column_types=schema, **NULLS)
     return Stream(schema, _csv_batches(path, settings), paths=(path,), heeded=frozenset({"header"}))
+
+
+def _said(schema: pa.Schema, types: Types | None, path: str) -> pa.Schema:
+    """Return a schema with the types that a caller says."""
+    kinds = chosen(types, schema.names, path)
+    return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in schema])
 
 
 def _csv_batches(path: str, settings: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -91,13 +101,13 @@ def _parsing(path: str) -> Iterator[None]:
         raise ParseError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
-def json_stream(path: str) -> Stream:
+def json_stream(path: str, types: Types | None = None) -> Stream:
     """Open JSON lines: read once to find columns that all of them fit, and once more for the rows."""
     found: dict[str, pa.DataType] = {}
     for batch in _json_batches(path, None):
         for field in batch.schema:
             found[field.name] = wider(found.get(field.name, pa.null()), field.type)
-    schema = pa.schema([(name, known(kind)) for name, kind in found.items()])
+    schema = _said(pa.schema([(name, known(kind)) for name, kind in found.items()]), types, path)
     check_names(schema, path)
     return Stream(schema, _json_batches(path, schema), paths=(path,))
 

@@ -1,6 +1,5 @@
 """Groups of whole batches: rows gathered together, since small batches then share the cost of a call."""
 
-import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -10,11 +9,13 @@ import pyarrow as pa
 
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.feeder import Feeder
+from corgipile.loader.spare import Spare
 from corgipile.tables.arrow.spans import Rows
 
 __all__ = ["Gatherer", "Group", "Place"]
 
 GATHER_ROWS, GATHER_BYTES = 8192, 1 << 20  # gathered at a time
+KEPT = 4  # arrays of a column that are used again
 
 Place = tuple[int, int, int]  # step, place among its visits, rows
 
@@ -31,17 +32,6 @@ class Group(NamedTuple):
     places: list[Place]
     rows: int
     columns: dict[str, Any]
-
-
-def _references(arrays: list[npt.NDArray[np.generic]]) -> int:
-    """Count the references of a list's last array as `Gatherer` does in its loop: it depends on the interpreter."""
-    count = 0
-    for array in arrays:
-        count = sys.getrefcount(array)
-    return count
-
-
-FREE_REFERENCES = _references([np.empty(0)])  # of an array that nobody but its list holds
 
 
 class Gatherer:
@@ -61,7 +51,7 @@ class Gatherer:
         row_bytes = sum(field.row_bytes for field in self._buffer.fields.values())
         most = min(GATHER_ROWS, GATHER_BYTES // row_bytes if row_bytes else GATHER_ROWS)
         self.capacity = batch_size * max(1, most // batch_size)
-        self._spare: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in self._buffer.fields}
+        self._spare = {name: Spare(KEPT) for name in self._buffer.fields}
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Gather so many rows of an epoch, from a place on."""
@@ -91,17 +81,8 @@ class Gatherer:
         """Do nothing: it is the feeder that reads."""
 
     def _fresh(self) -> dict[str, npt.NDArray[np.generic]]:
-        return {name: self._array(name) for name in self._buffer.fields}
-
-    def _array(self, name: str) -> npt.NDArray[np.generic]:
-        for array in self._spare[name]:
-            if sys.getrefcount(array) <= FREE_REFERENCES:
-                return array
-        field = self._buffer.fields[name]
-        array = np.empty((self.capacity, *field.shape), field.dtype)
-        if len(self._spare[name]) < 4:
-            self._spare[name].append(array)
-        return array
+        fields = self._buffer.fields.items()
+        return {name: self._spare[name].array(self.capacity, field.shape, field.dtype) for name, field in fields}
 
     def _add(self, group: "_Gathering", visit: SlotArray) -> int:
         """Gather rows that still fit; return how many."""

@@ -14,6 +14,7 @@ from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import Segment, stands
 from corgipile.loader.selection import Selection, select
+from corgipile.loader.spare import Spare
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import Order, Shard, seek
 from corgipile.orders.order import Seekable
@@ -21,6 +22,8 @@ from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 
 __all__ = ["Loader"]
+
+DENSE = 2  # batches of sparse rows that are used again: the one in use, and the next
 
 
 class Loader:
@@ -118,6 +121,7 @@ class Loader:
         self._size = min(batch_size, max(1, self.feeder.visits(0)))
         self._unseen = False
         self._cut, self._source = cutter(format), self._make_source()
+        self._spare = Spare(DENSE)
         self._position: list[Place] = []
         self._turn = object()
         self.set_epoch(0)
@@ -189,7 +193,7 @@ class Loader:
     def _drain(self, group: Group, total: int, turn: object) -> Iterator[Any]:
         """Cut a group into batches; where the loader stands is known after each."""
         self._position, self._delivered = group.places, 0
-        for batch in self._cut(self._selection.made(group.columns), group.rows, self._size):
+        for batch in self._cut(self._selection.made(group.columns, self._spare), group.rows, self._size):
             self._batches += 1
             self._delivered = min(self._delivered + self._size, group.rows)
             yield self._selection.batch(batch)

@@ -288,7 +288,8 @@ class TableReader:
         self._taken = SHORT_RUNS  # rows, until their size is known
         width = max(1, size // max(1, buffer.slots))
         self._short = max(SHORT_RUNS, min(TAKEN_RUNS, CALL_BYTES // width))  # rows; runs this short are taken together
-        self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, size // 64))  # all are kept while one of them is waited for
+        spare = max(size, buffer.limit or 0)  # an order may need less than it was given
+        self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, spare // 64))  # all are kept while one of them is waited for
         self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
         self.bytes_read = self._tidied = 0
 

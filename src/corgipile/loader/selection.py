@@ -17,6 +17,7 @@ from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.budget import Columns, columns_of
 from corgipile.loader.buffer import ROWS_ALIKE
 from corgipile.loader.list_widths import widths_of
+from corgipile.loader.spare import Spare
 from corgipile.loader.sparse import SparseRows
 from corgipile.suggestions import listed
 from corgipile.tables.arrow.spans import Rows, objects
@@ -63,18 +64,18 @@ class Selection:
         """Return what the columns of a table are made of."""
         return columns_of(table, self.columns, self.casts, self.pack, self.widths)
 
-    def made(self, columns: dict[str, Any]) -> dict[str, Any]:
+    def made(self, columns: dict[str, Any], spare: Spare | None = None) -> dict[str, Any]:
         """Return the columns of some batches by their names there, labels in the type that learners take."""
         if not self.names and not self.sparse:
             return columns
-        columns = self._with_rows(dict(columns)) if self.sparse else columns
+        columns = self._with_rows(dict(columns), spare) if self.sparse else columns
         made = {self.names.get(name, name): values for name, values in columns.items()}
         self._check(made[FEATURES])
         if self.label is not None:
             made[LABEL] = _learnable(made[LABEL], made[FEATURES])
         return made
 
-    def _with_rows(self, columns: dict[str, Any]) -> dict[str, Any]:
+    def _with_rows(self, columns: dict[str, Any], spare: Spare | None) -> dict[str, Any]:
         """Return columns with one of sparse rows in place of the pair of them."""
         assert self.encoding is not None  # noqa: S101 - which says what the features are
         pair = self.encoding.columns
@@ -86,7 +87,7 @@ class Selection:
                 raise BadValue(f"column {name!r} holds nulls; fill or drop such rows first")
             found.append(rows)
         called = f"the pair {pair[0]!r}, {pair[1]!r}"
-        return {FEATURES: SparseRows(found[0], found[1], self.sparse, np.dtype(self.dtype), called), **columns}
+        return {FEATURES: SparseRows(found[0], found[1], self.sparse, np.dtype(self.dtype), called, spare), **columns}
 
     def _check(self, features: Any) -> None:
         """Raise BadValue where a number is missing, which is NaN for pandas; a sum is the shortest look at all."""

@@ -5,8 +5,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.errors import BadSparseRow
+from corgipile.loader.spare import Spare
 from corgipile.tables.arrow.spans import Rows
+from corgipile.tables.table import type_code
 
 __all__ = ["SparseRows"]
 
@@ -18,8 +21,9 @@ class SparseRows:
         indices: The places of these numbers, of each row.
         values: The numbers.
         width: The length of a row.
-        dtype: The type of the dense numbers.
+        dtype: The type of the dense numbers, float32 or float64.
         called: What errors call the columns.
+        spare: Where dense rows are put that nobody holds any more.
 
     Example:
         >>> rows = SparseRows(Rows(np.array([2, 0]), np.array([0, 1, 2])), Rows(np.array([5, 7]), np.array([0, 1, 2])),
@@ -28,15 +32,23 @@ class SparseRows:
         [[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]]
     """
 
-    def __init__(self, indices: Rows, values: Rows, width: int, dtype: np.dtype[Any], called: str) -> None:
-        self.values, self.dtype = values.values, dtype
-        self._indices, self._rows, self._width, self._called = indices, values, width, called
+    def __init__(
+        self, indices: Rows, values: Rows, width: int, dtype: np.dtype[Any], called: str, spare: Spare | None = None
+    ) -> None:
+        half = values.values.dtype == np.float16  # of which the kernel knows the bits only
+        self.values, self.dtype = values.values.astype(np.float32) if half else values.values, dtype
+        self._indices, self._ends, self._width, self._called = indices, values.ends, width, called
+        self._spare, self._first, self._count = spare or Spare(0), 0, len(values)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count
 
     def __getitem__(self, place: slice) -> Self:
-        return type(self)(self._indices[place], self._rows[place], self._width, self.dtype, self._called)
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        start, stop, _ = place.indices(len(self))
+        made._first, made._count = self._first + start, max(0, stop - start)
+        return made
 
     def dense(self) -> npt.NDArray[Any]:
         """Return an array of (rows, width).
@@ -44,13 +56,20 @@ class SparseRows:
         Raises:
             BadSparseRow: An index is none of a row, or a row has not as many indices as values.
         """
-        lengths, indices = self._rows.lengths, self._indices.values
-        if not np.array_equal(lengths, self._indices.lengths):
-            raise BadSparseRow(f"{self._called}: a row has not as many indices as values")
-        if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self._width):
-            raise BadSparseRow(
-                f"{self._called} has indices from {indices.min()} to {indices.max()}; rows have {self._width} places"
-            )
-        made = np.zeros((len(lengths), self._width), self.dtype)
-        made.reshape(-1)[np.repeat(np.arange(len(lengths)) * self._width, lengths) + indices] = self.values
+        made = self._spare.array(len(self), (self._width,), self.dtype)
+        bad = _kernel.expand(
+            made, self._indices.values, self._indices.ends, self.values, self._ends, self._first, len(self),
+            width=self._width, index_type=type_code(self._indices.values.dtype),
+            value_type=type_code(self.values.dtype), wide=self.dtype == np.float64,
+        )  # fmt: skip
+        if bad >= 0:
+            raise self._wrong(bad)
         return made
+
+    def _wrong(self, row: int) -> BadSparseRow:
+        places = self._indices[row : row + 1].values
+        if len(places) != self._ends[row + 1] - self._ends[row]:
+            return BadSparseRow(f"{self._called}: a row has not as many indices as values")
+        return BadSparseRow(
+            f"{self._called} has indices from {places.min()} to {places.max()}; rows have {self._width} places"
+        )

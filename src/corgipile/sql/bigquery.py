@@ -6,7 +6,7 @@ from typing import Any
 from corgipile.errors import BadArgument
 from corgipile.linear.losses import NAMES, check_kind
 from corgipile.sql.calls import model_name
-from corgipile.sql.options import ALIASES, ELSEWHERE, LOSSES, SETTINGS, SIZES, assignments, checked, setting
+from corgipile.sql.options import ALIASES, ELSEWHERE, LOSSES, MORE, SETTINGS, assignments, checked, setting
 from corgipile.sql.reader import Reader
 from corgipile.sql.sources import source_of
 from corgipile.sql.statements import DescribeModel, DropModel, Parameter, RenameModel, ShowModels, Statement, Train
@@ -160,7 +160,7 @@ class Options:
         """Read the value of an option."""
         reader, at, begin = self.reader, self.reader.at - 2, self.reader.at
         if option not in OWN and option != "warm_start":
-            if option not in {*SETTINGS, *SIZES, *ALIASES, *ELSEWHERE}:
+            if option not in {*SETTINGS, *MORE, *ALIASES, *ELSEWHERE}:
                 self._unknown(option, at)
             setting(reader, option, self.settings)
             return
@@ -178,7 +178,7 @@ class Options:
             raise reader.wrong(str(error), begin) from None
 
     def _unknown(self, option: str, at: int) -> None:
-        names = [*OWN, *SETTINGS, *SIZES, *ALIASES]
+        names = [*OWN, *SETTINGS, *MORE, *ALIASES]
         hint = did_you_mean(option, names) or "; it would change the model, and there is nothing like it here"
         raise self.reader.wrong(f"there is no option {option!r}{hint}", at)
 

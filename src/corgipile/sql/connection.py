@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
@@ -53,7 +54,8 @@ def connect(
         return Connection(postgres.connected(database, **options), progress=progress, autocommit=autocommit)
     if not isinstance(database, str) and not hasattr(database, "execute"):
         raise BadArgument(
-            f"database must be a path, ':memory:', a postgresql:// URL or an open connection of DuckDB, got {database!r}"
+            "database must be a path, ':memory:', a postgresql:// URL or an open connection of DuckDB, "
+            f"got {database!r}"
         )
     from corgipile.sql.engines import duckdb  # noqa: PLC0415 - as above
 
@@ -91,7 +93,7 @@ class Connection:
 
     def cursor(self) -> "Cursor":
         """Return a cursor of this session."""
-        self._check()
+        self.check()
         return Cursor(self)
 
     def execute(self, script: str, values: Values = (), *, progress: Progress | None = None) -> "Cursor":
@@ -114,25 +116,25 @@ class Connection:
 
     def run(self, statement: Statement, values: Values = (), progress: Progress | None = None) -> Result:
         """Run one statement that was parsed."""
-        self._check()
+        self.check()
         if not self.autocommit and not self.engine.in_transaction():
             self.engine.begin()
         return perform(self.engine, statement, values, progress or self.progress)
 
     def begin(self) -> None:
         """Begin a transaction; nothing happens where one is open."""
-        self._check()
+        self.check()
         if not self.engine.in_transaction():
             self.engine.begin()
 
     def commit(self) -> None:
         """Keep what was done; nothing happens where no transaction is open."""
-        self._check()
+        self.check()
         self.engine.commit()
 
     def rollback(self) -> None:
         """Take back what was done, models too; nothing happens where no transaction is open."""
-        self._check()
+        self.check()
         self.engine.rollback()
 
     def interrupt(self) -> None:
@@ -142,7 +144,7 @@ class Connection:
 
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each table that the session sees."""
-        self._check()
+        self.check()
         return self.engine.tables()
 
     def close(self) -> None:
@@ -151,7 +153,8 @@ class Connection:
             self.closed = True
             self.engine.close()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise InterfaceError if the connection is closed."""
         if self.closed:
             raise InterfaceError("the connection is closed; corgipile.sql.connect opens another")
 
@@ -260,7 +263,7 @@ class Cursor(Iterator[Row]):
             MissingExtra: pandas is not installed.
         """
         try:
-            import pandas  # noqa: F401, ICN001, PLC0415 - only for those who have it
+            import_module("pandas")
         except ImportError:
             raise MissingExtra("df() needs pandas: pip install pandas; arrow() needs nothing more") from None
         return self.arrow().to_pandas()
@@ -279,7 +282,7 @@ class Cursor(Iterator[Row]):
     def _check(self) -> None:
         if self._closed:
             raise InterfaceError("the cursor is closed; connection.cursor() makes another")
-        self.connection._check()
+        self.connection.check()
 
     def _check_rows(self) -> None:
         self._check()

@@ -14,7 +14,7 @@ from corgipile.sql.statements import Parameter, Train
 from corgipile.sql.values import column_names, value
 from corgipile.suggestions import did_you_mean
 
-__all__ = ["ALIASES", "SETTINGS", "SIZES", "assignments", "loss_name", "setting", "settled"]
+__all__ = ["ALIASES", "MORE", "SETTINGS", "SIZES", "assignments", "loss_name", "setting", "settled"]
 
 # How the paper, BigQuery and our extension call what has a name in Python.
 ALIASES = {
@@ -37,12 +37,9 @@ ELSEWHERE = {
     "overwrite": "INTO name stores the model, in place of an earlier one",
     "test": "validation = 0.1 holds rows out",
 }
-SETTINGS = {
-    name: one
-    for name, one in declared(TrainArguments).items()
-    if name not in ELSEWHERE and (one.setting.about or name == "classes")
-}
-SIZES = ("block", "buffer", "balance")  # what an order has besides
+SETTINGS = {name: one for name, one in declared(TrainArguments).items() if name not in ELSEWHERE and one.setting.about}
+SIZES = ("block", "buffer", "balance")  # what an order has
+MORE = ("classes", *SIZES)  # an argument of train that is no setting
 COLUMNS = ("features", "label", "group")
 LOSSES = {
     "logistic_reg": "logistic",
@@ -99,8 +96,8 @@ def setting(reader: Reader, written: str, found: dict[str, Any]) -> None:
     at, name = reader.at - 2, ALIASES.get(written, written)
     if written in ELSEWHERE:
         raise reader.wrong(f"{written} is no setting here: {ELSEWHERE[written]}", at)
-    if name not in SETTINGS and name not in SIZES:
-        names = [*SETTINGS, *SIZES, *ALIASES]
+    if name not in SETTINGS and name not in MORE:
+        names = [*SETTINGS, *MORE, *ALIASES]
         hint = did_you_mean(written, names) or f"; there are {', '.join(names)}"
         raise reader.wrong(f"there is no setting {written!r}{hint}", at)
     if name in found:
@@ -158,13 +155,27 @@ def _balance(given: Any, _: str) -> Any:
     return given
 
 
+def _classes(given: Any, _: str) -> list[Any]:
+    one = given if isinstance(given, list | tuple) else []
+    if not one or not (all(isinstance(x, str) for x in one) or all(isinstance(x, int | float) for x in one)):
+        raise BadArgument(f"classes must be a list of numbers or of text, got {given!r}")
+    return list(one)
+
+
 def _model(given: Any, _: str) -> Any:
     if not isinstance(given, str | None):
         raise BadArgument(f"warm_start must be the name of a model, got {given!r}")
     return given
 
 
-CHECKS = {"features": _features, "block": _size, "buffer": _size, "balance": _balance, "warm_start": _model}
+CHECKS = {
+    "features": _features,
+    "block": _size,
+    "buffer": _size,
+    "balance": _balance,
+    "warm_start": _model,
+    "classes": _classes,
+}
 
 
 def settled(train: Train, values: Sequence[Any] | Mapping[str, Any] = ()) -> Train:

@@ -21,7 +21,9 @@ def dialect(engine: Engine) -> str:
     return {"PostgreSQL": "postgres"}.get(engine.name, engine.name.lower())
 
 
-def perform(engine: Engine, statement: Statement, values: Values = (), progress: Progress | None = None) -> Result:
+def perform(  # noqa: PLR0911 - one of each
+    engine: Engine, statement: Statement, values: Values = (), progress: Progress | None = None
+) -> Result:
     """Have an engine run a statement."""
     match statement:
         case Train():

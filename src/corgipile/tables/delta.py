@@ -1,12 +1,17 @@
 """Delta Lake tables: the Parquet files that count at a version, by the library of the format."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile, UnknownFormat
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.chosen import Masked
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.conformed import Conformed
 from corgipile.tables.io.files import PathLike
@@ -14,6 +19,7 @@ from corgipile.tables.io.spill import Spill
 from corgipile.tables.library import needs
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.parquet import ParquetTable
+from corgipile.tables.picks import Bits
 from corgipile.tables.table import Table
 from corgipile.tables.values import viewless
 
@@ -39,7 +45,7 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
         spill: As for `corgipile.open`.
 
     Raises:
-        UnknownFormat: Rows are deleted by vectors, or columns have other names in the files.
+        UnknownFormat: Columns have other names in the files, or readers must know more than this one.
         BadArgument: There is no such version.
     """
     folder = Path(path).expanduser().absolute()
@@ -48,19 +54,21 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
     _check(log, folder)
     actions = pa.table(log.get_add_actions(flatten=False))
     partitioned = set(log.metadata().partition_columns)
-    _check_vectors(log, folder)
-    parts = []
+    vectors = _vectors(log, folder)
+    parts: dict[Path, Table] = {}
     for action in sorted(actions.to_pylist(), key=lambda one: str(one["path"])):
         values = {
             name: _scalar(value, schema.field(name).type, folder)
             for name, value in (action.get("partition") or {}).items()
             if name in partitioned
         }
-        file = ParquetTable(_place(folder, str(action["path"])), spill)
-        parts.append(Conformed(file, schema, {name: name for name in schema.names if name not in partitioned}, values))
+        path = _place(folder, str(action["path"]))
+        names = {name: name for name in schema.names if name not in partitioned}
+        parts[path] = Conformed(ParquetTable(path, spill), schema, names, values)
     if not parts:
         return MemoryTable(schema.empty_table())
-    return parts[0] if len(parts) == 1 else ConcatTable(parts)
+    found = list(parts.values())
+    return _left(parts, vectors, found[0] if len(found) == 1 else ConcatTable(found))
 
 
 def _log(folder: Path, version: int | None) -> Any:
@@ -103,16 +111,39 @@ def _check(log: Any, folder: Path) -> None:
         )
 
 
-def _check_vectors(log: Any, folder: Path) -> None:
-    """Raise UnknownFormat unless the library says that no file has rows that are deleted by a vector."""
+def _vectors(log: Any, folder: Path) -> dict[Path, npt.NDArray[np.bool_]]:
+    """Return which rows of files are left, of files that rows are deleted from by vectors.
+
+    Raises:
+        UnknownFormat: The library does not tell.
+    """
     if "deletionVectors" not in (log.protocol().reader_features or ()):
-        return
+        return {}
     try:
-        none = pa.table(log.deletion_vectors()).num_rows == 0
-    except Exception:  # noqa: BLE001 - an older library does not tell, and of damaged ones none
-        none = False
-    if not none:
-        raise UnknownFormat(f"{folder} has rows that are deleted by vectors (deletionVectors); {_way(folder)}")
+        found = pa.table(log.deletion_vectors())
+        masks = [flat(mask.values) for mask in found["selection_vector"]]
+        paths = [_place(folder, path) for path in found["filepath"].to_pylist()]
+    except AttributeError:
+        raise UnknownFormat(
+            f"{folder} has rows that are deleted by vectors (deletionVectors), of which this release of deltalake "
+            f"does not tell: pip install -U deltalake; or {_way(folder)}"
+        ) from None
+    except Exception as error:  # noqa: BLE001 - of a class of its own, that is no other's
+        raise CorruptFile(f"{folder}: a vector of deleted rows cannot be read: {str(error)[:300]}") from None
+    return dict(zip(paths, masks, strict=True))
+
+
+def _left(parts: Mapping[Path, Table], vectors: Mapping[Path, npt.NDArray[np.bool_]], table: Table) -> Table:
+    """Return the rows of files that are not deleted; those beyond the end of a vector are not."""
+    if not vectors:
+        return table
+    masks = []
+    for path, part in parts.items():
+        mask = vectors.get(path, np.ones(0, np.bool_))
+        if len(mask) > len(part):
+            raise CorruptFile(f"{path} has {len(part)} rows; of {len(mask)} it is said which are deleted")
+        masks.append(np.append(mask, np.ones(len(part) - len(mask), np.bool_)))
+    return Masked(table, Bits.joined(masks))
 
 
 def _way(folder: Path) -> str:

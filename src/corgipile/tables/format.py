@@ -27,7 +27,8 @@ class Format(NamedTuple):
         agree: Lets several tables that are to be one have the same columns.
         folder: Says whether a folder, in which files of these names may be tables, is itself one of this format.
         log: Whether a log in such a folder says which of its files count, so that none is a table by itself.
-        index_file: Writes the index by which rows are found, returns its path; None where none is needed.
+        index_file: Writes the index by which rows are found, of a path and options said of it; returns the index's
+            path. None where none is needed.
     """
 
     magic: bytes
@@ -37,7 +38,7 @@ class Format(NamedTuple):
     knows: Callable[[bytes], bool] = lambda head: False  # noqa: ARG005 - the shape of such a function
     agree: Callable[[Sequence[Table]], list[Table]] = list
     folder: Callable[[Path, Sequence[str]], bool] = lambda path, files: False  # noqa: ARG005 - as above
-    index_file: Callable[[str], str] | None = None
+    index_file: Callable[..., str] | None = None
     log: bool = False
 
 

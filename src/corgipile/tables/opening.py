@@ -9,6 +9,7 @@ from corgipile.errors import BadArgument, TableError, UnknownFormat
 from corgipile.sizes import OnBad, Size
 from corgipile.stores.opening import located
 from corgipile.stores.urls import RemotePath, is_url, redacted
+from corgipile.suggestions import did_you_mean
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
 from corgipile.tables.format import formats
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from corgipile.tables.tfrecord.table import Decode
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
+DEFAULTS = {"zero_based": "auto", "decode": "auto", "header": "auto", "on_bad": "raise"}  # which say nothing
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -111,7 +113,7 @@ def open(  # noqa: A001 - reads as corgipile.open
         **more,
     }
     spill_folder(spill)  # what is wrong with it is said for any format
-    given = {name: value for name, value in common.items() if value not in ("auto", "raise", None)}
+    given = {name: value for name, value in common.items() if value is not None and value != DEFAULTS.get(name)}
     options: list[dict[str, Any]] = [dict(given) for _ in parts]
     for name, files in beside.items():
         if files and len(files) != len(parts):
@@ -137,20 +139,26 @@ class Index(NamedTuple):
     nbytes: int
 
 
-def write_indexes(source: Source) -> Iterator[Index]:
+def write_indexes(source: Source, **options: Any) -> Iterator[Index]:
     """Write the index of each file of a source, one after another.
 
+    Args:
+        source: The files.
+        **options: As for `open`: other delimiters, for one, find other rows.
+
     Raises:
-        BadArgument: A file is of a format whose rows are found without an index.
+        BadArgument: A file is of a format whose rows are found without an index, or which has no such option.
     """
-    for found in _parts(located(source), None, set()):
+    asked = options.pop("format", None)
+    for found in _parts(located(source), asked, set()):
         path = found.path
-        name = find_format(path)
+        name = asked or find_format(path)
         write = formats()[name].index_file
         if write is None:
             raise BadArgument(f"{_place(found)} needs no index: rows of the {name} format are found without one")
-        index = write(path)
-        yield Index(index, len(formats()[name].open(path)), Path(index).stat().st_size)
+        opening = _options_for(path, name, options)
+        index = write(path, **opening)
+        yield Index(index, len(formats()[name].open(path, **opening)), Path(index).stat().st_size)
 
 
 def _paths(given: PathLike | Sequence[PathLike] | None) -> list[PathLike]:
@@ -206,11 +214,24 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spil
 
 def _open_file(path: str | File, format_name: str | None, options: dict[str, Any]) -> Table:
     name = format_name or find_format(path)
-    for option in options.keys() - formats()[name].options - {"spill"}:
-        raise BadArgument(f"{option} does not apply to {_place(Found(path, {}))}, whose format is {name}")
+    return formats()[name].open(path, **_options_for(path, name, options))
+
+
+def _options_for(path: str | File, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options for a format.
+
+    Raises:
+        BadArgument: One is none of this format.
+    """
+    known = formats()[name].options
+    for option in sorted(options.keys() - known - {"spill"}):
+        takes = f"options of this format are {', '.join(sorted(known))}" if known else "which has no options"
+        raise BadArgument(
+            f"{option} does not apply to {_place(Found(path, {}))}, whose format is {name}; {takes}"
+            f"{did_you_mean(option, known)}"
+        )
     # Files of other formats are never unpacked, so whatever is said of spill files is true of them.
-    kind = formats()[name]
-    return kind.open(path, **{key: value for key, value in options.items() if key in kind.options})
+    return {key: value for key, value in options.items() if key in known}
 
 
 def find_format(path: str | File) -> str:

@@ -163,8 +163,8 @@ def stored(field: pa.Field) -> Stored:
     raise refuse_type(
         field,
         "MDS",
-        "numbers, text, bytes, decimals and lists or structures of numbers and text can be; cast it, or leave it out "
-        "(columns=)",
+        "numbers, text, bytes, decimals and lists or structures of numbers and text can be; cast it (types=), or "
+        "leave it out (columns=)",
     )
 
 

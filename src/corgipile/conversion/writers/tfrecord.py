@@ -152,7 +152,7 @@ def _floats(values: pa.Array, name: str, first: int) -> tuple[bytes, Array]:
     if len(wrong):
         raise BadValue(
             f"column {name!r}, rows from {first}: {numbers[wrong[0]]} is no 32-bit float, and TFRecord has no "
-            "others: convert(..., pack=True) rounds numbers, or cast the column"
+            f"others: types={{{name!r}: 'float32'}} with inexact=True rounds them"
         )
     return small.tobytes(), 4 * np.arange(len(small) + 1)
 
@@ -184,7 +184,9 @@ def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], TFRecordPart
     for field in schema:
         if not _kind_of(field.type):
             raise refuse_type(
-                field, "TFRecord", "numbers, text, bytes and lists of these can be; cast it, or leave it out (columns=)"
+                field,
+                "TFRecord",
+                "numbers, text, bytes and lists of these can be; cast it (types=), or leave it out (columns=)",
             )
     return partial(TFRecordPart, schema, settings)
 

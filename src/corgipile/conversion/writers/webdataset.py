@@ -142,7 +142,7 @@ def encoding(field: pa.Field) -> tuple[str, Encode]:
     raise refuse_type(
         field,
         "WebDataset",
-        "numbers, text, bytes and flat lists of numbers can be; cast it, or leave it out (columns=)",
+        "numbers, text, bytes and flat lists of numbers can be; cast it (types=), or leave it out (columns=)",
     )
 
 

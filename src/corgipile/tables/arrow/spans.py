@@ -76,7 +76,7 @@ class Rows(Sequence[npt.NDArray[Any]]):
     """
 
     def __init__(self, values: npt.NDArray[Any], ends: IntArray) -> None:
-        self.values, self._ends = values, ends
+        self.values, self.ends = values, ends
 
     @classmethod
     def joined(cls, parts: "Sequence[Rows]") -> Self:
@@ -87,10 +87,10 @@ class Rows(Sequence[npt.NDArray[Any]]):
     @property
     def lengths(self) -> IntArray:
         """Return how many numbers each row has."""
-        return np.diff(self._ends)
+        return np.diff(self.ends)
 
     def __len__(self) -> int:
-        return len(self._ends) - 1
+        return len(self.ends) - 1
 
     @overload
     def __getitem__(self, place: int) -> npt.NDArray[Any]: ...
@@ -98,10 +98,10 @@ class Rows(Sequence[npt.NDArray[Any]]):
     def __getitem__(self, place: slice) -> Self: ...
     def __getitem__(self, place: int | slice) -> npt.NDArray[Any] | Self:
         if isinstance(place, int):
-            start, stop = self._ends[range(len(self))[place]], self._ends[range(1, len(self) + 1)[place]]
+            start, stop = self.ends[range(len(self))[place]], self.ends[range(1, len(self) + 1)[place]]
             return self.values[start:stop]
         start, stop, _ = place.indices(len(self))
-        ends = self._ends[start : stop + 1]
+        ends = self.ends[start : stop + 1]
         return type(self)(self.values[ends[0] : ends[-1]], ends - ends[0])
 
 

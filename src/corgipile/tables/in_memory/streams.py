@@ -108,11 +108,16 @@ def _joined(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         few.append(batch)
         size += batch.nbytes
         if size > TOGETHER:
-            yield _decoded(pa.Table.from_batches(few, schema).combine_chunks())
+            yield _as_one(few, schema)
             few.clear()
             size = 0
     if few:
-        yield _decoded(pa.Table.from_batches(few, schema).combine_chunks())
+        yield _as_one(few, schema)
+
+
+def _as_one(few: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    rows = pa.Table.from_batches(few, schema)
+    return _decoded(rows if len(few) == 1 else rows.combine_chunks())
 
 
 def _decoded(rows: pa.Table) -> pa.Table:

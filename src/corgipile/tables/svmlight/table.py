@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 
@@ -125,7 +126,7 @@ def same_base(tables: Sequence[Table]) -> list[Table]:
     ]
 
 
-def index_file(path: str) -> str:
+def index_file(path: str, **_: Any) -> str:
     """Write the index of a text, unless there is one of its present state; return its path."""
     file = file_of(path)
     open_index(file)

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -118,6 +118,6 @@ def _names(file: File, line: bytes, mark: str, *, header: bool) -> list[str]:
     return fields if header else [f"f{number}" for number in range(len(fields))]
 
 
-def index_file(path: str) -> str:
+def index_file(path: str, **options: Any) -> str:
     """Write the index of a text, unless there is one of its present state; return its path."""
-    return index_of(CsvTable(path))
+    return index_of(CsvTable(path, **options))

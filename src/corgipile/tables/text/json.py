@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -116,6 +117,6 @@ def is_lines(head: bytes, *, whole: bool) -> bool:
     return line.startswith(b"{") and (line.endswith(b"}") if end or whole else True)
 
 
-def index_file(path: str) -> str:
+def index_file(path: str, **options: Any) -> str:
     """Write the index of a text, unless there is one of its present state; return its path."""
-    return index_of(JsonLinesTable(path))
+    return index_of(JsonLinesTable(path, **options))

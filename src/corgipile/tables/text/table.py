@@ -80,6 +80,13 @@ class TextTable(Checked):
         made.schema = pa.schema(dict(mine) | chosen(self._types, list(mine), self.path))
         return made
 
+    def with_said(self, types: Types) -> Self:
+        """Return the same table with columns of types that a caller says."""
+        made = copy(self)
+        kinds = chosen(types, self.schema.names, self.path)
+        made.schema = pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in self.schema])
+        return made
+
     def _parse(self, text: memoryview, rows: int, names: Sequence[str]) -> pa.RecordBatch:
         """Parse some columns of rows; the errors of a single row say what is wrong with it, and no more."""
         raise NotImplementedError

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +97,7 @@ def is_index_text(path: Path) -> bool:
 TEXT_INDEX = Kind("text index", is_index_text, follow=False)
 
 
-def index_file(path: str) -> str:
+def index_file(path: str, **_: Any) -> str:
     """Check a whole file and write its text index, ``NAME.idx``; return its path.
 
     Raises:

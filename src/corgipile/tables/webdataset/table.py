@@ -1,7 +1,7 @@
 """WebDataset shards: tar files whose members, grouped by name, are samples."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -262,7 +262,7 @@ def same_columns(tables: Sequence[Table]) -> list[Table]:
     return [table.with_columns(columns) if isinstance(table, WebDatasetTable) else table for table in tables]
 
 
-def index_file(path: str) -> str:
+def index_file(path: str, **_: Any) -> str:
     """Write the index of an archive, unless there is one of its present state; return its path."""
     file = file_of(path)
     open_samples(file)

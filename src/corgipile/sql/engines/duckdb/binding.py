@@ -10,6 +10,9 @@ from corgipile.sql.statements import Fragment, ModelCall, Parameter
 __all__ = ["Bound", "literal"]
 
 
+Call = Callable[[ModelCall, "Bound"], str]
+
+
 class Bound:
     """SQL with the values of its parameters.
 
@@ -23,7 +26,7 @@ class Bound:
         ('SELECT $p1 + $p1', {'p1': 8})
     """
 
-    def __init__(self, values: Values, call: "Callable[[ModelCall, Bound], str] | None") -> None:
+    def __init__(self, values: Values, call: "Call | None") -> None:
         self.given, self.values = values, dict[str, Any]()
         self._call, self._names = call, dict[int | str, str]()
 

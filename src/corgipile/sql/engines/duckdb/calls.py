@@ -28,7 +28,7 @@ def table_of(engine: "DuckDB", call: ModelCall, bound: Bound) -> str:
     stored = engine.models.find(call.model)
     options = {name: value for name, value in call.options.items() if value is not None}
     if unknown := options.keys() - ({"threshold"} if call.function == "predict" else set()):
-        raise BadArgument(f"ML.{call.function.upper()} has no option {sorted(unknown)[0]!r} here")
+        raise BadArgument(f"ML.{call.function.upper()} has no option {min(unknown)!r} here")
     if call.function == "predict":
         return _predicted(engine, call, stored, bound, options.get("threshold"))
     if call.function == "evaluate":

@@ -5,21 +5,24 @@ import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError
-from corgipile.linear.model import What
 from corgipile.sql.engines.duckdb.faults import library
 from corgipile.sql.engines.duckdb.matrices import Scorer
 from corgipile.sql.engines.duckdb.models import Models, Stored
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.tables.databases import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corgipile.linear.model import What
 
 __all__ = ["PREFIX", "Functions", "functions_of"]
 
@@ -55,7 +58,9 @@ class Functions:
         """Hear that a statement begins: models are looked up anew."""
         self._sessions.add(session)
         self._known, self.raised = {}, None
-        self._pinned = {name: one for name, one in self._pinned.items() if not name.startswith(_mark(session))}
+        for name in session.pinned:
+            self._pinned.pop(name, None)
+        session.pinned.clear()
 
     def cause(self, text: str) -> CorgiPileError | None:
         """Return the error that a function raised, if this text quotes it."""
@@ -63,8 +68,9 @@ class Functions:
 
     def pin(self, stored: Stored, session: Session) -> str:
         """Keep a model for one statement of a session; return the name by which functions find it."""
-        name = _mark(session) + stored.version
+        name = f"\x01{next(_numbers)}"
         self._pinned[name] = stored
+        session.pinned.append(name)
         return name
 
     def register(self, connection: Any) -> None:
@@ -98,9 +104,11 @@ class Functions:
             raise
 
     def _answered(self, function: str, names: pa.ChunkedArray, columns: tuple[pa.ChunkedArray, ...]) -> pa.Array:
+        if not len(names):
+            return pa.nulls(0, _arrow(function))
+        if (same := _same(names)) is not None:
+            return self._of(function, same, columns, len(names))
         given = names.unique().to_pylist()
-        if len(given) == 1:
-            return self._of(function, given[0], columns, len(names))
         parts = [np.flatnonzero(np.array([one == name for one in names.to_pylist()])) for name in given]
         found = [
             self._of(function, name, tuple(column.take(pa.array(part)) for column in columns), len(part))
@@ -147,8 +155,18 @@ class Functions:
         raise BadArgument(f"there is no model {name!r}: the connection that knew it is closed")
 
 
-def _mark(session: Session) -> str:
-    return f"\x01{id(session)}:"
+def _same(names: pa.ChunkedArray) -> str | None:
+    """Return the text that all rows have, as a literal of SQL; None where they differ, or it is no text."""
+    if names.num_chunks != 1 or not pa.types.is_string(names.type) or names.null_count:
+        return None
+    part = names.chunk(0)
+    first = part[0].as_py().encode()
+    _, offsets, data = part.buffers()
+    begin, end = np.frombuffer(offsets, np.int32)[[part.offset, part.offset + len(part)]].tolist()
+    if end - begin != len(first) * len(part) or data is None:
+        return None
+    even = (np.diff(np.frombuffer(offsets, np.int32)[part.offset : part.offset + len(part) + 1]) == len(first)).all()
+    return first.decode() if even and data[begin:end].to_pybytes() == first * len(part) else None
 
 
 @atexit.register

@@ -116,7 +116,7 @@ def _numbers(part: pa.Array) -> npt.NDArray[Any]:
 
 def _list_rows(part: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
     """Return rows of a list column, which must be of one length."""
-    valid = np.asarray(part.is_valid()) if part.null_count else None
+    valid: npt.NDArray[np.bool_] | None = np.asarray(part.is_valid()) if part.null_count else None
     item = part.type.value_type
     if not (is_number(item) or pa.types.is_decimal(item)):
         raise BadSchema(f"the features are {part.type}; lists of numbers are needed")
@@ -125,9 +125,9 @@ def _list_rows(part: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] 
         values = part.values.slice(part.offset * width, len(part) * width)
     else:
         values, width, part = _even(part, valid)
-    missing = np.asarray(values.is_null()).reshape(-1, width).any(axis=1) if values.null_count else None
-    if missing is not None:
-        valid = ~missing if valid is None else valid & ~missing
+    if values.null_count:
+        whole = np.asarray(np.asarray(values.is_valid()).reshape(-1, width).all(axis=1), np.bool_)
+        valid = whole if valid is None else np.asarray(valid & whole, np.bool_)
     numbers = _numbers(values)
     dtype = np.float64 if numbers.dtype == np.float64 else np.float32
     rows = np.ascontiguousarray(numbers.reshape(-1, width), dtype)

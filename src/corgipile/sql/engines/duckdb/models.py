@@ -97,7 +97,7 @@ class Models:
         check_name(name)
         self._place()
         database = "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
-        if [(True,)] == self._rows(database):
+        if self._rows(database) == [(True,)]:
             raise OperationalError(f"the database is open for reading only, so that model {name!r} cannot be stored")
 
     def store(self, name: str, model: Model, *, replace: bool) -> None:

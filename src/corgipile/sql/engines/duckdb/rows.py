@@ -20,8 +20,8 @@ from corgipile.tables.table import Table, check_columns
 
 __all__ = ["Rows", "read_rows"]
 
-PART = 2 << 20  # bytes of rows that come together
-MANY = 1024  # rows of them where lists and text differ in length
+PART = 5 << 20  # bytes of rows that come together, enough not to be joined
+MANY = 4096  # rows of them where lists and text differ in length
 DEFAULT: Size = declared(TrainArguments)["memory"].default
 
 

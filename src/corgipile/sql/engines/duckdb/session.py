@@ -5,16 +5,18 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from corgipile.errors import CorgiPileError
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.engine import Result
 from corgipile.sql.exceptions import DatabaseError, Interrupted
 from corgipile.tables.in_memory.streams import IN_MEMORY
 from corgipile.tables.io.spill import SpillFile, SpillWriter, spill_folder
+
+if TYPE_CHECKING:
+    from corgipile.errors import CorgiPileError
 
 __all__ = ["Session"]
 
@@ -30,12 +32,14 @@ class Session:
 
     Attributes:
         database: The name of the database that it uses, as far as is known.
+        pinned: Names of models that functions keep for the statement under way.
     """
 
     def __init__(self, connection: Any) -> None:
         self.connection, self.database = connection, ""
         self.stopped = threading.Event()
         self.cause: Callable[[str], CorgiPileError | None] | None = None
+        self.pinned: list[str] = []
         self._lent: list[str] = []
         self._live: Callable[[], _Rows | None] = lambda: None
 

@@ -83,10 +83,8 @@ def _evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wr
         found = {name: last.get(f"holdout_{name}" if held else name) for name in FIGURES}
         return found | {"rows": None if held else last.get("rows")}
     with relation_of(engine.session, call.source, writer) as relation:
-        sql = f"SELECT {', '.join(FIGURES)} FROM corgipile.evaluate({{}}::text, {{}}::regclass)"
-        row = engine.session.rows(
-            sql.format(writer.literal(stored.name), writer.literal(relation.name)).replace("%", "%%"), []
-        )
+        call = f"corgipile.evaluate({writer.literal(stored.name)}::text, {writer.literal(relation.name)}::regclass)"
+        row = engine.session.rows(f"SELECT {', '.join(FIGURES)} FROM {call}")
     return dict(zip(FIGURES, row[0], strict=True))
 
 

@@ -136,7 +136,7 @@ def _steady(session: Session) -> Iterator[None]:
 
 def _create(session: Session, sql: str) -> None:
     try:
-        session.changed(sql, [])
+        session.changed(sql)
     except ProgrammingError as error:
         if "temporary tables" not in str(error):
             raise

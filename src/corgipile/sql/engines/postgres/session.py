@@ -42,7 +42,7 @@ class Session:
             cursor.execute(sql, values)
             return list(cursor.fetchall()) if cursor.description else []
 
-    def changed(self, sql: Any, values: Sequence[Any]) -> int:
+    def changed(self, sql: Any, values: Sequence[Any] | None = None) -> int:
         """Run a statement of our own and return how many rows it changed."""
         self.park()
         with translated(), self.connection.cursor() as cursor:

@@ -52,8 +52,10 @@ def train_call(train: Train, relation: Relation, known: frozenset[str], writer: 
     if "encode" not in given:
         _check_kinds(features, relation)
     written = {name: _written(name, value, writer) for name, value in given.items()}
-    for name in written:
-        if name not in known:
+    for name in list(written):
+        if name == "standardize" and name not in known and not given[name]:
+            del written[name]  # an extension without it learns from features as they are
+        elif name not in known:
             raise NotSupportedError(
                 f"the extension of this server has no {name}; install a newer one: corgipile pg install"
             )

@@ -1,0 +1,93 @@
+/* Writes sparse rows out: all numbers of a row, most of them 0. */
+#ifndef CP_EXPAND_H
+#define CP_EXPAND_H
+
+#include "io/gather.h"
+
+#define CP_EXPAND_RUN 256 /* entries that are converted at a time */
+
+/* Entries of rows that lie back to back, those of row i from ends[i] to ends[i + 1]. */
+typedef struct {
+    const char *indices, *values;
+    const int64_t *index_ends, *value_ends;
+    int64_t rows, indices_count, values_count;
+    enum cp_type index_type, value_type;
+} cp_sparse_rows;
+
+#define CP_PLACES_CASE(CODE, FROM)                                                                                     \
+    case CODE:                                                                                                         \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            FROM value;                                                                                                \
+            memcpy(&value, from + i * (int64_t)sizeof(FROM), sizeof(FROM));                                            \
+            to[i] = (uint64_t)(int64_t)value;                                                                          \
+        }                                                                                                              \
+        break
+
+/* Widen indices; negative ones become too large. */
+static inline void cp_places(uint64_t *to, const char *from, enum cp_type type, int64_t count)
+{
+    switch (type) {
+        CP_PLACES_CASE(CP_I8, int8_t);
+        CP_PLACES_CASE(CP_U8, uint8_t);
+        CP_PLACES_CASE(CP_I16, int16_t);
+        CP_PLACES_CASE(CP_U16, uint16_t);
+        CP_PLACES_CASE(CP_I32, int32_t);
+        CP_PLACES_CASE(CP_U32, uint32_t);
+        CP_PLACES_CASE(CP_I64, int64_t);
+        CP_PLACES_CASE(CP_U64, uint64_t);
+    case CP_F32:
+    case CP_F64:
+    case CP_TYPES:
+        break;
+    }
+}
+
+#define CP_EXPAND_TO(REAL)                                                                                             \
+    for (int64_t i = 0; i < some; i++) {                                                                               \
+        if (places[i] >= (uint64_t)width)                                                                              \
+            return 0;                                                                                                  \
+        ((REAL *)(void *)out)[places[i]] += ((const REAL *)(const void *)numbers)[i];                                   \
+    }
+
+/* Add the entries of one row to its place, which is all 0, as SciPy sums those of one index; 0: one lies outside. */
+static inline int cp_expand_row(char *out, int64_t width, int wide, const cp_sparse_rows *s, int64_t row)
+{
+    int64_t at = s->index_ends[row], from = s->value_ends[row], count = s->index_ends[row + 1] - at;
+    uint64_t places[CP_EXPAND_RUN];
+    double numbers[CP_EXPAND_RUN];
+    for (int64_t done = 0; done < count; done += CP_EXPAND_RUN) {
+        int64_t some = count - done < CP_EXPAND_RUN ? count - done : CP_EXPAND_RUN;
+        cp_places(places, s->indices + (at + done) * cp_type_bytes[s->index_type], s->index_type, some);
+        cp_cast((char *)numbers, wide, s->values + (from + done) * cp_type_bytes[s->value_type], s->value_type, some);
+        if (wide) {
+            CP_EXPAND_TO(double)
+        } else {
+            CP_EXPAND_TO(float)
+        }
+    }
+    return 1;
+}
+
+/* Say whether a row has its entries where it says, as many indices as values. */
+static inline int cp_sparse_row_ok(const cp_sparse_rows *s, int64_t row)
+{
+    int64_t low = s->index_ends[row], high = s->index_ends[row + 1];
+    int64_t first = s->value_ends[row], last = s->value_ends[row + 1];
+    return low >= 0 && high >= low && high <= s->indices_count && first >= 0 && last >= first &&
+           last <= s->values_count && high - low == last - first;
+}
+
+/* Write some rows out, of float numbers or double ones if `wide`; return the first that cannot be, -1 if all can. */
+static inline int64_t cp_expand(char *out, int64_t width, int wide, const cp_sparse_rows *s, int64_t first,
+                                int64_t count)
+{
+    int64_t bytes = width * (wide ? 8 : 4);
+    for (int64_t i = 0; i < count; i++) {
+        memset(out + i * bytes, 0, (size_t)bytes);
+        if (!cp_sparse_row_ok(s, first + i) || !cp_expand_row(out + i * bytes, width, wide, s, first + i))
+            return first + i;
+    }
+    return -1;
+}
+
+#endif
