@@ -1,5 +1,6 @@
 """Runs scripts for front ends: statement after statement, each to be stopped by Ctrl-C, its answer shown."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -23,6 +24,7 @@ from corgipile.stores.urls import redacted
 __all__ = ["Session", "decoded", "interruptible", "opened", "script_of"]
 
 R = TypeVar("R")
+_SILENT = logging.NullHandler()
 _AGAIN = 0.2  # seconds until a statement that goes on is told again to stop
 
 
@@ -155,6 +157,8 @@ def opened(*, db: str | None = None, dsn: str | None = None, memory: str | None 
         ...     connection.execute("SELECT 1").fetchall()
         [(1,)]
     """
+    # What trainings log is in their notes: Python need not say it too, unless somebody listens.
+    logging.getLogger("corgipile").addHandler(_SILENT)
     budget = None if memory is None else parse_bytes(memory, "memory")
     if dsn is None:
         options: dict[str, Any] = {} if budget is None else {"memory_limit": f"{budget}B"}
