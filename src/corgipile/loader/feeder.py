@@ -88,7 +88,8 @@ class Feeder:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         table = open_table(table)
         self.columns = found = columns_of(table, columns, casts, pack, widths)
-        self.table, self.seed, self.shard = table, seed, shard
+        self.table: Table = table
+        self.seed, self.shard = seed, shard
         self._closed = False
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = found.row_bytes

@@ -84,8 +84,8 @@ def _lines(columns: Sequence[_Column]) -> Iterator[str]:
     tall = max(len(column.head) for column in columns)
     for column in columns:
         column.head = [""] * (tall - len(column.head)) + column.head
-    heads = zip(*(column.head for column in columns), strict=True)
-    for line in heads:
+    titles = zip(*(column.head for column in columns), strict=True)
+    for line in titles:
         yield _line(columns, line)
     yield _line(columns, ["-" * column.width for column in columns])
     for cells in zip(*(column.cells for column in columns), strict=True):
@@ -136,7 +136,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _fitted(columns: list[_Column], wide: int) -> list[_Column]:
-    """Break heads, cut text, then leave columns out, until the rest is no wider than this; set their widths."""
+    """Break titles, cut text, then leave columns out, until the rest is no wider than this; set their widths."""
     if _total([column.natural for column in columns]) <= wide:
         return columns
     for column in columns:
