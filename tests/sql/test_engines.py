@@ -26,6 +26,7 @@ TABLES = f"""
     CREATE VIEW seen AS SELECT a, b, label FROM t;
     CREATE TABLE texts AS SELECT 'red' AS colour, 1.5 AS x, 1 AS label;
 """
+PARAMS = ("block_pages", "blocks", "buffer_blocks", "group", "whole")
 NASTY = [
     "x'; DROP TABLE t; --", 'x"; DROP TABLE t; --', "a' || (SELECT 1) || '", "$$; DROP TABLE t; $$", "\\'; DROP TABLE t; --", "%s %(x)s {} {0}",
     "m\n-- x", "/* x", "ünï 字 🐕", "select", "a.b.c", " ", "?", ":x", "$1", "E'\\'", "x" * 50,
@@ -376,63 +377,77 @@ class Statements:
         assert self.rows(sql, "SHOW MODELS") == []
         assert self.value(sql, "SELECT count(*) FROM t") == ROWS
 
+    def arrow(self, sql, query):
+        """Return rows of two features and a whole label as Python reads them."""
+        columns = list(zip(*sql.execute(query).fetchall(), strict=True))
+        kinds = {"a": pa.float32(), "b": pa.float32(), "label": pa.int32()}
+        return pa.table({name: pa.array(values, kinds[name]) for name, values in zip(kinds, columns, strict=True)})
+
+    def same(self, sql, name, python):
+        """Check that a model that is stored is one of Python's, bit for bit."""
+        several = len(python.coef) > 1
+        classes = python.classes.tolist() if several else [None]
+        lines = zip(classes, python.coef.tolist(), python.intercept.tolist(), strict=True)
+        expected = {
+            (of, column): value
+            for of, line, constant in lines
+            for column, value in zip(("a", "b", "__INTERCEPT__"), [*line, constant], strict=True)
+        }
+        found = self.weights(sql, name)
+        assert {(of and float(of), column): value for (of, column), value in found.items()} == expected
+
     @pytest.mark.parametrize("model", ["svm of three", *NAMES])
     @pytest.mark.parametrize("batch", [1, 16])
     def test_models_are_those_of_python_bit_for_bit(self, sql, model, batch):
-        label = (
-            "part % 3"
-            if model in ("softmax", "svm of three")
-            else "label"
-            if model in ("logistic", "svm", "squared_hinge")
-            else "part"
-        )
-        model = model.split()[0]
-        with_ = f"epochs = 3, learning_rate = 0.05, l2 = 0.01, batch_size = {batch}, order = no_shuffle, standardize = false"
-        sql.execute(f"CREATE TABLE bits AS SELECT a, b, {label} AS y FROM t")
-        rows = self.rows(sql, f"SELECT a, b, y FROM bits TRAIN BY {model} WITH {with_} INTO m")
-        stored = sql.execute("SELECT a, b, y FROM bits").fetchall()
-        columns = list(zip(*stored, strict=True))
-        table = pa.table(
-            {
-                "a": pa.array(columns[0], pa.float32()),
-                "b": pa.array(columns[1], pa.float32()),
-                "y": pa.array(columns[2], pa.int32()),
-            }
-        )
-        python = cp.train(
-            table,
-            model=model,
-            label="y",
-            epochs=3,
-            learning_rate=0.05,
-            l2=0.01,
-            batch_size=batch,
-            order="no_shuffle",
-            standardize=False,
-        )
-        several = len(python.coef) > 1
-        expected = {
-            (str(label_) if several else None, name): value
-            for label_, line, constant in zip(
-                python.classes.tolist() if several else [None],
-                python.coef.tolist(),
-                python.intercept.tolist(),
-                strict=True,
-            )
-            for name, value in zip(("a", "b", "__INTERCEPT__"), [*line, constant], strict=True)
+        label = {
+            "softmax": "part % 3",
+            "svm of three": "part % 3",
+            "logistic": "label",
+            "svm": "label",
+            "squared_hinge": "label",
+        }.get(model, "part")
+        kind = model.split()[0]
+        settings = {
+            "epochs": 3,
+            "learning_rate": 0.05,
+            "l2": 0.01,
+            "batch_size": batch,
+            "order": "no_shuffle",
+            "standardize": False,
         }
-        found = {
-            (None if key is None else str(float(key)), name): value
-            for (key, name), value in self.weights(sql, "m").items()
-        }
-        assert found == {
-            (None if key is None else str(float(key)), name): value for (key, name), value in expected.items()
-        }
-        assert [(row["loss"], row[python.loss.score]) for row in rows] == [
-            (record["loss"], record[python.loss.score]) for record in python.history
-        ]
+        sql.execute(f"CREATE TABLE bits AS SELECT a, b, {label} AS label FROM t")
+        given = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        rows = self.rows(sql, f"SELECT * FROM bits TRAIN BY {kind} WITH {given} INTO m")
+        table = self.arrow(sql, "SELECT * FROM bits")
+        python = cp.train(table, model=kind, **settings)
+        self.same(sql, "m", python)
+        score = python.loss.score
+        assert [(row["loss"], row[score]) for row in rows] == [(one["loss"], one[score]) for one in python.history]
         predicted = [row["prediction"] for row in self.rows(sql, "SELECT * FROM bits PREDICT BY m")]
         assert np.array_equal(predicted, python.predict(table))
+
+    @pytest.mark.parametrize("order", ["no_shuffle", "block_only", "corgipile", "riffle", "balanced"])
+    def test_orders_are_those_of_python_in_blocks_of_the_same_rows(self, sql, order):
+        sql.execute("CREATE TABLE many AS SELECT x.a, x.b, x.label FROM t x, generate_series(1, 8) y ORDER BY x.i, 1")
+        asked, sizes = self.sizes(sql, order)
+        settings = {"epochs": 2, "learning_rate": 0.05, "seed": 5}
+        given = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        sql.execute(f"SELECT * FROM many TRAIN BY svm WITH order = {order}, {asked}, {given} INTO m")
+        make = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
+        more = {"balance": "label"} if order == "balanced" else {}
+        made = make.get(order, cp.orders.Riffle)(**sizes(), **more)
+        self.same(
+            sql,
+            "m",
+            cp.train(
+                self.arrow(sql, "SELECT * FROM many"),
+                model="svm",
+                order=made,
+                memory=None,
+                standardize=False,
+                **settings,
+            ),
+        )
 
 
 class TestDuckDB(Statements):
@@ -444,6 +459,10 @@ class TestDuckDB(Statements):
         with connect() as connection:
             connection.execute(TABLES)
             yield connection
+
+    def sizes(self, sql, order):
+        """Return sizes of blocks and buffers in SQL, and what tells those of Python."""
+        return "block_size = 100, buffer_size = 700", lambda: {"block": 100, "buffer": 700}
 
 
 class TestPostgreSQL(Statements):
@@ -457,3 +476,19 @@ class TestPostgreSQL(Statements):
         with connect(server.url.replace("/postgres?", "/sql_tests?")) as connection:
             connection.execute("CREATE EXTENSION corgipile; " + TABLES)
             yield connection
+
+    def sizes(self, sql, order):
+        """Return sizes of blocks and buffers in SQL, and what tells those of Python, from the model m."""
+
+        def told():
+            found = {
+                row["property"]: json.loads(row["value"])
+                for row in self.rows(sql, "DESCRIBE MODEL m")
+                if row["property"] in PARAMS
+            }
+            rows = self.value(sql, "SELECT max((ctid::text::point)[1])::int FROM many") * found["block_pages"]
+            mixed = {name: found[name] for name in ("group", "whole")} if order in ("riffle", "balanced") else {}
+            assert found["blocks"] > found["buffer_blocks"]
+            return {"block": rows, "buffer": rows * found["buffer_blocks"], **mixed}
+
+        return "block_size = 8KB, buffer_size = 50KB", told

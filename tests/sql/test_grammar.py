@@ -116,6 +116,7 @@ def test_settings_are_those_of_train():
 
 @pytest.mark.parametrize("alias", ALIASES)
 def test_other_names_of_settings(alias):
+    assert one("SELECT * FROM t TRAIN BY svm WITH balance = label").settings == {"balance": "label"}
     text = {"fit_intercept": "true", "block_size": "8KB", "buffer_size": "5%"}.get(alias, "1")
     found = one(f"SELECT * FROM t TRAIN BY linear WITH {alias} = {text}")
     assert list(found.settings) == [ALIASES[alias]]

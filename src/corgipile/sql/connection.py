@@ -1,5 +1,6 @@
 """Connections and cursors as DB-API 2.0 has them, over the engines."""
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
@@ -188,7 +189,9 @@ class Cursor(Iterator[Row]):
         self.description: Description | None = None
         self.rowcount, self.lastrowid = -1, None
         self.notes: list[str] = []
-        self._result, self._rows, self._closed = Result(), iter(list[Row]()), False
+        self._result, self._closed = Result(), False
+        self._batch: pa.RecordBatch | None = None  # that rows are fetched from
+        self._part, self._at = list[Row](), 0  # its rows, and how many of them were fetched
 
     def execute(self, script: str, values: Values = (), *, progress: Progress | None = None) -> Self:
         """Run the statements of a script; the rows are those of the last one.
@@ -228,36 +231,51 @@ class Cursor(Iterator[Row]):
         self.description = columns and [
             (one.name, type_code(one.type), None, None, None, None, None) for one in columns
         ]
-        self._rows = (row for batch in result.batches for row in _rows_of(batch))
+        self._part, self._at = list[Row](), 0
 
     def fetchone(self) -> Row | None:
         """Return the next row, None after the last."""
         self._check_rows()
-        return next(self._rows, None)
+        return self._next()
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
         """Return the next rows, `arraysize` of them unless it is said how many."""
         self._check_rows()
         wanted = self.arraysize if size is None else size
-        return [row for _, row in zip(range(wanted), self._rows, strict=False)]
+        return list(itertools.islice(self._left(), wanted))
 
     def fetchall(self) -> list[Row]:
         """Return all rows that are left."""
         self._check_rows()
-        return list(self._rows)
+        return list(self._left())
+
+    def _left(self) -> Iterator[Row]:
+        return iter(self._next, None)
+
+    def _next(self) -> Row | None:
+        while self._at == len(self._part):
+            self._batch = next(self._result.batches, None)
+            if self._batch is None:
+                self._part, self._at = [], 0
+                return None
+            self._part, self._at = list(_rows_of(self._batch)), 0
+        self._at += 1
+        return self._part[self._at - 1]
 
     def arrow(self) -> pa.Table:
-        """Return the rows as a table of Arrow: call it instead of fetching."""
+        """Return the rows that are left as a table of Arrow."""
         return self.reader().read_all()
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return the rows as record batches of Arrow, which come as they are asked for."""
+        """Return the rows that are left as record batches of Arrow, which come as they are asked for."""
         self._check_rows()
         assert self._result.schema is not None  # noqa: S101 - asked before
-        return pa.RecordBatchReader.from_batches(self._result.schema, self._result.batches)
+        rest = [self._batch.slice(self._at)] if self._batch is not None and self._at < len(self._part) else []
+        self._part, self._at = [], 0
+        return pa.RecordBatchReader.from_batches(self._result.schema, itertools.chain(rest, self._result.batches))
 
     def df(self) -> Any:
-        """Return the rows as a data frame of pandas.
+        """Return the rows that are left as a data frame of pandas.
 
         Raises:
             MissingExtra: pandas is not installed.
@@ -294,7 +312,10 @@ class Cursor(Iterator[Row]):
 
     def __next__(self) -> Row:
         self._check_rows()
-        return next(self._rows)
+        found = self._next()
+        if found is None:
+            raise StopIteration
+        return found
 
     def __enter__(self) -> Self:
         return self

@@ -115,6 +115,8 @@ def _read(reader: Reader, name: str) -> Any:
     token = reader.peek()
     if name == "warm_start" and token is not None and token.kind in ("word", "name", "string"):
         return model_name(reader)
+    if name == "balance" and token is not None and not token.says("TRUE", "FALSE", "?", ":") and token.kind != "place":
+        return reader.script.column(reader.next("true, false or the name of a column", "word", "name", "string"))
     return column_names(reader) if name in COLUMNS else value(reader)
 
 

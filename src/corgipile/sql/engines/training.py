@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from corgipile.errors import BadArgument, BadSchema, DivergenceWarning
+from corgipile.errors import BadArgument, BadSchema, DivergenceWarning, MissingColumn
 from corgipile.features.encoders import family_of
 from corgipile.linear.model import Model
 from corgipile.linear.train import train
@@ -18,7 +18,7 @@ from corgipile.sql.statements import Train
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.table import Table
 
-__all__ = ["arguments", "fit_model"]
+__all__ = ["arguments", "column_named", "fit_model"]
 
 
 def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
@@ -29,10 +29,11 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
         columns: The columns of its rows.
 
     Raises:
-        BadArgument: There is no such column, or there are no features.
+        BadArgument: There are no features.
+        MissingColumn: There is no such column.
     """
-    label = _found(statement.label or columns[-1], columns)
-    features = [_found(name, columns) for name in statement.features or ()] or [c for c in columns if c != label]
+    label = column_named(statement.label or columns[-1], columns)
+    features = [column_named(name, columns) for name in statement.features or ()] or [c for c in columns if c != label]
     if not features:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
     given = {**statement.settings, "model": statement.model, "features": features, "label": label}
@@ -40,13 +41,23 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
     return given if all(one is None for one in sizes.values()) else given | {"order": _sized(given, **sizes)}
 
 
-def _found(name: str, columns: list[str]) -> str:
-    """Return a column as the table spells it: SQL's names are of any case."""
+def column_named(name: str, columns: list[str]) -> str:
+    """Return a column as the table spells it: SQL's names are of any case.
+
+    Raises:
+        MissingColumn: There is none of that name, or two are but for their case.
+
+    Example:
+        >>> column_named("Label", ["x", "label"])
+        'label'
+    """
     if name in columns:
         return name
     same = [column for column in columns if column.lower() == name.lower()]
     if len(same) != 1:
-        raise BadArgument(f"there is no column {name!r}; the rows have {listed(columns)}{did_you_mean(name, columns)}")
+        raise MissingColumn(
+            f"there is no column {name!r}; the rows have {listed(columns)}{did_you_mean(name, columns)}"
+        )
     return same[0]
 
 

@@ -9,6 +9,7 @@ from corgipile.errors import BadArgument
 from corgipile.linear.model import Model
 from corgipile.sql.engines.answers import EPOCHS, epoch_row
 from corgipile.sql.engines.duckdb.binding import Bound, literal
+from corgipile.sql.engines.duckdb.files import text_of
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import asked, names_in, says_class
 from corgipile.sql.engines.duckdb.rows import read_rows
@@ -40,7 +41,7 @@ def table_of(engine: "DuckDB", call: ModelCall, bound: Bound) -> str:
 def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound, threshold: Any) -> str:
     if call.source is None:
         raise BadArgument("ML.PREDICT needs rows: ML.PREDICT(MODEL m, TABLE t), or a query in brackets")
-    model, rows = stored.model, bound.text(call.source.sql)
+    model, rows = stored.model, text_of(engine.session, call.source, bound).sql
     there = engine.session.schema(rows, bound.values).names
     names = names_in(stored, there)
     if names is None:

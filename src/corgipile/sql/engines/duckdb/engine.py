@@ -1,5 +1,6 @@
 """Runs statements in a session of DuckDB."""
 
+import contextlib
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ from corgipile.sql.engines.duckdb.explain import explained
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
-from corgipile.sql.engines.duckdb.prediction import predicting
+from corgipile.sql.engines.duckdb.prediction import pinned, predicting
 from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.training import arguments, fit_model
+from corgipile.sql.exceptions import DatabaseError
 from corgipile.sql.options import settled
 from corgipile.sql.statements import (
     DescribeModel,
@@ -54,7 +56,8 @@ class DuckDB:
         """Run a statement as it is, but for calls of models."""
         self._begin()
         bound = self._bound(values)
-        result = self.session.run(bound.text(statement.sql), bound.values)
+        sql = pinned(self, bound.text(statement.sql))
+        result = self.session.run(sql, bound.values)
         result.notes.extend(statement.notes)
         return result
 
@@ -176,6 +179,8 @@ class DuckDB:
     def _begin(self) -> None:
         self.session.begin()
         self.functions.begin(self.session)
+        with contextlib.suppress(DatabaseError):  # a transaction that an error has ended answers nothing
+            self.session.database = self.session.rows("SELECT current_database()")[0][0]
 
     def _bound(self, values: Values) -> Bound:
         return Bound(values, self._call)

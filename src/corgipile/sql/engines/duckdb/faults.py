@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
+
 from corgipile.errors import CorgiPileError, MissingExtra, ReadFailed, UnknownFormat
 from corgipile.sql import exceptions
 
@@ -45,10 +47,21 @@ def translated(cause: Any = None) -> Iterator[None]:
             raise inner from None
         kind = next((name for name in KINDS if isinstance(error, getattr(duckdb, name))), "DatabaseError")
         raise getattr(exceptions, kind)(str(error)) from None
-    except RuntimeError as error:
-        if str(error) == INTERRUPTED:
-            raise KeyboardInterrupt from None
-        raise
+    except (RuntimeError, OSError, pa.ArrowException) as error:  # the last two of rows on their way
+        raise _of_rows(error, cause) from None
+
+
+def _of_rows(error: Exception, cause: Any) -> BaseException:
+    """Return the error that one is which reaches us by way of Python or of Arrow."""
+    text = str(error)
+    if text == INTERRUPTED:
+        return KeyboardInterrupt()
+    if isinstance(error, RuntimeError):
+        return error
+    if "INTERRUPT Error" in text:
+        return exceptions.Interrupted("the statement was interrupted")
+    inner: CorgiPileError | None = None if cause is None else cause(text)
+    return inner or exceptions.DatabaseError(text)
 
 
 @contextmanager

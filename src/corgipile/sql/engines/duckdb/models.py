@@ -44,6 +44,20 @@ class Models:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._kept: dict[str, Stored] = {}
+        self._changed: tuple[int, set[str]] = 0, set()
+
+    def uncommitted(self) -> set[str]:
+        """Return the names that the transaction under way has stored, removed or renamed."""
+        transaction, names = self._changed
+        if names and transaction != self._session.transaction():
+            self._changed = 0, set()
+        return self._changed[1]
+
+    def _touch(self, *names: str) -> None:
+        """Note that models of these names are not as others see them, if a transaction is open."""
+        if self._session.in_transaction():
+            known = self.uncommitted()
+            self._changed = self._session.transaction(), known | set(names)
 
     def names(self) -> list[str]:
         """Return the names of all models, sorted."""
@@ -125,6 +139,7 @@ class Models:
             given = ", ".join(f"${column}" for column in values)
             sql = f"INSERT INTO {place} ({named}, created, version) VALUES ({given}, now(), uuid())"
             self._rows(sql, values)
+        self._touch(name)
 
     def drop(self, name: str) -> None:
         """Remove a model.
@@ -136,6 +151,7 @@ class Models:
         sql = f"DELETE FROM {place} WHERE name = $name RETURNING name"
         if place is None or not self._rows(sql, {"name": name}):
             raise self._missing(name)
+        self._touch(name)
 
     def rename(self, name: str, to: str) -> None:
         """Give a model another name.
@@ -151,6 +167,7 @@ class Models:
         if name != to and self.there(to):
             raise IntegrityError(f"there is a model {to!r} already; drop it first")
         self._rows(f"UPDATE {place} SET name = $to WHERE name = $name", {"name": name, "to": to})
+        self._touch(name, to)
 
     def _missing(self, name: str) -> BadArgument:
         names = self.names()

@@ -4,16 +4,18 @@ from typing import TYPE_CHECKING
 
 from corgipile.errors import MissingColumn
 from corgipile.sql.engines.duckdb.binding import Bound, literal
-from corgipile.sql.engines.duckdb.functions import PREFIX
+from corgipile.sql.engines.duckdb.files import Text, text_of
+from corgipile.sql.engines.duckdb.functions import KINDS, PREFIX
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.statements import Fragment, Predict, Source
+from corgipile.sql.statements import Fragment, Predict
+from corgipile.sql.tokens import tokenize
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.databases import quoted
 
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
-__all__ = ["asked", "names_in", "predicting", "says_class"]
+__all__ = ["asked", "names_in", "pinned", "predicting", "says_class"]
 
 LASTING = {"VIEW", "MACRO", "FUNCTION"}  # what keeps SQL for later, when a model is found by its name
 
@@ -28,24 +30,36 @@ def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Boun
     lasting = LASTING & set(before.upper().split())
     key = stored.name if lasting else engine.functions.pin(stored, engine.session)
     column = quoted(statement.column)
+    text = text_of(engine.session, source, bound)
     named = source.columns is not None or source.items == Fragment(("*",))
-    if source.foldable and source.table is not None and named:
-        return f"{before}\n{_folded(engine, source, stored, bound, key, column)}\n{after}"
-    rows = bound.text(source.sql)
-    there = engine.session.schema(rows, bound.values).names
+    if source.foldable and (source.table or source.file) and named:
+        return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
+    there = engine.session.schema(text.sql, bound.values).names
     names = names_in(stored, there)
     if names is None and source.foldable:
-        return f"{before}\n{_folded(engine, source, stored, bound, key, column)}\n{after}"
+        return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
     call = asked(says_class(stored), key, _all_of(names, stored, there))
-    return f"{before}\nSELECT *, {call} AS {column} FROM ({rows}\n)\n{after}"
+    return f"{before}\nSELECT *, {call} AS {column} FROM ({text.sql}\n)\n{after}"
 
 
-def _folded(engine: "DuckDB", source: Source, stored: Stored, bound: Bound, key: str, column: str) -> str:
+def _folded(engine: "DuckDB", text: Text, stored: Stored, bound: Bound, key: str, column: str) -> str:
     """Return a SELECT with the prediction as one more expression of its own."""
-    items, rest = bound.text(source.items), bound.text(source.rest)
-    there = engine.session.schema(f"SELECT * {rest}", bound.values).names
+    there = engine.session.schema(f"SELECT * {text.rest}", bound.values).names
     call = asked(says_class(stored), key, _all_of(names_in(stored, there), stored, there))
-    return f"SELECT {items}\n, {call} AS {column} {rest}"
+    return f"SELECT {text.items}\n, {call} AS {column} {text.rest}"
+
+
+def pinned(engine: "DuckDB", sql: str) -> str:
+    """Return SQL in which functions ask for models as the transaction under way sees them, which nobody else does."""
+    names = engine.models.uncommitted()
+    if not names:
+        return sql
+    tokens, made = tokenize(sql), sql
+    for call, bracket, name in reversed(list(zip(tokens, tokens[1:], tokens[2:], strict=False))):
+        if call.text.lower() in KINDS and bracket.text == "(" and name.kind == "string" and name.text in names:
+            key = engine.functions.pin(engine.models.find(name.text), engine.session)
+            made = made[: name.start] + literal(key) + made[name.stop :]
+    return made
 
 
 def says_class(stored: Stored) -> str:

@@ -10,13 +10,15 @@ from corgipile.errors import BadArgument
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.sql.engines.duckdb.binding import Bound
+from corgipile.sql.engines.duckdb.files import text_of
 from corgipile.sql.engines.duckdb.session import Session
+from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import Source
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.in_memory.streams import SpilledTable, of_reader
 from corgipile.tables.row_bytes import fixed_row_bytes
-from corgipile.tables.table import Table, check_columns
+from corgipile.tables.table import Table
 
 __all__ = ["Rows", "read_rows"]
 
@@ -54,19 +56,24 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     """
     if source.file is not None and source.plain:
         table = open_table(source.file)
-        columns = check_columns(table.schema, source.columns)
+        names = table.schema.names
+        columns = names if source.columns is None else [column_named(name, names) for name in source.columns]
         return Rows(table, columns, source.file, [])
     start = time.perf_counter()
-    place = "a query" if source.table is None or not source.plain else ".".join(source.table)
-    budget = parse_bytes(DEFAULT if memory is None else memory, "memory", whole=1 << 60)
-    sql = bound.text(source.sql)
+    computed = source.table is None or not source.plain or _is_view(session, source)
+    place = "a query" if computed else ".".join(source.table or ())
+    budget = parse_bytes(DEFAULT if memory is None else memory, "memory", whole=0)  # a share of rows not yet counted: none
+    sql = text_of(session, source, bound).sql
     schema = session.schema(sql, bound.values)
     _check_names(schema)
     rows = max(1, int(PART / (fixed_row_bytes(schema) or PART / MANY)))
     reader = session.reader(sql, bound.values, min(rows, 1 << 17))
     coming = pa.RecordBatchReader.from_batches(reader.schema, _checked(reader, session))
-    table = of_reader(coming, place, most=budget // 2)
-    return Rows(table, list(schema.names), place, _told(table, source, place), time.perf_counter() - start)
+    try:
+        table = of_reader(coming, place, most=budget // 2)
+    finally:
+        reader.close()
+    return Rows(table, list(schema.names), place, _told(table, place, computed=computed), time.perf_counter() - start)
 
 
 def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.RecordBatch]:
@@ -75,10 +82,18 @@ def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.R
         yield part
 
 
-def _told(table: Table, source: Source, place: str) -> list[str]:
+def _is_view(session: Session, source: Source) -> bool:
+    """Say whether what is named is computed when it is read."""
+    *others, name = source.table or ("",)
+    schema = others[-1] if others else session.rows("SELECT current_schema()")[0][0]
+    sql = "SELECT 1 FROM duckdb_views() WHERE lower(view_name) = lower($name) AND lower(schema_name) = lower($schema)"
+    return bool(session.rows(sql, {"name": name, "schema": schema}))
+
+
+def _told(table: Table, place: str, *, computed: bool) -> list[str]:
     where = "a spill file" if isinstance(table, SpilledTable) else "memory"
     size = f"{len(table)} rows, {format_bytes(table.nbytes)}"
-    if not source.plain:
+    if computed:
         return [f"the query ran once; its rows were learnt from in {where} ({size})"]
     if isinstance(table, SpilledTable):
         return [f"{place} was read once, into {where} ({size})"]

@@ -4,16 +4,15 @@ import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.engine import Result
-from corgipile.sql.exceptions import DatabaseError, Interrupted
-from corgipile.tables.in_memory.streams import IN_MEMORY
-from corgipile.tables.io.spill import SpillFile, SpillWriter, spill_folder
+from corgipile.sql.engines.parking import Parked
+from corgipile.sql.exceptions import DatabaseError, Interrupted, OperationalError
 
 if TYPE_CHECKING:
     from corgipile.errors import CorgiPileError
@@ -41,7 +40,7 @@ class Session:
         self.cause: Callable[[str], CorgiPileError | None] | None = None
         self.pinned: list[str] = []
         self._lent: list[str] = []
-        self._live: Callable[[], _Rows | None] = lambda: None
+        self._live: Callable[[], Parked | None] = lambda: None
 
     def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run a statement of our own and return its few rows."""
@@ -56,7 +55,7 @@ class Session:
             relation = self.connection.sql(f"SELECT * FROM ({sql}\n) LIMIT 0", params=dict(values or {}))
             return pa.RecordBatchReader.from_stream(relation).schema
 
-    def reader(self, sql: str, values: Mapping[str, Any] | None = None, rows: int = PART) -> "_Rows":
+    def reader(self, sql: str, values: Mapping[str, Any] | None = None, rows: int = PART) -> Parked:
         """Run a query; its rows come as they are asked for, about so many at a time."""
         self.park()
         with translated(self.cause):
@@ -79,8 +78,8 @@ class Session:
             reader = self._begun(relation.to_arrow_reader(PART))
         return Result(reader.schema, reader)
 
-    def _begun(self, reader: pa.RecordBatchReader) -> "_Rows":
-        found = _Rows(reader, self)
+    def _begun(self, reader: pa.RecordBatchReader) -> Parked:
+        found = Parked(reader.schema, iter(reader), lambda: translated(self.cause), reader.close)
         self._live = weakref.ref(found)
         return found
 
@@ -109,14 +108,19 @@ class Session:
                 self.connection.unregister(self._lent.pop())
 
     def close(self, *, owned: bool) -> None:
-        """End the session, and the connection if it is its own."""
+        """End the session, and the connection if it is its own; rows that nobody has fetched are gone."""
+        if (live := self._live()) is not None:
+            live.close()
         self.begin()
         if owned:
             self.connection.close()
 
     def in_transaction(self) -> bool:
         """Say whether a transaction is open: else each statement has one of its own."""
-        return self.transaction() == self.transaction()
+        try:
+            return self.transaction() == self.transaction()
+        except OperationalError:  # it is one that an error has ended for all but ROLLBACK
+            return True
 
     def transaction(self) -> int:
         """Return the number of the transaction that a statement runs in."""
@@ -131,56 +135,3 @@ class Session:
         """Stop what runs."""
         self.stopped.set()
         self.connection.interrupt()
-
-
-class _Rows(Iterator[pa.RecordBatch]):
-    """Rows of an answer under way; parked, they wait in memory, or in a spill file if they are many."""
-
-    def __init__(self, reader: pa.RecordBatchReader, session: Session) -> None:
-        self.schema: pa.Schema = reader.schema
-        self._session, self._reader = session, reader
-        self._parts: Iterator[pa.RecordBatch] = iter(reader)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        try:
-            with translated(self._session.cause):
-                return next(self._parts)
-        except BaseException:
-            self.close()
-            raise
-
-    def park(self) -> None:
-        """Read the rest, and keep it."""
-        kept, size = list[pa.RecordBatch](), 0
-        for part in self:
-            kept.append(part)
-            size += part.nbytes
-            if size > IN_MEMORY:
-                self._parts = _spilled(self.schema, itertools.chain(kept, self))
-                return
-        self._parts = iter(kept)
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._parts = iter(())
-        self._reader.close()
-
-
-def _spilled(schema: pa.Schema, parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    folder = spill_folder(None)
-    if folder is None:
-        return iter(list(parts))
-    with SpillWriter(folder) as out:
-        with out.section(), pa.ipc.new_stream(out, schema) as stream:
-            for part in parts:
-                stream.write_batch(part)
-        file = out.finish()
-    return _of_file(file)
-
-
-def _of_file(file: SpillFile) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(file.path) as opened, pa.ipc.open_stream(opened) as stream:
-        yield from stream

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.sql.engines.engine import Result
+from corgipile.sql.engines.parking import Parked
 from corgipile.sql.engines.postgres.faults import library, translated
 from corgipile.sql.engines.postgres.types import batches, columns_of
 
 __all__ = ["Session"]
 
 CHUNK = 1000  # rows that the driver takes at a time
-TEXT = ("json", "jsonb", "uuid", "interval", "inet", "cidr", "timetz")  # which Arrow has no type for
 
 
 class Session:
@@ -29,10 +29,8 @@ class Session:
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self._live: Callable[[], _Rows | None] = lambda: None
-        loader = library().types.string.TextLoader
-        for name in TEXT:
-            connection.adapters.register_loader(name, loader)
+        self._live: Callable[[], Parked | None] = lambda: None
+        self._texts: set[int] = set()  # types that are text here
         self._size = {"size": CHUNK} if library().pq.version() >= 170000 else {}
 
     def rows(self, sql: Any, values: Sequence[Any] | Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -70,10 +68,17 @@ class Session:
             if not columns:
                 cursor = self.connection.execute(sql)
                 return Result(count=cursor.rowcount)
+            self._as_text({column.number for column in columns if pa.types.is_string(column.kind)})
             schema, parts = batches(columns, self.stream(sql))
-        found = _Rows(parts)
+        found = Parked(schema, parts, translated)
         self._live = weakref.ref(found)
         return Result(schema, found)
+
+    def _as_text(self, numbers: set[int]) -> None:
+        """Have values of these types come as the server writes them."""
+        for number in numbers - self._texts:
+            self.connection.adapters.register_loader(number, library().types.string.TextLoader)
+            self._texts.add(number)
 
     def stream(self, sql: Any, values: Any = None, size: int = CHUNK) -> Iterator[tuple[Any, ...]]:
         """Run a query whose rows come as the server sends them."""
@@ -102,22 +107,3 @@ class Session:
         if live is not None:
             live.close()
         self.connection.close()
-
-
-class _Rows(Iterator[pa.RecordBatch]):
-    """Rows of an answer under way; parked, they wait in memory."""
-
-    def __init__(self, parts: Iterator[pa.RecordBatch]) -> None:
-        self._parts = parts
-
-    def __next__(self) -> pa.RecordBatch:
-        with translated():
-            return next(self._parts)
-
-    def park(self) -> None:
-        """Read the rest, and keep it."""
-        self._parts = iter(list(self))
-
-    def close(self) -> None:
-        """Let go of the rest."""
-        self._parts = iter(())

@@ -64,11 +64,7 @@ class Column:
             return float
         if self.number == 1231:
             return _floats
-        return _text if pa.types.is_string(self.kind) else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
+        return None
 
 
 def _floats(value: Any) -> Any:

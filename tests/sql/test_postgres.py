@@ -1,0 +1,285 @@
+"""SQL on PostgreSQL: what the server lacks or forbids, its types, and sessions that share it."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import datetime as dt
+import threading
+import time
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from corgipile.errors import BadArgument, CorgiPileError, MissingColumn, ServerError
+from corgipile.sql.connection import connect
+from corgipile.sql.engines.postgres import training
+from corgipile.sql.exceptions import DataError, Interrupted, OperationalError, ProgrammingError
+
+pytest.importorskip("psycopg")
+ROWS = "SELECT i % 7 / 7.0::float8 AS a, i % 11 / 11.0::float8 AS b, i % 2 AS label FROM generate_series(1, 200) i"
+
+
+@pytest.fixture(scope="module")
+def database(server):
+    """The address of a database of its own, and a role that may do little in it."""
+    server.sql("CREATE DATABASE sql_alone STRATEGY file_copy; CREATE ROLE sql_guest LOGIN")
+    server.sql("REVOKE TEMPORARY ON DATABASE sql_alone FROM PUBLIC")
+    address = server.url.replace("/postgres?", "/sql_alone?")
+    with connect(address) as connection:
+        connection.execute(f"CREATE EXTENSION corgipile; CREATE TABLE t AS {ROWS}; GRANT SELECT ON t TO PUBLIC")
+    yield address
+    server.sql("DROP DATABASE sql_alone; DROP ROLE sql_guest")
+
+
+@pytest.fixture
+def sql(database):
+    """A session of the superuser; its models go with it."""
+    with connect(database) as connection:
+        yield connection
+        if connection.engine.in_transaction():
+            connection.rollback()
+        connection.execute("DELETE FROM corgipile.models")
+
+
+@pytest.fixture
+def guest(database):
+    """A session of the role that may do little."""
+    with connect(database.replace("postgres@", "sql_guest@")) as connection:
+        yield connection
+
+
+def test_a_server_without_the_extension_says_how_to_install_it(server):
+    server.sql("CREATE DATABASE sql_bare STRATEGY file_copy")
+    try:
+        with connect(server.url.replace("/postgres?", "/sql_bare?")) as bare:
+            assert bare.execute("SELECT 1").fetchall() == [(1,)]
+            for script in (
+                f"{ROWS} TRAIN BY svm",
+                "SELECT 1 AS a PREDICT BY m",
+                "SHOW MODELS",
+                "DROP MODEL m",
+                "DESCRIBE MODEL m",
+            ):
+                with pytest.raises(ServerError, match="CREATE EXTENSION corgipile"):
+                    bare.execute(script)
+    finally:
+        server.sql("DROP DATABASE sql_bare")
+
+
+def test_a_server_that_is_not_there(tmp_path):
+    with pytest.raises(ServerError, match="cannot connect"):
+        connect(f"postgresql://postgres:secret@/postgres?host={tmp_path}")
+    try:
+        connect("postgresql://postgres:secret@127.0.0.1:1/postgres", connect_timeout=2)
+    except ServerError as error:
+        assert "secret" not in str(error)  # noqa: PT017 - what it does not say is the matter
+
+
+def test_who_may_make_no_temporary_table_trains_from_tables_alone(guest):
+    assert len(guest.execute("SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 2").fetchall()) == 2
+    with pytest.raises(OperationalError, match="GRANT TEMPORARY ON DATABASE"):
+        guest.execute("SELECT a, b, label FROM t WHERE a > 0 TRAIN BY svm")
+    assert not guest.engine.in_transaction()
+    with pytest.raises(ProgrammingError, match="permission denied for schema"):
+        guest.execute("CREATE TABLE public.x AS SELECT * FROM t")
+
+
+def test_a_read_only_transaction(sql):
+    sql.execute("BEGIN READ ONLY")
+    assert len(sql.execute("SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1").fetchall()) == 1
+    with pytest.raises(CorgiPileError, match="read-only"):
+        sql.execute("SELECT a, b, label FROM t TRAIN BY svm INTO m")
+
+
+def test_models_of_others_are_not_seen(sql, guest):
+    sql.execute("SELECT a, b, label FROM t TRAIN BY svm INTO mine")
+    with pytest.raises(BadArgument, match="no model 'mine' that this role may read"):
+        guest.execute("SELECT * FROM t PREDICT BY mine")
+    sql.execute("SELECT corgipile.grant_model('mine', 'sql_guest', 'read')")
+    assert len(guest.execute("SELECT a FROM t PREDICT BY mine").fetchall()) == 200
+    for script in ("DROP MODEL mine", "ALTER MODEL mine RENAME TO yours"):
+        with pytest.raises(BadArgument, match="'mine' is postgres's"):
+            guest.execute(script)
+
+
+def test_no_row_leaves_the_server_to_be_learnt_from(sql, server):
+    before = sql.execute("SELECT count(*) FROM pg_class WHERE relpersistence = 't'").fetchone()
+    sql.execute("SELECT a, b, label FROM t WHERE a > 0.1 TRAIN BY svm WITH epochs = 1 INTO m")
+    assert sql.execute("SELECT count(*) FROM pg_class WHERE relpersistence = 't'").fetchone() == before
+    assert sql.execute("SELECT source FROM corgipile.models").fetchone()[0].startswith("pg_temp")
+
+
+def test_partitions_and_materialized_views_are_read_as_they_are(sql):
+    sql.execute("""
+        BEGIN; CREATE TABLE parted (LIKE t) PARTITION BY LIST (label);
+        CREATE TABLE p0 PARTITION OF parted FOR VALUES IN (0); CREATE TABLE p1 PARTITION OF parted FOR VALUES IN (1);
+        INSERT INTO parted SELECT * FROM t; CREATE MATERIALIZED VIEW kept AS SELECT * FROM t""")
+    for table in ("parted", "kept"):
+        cursor = sql.execute(f"SELECT * FROM {table} TRAIN BY svm WITH epochs = 1, block_size = 50%")
+        assert (cursor.fetchone()[7], [note for note in cursor.notes if "temporary" in note]) == (200, [])
+    sql.rollback()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("block_size = 100", "100 rows; PostgreSQL takes bytes"),
+        ("buffer_size = 1MB, memory = 1MB", "one thing in PostgreSQL"),
+        ("group = a", "group is for files and DuckDB"),
+        ("balance = a", "by the label"),
+        ("order = reservoir", "no_shuffle"),
+    ],
+)
+def test_settings_that_postgresql_has_nothing_for(sql, setting, message):
+    with pytest.raises(CorgiPileError, match=message):
+        sql.execute(f"SELECT a, b, label FROM t TRAIN BY svm WITH {setting}")
+
+
+@pytest.mark.parametrize(
+    "setting", ["balance = true", "balance = label", "standardize = false", "classes = [0, 1]", "memory = 1MB"]
+)
+def test_settings_that_are_arguments_of_the_extension(sql, setting):
+    assert len(sql.execute(f"SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1, {setting}").fetchall()) == 1
+
+
+TYPES = {
+    "true": (pa.bool_(), True),
+    "1::smallint": (pa.int16(), 1),
+    "2::bigint": (pa.int64(), 2),
+    "1.5::real": (pa.float32(), 1.5),
+    "1.25": (pa.float64(), 1.25),
+    "1.25::numeric(6, 3)": (pa.decimal128(6, 3), Decimal("1.250")),
+    "'NaN'::numeric": (pa.float64(), None),
+    "'é'": (pa.string(), "é"),
+    "'ab'::char(3)": (pa.string(), "ab "),
+    "'\\x00ff'::bytea": (pa.binary(), b"\x00\xff"),
+    "date '2026-02-03'": (pa.date32(), dt.date(2026, 2, 3)),
+    "time '01:02:03'": (pa.time64("us"), dt.time(1, 2, 3)),
+    "timestamp '2026-02-03 04:05'": (pa.timestamp("us"), dt.datetime(2026, 2, 3, 4, 5)),  # noqa: DTZ001
+    "interval '1 day'": (pa.string(), "1 day"),
+    "'{\"a\": 1}'::jsonb": (pa.string(), '{"a": 1}'),
+    "'(1,2)'::point": (pa.string(), "(1,2)"),
+    "int4range(1, 3)": (pa.string(), "[1,3)"),
+    "ARRAY[1, NULL]": (pa.list_(pa.int32()), [1, None]),
+    "ARRAY[[1.5, 2], [3, 4]]": (pa.list_(pa.list_(pa.float64())), [[1.5, 2], [3, 4]]),
+    "ARRAY['a', 'b']": (pa.list_(pa.string()), ["a", "b"]),
+    "NULL::int": (pa.int32(), None),
+}
+
+
+@pytest.mark.parametrize("expression", TYPES)
+def test_types_of_columns(sql, expression):
+    kind, value = TYPES[expression]
+    found = sql.execute(f"SELECT {expression} AS x").arrow()
+    assert found.schema.field("x").type == kind
+    assert found.column("x").to_pylist() == [value] or expression.startswith("'NaN'")
+    assert sql.execute(f"SELECT {expression} AS x WHERE false").arrow().num_rows == 0
+
+
+def test_arrays_that_differ_in_depth(sql):
+    with pytest.raises(DataError, match="cast it to text"):
+        sql.execute("SELECT x FROM (VALUES (ARRAY[1]), (ARRAY[[1], [2]])) v (x)").fetchall()
+
+
+def test_answers_wait_while_other_statements_run(sql):
+    first = sql.execute("SELECT i FROM generate_series(1, 50000) i")
+    assert first.fetchone() == (1,)
+    second = sql.execute("SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 2")
+    assert len(second.fetchall()) == 2
+    assert sum(1 for _ in first) == 49999
+    third = sql.execute("SELECT x.a FROM t x, t y, t z")
+    del third
+    assert sql.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_an_answer_that_fails_midway(sql):
+    cursor = sql.execute("SELECT 1 / (40000 - i) FROM generate_series(1, 50000) i")
+    with pytest.raises(DataError, match="division by zero"):
+        cursor.fetchall()
+    assert sql.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_operators_that_have_question_marks(sql):
+    found = sql.execute(
+        """SELECT j ? 'a', j ?| ARRAY['b', ?], j -> 'a' = ? FROM (SELECT '{"a": 1}'::jsonb AS j) q""", ["a", "1"]
+    )
+    assert found.fetchall() == [(True, True, True)]
+    assert sql.execute("SELECT '%s %% %(a)s', 7 % 4").fetchall() == [("%s %% %(a)s", 3)]
+
+
+def test_values_of_all_kinds(sql):
+    given = [None, True, -1, 2.5, "o'b", b"\0\\'", dt.date(2026, 1, 2), [1, 2], Decimal("1.10")]
+    found = sql.execute("SELECT ?::int, ?, 3 -?, ?, ?, ?, ?, ?::int[], ?", given).fetchone()
+    assert found == (None, True, 4, 2.5, "o'b", b"\0\\'", dt.date(2026, 1, 2), [1, 2], 1.1)
+    with pytest.raises(CorgiPileError):
+        sql.execute("SELECT ?", [object()])
+    with pytest.raises(CorgiPileError, match=r"NUL|zero|0x00"):
+        sql.execute("SELECT ?", ["a\0b"])
+
+
+def test_features_named_twice_by_a_join(sql):
+    sql.execute("SELECT a, b, label FROM t TRAIN BY svm INTO m")
+    with pytest.raises(MissingColumn, match="more than once"):
+        sql.execute("SELECT * FROM t x, t y PREDICT BY m")
+
+
+def test_a_session_that_is_ended_by_another(sql, database):
+    caught = []
+
+    def run():
+        with connect(database) as other:
+            pids.append(other.engine.session.connection.info.backend_pid)
+            try:
+                other.execute("SELECT a, b, label FROM t WHERE a >= 0 TRAIN BY svm WITH epochs = 1000000 INTO m")
+            except CorgiPileError as error:
+                caught.append(error)
+
+    pids = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    end = time.monotonic() + 60
+    while not sql.execute("SELECT 1 FROM corgipile.progress WHERE rows > 0").fetchall() and time.monotonic() < end:
+        time.sleep(0.05)
+    sql.execute("SELECT pg_terminate_backend(?)", pids)
+    thread.join(60)
+    assert [type(error) for error in caught] == [OperationalError]
+    assert sql.execute("SHOW MODELS").fetchall() == []
+
+
+def test_progress_between_epochs(sql, monkeypatch):
+    monkeypatch.setattr(training, "WAIT", 0.01)
+    heard, told = threading.Event(), []
+
+    class Told:
+        def begin(self, rows, epochs):
+            told.append((rows, epochs))
+
+        def rows(self, count):
+            told.append(count)
+            if not heard.is_set():
+                heard.set()
+                sql.interrupt()
+
+        def epoch(self, record):
+            told.append(record["epoch"])
+
+    sql.execute("CREATE TEMP TABLE large AS SELECT * FROM t, generate_series(1, 500) g; ANALYZE large")
+    with pytest.raises(Interrupted):
+        sql.execute("SELECT a, b, label FROM large TRAIN BY svm WITH epochs = 100000", progress=Told())
+    assert told[0] == (100_000, 100_000)
+    assert heard.is_set()
+
+
+def test_a_statement_that_times_out(sql):
+    sql.execute("SET statement_timeout = '200ms'")
+    with pytest.raises(Interrupted, match="statement timeout"):
+        sql.execute("SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1000000 INTO m")
+    sql.execute("RESET statement_timeout")
+    assert sql.execute("SHOW MODELS").fetchall() == []
+
+
+def test_what_the_server_says_is_heard(sql):
+    assert sql.execute("DROP TABLE IF EXISTS nothing").notes == ['table "nothing" does not exist, skipping']
+    assert any(
+        "differ in scale" in note for note in sql.execute("SELECT a * 1e6 AS a, b, label FROM t TRAIN BY svm").notes
+    )
