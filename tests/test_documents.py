@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from documents import ROOT, blocks, commands, languages
 
-from corgipile import cli
+from corgipile import cli, convert
 from corgipile.datasets import higgs_like
 
 IMAGES = """
@@ -74,7 +74,9 @@ WholeBatches(model, arguments, train_dataset=dataset).train()
 
 
 def test_the_documents_have_no_blocks_that_nothing_runs():
-    run = {"README.md": {"sh", "python", "sql"}, "postgres/README.md": {"sh", "sql"}, "docs/sql.md": {"sh", "sql"}}
+    sql = {"postgres/README.md": {"sh", "sql"}, "docs/server.md": {"sh", "sql"}}
+    every = {"sh", "python", "sql", "text", "output"}
+    run = {**sql, "README.md": every, "docs/sql.md": every}
     for name, kinds in languages().items():
         assert set(kinds) <= run.get(name, {"sh", "python", "text", "output"}), name
     assert sum(map(len, languages().values())) > 10
@@ -131,10 +133,18 @@ def test_pages(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
 
 
+def without_seconds(table):
+    """Return the cells of a table, but for what each epoch took, which is last."""
+    return [line.split()[:-1] for line in table.splitlines()]
+
+
 def test_readme_in_a_shell(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     higgs_like("higgs.arrow", 20_000, test="held_out.arrow", test_rows=1000)
+    higgs_like("sorted.arrow", 100_000)
+    convert("sorted.arrow", "higgs.parquet")
     pq.write_table(pa.table({"x": np.arange(100.0), "label": np.arange(100) % 2}), "events.parquet")
+    monkeypatch.setenv("COLUMNS", "80")
     lines = [line for block in blocks("README.md", "sh") for line in commands(block)]
     assert len(lines) > 8
     for line in lines:
@@ -144,5 +154,8 @@ def test_readme_in_a_shell(tmp_path, monkeypatch, capsys):
         elif words[:2] != ["corgipile", "pg"]:
             assert words[0] == "corgipile"
             assert cli.main(words[1:]) == 0, line
-    capsys.readouterr()
+            printed = capsys.readouterr().out
+            if words[1] == "sql":
+                (shown,) = blocks("README.md", "output")
+                assert without_seconds(printed) == without_seconds(shown)
     assert np.load("predictions.npy").shape == (1000,)

@@ -1,5 +1,7 @@
 """SQL that trains and predicts: on files and DuckDB without a server, and on PostgreSQL."""
 
+from typing import Any
+
 from corgipile.sql.connection import Connection, Cursor, connect
 from corgipile.sql.exceptions import (
     DatabaseError,
@@ -29,6 +31,7 @@ __all__ = [
     "ProgrammingError",
     "apilevel",
     "connect",
+    "load_ipython_extension",
     "paramstyle",
     "threadsafety",
 ]
@@ -36,3 +39,10 @@ __all__ = [
 apilevel = "2.0"
 threadsafety = 1  # threads may share the module, each with connections of its own
 paramstyle = "qmark"
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Give a notebook the magic ``%%corgipile``: what ``%load_ext corgipile.sql`` calls."""
+    from corgipile.sql.magic import CorgiPileMagics  # noqa: PLC0415 - needs IPython
+
+    ipython.register_magics(CorgiPileMagics(ipython))

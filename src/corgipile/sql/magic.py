@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -13,6 +14,7 @@ from IPython.display import display
 from corgipile.errors import CorgiPileError
 from corgipile.sql.answers.frame import Frame, FrameAnswers
 from corgipile.sql.session import Session, opened
+from corgipile.sql.tokens import tokenize
 
 if TYPE_CHECKING:
     from corgipile.sql.connection import Connection
@@ -26,11 +28,12 @@ _USAGE = "%%corgipile [--db FILE | --dsn URL] [--memory SIZE] [NAME <<] SQL"
 
 
 @magics_class
-class CorgiPileMagics(Magics):  # type: ignore[misc]
+class CorgiPileMagics(Magics):
     """Runs SQL of a cell or a line; a connection stays until another is asked for."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
+        self._names: dict[str, Any] = shell.user_ns
         self._connection: Connection | None = None
         self._memory: str | None = None
 
@@ -41,37 +44,47 @@ class CorgiPileMagics(Magics):  # type: ignore[misc]
         %%corgipile [--db FILE | --dsn URL] [--memory SIZE] [NAME <<]
         SELECT … TRAIN BY …
 
-        Places such as :rate are given the values of the notebook's variables.
+        Places such as :rate are given the values of the notebook's variables; data frames are tables by their names.
         """
         options, target, sql = _parsed(line)
         try:
-            frames = self._answers(options, f"{sql}\n{cell}")
+            frames = self._answers(self._connected(options), f"{sql}\n{cell}")
         except (CorgiPileError, OSError) as error:
             raise UsageError(str(error)) from None
         *others, last = frames or [None]
         for frame in others:
             if frame is not None:
-                display(frame)
+                display(frame)  # type: ignore[no-untyped-call]
         if target is None:
             return last
-        self.shell.user_ns[target] = last
+        self._names[target] = last
         return None
 
-    def _answers(self, options: dict[str, str], sql: str) -> list[Frame | None]:
+    def _connected(self, options: dict[str, str]) -> "Connection":
+        if options or self._connection is None:
+            connection = opened(**options)
+            if self._connection is not None:
+                self._connection.close()
+            self._connection, self._memory = connection, options.get("memory")
+        return self._connection
+
+    def _answers(self, connection: "Connection", sql: str) -> list[Frame | None]:
         from corgipile.cli.sql import Shown  # noqa: PLC0415 - needs an extra
 
-        if options or self._connection is None:
-            self._connect(options)
         answers = FrameAnswers()
-        session = Session(self._connection, answers, _note, lambda: Shown(quiet=False), memory=self._memory)
-        session.run(sql, _Variables(self.shell.user_ns))
+        session = Session(connection, answers, _note, lambda: Shown(quiet=False), self._memory)
+        lend = getattr(connection.engine, "lend", None)  # DuckDB reads what Python holds
+        if lend is not None:
+            for name in self._frames(sql, connection):
+                lend(name, self._names[name])
+        session.run(sql, _Variables(self._names))
         return answers.frames
 
-    def _connect(self, options: dict[str, str]) -> None:
-        connection = opened(**options)
-        if self._connection is not None:
-            self._connection.close()
-        self._connection, self._memory = connection, options.get("memory")
+    def _frames(self, sql: str, connection: "Connection") -> set[str]:
+        """Return the names behind FROM and JOIN that are no tables but variables that hold rows."""
+        follows = {after.text for before, after in pairwise(tokenize(sql)) if before.says("FROM", "JOIN")}
+        held = {name for name in follows if hasattr(self._names.get(name), "__arrow_c_stream__")}
+        return held - set(connection.tables()) if held else held
 
 
 class _Variables(Mapping[str, Any]):
@@ -91,16 +104,16 @@ class _Variables(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-def _parsed(text: str) -> tuple[dict[str, str], str | None, str]:
-    """Return options, the name for the answer, and the SQL."""
+def _parsed(line: str) -> tuple[dict[str, str], str | None, str]:
+    """Return options, the name for the answer, and the SQL of a line."""
     options = {}
-    while found := _OPTION.match(text):
+    while found := _OPTION.match(line):
         if found[1] not in _KNOWN:
             raise UsageError(f"there is no option --{found[1]}; {_USAGE} is right")
         options[found[1]] = found[2].strip("\"'")
-        text = text[found.end() :]
-    found = _TARGET.match(text)
-    return options, found[1] if found else None, text[found.end() :] if found else text
+        line = line[found.end() :]
+    found = _TARGET.match(line)
+    return options, found[1] if found else None, line[found.end() :] if found else line
 
 
 def _note(text: str) -> None:

@@ -1,5 +1,6 @@
 """Runs scripts for front ends: statement after statement, each to be stopped by Ctrl-C, its answer shown."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -23,6 +24,7 @@ from corgipile.stores.urls import redacted
 __all__ = ["Session", "decoded", "interruptible", "opened", "script_of"]
 
 R = TypeVar("R")
+_SILENT = logging.NullHandler()
 _AGAIN = 0.2  # seconds until a statement that goes on is told again to stop
 
 
@@ -77,10 +79,13 @@ class Session:
     def _within(self, statement: Statement) -> Statement:
         """Return a statement whose training keeps to the budget, unless it names one."""
         if isinstance(statement, Explain):
-            return replace(statement, train=self._within(statement.train))
-        if self.memory is None or not isinstance(statement, Train) or "memory" in statement.settings:
-            return statement
-        return replace(statement, settings={**statement.settings, "memory": self.memory})
+            return replace(statement, train=self._budgeted(statement.train))
+        return self._budgeted(statement) if isinstance(statement, Train) else statement
+
+    def _budgeted(self, train: Train) -> Train:
+        if self.memory is None or "memory" in train.settings:
+            return train
+        return replace(train, settings={**train.settings, "memory": self.memory})
 
 
 def interruptible(interrupt: Callable[[], None], work: Callable[[], R], stopped: Event) -> R:
@@ -152,9 +157,12 @@ def opened(*, db: str | None = None, dsn: str | None = None, memory: str | None 
         ...     connection.execute("SELECT 1").fetchall()
         [(1,)]
     """
+    # What trainings log is in their notes: Python need not say it too, unless somebody listens.
+    logging.getLogger("corgipile").addHandler(_SILENT)
     budget = None if memory is None else parse_bytes(memory, "memory")
     if dsn is None:
-        return connect(db or ":memory:", **({} if budget is None else {"memory_limit": f"{budget}B"}))
+        options: dict[str, Any] = {} if budget is None else {"memory_limit": f"{budget}B"}
+        return connect(db or ":memory:", **options)
     if db is not None:
         raise BadArgument(f"db is {db!r} and dsn {redacted(dsn)!r}; one of them is right")
     if not dsn.startswith(POSTGRES):

@@ -135,7 +135,7 @@ class Commands:
 
 def _writer(file: TextIO, suffix: str) -> Answers:
     if suffix == ".csv":
-        return CsvAnswers(file.buffer)  # type: ignore[attr-defined]
+        return CsvAnswers(file.buffer)
     return JsonAnswers(file) if suffix == ".json" else TextAnswers(file, lambda: 0)
 
 

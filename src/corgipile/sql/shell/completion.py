@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from corgipile.sql.bigquery import OWN
 from corgipile.sql.shell.words import KEYWORDS, SETTINGS, Known, files, in_quotes, models, table_name, values_of
 
 __all__ = ["SqlCompleter"]
@@ -14,7 +15,6 @@ __all__ = ["SqlCompleter"]
 _TOKEN = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*(?:'|\Z)|\"(?:[^\"]|\"\")*(?:\"|\Z)|[\w.]+|\S", re.DOTALL)
 _BEGUN = re.compile(r"[\w.]+|\"[^\"]*")
 _TABLE_FOLLOWS = {"FROM", "JOIN", "TABLE", "UPDATE", "DESCRIBE", "VIEW"}
-_OPTIONS = ["model_type", "input_label_cols", "learn_rate", "max_iterations", "l2_reg", "warm_start"]
 
 
 class SqlCompleter(Completer):
@@ -63,7 +63,7 @@ class SqlCompleter(Completer):
         elif last in {"WITH", ","} and clause == "WITH" and "TRAIN" in past:
             found = SETTINGS
         elif last in {"(", ","} and clause == "OPTIONS":
-            found = _OPTIONS
+            found = [*OWN, *SETTINGS]
         elif last in _TABLE_FOLLOWS or (last == "INTO" and "INSERT" in past):
             found = [*tables, *(word for word in sorted(KEYWORDS) if word.startswith("ML."))]
         else:

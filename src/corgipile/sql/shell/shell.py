@@ -39,7 +39,7 @@ class Shell:
         self,
         session: Session,
         say: Callable[[str], None],
-        fail: Callable[[Exception], None],
+        fail: Callable[[Exception], object],
         remembered: Path | None = None,
     ) -> None:
         self.session, self.say, self._fail = session, say, fail

@@ -25,7 +25,7 @@ RETURNING RIGHT ROLLBACK SCHEMA SELECT SET SHOW TABLE TEMPORARY THEN TO TRAIN TR
 VALUES VIEW WHEN WHERE WINDOW WITH
 """
 KEYWORDS = frozenset(_WORDS.split())
-SETTINGS = sorted({*options.SETTINGS, *options.ALIASES, "block_size"})
+SETTINGS = sorted({*options.SETTINGS, *options.MORE, *options.ALIASES})
 
 
 def values_of(setting: str) -> list[str]:
