@@ -2,6 +2,7 @@
 # ruff: noqa: PLC0415 - a fresh process imports what it measures, and no more
 
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -11,13 +12,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from common import Bench, alone, child
+from common import HERE, Bench, alone, child
 from shapes import NO_NUMBERS, SHAPES
 
+sys.path.insert(0, str(HERE.parent / "tests" / "support"))
+from object_server import ObjectServer
+
+STORED = "in a store: "
+IN_STORES = ("arrow", "arrow, x1..x28", "parquet, x1..x28, as pandas", "parquet, groups of 8,192", "webdataset")
+ALL = (*SHAPES, *(STORED + shape for shape in IN_STORES))
 ORDERS = ("no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full", "sliding_window", "reservoir")
 BESIDE = 24 << 20  # bytes that may come on top of the budget and two batches, whatever the table
 BATCH_BYTES = 1 << 20  # of a batch here, about
 WORKERS = 2
+LARGE_ONLY = {".orc": "pyarrow.dataset"}  # what is imported for large tables of a format, and not for tiny ones
 
 
 def resident(pid: int | str = "self") -> tuple[int, int]:
@@ -181,6 +189,8 @@ def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> d
     """
     import corgipile as cp
 
+    if Path(path).suffix in LARGE_ONLY:
+        importlib.import_module(LARGE_ONLY[Path(path).suffix])
     options = {name: labels_of(name) for name in (path, tiny)}
     head = cp.open(tiny, **options[tiny])
     row = max(1, head.read(0, len(head)).nbytes // len(head))
@@ -204,7 +214,7 @@ def labels_of(path: str) -> dict[str, Any]:
 
 def cases(shape: str) -> Iterator[tuple[str, str]]:
     """Yield host and order of each case that makes sense for a shape of rows."""
-    numbers = shape not in NO_NUMBERS
+    numbers = shape.removeprefix(STORED) not in NO_NUMBERS
     for order in ORDERS:
         yield "loader", order
         yield "workers", order
@@ -223,7 +233,7 @@ def fresh(*words: str) -> dict[str, Any]:
 
 
 def measure(
-    path: Path, tiny: Path, host: str, order: str, memory: str, run: Callable[..., dict[str, Any]] = fresh
+    path: Path | str, tiny: Path | str, host: str, order: str, memory: str, run: Callable[..., dict[str, Any]] = fresh
 ) -> tuple[float, float, str]:
     """Return MiB of growth, the MiB allowed, and what else is to be said, of one case in a process of its own."""
     from corgipile.errors import BudgetTooSmall
@@ -241,8 +251,17 @@ def measure(
     return found["growth"] / 2**20, allowed / 2**20, ""
 
 
-def tables(folder: Path, shape: str, size: int) -> list[Path]:
-    """Make a table of a shape and about a size, and a tiny one."""
+_servers: dict[Path, ObjectServer] = {}  # which end with this process
+
+
+def tables(folder: Path, shape: str, size: int) -> list[Path | str]:
+    """Make a table of a shape and about a size, and a tiny one; return where they lie."""
+    if shape.startswith(STORED):
+        bucket = folder / "bucket"
+        bucket.mkdir(exist_ok=True)
+        server = _servers.setdefault(folder, ObjectServer(folder)) if folder not in _servers else _servers[folder]
+        server.set(latency=0.005)
+        return [f"{server.url}/bucket/{path.name}" for path in tables(bucket, shape.removeprefix(STORED), size)]
     name = "".join(c if c.isalnum() else "-" for c in shape)
     return [SHAPES[shape](folder / f"{kind}-{name}", size) for kind, size in (("shape", size), ("tiny", 1 << 16))]
 
@@ -259,7 +278,7 @@ def shape_part(bench: Bench, shape: str) -> None:
 
 def main(bench: Bench) -> None:
     """Run all parts."""
-    for shape in SHAPES:
+    for shape in ALL:
         bench.part(shape, lambda bench, shape=shape: shape_part(bench, shape))
 
 

@@ -173,6 +173,26 @@ def webdataset(path: Path, size: int) -> Path:
     return path.with_name(f"{path.name}-{{0,1}}.tar")
 
 
+def orc(path: Path, size: int) -> Path:
+    """Write ORC as pandas does: a column for each feature, stripes of 64 MB."""
+    from pyarrow.orc import write_table  # noqa: PLC0415
+
+    path = path.with_suffix(".orc")
+    write_table(_scalars(_rows(size)), path)
+    return path
+
+
+def duckdb(path: Path, size: int) -> Path:
+    """Write a table of a DuckDB database: a column for each feature."""
+    import duckdb as library  # noqa: PLC0415
+
+    path, rows = path.with_suffix(".duckdb"), _scalars(_rows(size))
+    with library.connect(str(path)) as database:
+        database.register("rows", rows)
+        database.execute("create table t as select * from rows")
+    return path
+
+
 def csv(path: Path, size: int) -> Path:
     """Write CSV text as pandas and pyarrow do: a column for each feature."""
     from pyarrow.csv import write_csv  # noqa: PLC0415
@@ -293,6 +313,8 @@ SHAPES: dict[str, Maker] = {
     "arrow, rows of 256 KB": wide,
     "image folder": images,
     "webdataset": webdataset,
+    "orc, x1..x28": orc,
+    "duckdb, x1..x28": duckdb,
     "csv": csv,
     "hdf5, gzip": hdf5,
     "h5ad, sparse, gzip": h5ad,

@@ -3,6 +3,9 @@
 import signal
 
 from hypothesis import settings
+from pgservers import pytest_generate_tests, server
+
+__all__ = ["pytest_generate_tests", "server"]  # of one server, for all that need it
 
 # A shell has its background jobs ignore Ctrl-C, and their children too; tests that interrupt need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -29,7 +29,7 @@ MAY = {
     "tables": BASE | {"stores"},
     "orders": BASE,
     "features": BASE | {"tables"},
-    "loader": BASE | {"tables", "orders", "features"},
+    "loader": BASE | {"stores", "tables", "orders", "features"},
     "linear": BASE | {"tables", "orders", "features", "loader"},
     "torch": BASE | {"tables", "orders", "features", "loader"},
     "quality": BASE | {"tables", "orders"},
@@ -37,7 +37,7 @@ MAY = {
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
     "conversion": BASE | {"stores", "tables"},
     "postgres": BASE | {"tables"},
-    "sql": BASE | {"tables", "orders", "features", "loader", "linear", "postgres", "settings", "outputs"},
+    "sql": BASE | {"stores", "tables", "orders", "features", "loader", "linear", "postgres", "settings", "outputs"},
 }
 RETIRED = {"store", "held", "filler", "crew", "flight", "flights", "parcel", "parcels", "heads", "inflate", "inflater"}
 RETIRED |= {"machine", "course", "bodies"}

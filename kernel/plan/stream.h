@@ -12,14 +12,14 @@
 #include <string.h>
 
 typedef struct {
-    int reservoir;
+    int reservoir, asked;        /* asked: which rows wait will be asked for */
     int64_t first, stop, window, chunk, ahead; /* rows [first, stop) of the table */
     uint64_t key;
     int64_t loops;               /* visits of kept rows to come */
     int64_t step, filled, cursor, slots;
     int32_t *waiting;            /* [window] slot of each waiting row */
     int32_t *free_queue;         /* [slots] ring buffer */
-    int64_t *row_of;             /* [slots] */
+    int64_t *row_of;             /* [slots], or NULL where nobody asks which rows wait */
     int64_t free_head, free_tail;
 } cp_stream;
 
@@ -36,8 +36,8 @@ static inline int cp_stream_init(cp_stream *s)
     s->slots = s->window + (1 + s->ahead) * s->chunk;
     s->waiting = malloc(sizeof(int32_t) * (size_t)s->window);
     s->free_queue = malloc(sizeof(int32_t) * (size_t)s->slots);
-    s->row_of = malloc(sizeof(int64_t) * (size_t)s->slots);
-    if (!s->waiting || !s->free_queue || !s->row_of) {
+    s->row_of = s->asked ? malloc(sizeof(int64_t) * (size_t)s->slots) : NULL;
+    if (!s->waiting || !s->free_queue || (s->asked && !s->row_of)) {
         cp_stream_free(s);
         return -1;
     }
@@ -85,7 +85,8 @@ static inline int64_t cp_stream_next(cp_stream *s, int32_t *into, int32_t *visit
     for (int64_t row = begin; row < s->stop && loaded < s->chunk; row++, loaded++) {
         int32_t slot = s->free_queue[s->free_head++ % s->slots];
         into[loaded] = slot;
-        s->row_of[slot] = row;
+        if (s->row_of)
+            s->row_of[slot] = row;
         if (s->filled < s->window)
             s->waiting[s->filled++] = slot;
         else

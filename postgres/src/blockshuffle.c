@@ -109,13 +109,21 @@ void corgi_end_loop(CustomScanState *node)
         InstrEndLoop(node->ss.ps.instrument);
 }
 
-static void end(CustomScanState *node)
+/* End scans; they begin anew where they are read again. */
+void corgi_block_close(CustomScanState *node)
 {
     BlockState *s = (BlockState *) node;
-    for (int i = 0; s->scans != NULL && i < s->run->source.part_count; i++)
+    for (int i = 0; s->scans != NULL && i < s->run->source.part_count; i++) {
         if (s->scans[i] != NULL)
             corgi_scan_end(s->scans[i]);
-    s->scans = NULL;
+        s->scans[i] = NULL;
+    }
+}
+
+static void end(CustomScanState *node)
+{
+    corgi_block_close(node);
+    ((BlockState *) node)->scans = NULL;
 }
 
 static void explain(CustomScanState *node, List *ancestors, ExplainState *es)

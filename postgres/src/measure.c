@@ -42,7 +42,9 @@ static void judge_rows(Pass *p)
 {
     for (int64 done = 0; done < p->waiting;) {
         int status = corgi_learner_learn(p->judge, &p->run, p->visit, p->waiting, &done);
-        if (status != CP_SGD_OK)
+        if (corgi_learner_skips(&p->run, status))
+            done++;
+        else if (status != CP_SGD_OK)
             corgi_learner_refuse(&p->run, status, p->visit[done]);
     }
     p->waiting = 0;

@@ -54,7 +54,15 @@ static void check_kind(Relation rel, Relation named)
                 errmsg("\"%s\" is a temporary table of another session", name));
 }
 
-/* Find a column. Its type must be a number, or an array of numbers if `lists`. */
+/* Return whether a column can serve: numbers, what becomes a number or a category, and arrays of numbers if `lists`. */
+static bool serves(const CorgiColumn *c, bool lists)
+{
+    if (corgi_is_number(c->type))
+        return lists || !c->list;
+    return !c->list && (lists ? corgi_family(c->type) != CORGI_NO_FAMILY : corgi_is_text(c->type));
+}
+
+/* Find a column: a feature, if `lists`, or the label. */
 static CorgiColumn find_column(Relation rel, const char *name, bool lists, const char *what)
 {
     CorgiColumn c = {.name = name, .attnum = get_attnum(RelationGetRelid(rel), name)};
@@ -67,11 +75,11 @@ static CorgiColumn find_column(Relation rel, const char *name, bool lists, const
     item = get_element_type(getBaseType(a->atttypid));
     c.list = OidIsValid(item);
     c.type = getBaseType(c.list ? item : a->atttypid);
-    if (!corgi_is_number(c.type) || (c.list && !lists))
+    if (!serves(&c, lists))
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                 errmsg("%s column \"%s\" is %s; %s", what, name, format_type_be(a->atttypid),
                        lists ? "numbers, or an array such as real[], double precision[] or integer[], are needed"
-                             : "a number or boolean is needed"),
+                             : "a number, boolean or text is needed"),
                 lists ? corgi_hint_cast(a->atttypid, name) : 0);
     if (CORGI_IS_VIRTUAL(a))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -119,14 +127,11 @@ static void find_features(CorgiSource *s, const CorgiOptions *o)
 {
     ListCell *cell;
     s->features = palloc0(sizeof(CorgiColumn) * list_length(o->features));
-    s->bytes = sizeof(float);
     foreach (cell, o->features) {
         CorgiColumn c = find_column(s->rel, lfirst(cell), true, "feature");
         if (c.attnum == s->label.attnum)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("column \"%s\" is the label; it cannot be a feature too", c.name));
-        if (c.type == FLOAT8OID || c.type == NUMERICOID)
-            s->bytes = sizeof(double);
         s->last = Max(s->last, c.attnum);
         s->features[s->feature_columns++] = c;
     }
@@ -196,7 +201,7 @@ static void open_parts(CorgiSource *s, const CorgiOptions *o)
 }
 
 /* Open the table and its parts; their locks stay to the end of the transaction. */
-void corgi_open_source(CorgiSource *s, const CorgiOptions *o)
+void corgi_open_source(CorgiSource *s, CorgiOptions *o)
 {
     Relation rel = relation_open(o->source, AccessShareLock);
     if (pg_class_aclmask(o->source, GetUserId(), ACL_SELECT, ACLMASK_ALL) == 0 &&
@@ -204,7 +209,10 @@ void corgi_open_source(CorgiSource *s, const CorgiOptions *o)
         aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(rel->rd_rel->relkind), RelationGetRelationName(rel));
     open_table(s, rel, rel, o);
     check_privileges(s);
+    corgi_open_encoding(s, o);
+    s->lenient = o->missing == CORGI_MISSING_SKIP;
     open_parts(s, o);
+    corgi_tie_encodings(s, s->encoding);
     s->block_pages = corgi_block_pages(s, o);
 }
 

@@ -21,6 +21,7 @@ typedef struct {
     int64 *counts;          /* of rows with each of them */
     bool wanted, sketching;
     cp_sketch *sketch;
+    double last;            /* label that was learnt from: what is missing counts as it does */
     const char *kind;
     CorgiScales *scales;    /* NULL: features are sparse */
 } Tally;
@@ -92,12 +93,14 @@ static void note_value(Tally *t, double y)
     t->n++;
 }
 
-static void add_label(Tally *t, double y, bool held)
+static void add_label(Tally *t, double y, bool held, bool named)
 {
-    if (t->wanted)
+    bool missing = isnan(y);
+    if (t->wanted && !missing && !(named && y == CORGI_UNNAMED))
         note_value(t, y);
+    t->last = missing || held ? t->last : y;
     if (t->sketching && !held)
-        cp_sketch_add(t->sketch, &y, 1);
+        cp_sketch_add(t->sketch, &t->last, 1);
 }
 
 /* Take in a row. Returns its bytes in the buffer, if it is sparse and to be learnt from. */
@@ -108,10 +111,10 @@ static int64 survey_row(CorgiSurvey *v, const CorgiSource *source, TupleTableSlo
         bytes = corgi_survey_pair(source, row, &v->width) * !held;
     else if (v->width == 0)
         v->width = corgi_row_width(source, row);
-    if (t->scales != NULL && !held)
+    if (t->scales != NULL && !held && v->width > 0)
         corgi_note_scales(t->scales, source, row, v->width);
     if (t->wanted || t->sketching)
-        add_label(t, corgi_read_label(&source->label, row), held);
+        add_label(t, corgi_read_label(&source->label, row), held, source->label.classes != NULL);
     return bytes;
 }
 

@@ -43,6 +43,7 @@ void corgi_tuple_prepare(CustomScanState *node)
     CorgiRun *run = s->run;
     const CorgiSurvey *v = &run->survey;
     MemoryContextCallback *callback = palloc(sizeof *callback);
+    corgi_fit_encoding(run, s->blocks);
     corgi_take_survey(run, s->blocks);
     corgi_fit_sizes(run);
     run->buffer = corgi_make_buffer(&run->source, v->width, run->sizes.slots, v->widest, v->heaviest);

@@ -24,6 +24,7 @@
     ├── BadModelFile (ValueError)         a model file that is none of ours
     ├── WriteFailed (OSError)             a file could not be written; what was there is as it was
     ├── MissingExtra (ImportError)        an optional dependency is not installed
+    ├── BadStatement (ValueError)         SQL that does not parse: line, column
     ├── ServerError (RuntimeError)        a PostgreSQL server cannot be built for, started or reached
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
@@ -41,6 +42,7 @@ __all__ = [
     "BadSchema",
     "BadSize",
     "BadSparseRow",
+    "BadStatement",
     "BadValue",
     "BudgetTooSmall",
     "CorgiPileError",
@@ -159,6 +161,20 @@ class WriteFailed(CorgiPileError, OSError):
 
 class MissingExtra(CorgiPileError, ImportError):
     """An optional dependency is not installed."""
+
+
+class BadStatement(CorgiPileError, ValueError):
+    """A statement of SQL does not parse; the message shows where.
+
+    Attributes:
+        line: The line of the script, from 1 on.
+        column: The character of that line, from 1 on.
+        incomplete: Whether more text could mend it: a string, a comment or a bracket is open.
+    """
+
+    line: int = 1
+    column: int = 1
+    incomplete: bool = False
 
 
 class ServerError(CorgiPileError, RuntimeError):

@@ -82,6 +82,14 @@ def _order(value: Any, _: str) -> Any:
     return value
 
 
+def _encode(value: Any, _: str) -> Any:
+    from corgipile.features.fit import check_encode  # noqa: PLC0415 - as above
+
+    if isinstance(value, str | Mapping):  # of what else is wrong the columns say more
+        check_encode(value)
+    return value
+
+
 def _memory(value: Any, name: str) -> Any:
     parse_bytes(value, name, whole=1.0)
     return value
@@ -114,7 +122,7 @@ class Settings:
     label: Annotated[str, Setting("Column of labels.", _is(str, "the name of a column"))] = "label"
     encode: Annotated[
         str | Mapping[str, str] | None,
-        Setting("Text and categories as onehot, ordinal or hash:256; by column: city=onehot,zip=hash."),
+        Setting("Text and categories as onehot, ordinal or hash:256; by column: city=onehot,zip=hash.", _encode),
     ] = None
     missing: Annotated[str | float, Setting("What stands for null and NaN: error, mean or a number.")] = "error"
     epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=0, most=MOST_EPOCH))] = 5

@@ -84,7 +84,7 @@ static void streams(void)
     for (uint64_t seed = 0; seed < 200; seed++) {
         cp_stream s = {.reservoir = seed & 1, .first = 5, .stop = 5 + (int64_t)cp_below(seed, 1, 500), .key = seed};
         s.window = 1 + (int64_t)cp_below(seed, 2, 50), s.chunk = 1 + (int64_t)cp_below(seed, 3, 30);
-        s.ahead = (int64_t)cp_below(seed, 4, 3), s.loops = INT64_MAX;
+        s.ahead = (int64_t)cp_below(seed, 4, 3), s.loops = INT64_MAX, s.asked = seed >> 1 & 1;
         check(cp_stream_init(&s) == 0, "stream");
         int32_t *into = malloc(4 * (size_t)s.chunk), *visit = malloc(4 * (size_t)cp_max64(2 * s.chunk, s.window));
         for (int64_t steps = cp_stream_steps(&s), visits; steps-- > 0;) {

@@ -168,3 +168,14 @@ def test_names_and_bad_arguments():
         Blocks.of([0, 5, 3])
     with pytest.raises(BadArgument, match="at least 1 row"):
         Blocks(10)
+
+
+@pytest.mark.parametrize("order", [SlidingWindow(), Reservoir()], ids=names)
+def test_what_a_window_notes_of_narrow_rows_counts(order):
+    """Rows of 4 bytes: their places in the plan take more than they do."""
+    row, budget = 4, 16 << 20
+    fitted = order.fit(10**8, row, budget // row)
+    blocks = Blocks(10**8, even=fitted.block_rows)
+    places = 4 * (2 * fitted.window + fitted.slots(blocks))  # of rows that wait, of slots, and of the last visits
+    assert fitted.slots(blocks) * row + places <= budget
+    assert fitted.slots(blocks) * row + places > 0.9 * budget

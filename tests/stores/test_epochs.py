@@ -15,6 +15,8 @@ import corgipile as cp
 from corgipile import cli
 from corgipile.errors import CorruptFile, StateMismatch
 from corgipile.loader.remote import RemoteLayoutReader, RemoteTableReader
+from corgipile.tables.io import spill
+from corgipile.tables.io.remote import RemoteFile
 
 pytest.importorskip("obstore")
 ROWS = 20_000
@@ -70,6 +72,49 @@ def test_rows_in_place(objects, bucket, order):
     small = order in ("riffle", "corgipile")  # blocks of 10 KB, as the memory is
     assert order == "full" or sent(objects)[1] <= (1.5 if small else 1.1) * (bucket / "a.arrow").stat().st_size
     check_epoch(loader)
+
+
+def test_no_more_is_on_its_way_than_there_is_room_for(bucket, monkeypatch):
+    arrow(bucket / "a.arrow", packed())
+    under_way, most, gather = [0], [0], RemoteFile.gather
+
+    def watched(self, offsets, lengths, out=None, to=None):
+        under_way[0] += int(lengths.sum())
+        most[0] = max(most[0], under_way[0])
+        try:
+            return gather(self, offsets, lengths, out, to)
+        finally:
+            under_way[0] -= int(lengths.sum())
+
+    loader = cp.Loader("s3://bucket/a.arrow", batch_size=300, order="riffle", memory="1MB")
+    monkeypatch.setattr(RemoteFile, "gather", watched)
+    check_epoch(loader)  # its first step is half of the buffer
+    assert 0 < most[0] <= loader.feeder._way.ahead
+
+
+def test_single_rows_are_copied_first(objects, bucket, caplog):
+    arrow(bucket / "a.arrow", packed())
+    loader = cp.Loader("s3://bucket/a.arrow", batch_size=300, order="full", memory="1MB")
+    objects.log()
+    with caplog.at_level(logging.WARNING, "corgipile"):
+        check_epoch(loader)
+    assert "20000 requests an epoch" in caplog.text
+    requests, nbytes = sent(objects)
+    assert requests <= 4
+    assert nbytes == (bucket / "a.arrow").stat().st_size
+    check_epoch(loader)
+    assert sent(objects)[0] == 0
+
+
+def test_single_rows_that_are_requests_are_warned_of(objects, bucket, monkeypatch):
+    arrow(bucket / "a.arrow", packed())
+    loader = cp.Loader(cp.open("s3://bucket/a.arrow", spill="off"), order="full", memory="1MB")
+    with pytest.warns(UserWarning, match=r"20,000 an epoch.*riffle.*cache=FOLDER.*off"):
+        check_epoch(loader)
+    monkeypatch.setattr(spill, "SPARE", 1 << 60)
+    loader = cp.Loader("s3://bucket/a.arrow", order="full", memory="1MB")
+    with pytest.warns(UserWarning, match="a request to the store each.*are free"):
+        check_epoch(loader)
 
 
 def test_many_columns_are_copied_in_order(objects, bucket):

@@ -65,7 +65,7 @@ def test_ranges_and_what_an_opening_tells(objects, data, scheme):
     assert "c0ffee" not in repr(ranges)
     assert len(objects.log()) == 1
     check(ranges, data)
-    assert {line.status for line in objects.log()} == {206}
+    assert {line.status for line in objects.log()} - {0} == {206}  # 0: one sent twice is given up
 
 
 def test_small_and_empty_objects(objects):
@@ -92,7 +92,12 @@ def test_many_requests_at_a_time_but_not_too_many(objects, data):
     began = os.times().elapsed
     ranges.fetch(offsets, np.full(40, 10), np.zeros(400, np.uint8), np.arange(40) * 10)
     assert os.times().elapsed - began < 1.5  # 8 seconds, one after the other
-    assert line().turns._value == 48
+    assert line().turns.under_way == 0
+    began = os.times().elapsed
+    with line().turns.few(10):
+        ranges.fetch(offsets, np.full(40, 10), np.zeros(400, np.uint8), np.arange(40) * 10)
+    assert os.times().elapsed - began > 0.7
+    assert line().turns.under_way == 0
 
 
 @pytest.mark.parametrize("lie", [{"whole": True}, {"shift": 7}, {"less": 3}, {"grown": 5}, {"status": 416}])

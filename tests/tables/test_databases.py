@@ -149,6 +149,25 @@ def test_duckdb(duck):
     assert os.waitpid(process, 0)[1] == 0
 
 
+def test_duckdb_of_long_rows(tmp_path):
+    """The library takes memory for 2,048 rows at a time, however long they are: more than it is given at first."""
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as database:
+        database.execute("create table t as select i, repeat('x', 1000000 + i::int) as s from range(40) r(i)")
+    for spill in (tmp_path, "off"):
+        table = open_table(tmp_path / "a.duckdb", spill=spill)
+        assert [len(row) for row in table.take(np.array([30, 2]), ["s"])["s"].to_pylist()] == [1_000_030, 1_000_002]
+        with cp.Loader(table, batch_size=4, memory="16MB") as loader:
+            assert sorted(len(row) for batch in loader for row in batch["s"]) == [1_000_000 + i for i in range(40)]
+
+
+@pytest.mark.parametrize("spill", [None, "off"])
+def test_duckdb_as_it_lies(duck, spill):
+    table = open_table(duck, table="t", spill=spill)
+    parts = [table.read(start, min(len(table), start + 50), ["s", "i"]) for start in range(0, len(table), 50)]
+    assert pa.Table.from_batches(parts).equals(pa.Table.from_batches([table.read(0, len(table), ["s", "i"])]))
+
+
 def test_duckdb_that_is_open_in_this_process(duck):
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(duck)) as database:

@@ -148,6 +148,15 @@ def test_orc_of_every_codec(tmp_path, codec):
     assert (len(table.cuts(1)) == 4) == (codec == "uncompressed")
 
 
+def test_few_rows_of_a_large_stripe_are_not_decoded_with_all_others(tmp_path, monkeypatch):
+    rows = pa.table({"x": np.arange(1 << 19, dtype=np.float64), "label": np.arange(1 << 19) % 2})
+    orc.write_table(rows, tmp_path / "a.orc")
+    table = open_table(tmp_path / "a.orc", spill=tmp_path)
+    monkeypatch.setattr(type(table), "_decode", None)
+    assert table.read(5, 8, ["x"])["x"].to_pylist() == [5.0, 6.0, 7.0]
+    assert table.take(np.array([70_000, 3]), ["label", "x"])["x"].to_pylist() == [70_000.0, 3.0]
+
+
 def test_every_row_is_delivered_once(tmp_path):
     orc.write_table(pa.table({"x": np.arange(5000.0), "label": np.arange(5000) % 2}), tmp_path / "a.orc")
     write_avro(tmp_path / "a.avro", sync_interval=2000)

@@ -14,13 +14,13 @@ static void stream_destroy(PyObject *capsule)
 /* stream_new(first, stop, key, *, ...) */
 static PyObject *stream_new(PyObject *self, PyObject *args, PyObject *named)
 {
-    static char *names[] = {"", "", "", "reservoir", "window", "chunk", "ahead", "loops", NULL};
+    static char *names[] = {"", "", "", "reservoir", "window", "chunk", "ahead", "loops", "asked", NULL};
     long long first, stop, window, chunk, ahead, loops;
     unsigned long long key;
-    int reservoir;
+    int reservoir, asked = 0;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "LLK$pLLLL", names, &first, &stop, &key, &reservoir, &window, &chunk,
-                                     &ahead, &loops))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "LLK$pLLLLp", names, &first, &stop, &key, &reservoir, &window, &chunk,
+                                     &ahead, &loops, &asked))
         return NULL;
     if (window < 1 || chunk < 1 || ahead < 0 || window + (1 + ahead) * chunk > INT32_MAX)
         return PyErr_Format(PyExc_ValueError, "window and chunk must be at least 1, got %lld and %lld", window, chunk);
@@ -29,6 +29,7 @@ static PyObject *stream_new(PyObject *self, PyObject *args, PyObject *named)
         return PyErr_NoMemory();
     stream->reservoir = reservoir, stream->first = first, stream->stop = stop, stream->window = window;
     stream->chunk = chunk, stream->ahead = ahead, stream->key = key, stream->loops = loops;
+    stream->asked = asked;
     PyObject *capsule = cp_stream_init(stream) == 0 ? PyCapsule_New(stream, STREAM, stream_destroy) : PyErr_NoMemory();
     if (!capsule) {
         cp_stream_free(stream);
@@ -68,7 +69,8 @@ static PyObject *stream_next(PyObject *self, PyObject *args)
     return loaded < 0 ? NULL : Py_BuildValue("(LL)", (long long)loaded, (long long)visits);
 }
 
-/* stream_waiting(stream, rows int64[window], slots int32[window]) -> count: the rows that wait in the buffer. */
+/* stream_waiting(stream, rows int64[window], slots int32[window]) -> count: the rows that wait in the buffer.
+ * It can be asked once, of a stream that was made for it. */
 static PyObject *stream_waiting(PyObject *self, PyObject *args)
 {
     PyObject *capsule, *row_array, *slot_array;
@@ -83,13 +85,19 @@ static PyObject *stream_waiting(PyObject *self, PyObject *args)
         PyBuffer_Release(&rows);
         return NULL;
     }
-    if (rows.len / 8 < s->filled || slots.len / 4 < s->filled)
+    if (!s->row_of)
+        PyErr_SetString(PyExc_ValueError, "which rows wait can be asked once, and only if `asked` was given");
+    else if (rows.len / 8 < s->filled || slots.len / 4 < s->filled)
         PyErr_SetString(PyExc_ValueError, "rows and slots need `window` entries");
     else
         for (count = 0; count < s->filled; count++) {
             ((int32_t *)slots.buf)[count] = s->waiting[count];
             ((int64_t *)rows.buf)[count] = s->row_of[s->waiting[count]];
         }
+    if (count >= 0) {
+        free(s->row_of);
+        s->row_of = NULL;
+    }
     PyBuffer_Release(&rows);
     PyBuffer_Release(&slots);
     return count < 0 ? NULL : PyLong_FromLongLong(count);

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from corgipile.cli import compare, convert, index, info, pg, predict, reshuffle, train
+from corgipile.cli import compare, convert, index, info, pg, predict, reshuffle, sql, train
 from corgipile.cli.console import discard_output, fail
 from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
@@ -17,8 +17,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (train, predict, compare, convert, reshuffle, info, index):
-    command = module.command if module is index else with_opening(module.command)
+for module in (sql, train, predict, compare, convert, reshuffle, info, index):
+    command = module.command if module in {sql, index} else with_opening(module.command)
     app.command(module.__name__.rpartition(".")[2])(command)
 app.add_typer(pg.group, name="pg")
 

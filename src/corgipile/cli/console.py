@@ -42,7 +42,7 @@ def command(function: Command) -> Command:
             code, word = outcome(stop)
             raise typer.Exit(fail(word, "Interrupted", json=json, code=code)) from None
         except (CorgiPileError, OSError, MemoryError) as error:
-            raise typer.Exit(fail(_told(error), type(error).__name__, json=json, code=2)) from None
+            raise typer.Exit(fail(told(error), type(error).__name__, json=json, code=2)) from None
 
     return guarded  # type: ignore[return-value]
 
@@ -61,7 +61,8 @@ def fail(message: str, kind: str, *, json: bool, code: int) -> int:
     return code
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
+    """Return what there is to be said of an error."""
     if isinstance(error, MemoryError) and not str(error):
         return "out of memory; a smaller --memory may do"
     if isinstance(error, OSError) and not isinstance(error, CorgiPileError) and error.strerror:
@@ -110,12 +111,13 @@ def progress(title: str, *, quiet: bool = False) -> Iterator[Bar]:
 def _terminal_bar(title: str) -> Iterator[Bar]:
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(table_column=Column(max_width=40, min_width=4)),
         TextColumn("{task.fields[rate]} {task.fields[note]}"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=8)),
     )
     start = time.perf_counter()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:

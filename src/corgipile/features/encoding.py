@@ -59,12 +59,13 @@ class Encoding:
         """Return the classes of the label by their codes; None where it is no classes but numbers."""
         return np.array(self.label.values) if isinstance(self.label, Classes) else None
 
-    def table(self, table: Table, *, once: bool = False) -> Table:
+    def table(self, table: Table, *, once: bool = False, codes: npt.NDArray[Any] | None = None) -> Table:
         """Return a table with these columns as numbers; other columns are as they were.
 
         Args:
             table: The table.
             once: Encode all rows now, see `corgipile.features.table.encoded_once`, as for reading them many times.
+            codes: The places of the classes of all rows, where they are known.
 
         Raises:
             MissingColumn: The table has no such columns.
@@ -77,6 +78,8 @@ class Encoding:
         encoded = EncodedColumns(table, encoders)
         if not encoded.changed:
             return table
+        if codes is not None and self.label is not None:
+            encoded.codes[self.label.column] = codes
         return encoded_once(encoded) if once else encoded
 
     def state(self) -> dict[str, Any]:

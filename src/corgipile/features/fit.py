@@ -25,6 +25,7 @@ from corgipile.features.encoders import (
     plain_type,
 )
 from corgipile.features.encoding import Encoding
+from corgipile.features.labels import read_labels
 from corgipile.sizes import whole
 from corgipile.suggestions import listed
 from corgipile.tables.columns import by_column
@@ -195,6 +196,20 @@ def _ways(schema: pa.Schema, names: Sequence[str], encode: Encode) -> dict[str, 
     return ways
 
 
+def check_encode(encode: Any) -> None:
+    """Raise BadArgument for what is no way to encode, whether a column needs one or not.
+
+    Example:
+        >>> check_encode({"city": "onehot", "zip": "hash:64"})
+        >>> check_encode("one_hot")
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.BadArgument: encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, got 'one_hot'
+    """
+    for way in encode.values() if isinstance(encode, Mapping) else [encode]:
+        _checked_way(way)
+
+
 def _checked_way(way: Any) -> str:
     head, _, buckets = str(way).partition(":")
     if head not in WAYS or (buckets and (head != "hash" or not buckets.isdecimal() or int(buckets) < 1)):
@@ -282,22 +297,9 @@ def _label(table: Table, label: str | None, classes: Any, *, numbers: bool) -> E
         return Number(label)
     if numbers:
         raise BadSchema(f"label column {label!r} is {kind}; numbers are predicted, so numbers are needed")
-    values = _classes(table, label) if classes is None else _said(classes)
+    values = read_labels(table, label).classes if classes is None else _said(classes)
     Classes(label, values).type_of(kind)
     return Classes(label, values)
-
-
-def _classes(table: Table, label: str) -> tuple[Any, ...]:
-    """Read the label column, of text, for its classes."""
-    survey = _Survey("label", table.schema.field(label).type)
-    Classes(label).type_of(survey.kind)
-    with frugal():
-        for _, column in _columns(table, [label]):
-            survey.add(column, label)
-    found = survey.sorted(keep_null=False)
-    if not found:
-        raise BadLabel(f"label column {label!r} of {table!r} has no value that could be a class")
-    return found
 
 
 def _said(classes: Any) -> tuple[Any, ...]:

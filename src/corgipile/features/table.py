@@ -3,10 +3,12 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.arrow_memory import frugal
@@ -21,11 +23,12 @@ from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import SpillFile, SpillWriter, check_room, spill_folder
 from corgipile.tables.scan import scan
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, row_sizes
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, even_cuts, row_sizes
 from corgipile.tables.wrapper import Wrapper
 
 __all__ = ["EncodedColumns", "encoded_once"]
 
+STEP = 1 << 17  # rows of which codes are written at a time
 KEPT = 16  # a row of encoded columns is kept on disk where it is this many bytes, or no larger than the row they are of
 
 
@@ -39,6 +42,7 @@ class EncodedColumns(Wrapper):
     Attributes:
         changed: The encoders that have something to do, by column.
         kept: Those columns, encoded; None where each read encodes them.
+        codes: What the encoder of a column makes of all rows, where somebody has it.
 
     Example:
         >>> from corgipile.features.encoders import Number
@@ -52,6 +56,7 @@ class EncodedColumns(Wrapper):
         require(table.schema, [one.column for one in encoders], repr(table))
         self.changed: dict[str, Encoder] = {}
         self.kept: Table | None = None
+        self.codes: dict[str, npt.NDArray[Any]] = {}
         self.schema = table.schema
         for one in encoders:
             at = table.schema.get_field_index(one.column)
@@ -126,9 +131,20 @@ class EncodedColumns(Wrapper):
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they lie, encoded, a part at a time."""
-        for start, batch in scan(self.table, columns):
-            found = dict(zip(columns, batch.columns, strict=True))
-            yield self._encoded(found, list(columns), lambda at, first=start: f"row {first + at}")  # type: ignore[misc]
+        raw = [name for name in columns if name not in self.codes]
+        for start, rows, stored in self._parts(raw):
+            found = dict(zip(raw, stored, strict=True))
+            for name in set(columns).difference(raw):
+                found[name] = pa.array(self.codes[name][start : start + rows]).cast(self.schema.field(name).type)
+            yield self._encoded(found, list(columns), lambda at, first=start: f"row {first + at}", raw)  # type: ignore[misc]
+
+    def _parts(self, columns: list[str]) -> Iterator[tuple[int, int, list[pa.Array]]]:
+        """Yield the first row, the rows and the columns of one part after another; no columns take no reading."""
+        if columns:
+            yield from ((start, batch.num_rows, batch.columns) for start, batch in scan(self.table, columns))
+            return
+        for start, stop in pairwise(even_cuts(len(self.table), STEP).tolist()):
+            yield start, stop - start, []
 
 
 def _merged(layouts: Sequence[Layout], columns: Sequence[str]) -> Layout:

@@ -10,6 +10,7 @@ from corgipile.features import Encoding, fit_encoding
 from corgipile.features.choose import is_number, item_of
 from corgipile.features.encoders import Categories, Classes
 from corgipile.features.fit import chosen_columns, is_text
+from corgipile.features.labels import Codes, read_labels
 from corgipile.linear.classes import check_classes
 from corgipile.linear.losses import loss_of
 from corgipile.settings import Settings
@@ -24,7 +25,7 @@ __all__ = ["encoding_of", "readable"]
 
 def encoding_of(
     table: Table, settings: Settings, features: Any, classes: Any, past: "Model | None", *, skip: bool
-) -> Encoding | None:
+) -> tuple[Encoding | None, Codes | None]:
     """Find out how columns become numbers; None where all of them are, and nothing is to stand for what is missing.
 
     Args:
@@ -34,27 +35,32 @@ def encoding_of(
         classes: The classes of the label, if they were said.
         past: A model to go on from, whose encoding is kept.
         skip: Whether rows that cannot be learnt from are left out.
+
+    Returns:
+        The encoding, and the places of the classes of all rows where they were read, and kept.
     """
     if past is not None:
-        return _past(table, settings, past)
+        return _past(table, settings, past), None
     label = settings.label
     names = chosen_columns(table.schema, features, label, settings.encode).names
     kinds = [table.schema.field(name).type for name in names if name in table.schema.names]
     plain = all(is_number(kind) or item_of(kind) is not None for kind in kinds)
     known = label not in table.schema.names or is_number(table.schema.field(label).type)
     if plain and known and settings.encode is None and settings.missing == "error":
-        return None
+        return None, None
     text = label in table.schema.names and is_text(table.schema.field(label).type)
-    numbers = loss_of(settings.model).numbers
+    numbers, codes = loss_of(settings.model).numbers, None
     given = check_classes(classes, settings.model, label).tolist() if text and classes is not None else None
+    if text and given is None and not numbers:
+        given, codes = read_labels(table, label)
     found = fit_encoding(
         table, features, label, encode=settings.encode, missing=settings.missing, classes=given, numbers=numbers
     )
     if not skip:
-        return found
+        return found, codes
     relaxed = tuple(replace(one, strict=False) if isinstance(one, Categories) else one for one in found.features)
     label_too = replace(found.label, strict=False) if isinstance(found.label, Classes) else found.label
-    return replace(found, features=relaxed, label=label_too)
+    return replace(found, features=relaxed, label=label_too), codes
 
 
 def _past(table: Table, settings: Settings, past: "Model") -> Encoding | None:
@@ -69,7 +75,9 @@ def _past(table: Table, settings: Settings, past: "Model") -> Encoding | None:
     return known
 
 
-def readable(table: Table, encoding: Encoding | None, label: str | None, *, once: bool = False) -> Table:
+def readable(
+    table: Table, encoding: Encoding | None, label: str | None, *, once: bool = False, codes: Codes | None = None
+) -> Table:
     """Return a table as a model of this encoding reads it, with the label if that is one of its columns and asked for.
 
     Args:
@@ -77,11 +85,12 @@ def readable(table: Table, encoding: Encoding | None, label: str | None, *, once
         encoding: What the model was trained with.
         label: The label column; None: only features are read.
         once: Whether rows are encoded once for many passes.
+        codes: The places of the classes of all rows, where they are known.
     """
     if encoding is None:
         return table
     mine = None if encoding.label is None or label is None else replace(encoding.label, column=label)
-    return replace(encoding, label=mine).table(table, once=once)
+    return replace(encoding, label=mine).table(table, once=once, codes=codes)
 
 
 def classes_of(encoding: Encoding | None) -> npt.NDArray[Any] | None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from corgipile import _kernel
@@ -72,6 +73,11 @@ def loss_of(kind: Any, classes: int = 2) -> Loss:
     """
     if not isinstance(kind, str) or "\0" in kind:
         raise BadArgument(f"model must be one of {', '.join(NAMES)}, got {kind!r}")
+    return _loss_of(kind, classes)
+
+
+@lru_cache(64)  # asked for every few thousand rows that are predicted
+def _loss_of(kind: str, classes: int) -> Loss:
     how, code, parameter = _kernel.sgd_loss(kind, classes)
     if how == _kernel.LOSS_UNKNOWN:
         raise BadArgument(f"model must be one of {', '.join(NAMES)}, got {kind!r}{did_you_mean(kind, NAMES)}")

@@ -19,13 +19,13 @@ from corgipile.linear.encoded import readable
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.losses import Loss, loss_of, most_classes, quoted
 from corgipile.linear.nulls import NaNs
-from corgipile.linear.saving import read_tensors, write_tensors
+from corgipile.linear.saving import packed, read_tensors, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.sgd import SGD, outputs_of
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
 
-__all__ = ["Model", "load"]
+__all__ = ["Model", "load", "unpack"]
 
 FORMAT = 1
 What = Literal["predict", "predict_proba", "decision"]
@@ -137,16 +137,12 @@ class Model:
 
     def stream(self, rows: Any, what: What = "predict") -> Iterator[npt.NDArray[Any]]:
         """Yield predictions in the order of the rows, a few thousand at a time, so that no table is too large."""
-        if what not in WHATS:
-            raise BadArgument(f"what is {what!r}; one of {', '.join(WHATS)} is right")
-        if what == "predict_proba" and not self.loss.probability:
-            some = " or ".join(quoted(probability=True))
-            raise BadArgument(f"a model of kind {self.kind!r} has no probabilities; train {some}")
-        yield self._finish(np.empty((0, len(self.coef)), self.coef.dtype), what)
-        for part in self._scores(rows):
-            yield self._finish(part, what)
+        yield self.finish(np.empty((0, len(self.coef)), self.coef.dtype), what)
+        for part in self.scores(rows):
+            yield self.finish(part, what)
 
-    def _scores(self, rows: Any) -> Iterator[npt.NDArray[Any]]:
+    def scores(self, rows: Any) -> Iterator[npt.NDArray[Any]]:
+        """Yield scores, [rows, outputs], in the order of the rows."""
         array = rows_of_array(rows, self.coef.dtype)
         encoding = self.encoding
         if array is not None and encoding is not None:
@@ -166,7 +162,17 @@ class Model:
     def _inputs(self, table: Table, label: str | None = None) -> Features:
         return find_inputs(table, self.features or None, label or self.label, self.width, whose=repr(table))
 
-    def _finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
+    def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
+        """Return what scores, [rows, outputs], say: themselves, probabilities, or what is predicted.
+
+        Raises:
+            BadArgument: The loss makes no probabilities.
+        """
+        if what not in WHATS:
+            raise BadArgument(f"what is {what!r}; one of {', '.join(WHATS)} is right")
+        if what == "predict_proba" and not self.loss.probability:
+            some = " or ".join(quoted(probability=True))
+            raise BadArgument(f"a model of kind {self.kind!r} has no probabilities; train {some}")
         flat = scores if self.loss.per_class else scores[:, 0]
         if what == "decision":
             return flat
@@ -210,6 +216,19 @@ class Model:
         Raises:
             WouldOverwrite: Such a file is there.
         """
+        write_tensors(path, *self._content(), overwrite=overwrite)
+
+    def pack(self) -> bytes:
+        """Return the content of a model file, which `unpack` reads.
+
+        Example:
+            >>> unpack(Model("linear", np.ones((1, 2)), np.zeros(1), np.zeros(0)).pack()).width
+            2
+        """
+        return packed(*self._content())
+
+    def _content(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Return the tensors and the metadata of a model file."""
         meta = {
             "format": FORMAT,
             "kind": self.kind,
@@ -222,7 +241,7 @@ class Model:
         if self.learnt is not None:
             scaling, coef, intercept = self.learnt
             tensors |= dict(zip(LEARNT, (scaling.center, scaling.scale, coef, intercept), strict=True))
-        write_tensors(path, tensors, meta, overwrite=overwrite)
+        return tensors, meta
 
 
 def _probabilities(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -256,7 +275,30 @@ def load(path: str | os.PathLike[str]) -> Model:
         ...     load(f"{folder}/m.safetensors").predict(np.array([[1.0, 2.0]])).tolist()
         [3.0]
     """
-    tensors, meta = read_tensors(path)
+    return _model_of(*read_tensors(path), os.fspath(path))
+
+
+def unpack(content: bytes, name: str = "the content") -> Model:
+    """Make a model of the content of a model file.
+
+    Args:
+        content: The bytes.
+        name: What they are called in errors.
+
+    Raises:
+        BadModelFile: They are no model that corgipile saved, or damaged.
+
+    Example:
+        >>> unpack(b"rows")
+        Traceback (most recent call last):
+        ...
+        corgipile.errors.BadModelFile: the content is not a model saved by corgipile: ...
+    """
+    return _model_of(*unpacked(content, name), name)
+
+
+def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: str) -> Model:
+    """Return the model of what a file holds."""
     try:
         if meta["format"] != FORMAT:
             raise BadModelFile(f"format {meta['format']} is not known; this version reads format {FORMAT}")
@@ -266,7 +308,7 @@ def load(path: str | os.PathLike[str]) -> Model:
         _check_notes(model)
         model.learnt = _learnt(model, tensors)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise BadModelFile(f"{os.fspath(path)} is not a model saved by corgipile: {error}") from None
+        raise BadModelFile(f"{name} is not a model saved by corgipile: {error}") from None
     return model
 
 

@@ -20,6 +20,7 @@ __all__ = ["learn", "measure", "moments", "reader", "scores"]
 
 READ_MEMORY = 4 << 20
 SURVEYED, SURVEYED_BYTES = 1 << 14, 4 << 20  # rows at a time, and the float64 copies of their features
+COUNTED = 1 << 16  # labels at a time
 Count = Callable[[int], object]
 Labels = Callable[[npt.NDArray[Any]], object]
 
@@ -54,7 +55,8 @@ def learn(
         labels = feeder.buffer.dense(label)
         sgd.learn(rows_in(feeder.buffer, sgd.inputs, visit), labels, visit, where)
         if on_labels is not None:
-            on_labels(labels[visit])
+            for start in range(0, len(visit), COUNTED):
+                on_labels(labels[visit[start : start + COUNTED]])
         if on_rows is not None:
             on_rows(len(visit))
     figures = sgd.flush()

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument, BadModelFile, MissingFile, ReadFailed
 from corgipile.outputs import Kind, refuse_url, replacing
 
-__all__ = ["MODEL", "read_tensors", "write_tensors"]
+__all__ = ["MODEL", "packed", "read_tensors", "unpacked", "write_tensors"]
 
 KEY = "corgipile.model"
 MOST_HEADER = 100 << 20
@@ -35,12 +36,37 @@ def write_tensors(
     path: str | os.PathLike[str], tensors: Arrays, meta: dict[str, Any], *, overwrite: bool = False
 ) -> None:
     """Write a file that appears under its name only when it is whole."""
+    content = packed(tensors, meta)
+    with replacing(path, MODEL, overwrite=overwrite) as temporary:
+        temporary.write_bytes(content)
+
+
+def packed(tensors: Arrays, meta: dict[str, Any]) -> bytes:
+    """Return the content of a model file."""
     from safetensors.numpy import save  # noqa: PLC0415 - not before a model is saved
 
     text = json.dumps(meta, allow_nan=False, default=lambda value: value.item())
-    content = save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, {KEY: text})
-    with replacing(path, MODEL, overwrite=overwrite) as temporary:
-        temporary.write_bytes(content)
+    return bytes(save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, {KEY: text}))
+
+
+def unpacked(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
+    """Read the tensors and the metadata of the content of a model file.
+
+    Args:
+        content: The bytes.
+        name: What they are called in errors.
+
+    Raises:
+        BadModelFile: They are no model that corgipile saved, or damaged.
+    """
+    from safetensors.numpy import load  # noqa: PLC0415 - as above
+
+    with _read_as(name):
+        tensors = load(content)
+        (size,) = struct.unpack("<Q", content[:8])
+        meta = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][KEY], parse_constant=_refuse)
+        _check_kinds({tensor.dtype.name for tensor in tensors.values()} - {"float32", "float64"})
+        return tensors, meta
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
@@ -51,21 +77,27 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
         BadModelFile: It is no model that corgipile saved, or it is damaged.
         ReadFailed: It cannot be read.
     """
-    from safetensors import SafetensorError  # noqa: PLC0415 - not before a model is read
-
     if not isinstance(path, str | os.PathLike):
         raise BadArgument(f"a model is loaded from a path, got {path!r}")
     refuse_url(path)
     file = Path(path).expanduser()
     try:
-        with file.open("rb"):  # what the system says of it, said as of any other file
+        with file.open("rb"), _read_as(os.fspath(path)):  # what the system says of it, said as of any other file
             return _parse(file)
     except FileNotFoundError:
         raise MissingFile(f"no model file at {os.fspath(path)}") from None
     except OSError as error:
         raise ReadFailed(error.errno, f"cannot read the model {os.fspath(path)}: {error.strerror}") from None
-    except (SafetensorError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-        raise BadModelFile(f"{os.fspath(path)} is not a model saved by corgipile: {error}") from None
+
+
+@contextlib.contextmanager
+def _read_as(name: str) -> Iterator[None]:
+    from safetensors import SafetensorError  # noqa: PLC0415 - not before a model is read
+
+    try:
+        yield
+    except (SafetensorError, ValueError, LookupError, TypeError, OverflowError, RecursionError, struct.error) as error:
+        raise BadModelFile(f"{name} is not a model saved by corgipile: {error}") from None
 
 
 def _parse(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -75,9 +107,13 @@ def _parse(path: Path) -> tuple[Arrays, dict[str, Any]]:
     with safe_open(path, "np") as file:
         meta = json.loads((file.metadata() or {})[KEY], parse_constant=_refuse)
         kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 - it is no mapping
-        if strange := sorted(set(kinds.values()) - {"F32", "F64"}):
-            raise ValueError(f"its tensors are {', '.join(strange)}; F32 or F64 is wanted")
+        _check_kinds(set(kinds.values()) - {"F32", "F64"})
         return {name: file.get_tensor(name) for name in kinds}, meta
+
+
+def _check_kinds(strange: set[str]) -> None:
+    if strange:
+        raise ValueError(f"its tensors are {', '.join(sorted(strange))}; F32 or F64 is wanted")
 
 
 def _refuse(name: str) -> None:

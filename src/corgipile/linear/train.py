@@ -166,10 +166,10 @@ def prepare(
     """
     label, model = settings.label, settings.model
     features, skip = _wanted(settings.features, past), on_bad == "skip"
-    encoding = encoding_of(table, settings, features, classes, past, skip=skip)
+    encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
     if encoding is not None:
-        table, features = readable(table, encoding, label, once=True), encoding.columns
+        table, features = readable(table, encoding, label, once=True, codes=codes), encoding.columns
     elif callable(features) or features == "numeric":
         features = chosen_columns(table.schema, features, label).names
     inputs = find_inputs(table, features, label, past.width if past else None)
@@ -178,6 +178,8 @@ def prepare(
     texts = classes_of(encoding)
     known = _known(table, label, model, known) if texts is None else check_classes(texts, model, label)
     labels = Labels(table, label, model, skip=skip, classes=known)
+    if codes is not None:
+        labels.keep(codes)
     task = Task(table, inputs, label, model, labels, settings.batch_size, settings.intercept, on_bad, encoding)
     if past is not None:
         _check_past(past, task)

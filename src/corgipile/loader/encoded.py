@@ -14,7 +14,8 @@ __all__ = ["AS_CUT", "Way", "ahead_of", "find_way", "warn_few", "wide_units"]
 
 ENOUGH = 64  # units in memory, which mix well
 DECODING = 8  # units in memory while they are decoded: four at a time, as they come and as they are joined
-MOST_AHEAD, ARRIVING = 64 << 20, 2  # bytes on their way; and what they take beside rows, with answers that come in
+# On their way from a store: share of the budget, bytes at most, and what they take with answers that come in.
+AHEAD, MOST_AHEAD, ARRIVING = 1 / 6, 64 << 20, 2.4
 
 
 class Way(NamedTuple):
@@ -52,9 +53,9 @@ def ahead_of(share: float | None) -> int:
 
     Example:
         >>> ahead_of(60e6), ahead_of(None)
-        (12000000, 33554432)
+        (10000000, 33554432)
     """
-    return MOST_AHEAD // 2 if share is None else int(min(max(share, 0) / 5, MOST_AHEAD))
+    return MOST_AHEAD // 2 if share is None else int(min(max(share, 0) * AHEAD, MOST_AHEAD))
 
 
 def _find_way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool) -> Way:

@@ -13,11 +13,13 @@ from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.default_order import chosen
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
+from corgipile.loader.single_rows import bring_near
 from corgipile.orders import Key, Order, Shard, visited_rows
 from corgipile.sizes import Size, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared
+from corgipile.tables.io.arriving import within
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
@@ -112,12 +114,18 @@ class Feeder:
     @property
     def source(self) -> Table:
         """Return the table that is read: the same rows, unpacked if they must be, when it is first asked."""
-        return unpack_shared(self.table, self.columns.sources) if self._way.spilled else self.table
+        if not self._way.spilled:
+            return self.table
+        with within(self.limit):
+            unpacked: Table = unpack_shared(self.table, self.columns.sources)
+        return unpacked
 
     def _reader(self) -> RowReader:
         """Return what reads rows into slots."""
         if self._row_reader is None:
             sources, sequential = self.columns.sources, self.order.sequential
+            with within(self.limit):
+                bring_near(self.table, self.order, self.blocks, self.row_bytes, self._way)
             self._row_reader = row_reader(
                 self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=self._way.ahead
             )

@@ -139,13 +139,12 @@ class StepPrefetch:
             self._ready.put(error)
 
     def _announced(self) -> Iterator[Step]:
-        """Yield the steps, having told the reader of those that follow, as far as keeps a device busy."""
+        """Yield the steps, having told the reader of them and those that follow, as far as keeps a device busy."""
         coming: deque[Step] = deque()
-        ahead = 0  # rows of the steps announced
+        ahead = 0  # rows of the steps announced, but the next one
         for step in self._steps:
-            if coming:
-                self._reader.soon(step)
-                ahead += len(step.into)
+            self._reader.soon(step)
+            ahead += len(step.into) if coming else 0
             coming.append(step)
             while ahead > self._far:
                 yield coming.popleft()

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
@@ -11,10 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.arrow_memory import give_back
+from corgipile.arrow_memory import frugal, give_back
 from corgipile.loader.buffer import Buffer, Field, SlotArray
+from corgipile.loader.parts import Part, divide
 from corgipile.orders.order import Step, rows_of
+from corgipile.stores.plan import LEAST_GAP
 from corgipile.tables.encoded import is_encoded
+from corgipile.tables.io.arriving import few_requests
 from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, type_code
 from corgipile.tables.values import values
@@ -25,13 +29,27 @@ FETCHES = 16  # files that are read at the same time
 READS = 32  # reads of a table, which mostly wait
 SHORT_RUNS = 256  # rows; runs this short are asked for together
 TIDY_BYTES = 4 << 20  # read until what answers took, and is free, is given back
-PART_BYTES = 1 << 20  # of scattered rows that a table is asked for at a time
+PART_BYTES, PARTS = 1 << 20, 12  # of a step that are asked for at a time, and how many of these are on their way
+COLUMN_BYTES, FEW_PARTS = 128 << 10, 3  # the same where many columns lie apart
 Result = TypeVar("Result")
 Finish = Callable[[], None]
 
 
+class _Asked:
+    """A step that was announced.
+
+    Args:
+        step: The step.
+        parts: Its rows, divided.
+    """
+
+    def __init__(self, step: Step, parts: Sequence[Part]) -> None:
+        self.step, self.left = step, deque(parts)
+        self.coming: deque[tuple[int, Finish]] = deque()  # of parts on their way: bytes, what puts them into slots
+
+
 class _Reader:
-    """Keeps what is on its way by the step that it is for; steps are read in the order in which they are announced.
+    """Keeps what is on its way, the parts of steps that come first before others, so many bytes at a time.
 
     Args:
         ahead: Bytes of rows that may be on their way.
@@ -40,41 +58,75 @@ class _Reader:
 
     def __init__(self, ahead: int, threads: int) -> None:
         self.ahead, self._threads = ahead, threads
-        self.bytes_read = self._tidied = 0
+        self.bytes_read = self._tidied = self._under_way = 0
         self._pool: ThreadPoolExecutor | None = None
-        self._coming: deque[tuple[Step, Finish]] = deque()
+        self._asked: deque[_Asked] = deque()
+        self._meanwhile = ExitStack()
 
     def soon(self, step: Step) -> None:
-        """Begin to read a step."""
-        self._coming.append((step, self._begin(step)))
+        """Begin to read a step, as far as there is room."""
+        self._asked.append(_Asked(step, self._divide(step)))
+        self._begin_more()
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots, once they are there."""
-        known = any(one is step for one, _ in self._coming)
-        finish = None if known else self._begin(step)
-        while finish is None:
-            one, found = self._coming.popleft()
-            finish = found if one is step else None
-        finish()
+        while self._asked and self._asked[0].step is not step:  # given up
+            self._under_way -= sum(nbytes for nbytes, _ in self._asked.popleft().coming)
+        if not self._asked:
+            self.soon(step)
+        asked = self._asked[0]
+        while asked.coming:
+            nbytes, finish = asked.coming.popleft()
+            finish()
+            del finish  # and with it the memory, before more is asked for
+            self._under_way -= nbytes
+            self._tidy()
+            self._begin_more()
+        self._asked.popleft()
+
+    def _begin_more(self) -> None:
+        """Send requests, those for what is needed first before others, as many as there is room for, one at least."""
+        for asked in self._asked:
+            while asked.left:
+                if self._under_way and self._under_way + asked.left[0].nbytes > self.ahead:
+                    return
+                part = asked.left.popleft()
+                self._under_way += part.nbytes
+                asked.coming.append((part.nbytes, self._begin(part)))
+
+    def _tidy(self) -> None:
         if self.bytes_read - self._tidied > TIDY_BYTES:
             give_back()
             self._tidied = self.bytes_read
 
-    def _begin(self, step: Step) -> Finish:
-        """Send the requests of a step; return what puts its rows into slots."""
+    def _divide(self, step: Step) -> list[Part]:
+        """Divide a step into what is asked for at a time."""
         raise NotImplementedError
+
+    def _begin(self, part: Part) -> Finish:
+        """Send the requests of a part; return what puts its rows into slots."""
+        raise NotImplementedError
+
+    @property
+    def part_bytes(self) -> int:
+        """Return the bytes of a part: a request, where the memory holds enough of these."""
+        return max(1, min(PART_BYTES, self.ahead // PARTS))
 
     def _submit(self, work: Callable[[], Result]) -> Future[Result]:
         if self._pool is None:
+            self._meanwhile.enter_context(few_requests(self.ahead))
+            self._meanwhile.enter_context(frugal())  # each thread would keep what Arrow took in it
             self._pool = ThreadPoolExecutor(self._threads, "corgipile-reader")
         return self._pool.submit(work)
 
     def rest(self) -> None:
         """Give up what is on its way."""
-        self._coming.clear()
+        self._asked.clear()
+        self._under_way = 0
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+        self._meanwhile.close()
 
     def close(self) -> None:
         """Do the same."""
@@ -94,18 +146,23 @@ class RemoteLayoutReader(_Reader):
         super().__init__(ahead, FETCHES)
         self._layout, self._buffer = layout, buffer
         self._files = files_of_layout(layout)
+        self._row_bytes = sum(column.width for column in layout.columns.values())
 
     def size(self, step: Step) -> int:
         """Return 0: all rows are of one size."""
         return 0
 
-    def _begin(self, step: Step) -> Finish:
-        rows = int((step.extents[:, 1] - step.extents[:, 0]).sum())
-        places, at = [], 0
+    def _divide(self, step: Step) -> list[Part]:
+        columns = len(self._layout.columns)
+        apart = min(self.ahead // FEW_PARTS, COLUMN_BYTES * columns)  # each is a request of its own
+        return divide(step, self._row_bytes, max(1, self.part_bytes, apart), LEAST_GAP * columns)
+
+    def _begin(self, part: Part) -> Finish:
+        rows, places, at = len(part.into), [], 0
         bases: dict[str, int] = {}
         for name, column in self._layout.columns.items():
             bases[name] = at
-            places.append(_ranges(column, step.extents, at))
+            places.append(_ranges(column, part.extents, at))
             at += -(-rows * column.width // 8) * 8  # so that numbers lie as processors like them
         files, offsets, lengths, to = (np.concatenate(parts) for parts in zip(*places, strict=True))
         data = np.empty(at, np.uint8)
@@ -116,7 +173,7 @@ class RemoteLayoutReader(_Reader):
             for fetch in fetches:
                 fetch.result()
             for field in self._buffer.fields.values():
-                self._scatter(field, data, bases, step.into)
+                self._scatter(field, data, bases, part.into)
 
         return finish
 
@@ -165,46 +222,42 @@ class RemoteTableReader(_Reader):
     def __init__(self, table: Table, buffer: Buffer, sources: Sequence[str], ahead: int, row_bytes: float) -> None:
         super().__init__(ahead, READS)
         self._table, self._buffer, self._sources = table, buffer, list(sources)
-        self._encoded = is_encoded(table, sources)
-        self._part = max(1, int(min(PART_BYTES, max(ahead // 8, 1)) / row_bytes))
+        self._encoded, self._row_bytes = is_encoded(table, sources), row_bytes
 
     def size(self, step: Step) -> int:
         """Return 0: to know it takes as long as to read the step."""
         return 0
 
-    def _begin(self, step: Step) -> Finish:
-        parts = [(at, rows, self._submit(partial(self._read, rows))) for at, rows in self._parts(step)]
+    def _divide(self, step: Step) -> list[Part]:
+        most = self.part_bytes
+        if self._is_short(step):  # a table may read one row after another
+            most = max(1, min(most, int(len(step.into) * self._row_bytes) // READS))
+        return divide(step, self._row_bytes, most, LEAST_GAP, whole=self._encoded)
+
+    def _is_short(self, rows: Step | Part) -> bool:
+        """Say whether runs of rows are better read together: not where units are decoded, each by itself."""
+        return not self._encoded and len(rows.extents) > 1 and len(rows.into) < SHORT_RUNS * len(rows.extents)
+
+    def _begin(self, part: Part) -> Finish:
+        reads = [(into, rows, self._submit(partial(self._read, rows))) for into, rows in self._runs(part)]
 
         def finish() -> None:
-            for at, rows, read in parts:
+            for into, rows, read in reads:
                 batch = read.result()
                 self.bytes_read += batch.nbytes
-                self._buffer.put(batch, step.into[at], rows)
+                self._buffer.put(batch, into, rows)
 
         return finish
 
-    def _parts(self, step: Step) -> Iterator[tuple[IntArray | slice, range | IntArray]]:
-        """Divide a step: the places in it of some rows, and their numbers."""
-        extents = step.extents
-        if len(extents) > 1 and len(step.into) < SHORT_RUNS * len(extents):
-            rows = rows_of(extents)
-            order = np.argsort(rows)
-            for some in np.split(order, self._edges(extents, len(rows))):
-                yield some, rows[some]
+    def _runs(self, part: Part) -> Iterator[tuple[SlotArray, range | IntArray]]:
+        """Yield slots and numbers of rows that are read together."""
+        if self._is_short(part):
+            yield part.into, rows_of(part.extents)
             return
         at = 0
-        for start, stop in extents.tolist():
-            for first in range(start, stop, max(self._part, SHORT_RUNS)):
-                last = min(stop, first + max(self._part, SHORT_RUNS))
-                yield slice(at, at + last - first), range(first, last)
-                at += last - first
-
-    def _edges(self, extents: IntArray, rows: int) -> IntArray:
-        """Divide the rows of short runs, in ascending order: where units are decoded each run by itself."""
-        if self._encoded:
-            ascending = extents[np.argsort(extents[:, 0])]
-            return np.asarray(np.cumsum(ascending[:, 1] - ascending[:, 0])[:-1])
-        return np.arange(0, rows, max(1, min(self._part, -(-rows // READS))))[1:]
+        for start, stop in part.extents.tolist():
+            yield part.into[at : at + stop - start], range(start, stop)
+            at += stop - start
 
     def _read(self, rows: range | IntArray) -> pa.RecordBatch:
         if isinstance(rows, range):

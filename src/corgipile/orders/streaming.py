@@ -11,6 +11,7 @@ from corgipile.orders.order import Blocks, IntArray, Key, Sized, Step, step_rows
 from corgipile.sizes import to_rows
 
 SPREAD = 4  # rows of varying length stay in their batches, of which a window keeps more than its rows
+PLANNED = 12  # bytes that a row takes in the plan: it waits, its slot is listed, and it is visited at last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +28,9 @@ class Streaming(Sized):
         Raises:
             BudgetTooSmall: The budget does not hold a window of one row and the rows read ahead.
         """
-        spread = SPREAD if whole else 1
+        spread, taken = SPREAD if whole else 1, row_bytes + PLANNED
         if budget is not None:
-            budget //= spread
+            budget = int(budget * row_bytes / taken) // spread
         chunk = self.fit_block(rows, row_bytes, budget)
         if self.block is None:
             room = chunk if budget is None else max(1, budget // (8 * (1 + self.ahead)))
@@ -38,7 +39,7 @@ class Streaming(Sized):
         wanted = room if self.buffer is None else to_rows(self.buffer, rows, row_bytes, "buffer")
         if budget is not None and (wanted > room or room < 1):
             needed = max(wanted, 1) + (1 + self.ahead) * chunk
-            raise too_small(self.name, needed * spread, budget * spread, row_bytes)
+            raise too_small(self.name, needed * spread, budget * spread, taken)
         return with_sizes(self, block=chunk, buffer=max(1, min(wanted, rows)))
 
     @property
@@ -61,7 +62,7 @@ class Streaming(Sized):
         loops = self.loops(blocks, key)
         stream = _kernel.stream_new(
             first, stop, key.hash(_kernel.KEY_STREAM),
-            reservoir=self.reservoir, window=window, chunk=chunk, ahead=self.ahead, loops=loops,
+            reservoir=self.reservoir, window=window, chunk=chunk, ahead=self.ahead, loops=loops, asked=start > 0,
         )  # fmt: skip
         into, visit = np.empty(chunk, np.int32), np.empty(max(2 * chunk, window), np.int32)
         for _ in range(start):
@@ -73,7 +74,7 @@ class Streaming(Sized):
             yield Step(
                 np.concatenate([waiting[0], fresh]),
                 np.concatenate([waiting[1], into[: done[0]]]),
-                visit[: done[1]].copy(),
+                visit[: done[1]].copy() if done[0] else visit[: done[1]],
             )
             waiting = (waiting[0][:0], waiting[1][:0])
             row += done[0]

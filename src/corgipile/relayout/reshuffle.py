@@ -22,6 +22,7 @@ from corgipile.suggestions import did_you_mean
 from corgipile.tables import Table
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.arrow.writer import TABLE, Writer, batch_bytes, conform, plain
+from corgipile.tables.io.arriving import within
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import join
 from corgipile.tables.row_bytes import row_bytes
@@ -129,6 +130,7 @@ def reshuffle(
     report = _Report(progress, rows)
     with (
         frugal(),
+        within(budget),
         writing(goal),
         scratch.folder(goal.parent, goal.name) as folder,
         Writer(goal, schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer,

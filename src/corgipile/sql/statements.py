@@ -1,8 +1,10 @@
 """What a script of SQL says, one value a statement; how it is written is `grammar`'s, what it does is an engine's."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from corgipile.errors import BadArgument
 
 __all__ = [
     "DescribeModel",
@@ -27,13 +29,38 @@ class Parameter:
 
     key: int | str
 
+    def of(self, values: Sequence[Any] | Mapping[str, Any]) -> Any:
+        """Return the value that is given for it.
+
+        Raises:
+            BadArgument: None is.
+
+        Example:
+            >>> Parameter(2).of(["a", "b"]), Parameter("x").of({"x": 7})
+            ('b', 7)
+        """
+        shown = f":{self.key}" if isinstance(self.key, str) else f"number {self.key}"
+        if isinstance(values, Mapping):
+            found = self.key if self.key in values else str(self.key)
+            if found in values:
+                return values[found]  # type: ignore[index]  # a mapping may have numbers for names
+            raise BadArgument(
+                f"no value is given for parameter {shown}, only for {', '.join(map(str, values)) or 'none'}"
+            )
+        if isinstance(self.key, str) or not 0 < self.key <= len(values):
+            raise BadArgument(f"no value is given for parameter {shown}; there are {len(values)} values in a list")
+        return values[self.key - 1]
+
 
 @dataclass(frozen=True)
 class ModelCall:
     """``ML.PREDICT(MODEL m, TABLE t)`` and its like, which stand in a query where a table does.
 
     Attributes:
-        function: ``"predict"``, ``"evaluate"``, ``"weights"`` or ``"training_info"``.
+        function: ``"predict"``, whose rows have ``predicted_<label>`` first, and ``predicted_<label>_probs`` (a list,
+            in the order of the model's classes) where the model has probabilities; ``"evaluate"``, one row;
+            ``"weights"``, rows of ``processed_input`` and ``weight``, and ``class`` where there are more than two;
+            ``"training_info"``, the rows of training's answer.
         model: The model's name.
         source: The rows; None where the function takes none, or where those of training are meant.
         options: What a STRUCT in third place says, such as ``threshold``.
@@ -51,6 +78,16 @@ class Fragment:
 
     pieces: tuple[str | Parameter | ModelCall, ...]
 
+    def written(self, parameter: Callable[[Parameter], str], call: Callable[[ModelCall], str]) -> str:
+        """Return the SQL, with what two functions make of places of values and of calls.
+
+        Example:
+            >>> Fragment(("SELECT ", Parameter(1), " + 1")).written(lambda one: f"${one.key}", str)
+            'SELECT $1 + 1'
+        """
+        makers: dict[type, Callable[[Any], str]] = {str: str, Parameter: parameter, ModelCall: call}
+        return "".join(makers[type(piece)](piece) for piece in self.pieces)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -64,7 +101,7 @@ class Source:
         table: The name of the table that FROM names, its schema first; None: it names a file, or more than one table.
         file: The path, glob or URL that FROM names.
         plain: It chooses columns of one table or file, all rows, so that nothing has to be computed to read it.
-        foldable: An expression may be added to `items`: no grouping, DISTINCT, set operation, LIMIT or window.
+        foldable: An expression may be added to `items`: no WITH, grouping, DISTINCT or set operation.
     """
 
     sql: Fragment
@@ -106,8 +143,9 @@ class Train(Statement):
         model: The loss, as `corgipile.train` names it.
         label: The column of labels; None: the last one.
         features: The columns of features; None: all but the label.
-        settings: Settings of `corgipile.train` by their names there, values as Python has them; a `Parameter` is a
-            value to come.
+        settings: Settings of `corgipile.train` by their names there, and ``block``, ``buffer`` and ``balance`` of the
+            order; values as Python has them. A `Parameter` is a value to come, of ``features``, ``label`` and
+            ``warm_start`` too: `options.settled` puts all in their places.
         name: What the model is stored as; None: it is not.
         replace: Whether a model of that name gives way.
         if_not_exists: Whether one of that name makes the statement do nothing.
@@ -133,12 +171,14 @@ class Predict(Statement):
         source: The rows, to whose columns the prediction is added.
         model: The model's name.
         before: What the rows are for, such as ``INSERT INTO t``; empty where they are the answer.
+        after: What follows the rows, such as ``) TO 'predicted.parquet'`` after ``COPY (``.
         column: The name of the column that is added.
     """
 
     source: Source
     model: str
     before: Fragment = Fragment(())
+    after: Fragment = Fragment(())
     column: str = "prediction"
 
 

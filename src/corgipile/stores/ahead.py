@@ -41,7 +41,4 @@ class Ahead:
         return data[offset - first * WINDOW : offset - first * WINDOW + length]
 
     def _fetch(self, window: int) -> Bytes:
-        start = window * WINDOW
-        out = np.empty(min(WINDOW, self._ranges.size - start), np.uint8)
-        self._ranges.fetch(np.array([start]), np.array([len(out)]), out, np.array([0]))
-        return out
+        return self._ranges.whole(window * WINDOW, min(window * WINDOW + WINDOW, self._ranges.size))

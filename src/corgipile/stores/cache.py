@@ -107,6 +107,12 @@ class Cached:
             wanted.copy(which, data, out)
             self._keep(wanted.pages[which], data)
 
+    def whole(self, start: int, stop: int) -> Bytes:
+        """Read a range, by one request at most but where parts of it are on the disk."""
+        out = np.empty(stop - start, np.uint8)
+        self.fetch(np.array([start]), np.array([stop - start]), out, np.array([0]))
+        return out
+
     def _fetched(self, pages: IntArray) -> Bytes:
         """Fetch pages, back to back, with what follows each other as one range."""
         ends = [*runs(pages)]

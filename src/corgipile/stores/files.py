@@ -15,7 +15,7 @@ from corgipile.stores.failures import Denied, Transient, refused
 from corgipile.stores.line import line
 from corgipile.stores.plan import plan
 from corgipile.stores.ranges import IntArray
-from corgipile.stores.requests import answered, fetch
+from corgipile.stores.requests import Ask, answered, fetch
 from corgipile.stores.urls import RemotePath, parts_of
 
 __all__ = ["FileRanges", "listed", "open_file"]
@@ -69,6 +69,19 @@ class FileRanges:
         from corgipile.stores.objects import check_inside  # noqa: PLC0415 - which opens by us
 
         check_inside(self, offsets, lengths)
+        mine = line()
+        mine.run(fetch(mine, self.path, self._asking(), plan(offsets, lengths, to, mine.times.latency), out))
+
+    def whole(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        """Read a range by one request."""
+        from corgipile.stores.objects import check_inside  # noqa: PLC0415 - as above
+
+        check_inside(self, np.array([start]), np.array([stop - start]))
+        mine = line()
+        return np.frombuffer(mine.run(answered(mine, self.path, self._asking(), start, stop)), np.uint8)
+
+    def _asking(self) -> Ask:
+        """Return what asks for bytes."""
         mine, (system, name) = line(), _system_of(self.path)
 
         async def ask(start: int, stop: int) -> memoryview:
@@ -79,7 +92,7 @@ class FileRanges:
                 found = _failure(error, self.path)
             raise found
 
-        mine.run(fetch(mine, self.path, ask, plan(offsets, lengths, to, mine.times.latency), out))
+        return ask
 
 
 def listed(path: RemotePath) -> Iterator[Listed]:

@@ -1,16 +1,17 @@
 """What this process has under way: a loop in one thread, how many requests at a time, and how long answers take."""
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["AT_A_TIME", "Line", "Times", "line"]
+__all__ = ["AT_A_TIME", "Line", "Times", "Turns", "line"]
 
 AT_A_TIME = 48  # requests on their way, of this process
 UNIT = 1 << 20  # bytes that take about as long as it takes until an answer begins
@@ -66,6 +67,54 @@ class Times:
         return True
 
 
+class Turns:
+    """Lets so many requests be on their way; entered in the loop.
+
+    Args:
+        most: How many.
+
+    Attributes:
+        under_way: How many there are.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._fewer = most, list[int]()
+        self.under_way = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @contextlib.contextmanager
+    def few(self, most: int) -> Iterator[None]:
+        """Let there be fewer meanwhile: each connection takes memory, of which somebody has little."""
+        self._fewer.append(most)
+        try:
+            yield
+        finally:
+            self._fewer.remove(most)
+
+    async def __aenter__(self) -> None:
+        while self.under_way >= min([self._most, *self._fewer]):
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._next()  # it may have been this one's turn
+                raise
+        self.under_way += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self.under_way -= 1
+        self._next()
+        self._next()  # there may be more turns than there were
+
+    def _next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+
 class Line:
     """The thread that sends requests and takes answers.
 
@@ -78,7 +127,7 @@ class Line:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self.turns = asyncio.Semaphore(AT_A_TIME)
+        self.turns = Turns(AT_A_TIME)
         self.times = Times()
         self.workers = ThreadPoolExecutor(AT_A_TIME, "corgipile-request")
         self.waiters = ThreadPoolExecutor(AT_A_TIME, "corgipile-fetch")

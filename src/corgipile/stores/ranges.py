@@ -45,3 +45,6 @@ class Ranges(Protocol):
             MissingFile: It is gone.
             ReadFailed: The store refused, or did not answer for long.
         """
+
+    def whole(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        """Read a range by one request, and nothing is copied: where that is kept as it comes; see `fetch`."""

@@ -54,7 +54,7 @@ OURS = {
         folder=lambda path, files: delta.is_delta(path),  # noqa: ARG005 - as above
         log=True,
     ),
-    "duckdb": Format(b"", duckdb.SUFFIXES, duckdb.DuckDBTable, frozenset({"table"}), knows=duckdb.is_database),
+    "duckdb": Format(b"", duckdb.SUFFIXES, duckdb.DuckDBTable, frozenset({"spill", "table"}), knows=duckdb.is_database),
     "hdf5": Format(HDF5, hdf5.SUFFIXES, hdf5.hdf5_table, frozenset({"columns", "group", "paths", "spill"})),
     "huggingface": Format(
         b"",

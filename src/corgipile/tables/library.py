@@ -9,7 +9,7 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile, MissingExtra
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, write_plain
+from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack_shared, write_plain
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import (
@@ -151,10 +151,28 @@ class UnitTable(LibraryTable):
         return float(values(first).nbytes) / max(1, first.num_rows) if first is not None else 0.0
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        return read_pieces(self._starts, start, stop, lambda i, a, b: self._unit(i, names).slice(a, b - a))
+        return read_pieces(self._starts, start, stop, lambda i, a, b: self._piece(i, a, b, names))
 
     def _some(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        return take_pieces(self._starts, rows, lambda i, local: pick_rows(self._unit(i, names), local))
+        return take_pieces(self._starts, rows, lambda i, local: self._scattered(i, local, names))
+
+    def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        first, last = self._starts[i : i + 2].tolist()
+        if not self._is_large(i, names):
+            return self._unit(i, names).slice(start, stop - start)
+        if stop - start == last - first:
+            return self._decode(i, names)
+        return unpack_shared(self, names).read(first + start, first + stop, names)
+
+    def _scattered(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        if self._is_large(i, names):
+            return unpack_shared(self, names).take(self._starts[i] + rows, names)
+        return pick_rows(self._unit(i, names), rows)
+
+    def _is_large(self, i: int, names: list[str]) -> bool:
+        """Say whether a unit is too large to be decoded for a few of its rows, where a spill file may be used."""
+        rows = int(self._starts[i + 1] - self._starts[i])
+        return self.spill is not None and rows * sum(map(self._width, names)) > SMALL
 
     def _unit(self, i: int, names: list[str]) -> pa.RecordBatch:
         return _decoded.of(self, (i, *names), lambda: self._decode(i, names))

@@ -1,9 +1,12 @@
 """Parquet files: rows in row groups, decoded whole where they are small, else little by little into a spill file."""
 
+import contextlib
+import itertools
+import os
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,9 @@ from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
+from corgipile.tables.io.arriving import Arriving, at_once
 from corgipile.tables.io.common import Common
-from corgipile.tables.io.files import PathLike, Region, decoding, describe, digest
+from corgipile.tables.io.files import PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
     Recent,
     check_names,
@@ -29,8 +33,9 @@ from corgipile.tables.io.pieces import (
     take_pieces,
 )
 from corgipile.tables.io.remote import RemoteFile, file_of
+from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
-from corgipile.tables.io.staged import fetched, one_ahead, staged
+from corgipile.tables.io.staged import fetched
 from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
@@ -40,6 +45,7 @@ SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
 MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
 BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
+DECODERS, WAITING = min(4, os.cpu_count() or 1), 1 / 3  # threads that decode what comes from stores; of its bytes
 TIDY_BYTES = 1 << 20  # decoded before pages are given back that are read no more
 PARSED = 11  # times as many bytes as the footer of a file has take what is made of it
 _footers: Common[Any] = Common(8 << 20, lambda found: PARSED * int(found.serialized_size))
@@ -172,8 +178,10 @@ class ParquetTable(Checked):
     def write_groups(self, columns: Sequence[str], out: SpillWriter, groups: range) -> None:
         """Write the rows of some row groups as sections of a spill file."""
         rows = int(self._starts[groups.stop] - self._starts[groups.start])
-        for names in self._together(columns):
-            write_plain(out, pick(self.schema, names), self._batches(names, groups), rows)
+        together = self._together(columns)
+        with contextlib.closing(self._sections(together, groups)) as sections:
+            for names, batches in zip(together, sections, strict=True):
+                write_plain(out, pick(self.schema, names), batches, rows)
 
     def _together(self, columns: Sequence[str]) -> list[list[str]]:
         """Group the columns that are decoded at the same time."""
@@ -217,24 +225,32 @@ class ParquetTable(Checked):
     def _batches(self, names: list[str], groups: range, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Decode the columns of some row groups, page by page; ``rows`` at a time where only the first are wanted."""
         step = rows or self._batch_rows(names)
-        if rows is not None or not isinstance(self._file, RemoteFile):
-            yield from self._decoded_batches(names, groups, step, self._source())
-            return
-        for group, source in one_ahead(groups, lambda group: self._brought(group, names)):
-            yield from self._decoded_batches(names, range(group, group + 1), step, source)
+        if isinstance(self._file, RemoteFile) and rows is None:
+            source = Arriving(self._file, [self._ranges(group, names) for group in groups]).source()
+        else:
+            source = self._source()
+        yield from self._decoded_batches(names, groups, step, source)
 
     def _source(self) -> Any:
         remote = isinstance(self._file, RemoteFile)
         return self._file.source() if remote else pa.OSFile(self._file.path)
 
-    def _brought(self, group: int, names: Sequence[str]) -> Any:
-        """Fetch the columns of a row group from a store, to the local disk if it is large; return what is read then."""
-        assert isinstance(self._file, RemoteFile)  # noqa: S101 - asked before
-        ranges = self._ranges(group, names)
-        if self.spill is None or ranges[1].sum() <= SMALL:
-            return fetched(self._file, ranges).source()
-        local = staged(self._file, ranges, self.spill)
-        return pa.PythonFile(Region(Section(local, 0, self._file.size), 0, self._file.size), mode="r")
+    def _sections(self, together: list[list[str]], groups: range) -> Generator[Iterable[pa.RecordBatch]]:
+        """Decode columns of some row groups, one set of columns after another; if they come from a store, meanwhile."""
+        if not isinstance(self._file, RemoteFile):
+            yield from (self._batches(names, groups) for names in together)
+            return
+        parts = [(names, group) for names in together for group in groups]
+        file = Arriving(self._file, [self._ranges(group, names) for names, group in parts])
+
+        def decode(names: list[str], group: int) -> Iterator[pa.RecordBatch]:
+            return self._decoded_batches(names, range(group, group + 1), self._batch_rows(names), file.source())
+
+        makes = (partial(decode, *part) for part in parts)
+        waiting = int(at_once() * WAITING) // DECODERS
+        with contextlib.closing(side_by_side(makes, DECODERS, lambda batch: int(batch.nbytes), waiting)) as runs:
+            for _ in together:
+                yield itertools.chain.from_iterable(itertools.islice(runs, len(groups)))
 
     def _ranges(self, group: int, names: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Return where the column chunks of a row group lie."""

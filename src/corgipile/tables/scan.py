@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 
 from corgipile.arrow_memory import give_back
@@ -16,7 +17,7 @@ from corgipile.tables.table import Table, even_cuts
 __all__ = ["scan", "scan_column"]
 
 READ_BYTES = 1 << 20  # at a time; what is made of them takes some times as much
-MANY = 32  # runs of a column that are on their way from stores
+MANY, MANY_BYTES = 32, 8 << 20  # runs of a column that are on their way from stores, and their bytes
 PLACED_BYTES = 2 << 20  # of one column that is read from where it lies, by several requests at once
 
 
@@ -48,8 +49,10 @@ def scan_column(table: Table, name: str) -> Iterator[tuple[int, pa.Array]]:
     """
     layout = table.layout([name]) if len(table) else None
     if is_remote(table):  # by objects and row groups, many at a time
-        runs = list(pairwise(table.cuts(1 if is_encoded(table, [name]) else PLACED_BYTES // 64).tolist()))
-        batches = in_turn(table, lambda start, stop: table.read(start, stop, [name]), runs, MANY)
+        cuts = table.cuts(1 if is_encoded(table, [name]) else PLACED_BYTES // 64)
+        runs, widest = list(pairwise(cuts.tolist())), int(max(np.diff(cuts), default=0)) * row_bytes(table, [name])
+        most = max(2, min(MANY, int(MANY_BYTES / max(1.0, widest))))
+        batches = in_turn(table, lambda start, stop: table.read(start, stop, [name]), runs, most)
         yield from ((start, batch.column(0)) for (start, _), batch in zip(runs, batches, strict=True))
         return
     if layout is None:

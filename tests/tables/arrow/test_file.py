@@ -137,6 +137,23 @@ def test_compressed_batches_are_kept_a_while(tmp_path, monkeypatch, rows_of):
     assert decoded == [0]
 
 
+@pytest.mark.parametrize("coded", [False, True])
+def test_the_last_rows_are_decompressed_alone(tmp_path, coded):
+    """A table ends with a small batch: that is read without any large one, even one that is damaged."""
+    rows = 1100
+    data = pa.table({"x": np.random.default_rng(0).standard_normal(rows), "label": range(rows)})
+    if coded:
+        data = data.append_column("word", pa.array(["a", "b"] * (rows // 2)).dictionary_encode())
+    path = write(tmp_path / "z.arrow", data, "zstd", batch=1000)
+    content = bytearray(path.read_bytes())
+    first = content.index(b"\x28\xb5\x2f\xfd", 0 if not coded else 2000)  # how what zstd compresses begins
+    content[first : first + 64] = bytes(64)
+    path.write_bytes(content)
+    assert ArrowFile(path).read(1000, rows) == data.combine_chunks().to_batches()[0].slice(1000)
+    with pytest.raises(CorruptFile):
+        ArrowFile(path).read(0, 1000)
+
+
 def test_fingerprint_follows_the_file(tmp_path, rows_of):
     first = ArrowFile(write(tmp_path / "a.arrow", rows_of(30))).fingerprint
     assert ArrowFile(tmp_path / "a.arrow").fingerprint == first

@@ -79,14 +79,17 @@ class Engine(Protocol):
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each table that the session sees, for completion and the list of tables."""
 
+    def in_transaction(self) -> bool:
+        """Say whether a transaction is open."""
+
     def begin(self) -> None:
         """Begin a transaction."""
 
     def commit(self) -> None:
-        """Keep what was done."""
+        """Keep what was done; nothing happens where no transaction is open."""
 
     def rollback(self) -> None:
-        """Take back what was done, models too."""
+        """Take back what was done, models too; nothing happens where no transaction is open."""
 
     def interrupt(self) -> None:
         """Stop what another thread of this process runs; nothing happens where nothing runs."""

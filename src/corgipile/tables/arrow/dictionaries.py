@@ -42,6 +42,10 @@ class Dictionaries:
         self.names = frozenset(field.name for field in schema if pa.types.is_dictionary(field.type))
         self._read: dict[str, pa.Array] = {}
 
+    def __bool__(self) -> bool:
+        """Say whether the file has any, also inside lists and structures."""
+        return len(self._blocks) > 0
+
     def nbytes(self, names: Sequence[str]) -> int:
         """Return the bytes that are held for these columns, whatever the rows: of all dictionaries or none."""
         return 0 if self.names.isdisjoint(names) else sum(int(column.nbytes) for column in self._values().values())

@@ -333,8 +333,8 @@ class ArrowFile(Checked):
     def _open_reader(self, names: list[str]) -> Any:
         options = pa.ipc.IpcReadOptions(included_fields=sorted(self._names.index(name) for name in names))
         reader = pa.ipc.open_file(self._file.source(), options=options)
-        # Dictionaries are loaded by the first read, which must not happen in two threads at once.
-        reader.get_batch(0)
+        if self._dictionaries:  # loaded by the first read, which must not happen in two threads at once
+            reader.get_batch(int(self._blocks["body"].argmin()))
         return reader
 
 

@@ -23,15 +23,21 @@ IN_MEMORY = 64 << 20  # bytes, beyond which rows are spilled
 TOGETHER = 4 << 20  # bytes that small batches are joined to
 
 
-def of_reader(reader: Any, name: str, spill: Spill = None) -> Table:
+def of_reader(reader: Any, name: str, spill: Spill = None, most: int = IN_MEMORY) -> Table:
     """Make a table of a ``pyarrow.RecordBatchReader``, which is read to its end.
+
+    Args:
+        reader: The rows.
+        name: What they are.
+        spill: Folder for spill files, or ``"off"``.
+        most: Bytes beyond which rows are spilled.
 
     Example:
         >>> rows = pa.table({"x": [1, 2]})
         >>> of_reader(rows.to_reader(), "rows").read(0, 2).to_pydict()
         {'x': [1, 2]}
     """
-    return _collected(reader.schema, _guarded(reader, name), name, spill)
+    return _collected(reader.schema, _guarded(reader, name), name, spill, most)
 
 
 def of_batches(parts: Iterable[Any], name: str, spill: Spill = None) -> Table:
@@ -79,7 +85,9 @@ def _guarded(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.Record
         raise ReadFailed(5, f"{name} failed: {(str(error).splitlines() or ['?'])[0][:300]}") from error
 
 
-def _collected(schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str, spill: Spill) -> Table:
+def _collected(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str, spill: Spill, most: int = IN_MEMORY
+) -> Table:
     """Keep rows in memory up to a bound; beyond it write all of them to a spill file, unless there shall be none."""
     parts, folder = _joined(batches, schema), spill_folder(spill)
     waiting: list[pa.Table] = []
@@ -87,7 +95,7 @@ def _collected(schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str, 
     for part in parts:
         waiting.append(part)
         size += part.nbytes
-        if size > IN_MEMORY and folder is not None:
+        if size > most and folder is not None:
             return _spilled(itertools.chain(_drained(waiting), parts), name, folder)
     return MemoryTable(pa.concat_tables([_decoded(schema.empty_table()), *waiting]))
 
@@ -100,11 +108,16 @@ def _joined(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         few.append(batch)
         size += batch.nbytes
         if size > TOGETHER:
-            yield _decoded(pa.Table.from_batches(few, schema).combine_chunks())
+            yield _as_one(few, schema)
             few.clear()
             size = 0
     if few:
-        yield _decoded(pa.Table.from_batches(few, schema).combine_chunks())
+        yield _as_one(few, schema)
+
+
+def _as_one(few: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    rows = pa.Table.from_batches(few, schema)
+    return _decoded(rows if len(few) == 1 else rows.combine_chunks())
 
 
 def _decoded(rows: pa.Table) -> pa.Table:

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from corgipile.arrow_memory import frugal
 from corgipile.errors import MissingFile
 from corgipile.outputs import files_read
 from corgipile.stores.opening import open_ranges
 from corgipile.stores.urls import RemotePath, is_url, local_path
+from corgipile.tables.io.arriving import at_once
 from corgipile.tables.io.descriptors import Identity
 from corgipile.tables.io.files import File, IntArray, PathLike
 from corgipile.tables.table import Layout
@@ -23,7 +25,7 @@ __all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "
 
 SMALL, NEAR = 64 << 10, 16 << 10  # bytes below which neighbours are read along, and how many
 WINDOWS = 16
-READS = 12  # runs of rows that are read at the same time
+READS = 8  # runs of rows, of about a megabyte, that are read at the same time
 OPENED = 32  # files that are opened at the same time
 ELSEWHERE = -1  # in place of the device of a file
 Result = TypeVar("Result")
@@ -92,10 +94,12 @@ class RemoteFile(File):
 
     Attributes:
         ranges: What reads it.
+        near: Whether that keeps it on this machine.
     """
 
     def __init__(self, path: RemotePath) -> None:
         self.path: RemotePath = path
+        self.near = path.cache is not None
         self.ranges, tail = open_ranges(path)
         self.size, self.base, self.mtime_ns = self.ranges.size, 0, 0
         self.which = Identity(ELSEWHERE, id(self), self.size, 0)
@@ -164,6 +168,10 @@ class RemoteFile(File):
         self.ranges.fetch(offsets, lengths, data, to)
         return data
 
+    def whole(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        """Read a range by one request."""
+        return self.ranges.whole(start, stop)
+
     def gather_bytes(self, offsets: IntArray, lengths: IntArray) -> list[bytes]:
         """Read many byte ranges, each into a bytes object."""
         data = self.gather(offsets, lengths).tobytes()
@@ -181,9 +189,15 @@ def is_remote(table: Any) -> bool:
 
 
 def in_turn(
-    table: Any, read: Callable[[int, int], Result], runs: Iterable[tuple[int, int]], most: int = READS
+    table: Any, read: Callable[[int, int], Result], runs: Iterable[tuple[int, int]], most: int | None = None
 ) -> Iterator[Result]:
     """Read runs of rows one after the other; of a table in a store some are on their way meanwhile.
+
+    Args:
+        table: The table.
+        read: Reads a run.
+        runs: First row, and the one after the last.
+        most: How many are on their way; None: as many runs of a megabyte, which takes two, as there may be.
 
     Example:
         >>> list(in_turn(None, lambda start, stop: stop - start, [(0, 2), (2, 5)]))
@@ -193,14 +207,16 @@ def in_turn(
         yield from itertools.starmap(read, runs)
         return
     coming: deque[Future[Result]] = deque()
+    most = max(2, min(READS, at_once() >> 21)) if most is None else most
     pool = ThreadPoolExecutor(most, "corgipile-reader")
     try:
-        for run in runs:
-            coming.append(pool.submit(read, *run))
-            if len(coming) == most:
+        with frugal():  # each thread would keep what Arrow took in it
+            for run in runs:
+                coming.append(pool.submit(read, *run))
+                if len(coming) == most:
+                    yield coming.popleft().result()
+            while coming:
                 yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

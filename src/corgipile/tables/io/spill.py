@@ -178,12 +178,21 @@ class SpillWriter(io.RawIOBase):
         Raises:
             WriteFailed: The disk is full, or broken.
         """
+        done = self.put(self.tell(), data)
+        self._at += done
+        return done
+
+    def put(self, at: int, data: Any) -> int:
+        """Write bytes from a position of this section on, and go nowhere; from any thread. Return how many they are.
+
+        Raises:
+            WriteFailed: The disk is full, or broken.
+        """
         view = memoryview(data).cast("B")
         with writing(self._folder):
             done = 0
             while done < len(view):
-                done += os.pwrite(self._file.descriptor, view[done:], self._at + done)
-        self._at += len(view)
+                done += os.pwrite(self._file.descriptor, view[done:], self._base + at + done)
         return len(view)
 
     def skip(self, nbytes: int) -> None:

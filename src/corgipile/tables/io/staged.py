@@ -1,26 +1,22 @@
 """Parts of an object that lies elsewhere, fetched before they are decoded: into memory, or to the local disk."""
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from corgipile.stores.ranges import Ranges as Remote
+from corgipile.tables.io.arriving import WINDOW, Ranges, at_once, joined, windows_of
 from corgipile.tables.io.files import File, IntArray
 from corgipile.tables.io.remote import RemoteFile
-from corgipile.tables.io.spill import SpillFile, SpillWriter, nameless, writing
+from corgipile.tables.io.shared_spill import expect_room, shared
+from corgipile.tables.io.spill import Section, SpillFile, SpillWriter
 
-__all__ = ["Fetched", "fetched", "one_ahead", "staged"]
+__all__ = ["Fetched", "bring", "copied", "fetched"]
 
-SLICE, SLICES = 1 << 20, 12  # bytes of a request, and how many of them are on their way
 LEAST_GAP = 1 << 20  # bytes that are not worth a request more
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-Ranges = tuple[IntArray, IntArray]  # offsets and lengths
 
 
 class Fetched(File):
@@ -47,27 +43,9 @@ class Fetched(File):
 
 def fetched(file: RemoteFile, ranges: Ranges) -> Fetched:
     """Fetch ranges into memory, all at once."""
-    offsets, lengths = _joined(ranges)
+    offsets, lengths = joined(ranges)
     data = file.gather(offsets, lengths)
     return Fetched(file, offsets, np.split(data, np.cumsum(lengths)[:-1]))
-
-
-def staged(file: RemoteFile, ranges: Ranges, folder: Path) -> SpillFile:
-    """Fetch ranges to a file without a name, where they lie as they do in the object, with holes between.
-
-    Raises:
-        WriteFailed: The disk is full.
-    """
-    offsets, lengths = _joined(ranges)
-    with writing(folder):
-        local = SpillFile(nameless(folder))
-        os.truncate(local.descriptor, file.size)
-    for at, data in _slices(file, offsets, lengths):
-        with writing(folder):
-            done = 0
-            while done < len(data):
-                done += os.pwrite(local.descriptor, data[done:], at + done)
-    return local
 
 
 def copied(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
@@ -80,53 +58,57 @@ def copied(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
     """
     gaps = gaps[gaps[:, 1] - gaps[:, 0] >= LEAST_GAP]
     starts, stops = np.append(0, gaps[:, 1]), np.append(gaps[:, 0], file.size)
-    for at, data in _slices(file, starts, stops - starts):
-        out.skip(at - out.tell())
-        out.write(data)
+    windows = iter(windows_of([(starts, stops - starts)], 2 * file.size).tolist())
+
+    def copy(_: int) -> None:
+        for start, stop in windows:
+            out.put(start, file.whole(start, stop))
+
+    pool = ThreadPoolExecutor(at_once() // WINDOW, "corgipile-fetch")
+    try:
+        for one in [pool.submit(copy, number) for number in range(at_once() // WINDOW)]:
+            one.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     out.skip(file.size - out.tell())
 
 
-def _slices(file: RemoteFile, offsets: IntArray, lengths: IntArray) -> Iterator[tuple[int, memoryview]]:
-    """Fetch ranges that ascend; yield them in parts, some of which are on their way meanwhile."""
-    parts = [
-        (at, min(SLICE, offset + length - at))
-        for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True)
-        for at in range(offset, offset + length, SLICE)
-    ]
-    coming: deque[tuple[int, Future[npt.NDArray[np.uint8]]]] = deque()
-    with ThreadPoolExecutor(SLICES, "corgipile-fetch") as pool:
-        for at, size in parts:
-            coming.append((at, pool.submit(file.gather, np.array([at]), np.array([size]))))
-            if len(coming) == SLICES:
-                first, found = coming.popleft()
-                yield first, found.result().data
-        for first, found in coming:
-            yield first, found.result().data
+def bring(files: Sequence[RemoteFile], folder: Path) -> None:
+    """Copy objects to a spill file, which the processes of this machine share, and read them there from now on.
 
-
-def _joined(ranges: Ranges) -> Ranges:
-    """Join ranges that touch."""
-    order = np.argsort(ranges[0], kind="stable")
-    offsets, ends = ranges[0][order], (ranges[0] + ranges[1])[order]
-    reach = np.maximum.accumulate(ends)
-    fresh = np.append(True, offsets[1:] > reach[:-1])[: len(offsets)]
-    firsts = np.flatnonzero(fresh)
-    lasts = np.append(firsts[1:] - 1, len(offsets) - 1)[: len(firsts)]
-    return offsets[firsts], reach[lasts] - offsets[firsts]
-
-
-def one_ahead(keys: Sequence[Key], make: Callable[[Key], Value]) -> Iterator[tuple[Key, Value]]:
-    """Make a value for each key, one while the one before is in use.
-
-    Example:
-        >>> list(one_ahead([1, 2], lambda key: 10 * key))
-        [(1, 10), (2, 20)]
+    Raises:
+        WriteFailed: The disk has not enough room, or cannot be written.
     """
-    with ThreadPoolExecutor(1, "corgipile-fetch") as pool:
-        coming: Future[Value] | None = pool.submit(make, keys[0]) if keys else None
-        for at, key in enumerate(keys):
-            assert coming is not None  # noqa: S101 - there is a key
-            value = coming.result()
-            coming = pool.submit(make, keys[at + 1]) if at + 1 < len(keys) else None
-            yield key, value
-            del value
+    key = "\0".join(["copied", *(file.place for file in files)])
+    expect_room(folder, key, sum(file.size for file in files))
+    sections = shared(folder, key, lambda: _copy(files, folder)).sections()
+    for file, section in zip(files, sections, strict=True):
+        file.ranges, file.near = _Near(file.ranges, section), True
+
+
+def _copy(files: Sequence[RemoteFile], folder: Path) -> SpillFile:
+    with SpillWriter(folder) as out:
+        for file in files:
+            with out.section():
+                copied(file, np.zeros((0, 2), np.int64), out)
+        return out.finish()
+
+
+class _Near:
+    """An object whose bytes lie on this machine, too; see `corgipile.stores.ranges.Ranges`.
+
+    Args:
+        ranges: The object.
+        local: Its bytes.
+    """
+
+    def __init__(self, ranges: Remote, local: Section) -> None:
+        self.url, self.size, self.etag, self._local = ranges.url, ranges.size, ranges.etag, local
+
+    def fetch(self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8], to: IntArray) -> None:
+        """Read ranges, each to its place in ``out``."""
+        self._local.gather(offsets, lengths, out, to)
+
+    def whole(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        """Read a range."""
+        return self._local.gather(np.array([start]), np.array([stop - start]))

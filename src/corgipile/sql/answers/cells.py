@@ -1,0 +1,175 @@
+"""One value of an answer, as text for people or as plain Python for JSON."""
+
+import json
+import math
+from datetime import date, time
+from decimal import Decimal
+from functools import singledispatch
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["NULL", "is_number", "json_values", "texts"]
+
+NULL = "NULL"
+_EXACT = 15  # digits that a float of 64 bits keeps
+_SHORT = 9  # characters of a number before digits are left out
+_JOINERS = "\u200c\u200d"  # take no room, and words of some scripts need them
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Say whether values of a type belong to the right of their column.
+
+    Example:
+        >>> is_number(pa.float32()), is_number(pa.string())
+        (True, False)
+    """
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def texts(column: pa.Array, *, most: int = 1000) -> list[str]:
+    r"""Write the values of a column as tables show them: one line each, no control characters, NULL by its name.
+
+    Args:
+        column: The values.
+        most: Characters of each that anybody may see; one who wants to know whether there are more sees one more.
+
+    Example:
+        >>> texts(pa.array([0.1, 0.6931471805599453, None])), texts(pa.array(["two\nlines"]))
+        (['0.1', '0.693147', 'NULL'], ['two\\nlines'])
+    """
+    return [NULL if value is None else _text(value)[: most + 1] for value in _values(column, most)]
+
+
+def json_values(column: pa.Array) -> list[Any]:
+    """Return the values of a column as JSON has them: dates as text, bytes in hexadecimal, NaN and infinity as null.
+
+    Example:
+        >>> json_values(pa.array([1.5, float("nan")])), json_values(pa.array([b"ab"]))
+        ([1.5, None], ['6162'])
+    """
+    return [_plain(value) for value in _values(column)]
+
+
+def _values(column: pa.Array, most: int | None = None) -> list[Any]:
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _values(column.storage, most) if kind.extension_name != "arrow.uuid" else _by_one(column)
+    if pa.types.is_dictionary(kind):
+        return _values(column.dictionary_decode(), most)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
+        try:  # Python's own end with the year 9999, and have no nanoseconds
+            return list(column.cast(pa.string()).to_pylist())
+        except pa.ArrowException:
+            pass
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [None if not one.is_valid else _values(one.values[:most]) for one in column]
+    return _by_one(column)
+
+
+def _by_one(column: pa.Array) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError, pa.ArrowException):  # one that Python has no value for
+        return [f"<{column.type}>" if one.is_valid else None for one in column]
+
+
+@singledispatch
+def _text(value: Any) -> str:
+    return clean(str(value))
+
+
+@_text.register
+def _(value: bool) -> str:
+    return str(value).lower()
+
+
+@_text.register
+def _(value: float) -> str:
+    """Write a number as people read it: whole where it is short, else with six digits, those before the point all."""
+    exact = str(value)
+    if len(exact) <= _SHORT or not math.isfinite(value):
+        return exact
+    return f"{value:.2f}" if 1e5 <= abs(value) < 1e15 else f"{value:.6g}"
+
+
+@_text.register
+def _(value: bytes) -> str:
+    return f"\\x{value.hex()}"
+
+
+@_text.register
+def _(value: list) -> str:  # type: ignore[type-arg]
+    return f"[{', '.join(map(_inner, value))}]"
+
+
+@_text.register
+def _(value: dict) -> str:  # type: ignore[type-arg]
+    return f"{{{', '.join(f'{_inner(name)}: {_inner(one)}' for name, one in value.items())}}}"
+
+
+def _inner(value: Any) -> str:
+    return NULL if value is None else json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _text(value)
+
+
+def clean(text: str) -> str:
+    r"""Show what no terminal shows as it is: ends of lines, escapes, bytes that are no text.
+
+    Example:
+        >>> clean("a\tb"), clean("\x1b[31m")
+        ('a\\tb', '\\x1b[31m')
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one in _JOINERS else one.encode("unicode_escape").decode() for one in text
+    )
+
+
+@singledispatch
+def _plain(value: Any) -> Any:
+    return str(value)
+
+
+@_plain.register(type(None))
+@_plain.register(str)
+@_plain.register(int)
+def _same(value: Any) -> Any:
+    return value
+
+
+@_plain.register
+def _(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@_plain.register
+def _(value: Decimal) -> Any:
+    """Return a number where JSON's readers keep it, else its digits as text."""
+    if not value.is_finite():
+        return None
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if len(value.as_tuple().digits) <= _EXACT else str(value)
+
+
+@_plain.register
+def _(value: bytes) -> str:
+    return value.hex()
+
+
+@_plain.register(date)
+@_plain.register(time)
+def _when(value: Any) -> str:
+    return str(value.isoformat())
+
+
+@_plain.register
+def _(value: dict) -> dict[str, Any]:  # type: ignore[type-arg]
+    return {str(name): _plain(one) for name, one in value.items()}
+
+
+@_plain.register(list)
+@_plain.register(tuple)
+def _many(value: Any) -> list[Any]:
+    return [_plain(one) for one in value]

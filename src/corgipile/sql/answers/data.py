@@ -1,0 +1,129 @@
+"""Answers for programs: CSV, and JSON in one document."""
+
+import csv
+import io
+import json
+from itertools import count
+from typing import Any, BinaryIO, TextIO
+
+import pyarrow as pa
+
+from corgipile.sql.answers.cells import json_values
+from corgipile.sql.engines.engine import Result
+
+__all__ = ["CsvAnswers", "JsonAnswers"]
+
+
+class CsvAnswers:
+    r"""Writes CSV in UTF-8: names, then all rows; text in quotes, NULL as nothing; an empty line between answers.
+
+    Example:
+        >>> out, rows = io.BytesIO(), pa.table({"city": ["Oslo", None], "loss": [0.5, 0.25]})
+        >>> CsvAnswers(out).show(Result(rows.schema, iter(rows.to_batches())))
+        >>> print(out.getvalue().decode().strip())
+        city,loss
+        "Oslo",0.5
+        ,0.25
+    """
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out, self._some = out, False
+
+    def show(self, result: Result) -> None:
+        """Write the rows of an answer, if it has any."""
+        from pyarrow.csv import WriteOptions, write_csv  # noqa: PLC0415 - takes as long as all of this package
+
+        if result.schema is None:
+            return
+        head = io.StringIO()
+        csv.writer(head, lineterminator="\n").writerow(result.schema.names)
+        self._out.write(b"\n" * self._some + head.getvalue().encode())
+        for batch in result.batches:
+            write_csv(_flat(batch), self._out, WriteOptions(include_header=False))
+        self._out.flush()
+        self._some = True
+
+    def fail(self, kind: str, message: str, code: int) -> bool:
+        """Leave it to others."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing: all is written."""
+
+
+def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [column if _is_flat(column.type) else _as_json(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, [str(at) for at in range(len(columns))])
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    types = pa.types
+    tests = (types.is_integer, types.is_boolean, types.is_string, types.is_large_string, types.is_decimal)
+    whole = types.is_float32(kind) or types.is_float64(kind)
+    return whole or types.is_date(kind) or types.is_timestamp(kind) or any(test(kind) for test in tests)
+
+
+def _as_json(column: pa.Array) -> pa.Array:
+    values = json_values(column)
+    plain = (value if value is None or isinstance(value, str) else json.dumps(value) for value in values)
+    return pa.array(list(plain), pa.string())
+
+
+class JsonAnswers:
+    """Writes one JSON document: ``{"results": [{"columns": …, "rows": …, "changed": …, "notes": …}, …]}``.
+
+    Rows are written as they come, each an object; of columns that have one name the second gets ``_2`` and so on. An
+    error ends the document as ``"error"``.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out, self._open = out, False
+
+    def show(self, result: Result) -> None:
+        """Write an answer."""
+        self._out.write(",\n" if self._open else '{"results": [\n')
+        self._open = True
+        schema = pa.schema([]) if result.schema is None else result.schema
+        names = _unlike(schema.names)
+        columns = [{"name": name, "type": str(one.type)} for name, one in zip(names, schema, strict=True)]
+        self._out.write(f'{{"columns": {json.dumps(columns)}, "rows": [')
+        before = "\n"
+        try:
+            for batch in result.batches:
+                for row in zip(*(json_values(column) for column in batch.columns), strict=True):
+                    self._out.write(before + json.dumps(dict(zip(names, row, strict=True))))
+                    before = ",\n"
+        finally:  # a document that an error ends is one all the same
+            changed = None if result.count < 0 else result.count
+            self._out.write(f'], "changed": {json.dumps(changed)}, "notes": {json.dumps(result.notes)}}}')
+
+    def fail(self, kind: str, message: str, code: int) -> bool:
+        """End the document by an error, if it was begun."""
+        if self._open:
+            self._end({"error": {"type": kind, "message": message, "code": code}})
+            return True
+        return False
+
+    def close(self) -> None:
+        """End the document."""
+        if not self._open:
+            self._out.write('{"results": [')
+        self._end({})
+
+    def _end(self, rest: dict[str, Any]) -> None:
+        self._out.write("\n]" + "".join(f', "{name}": {json.dumps(value)}' for name, value in rest.items()) + "}\n")
+        self._out.flush()
+
+
+def _unlike(names: list[str]) -> list[str]:
+    """Return names of which no two are equal.
+
+    Example:
+        >>> _unlike(["a", "a", "a_2"])
+        ['a', 'a_2', 'a_2_2']
+    """
+    unlike: list[str] = []
+    for name in names:
+        tries = (name if many == 1 else f"{name}_{many}" for many in count(1))
+        unlike.append(next(one for one in tries if one not in unlike))
+    return unlike

@@ -1,0 +1,194 @@
+"""Tables of text as wide as a terminal: numbers to the right, long text cut, columns left out where none fits."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import pyarrow as pa
+
+from corgipile.sql.answers.cells import NULL, clean, is_number, texts
+
+__all__ = ["Drawn", "cut", "draw", "width_of"]
+
+_GAP = 2  # blanks between columns
+_LEAST = 8  # cells of a column of text that is cut
+_MORE = "…"
+
+
+@dataclass
+class Drawn:
+    """A table in lines.
+
+    Attributes:
+        lines: Head, rule and rows.
+        left_out: The columns that had no room.
+    """
+
+    lines: list[str]
+    left_out: list[str]
+
+
+@dataclass
+class _Column:
+    name: str
+    cells: list[str]
+    kind: pa.DataType
+    head: list[str] = field(default_factory=list)
+    width: int = 0
+
+    def __post_init__(self) -> None:
+        self.head = [self.name]
+        self.content = max(map(width_of, self.cells), default=0)
+        self.number = is_number(self.kind)
+
+    @property
+    def natural(self) -> int:
+        """Return how wide it is if nothing is cut."""
+        return max(self.content, *map(width_of, self.head))
+
+    @property
+    def least(self) -> int:
+        """Return how narrow it may become: digits are never cut."""
+        rigid = self.number or pa.types.is_temporal(self.kind)
+        return self.natural if rigid else min(self.natural, max(_LEAST, *map(width_of, self.head)))
+
+
+def draw(rows: pa.Table, wide: int) -> Drawn:
+    """Draw rows, all of them, in at most so many columns of a terminal.
+
+    Args:
+        rows: The rows.
+        wide: Columns of the terminal; 0: as many as it takes.
+
+    Example:
+        >>> for line in draw(pa.table({"city": ["Oslo", "Zürich"], "loss": [0.25, None]}), 80).lines:
+        ...     print(line)
+        city    loss
+        ------  ----
+        Oslo    0.25
+        Zürich  NULL
+    """
+    most = max(wide, 1000)
+    columns = [
+        _Column(clean(name), list(chain.from_iterable(texts(one, most=most) for one in column.chunks)), column.type)
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    ]
+    shown = _fitted(columns, wide) if wide and columns else columns
+    for column in shown:
+        column.width = column.width or column.natural
+    left_out = [column.name for column in columns if not any(column is one for one in shown)]
+    return Drawn(list(_lines(shown)) if shown else [], left_out)
+
+
+def _lines(columns: Sequence[_Column]) -> Iterator[str]:
+    tall = max(len(column.head) for column in columns)
+    for column in columns:
+        column.head = [""] * (tall - len(column.head)) + column.head
+    titles = zip(*(column.head for column in columns), strict=True)
+    for line in titles:
+        yield _line(columns, line)
+    yield _line(columns, ["-" * column.width for column in columns])
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        yield _line(columns, cells)
+
+
+def _line(columns: Sequence[_Column], cells: Sequence[str]) -> str:
+    placed = (_placed(cell, column) for cell, column in zip(cells, columns, strict=True))
+    return (" " * _GAP).join(placed).rstrip()
+
+
+def _placed(cell: str, column: _Column) -> str:
+    text = cut(cell, column.width)
+    blanks = " " * (column.width - width_of(text))
+    return blanks + text if column.number else text + blanks
+
+
+def cut(text: str, wide: int) -> str:
+    """Return a text that is no wider than this, with a sign where there is more of it.
+
+    Example:
+        >>> cut("a long sentence", 8), cut("日本語", 4)
+        ('a long…', '日…')
+    """
+    if width_of(text) <= wide:
+        return text
+    from rich.cells import set_cell_size  # noqa: PLC0415 - of an extra
+
+    return set_cell_size(text, max(wide - 1, 0)).rstrip() + _MORE if wide else ""
+
+
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes.
+
+    Example:
+        >>> width_of("Zürich"), width_of("日本")
+        (6, 4)
+    """
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - of an extra
+
+    return cell_len(text)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _fitted(columns: list[_Column], wide: int) -> list[_Column]:
+    """Break titles, cut text, then leave columns out, until the rest is no wider than this; set their widths."""
+    if _total([column.natural for column in columns]) <= wide:
+        return columns
+    for column in columns:
+        column.head = _broken(column)
+    columns = _fewer(columns, wide)
+    _widen(columns, wide)
+    return columns
+
+
+def _broken(column: _Column) -> list[str]:
+    """Break the name of a column after blanks and underscores, into lines no wider than its cells or longest word."""
+    words = [word for part in column.name.split(" ") for word in _split(part)]
+    room = max(column.content, *map(width_of, words))
+    lines = [""]
+    for word in words:
+        blank = " " if lines[-1] and not lines[-1].endswith("_") else ""
+        if lines[-1] and width_of(lines[-1] + blank + word) > room:
+            lines.append(word)
+        else:
+            lines[-1] += blank + word
+    return lines
+
+
+def _split(word: str) -> list[str]:
+    parts = [f"{part}_" for part in word.split("_")]
+    parts[-1] = parts[-1][:-1]
+    return [part for part in parts if part] or [""]
+
+
+def _fewer(columns: list[_Column], wide: int) -> list[_Column]:
+    """Leave columns out, empty ones first, then from the middle, until the rest fits as narrow as may be."""
+    kept, least = list(columns), [column.least for column in columns]
+    empty = [all(cell == NULL for cell in column.cells) for column in columns]
+    while len(kept) > 1 and _total(least) > wide:
+        at = max((at for at in range(1, len(kept) - 1) if empty[at]), default=len(kept) // 2)
+        for one in (kept, least, empty):
+            del one[at]
+    return kept
+
+
+def _widen(columns: list[_Column], wide: int) -> None:
+    """Share out the room: columns of text are cut to one width, the widest that fits."""
+    low, high = 1, max(wide, 1)
+    while low < high:
+        cap = (low + high + 1) // 2
+        if _total([_capped(column, cap) for column in columns]) <= wide:
+            low = cap
+        else:
+            high = cap - 1
+    for column in columns:
+        column.width = min(_capped(column, low), wide)
+
+
+def _capped(column: _Column, cap: int) -> int:
+    return max(column.least, min(column.natural, cap))

@@ -1,0 +1,106 @@
+"""Reads ``ML.PREDICT(MODEL m, TABLE t)`` and its like, BigQuery's calls of models in a query."""
+
+from typing import Any
+
+from corgipile.sql.reader import Reader
+from corgipile.sql.statements import ModelCall, Source
+from corgipile.suggestions import did_you_mean
+
+__all__ = ["model_call", "model_name"]
+
+# What each takes after the model: whether rows, and which options by their types.
+FUNCTIONS: dict[str, tuple[bool | None, dict[str, type]]] = {
+    "predict": (True, {"threshold": float}),
+    "evaluate": (None, {}),
+    "weights": (False, {}),
+    "training_info": (False, {}),
+}
+
+
+def model_name(reader: Reader, what: str = "the name of a model") -> str:
+    """Read the name of a model: as it is written, its parts joined by points.
+
+    Raises:
+        BadStatement: Something else comes next.
+    """
+    token = reader.next(what, "word", "name", "string")
+    parts = [token.text]
+    while token.kind != "string" and reader.takes("."):
+        parts.append(reader.next("a name", "word", "name").text)
+    name = ".".join(parts)
+    if not name or "\0" in name:
+        raise reader.wrong(f"{name!r} is no name of a model", reader.at - 1)
+    return name
+
+
+def model_call(reader: Reader) -> tuple[ModelCall, int] | None:
+    """Read a call that begins here; return it and the token after it, or None where this is no call of a model.
+
+    Raises:
+        BadStatement: It is one, but there is no such function or its arguments are wrong.
+    """
+    if not reader.takes("ML", ".") or (name := reader.peek()) is None or name.kind != "word":
+        return None
+    reader.at += 1
+    if not reader.sees("(", "MODEL"):
+        return None
+    function = name.text.lower()
+    if function not in FUNCTIONS:
+        names = [f"ML.{one.upper()}" for one in FUNCTIONS]
+        hint = did_you_mean(f"ML.{name.text}", names)
+        raise reader.wrong(f"there is no ML.{name.text.upper()}; there is {', '.join(names)}{hint}", reader.at - 1)
+    close = reader.closing(reader.at)
+    inside = reader.part(reader.at + 2, close, deep=1)
+    model = model_name(inside)
+    rows, known = FUNCTIONS[function]
+    source = _source(inside, function, rows)
+    options = _options(inside, function, known) if inside.takes(",") else {}
+    inside.end(f") after the arguments of ML.{function.upper()}")
+    return ModelCall(function, model, source, options), close + 1
+
+
+def _source(inside: Reader, function: str, rows: bool | None) -> Source | None:
+    """Read the rows, ``TABLE t`` or a SELECT in brackets."""
+    from corgipile.sql.sources import source_of, table_source  # noqa: PLC0415 - whose SELECT may call models again
+
+    comma = inside.peek()
+    following = inside.peek(1)
+    given = following is not None and not following.says("STRUCT")
+    if comma is None or not given:
+        if rows:
+            raise inside.expected(f"the rows of ML.{function.upper()}: , TABLE name or , (SELECT …)")
+        return None
+    inside.needs(",", what=", or )")
+    if rows is False:
+        raise inside.wrong(f"ML.{function.upper()} takes no rows, only a model")
+    if inside.takes("TABLE"):
+        return table_source(inside, "the name of a table")
+    if not inside.sees("("):
+        raise inside.expected("TABLE name or (SELECT …)")
+    close = inside.closing(inside.at)
+    query = inside.part(inside.at + 1, close)
+    inside.at = close + 1
+    return source_of(query)
+
+
+def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str, Any]:
+    """Read ``STRUCT(0.5 AS threshold)``."""
+    from corgipile.sql.values import value  # noqa: PLC0415 - which reads names of models here
+
+    inside.needs("STRUCT", "(")
+    found: dict[str, Any] = {}
+    while not inside.takes(")"):
+        begin = inside.at
+        given = value(inside)
+        inside.needs("AS")
+        token = inside.next("the name of an option", "word", "name")
+        name = token.text.lower()
+        if name not in known:
+            names = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise inside.wrong(f"ML.{function.upper()} has no option {name}; {names}", inside.at - 1)
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            raise inside.wrong(f"{name} must be a number, got {given!r}", begin)
+        found[name] = known[name](given)
+        if not inside.sees(")"):
+            inside.needs(",", what=", or )")
+    return found

@@ -1,0 +1,311 @@
+"""Connections and cursors as DB-API 2.0 has them, over the engines."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, MissingExtra
+from corgipile.sql import exceptions
+from corgipile.sql.engines.engine import Engine, Progress, Result, Values
+from corgipile.sql.exceptions import InterfaceError
+from corgipile.sql.running import dialect, perform
+from corgipile.sql.statements import Statement
+from corgipile.sql.types import type_code
+
+__all__ = ["Connection", "Cursor", "connect"]
+
+POSTGRES = ("postgresql://", "postgres://")
+Row = tuple[Any, ...]
+Description = list[tuple[str, Any, None, None, None, None, None]]
+
+
+def connect(
+    database: Any = ":memory:", *, progress: Progress | None = None, autocommit: bool = True, **options: Any
+) -> "Connection":
+    """Open a session in which SQL trains and predicts.
+
+    Args:
+        database: The file of a DuckDB database, which is made if there is none; ``":memory:"``; the URL of a
+            PostgreSQL server (``"postgresql://..."``); an open connection of DuckDB.
+        progress: Who is told how trainings go on.
+        autocommit: Whether each statement is kept at once, unless a transaction was begun; False begins one before
+            the first statement, for `Connection.commit` to keep.
+        **options: For DuckDB ``read_only`` and its settings, such as ``memory_limit="1GB"``; for PostgreSQL those of
+            the driver.
+
+    Raises:
+        MissingExtra: The library of the engine is not installed.
+        ReadFailed: Another process has the database open.
+
+    Example:
+        >>> with connect() as connection:
+        ...     connection.execute("SELECT 6 * 7 AS answer").fetchone()
+        (42,)
+    """
+    if isinstance(database, os.PathLike):
+        database = os.fspath(database)
+    if isinstance(database, str) and database.startswith(POSTGRES):
+        from corgipile.sql.engines import postgres  # noqa: PLC0415 - each engine needs a library of its own
+
+        return Connection(postgres.connected(database, **options), progress=progress, autocommit=autocommit)
+    if not isinstance(database, str) and not hasattr(database, "execute"):
+        raise BadArgument(
+            "database must be a path, ':memory:', a postgresql:// URL or an open connection of DuckDB, "
+            f"got {database!r}"
+        )
+    from corgipile.sql.engines import duckdb  # noqa: PLC0415 - as above
+
+    return Connection(duckdb.connected(database, **options), progress=progress, autocommit=autocommit)
+
+
+class Connection:
+    """A session of a database, as `connect` opens it.
+
+    Args:
+        engine: What runs statements.
+        progress: Who is told how trainings go on.
+        autocommit: Whether each statement is kept at once.
+
+    Attributes:
+        engine: What runs statements.
+        progress: Who is told how trainings go on.
+        autocommit: Whether each statement is kept at once.
+    """
+
+    Error = exceptions.Error
+    Warning = Warning
+    InterfaceError = exceptions.InterfaceError
+    DatabaseError = exceptions.DatabaseError
+    DataError = exceptions.DataError
+    OperationalError = exceptions.OperationalError
+    IntegrityError = exceptions.IntegrityError
+    InternalError = exceptions.InternalError
+    ProgrammingError = exceptions.ProgrammingError
+    NotSupportedError = exceptions.NotSupportedError
+
+    def __init__(self, engine: Engine, *, progress: Progress | None = None, autocommit: bool = True) -> None:
+        self.engine, self.progress, self.autocommit = engine, progress, autocommit
+        self.closed = False
+
+    def cursor(self) -> "Cursor":
+        """Return a cursor of this session."""
+        self.check()
+        return Cursor(self)
+
+    def execute(self, script: str, values: Values = (), *, progress: Progress | None = None) -> "Cursor":
+        """Run statements in a cursor of their own, which is returned."""
+        return self.cursor().execute(script, values, progress=progress)
+
+    def executemany(self, script: str, rows: Iterable[Values]) -> "Cursor":
+        """Run a statement for each of many rows of values."""
+        return self.cursor().executemany(script, rows)
+
+    def parse(self, script: str) -> list[Statement]:
+        """Return the statements of a script.
+
+        Raises:
+            BadStatement: It does not parse.
+        """
+        from corgipile.sql.grammar import parse  # noqa: PLC0415 - of an extra
+
+        return parse(script, dialect(self.engine))
+
+    def run(self, statement: Statement, values: Values = (), progress: Progress | None = None) -> Result:
+        """Run one statement that was parsed."""
+        self.check()
+        if not self.autocommit and not self.engine.in_transaction():
+            self.engine.begin()
+        return perform(self.engine, statement, values, progress or self.progress)
+
+    def begin(self) -> None:
+        """Begin a transaction; nothing happens where one is open."""
+        self.check()
+        if not self.engine.in_transaction():
+            self.engine.begin()
+
+    def commit(self) -> None:
+        """Keep what was done; nothing happens where no transaction is open."""
+        self.check()
+        self.engine.commit()
+
+    def rollback(self) -> None:
+        """Take back what was done, models too; nothing happens where no transaction is open."""
+        self.check()
+        self.engine.rollback()
+
+    def interrupt(self) -> None:
+        """Stop the statement that another thread runs; its `execute` raises `Interrupted`."""
+        if not self.closed:
+            self.engine.interrupt()
+
+    def tables(self) -> dict[str, list[str]]:
+        """Return the columns of each table that the session sees."""
+        self.check()
+        return self.engine.tables()
+
+    def close(self) -> None:
+        """End the session; what a transaction that is open did is taken back."""
+        if not self.closed:
+            self.closed = True
+            self.engine.close()
+
+    def check(self) -> None:
+        """Raise InterfaceError if the connection is closed."""
+        if self.closed:
+            raise InterfaceError("the connection is closed; corgipile.sql.connect opens another")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Keep what was done, or take it back after an error, and close."""
+        try:
+            if not self.closed:
+                self.commit() if kind is None else self.rollback()
+        finally:
+            self.close()
+
+
+class Cursor(Iterator[Row]):
+    """Runs statements and hands over their rows; `Connection.cursor` makes it.
+
+    Attributes:
+        connection: The session.
+        arraysize: Rows that `fetchmany` returns unless it is told how many.
+        description: The columns of the answer; None where there are none.
+        rowcount: How many rows were changed, or -1 where nobody knows.
+        notes: What is said of the statements besides.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection, self.arraysize = connection, 1
+        self.description: Description | None = None
+        self.rowcount, self.lastrowid = -1, None
+        self.notes: list[str] = []
+        self._result, self._rows, self._closed = Result(), iter(list[Row]()), False
+
+    def execute(self, script: str, values: Values = (), *, progress: Progress | None = None) -> Self:
+        """Run the statements of a script; the rows are those of the last one.
+
+        Args:
+            script: The statements.
+            values: For their parameters: a list for ``?`` and ``$1``, a mapping for ``:name``.
+            progress: Who is told how trainings go on; by default whom the connection tells.
+
+        Raises:
+            BadStatement: It does not parse; nothing was run.
+        """
+        self._check()
+        self._took(Result())
+        notes = list[str]()
+        for statement in self.connection.parse(script):
+            result = self.connection.run(statement, values, progress)
+            self._took(result)
+            notes += result.notes
+        self.notes = notes
+        return self
+
+    def executemany(self, script: str, rows: Iterable[Values]) -> Self:
+        """Run a script for each of many rows of values; answers are not kept."""
+        self._check()
+        parsed, changed = self.connection.parse(script), 0
+        for values in rows:
+            for statement in parsed:
+                count = self.connection.run(statement, values).count
+                changed = -1 if count < 0 or changed < 0 else changed + count
+        self._took(Result(count=changed))
+        return self
+
+    def _took(self, result: Result) -> None:
+        self._result, self.rowcount, self.notes = result, result.count, result.notes
+        columns = None if result.schema is None else result.schema
+        self.description = columns and [
+            (one.name, type_code(one.type), None, None, None, None, None) for one in columns
+        ]
+        self._rows = (row for batch in result.batches for row in _rows_of(batch))
+
+    def fetchone(self) -> Row | None:
+        """Return the next row, None after the last."""
+        self._check_rows()
+        return next(self._rows, None)
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        """Return the next rows, `arraysize` of them unless it is said how many."""
+        self._check_rows()
+        wanted = self.arraysize if size is None else size
+        return [row for _, row in zip(range(wanted), self._rows, strict=False)]
+
+    def fetchall(self) -> list[Row]:
+        """Return all rows that are left."""
+        self._check_rows()
+        return list(self._rows)
+
+    def arrow(self) -> pa.Table:
+        """Return the rows as a table of Arrow: call it instead of fetching."""
+        return self.reader().read_all()
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the rows as record batches of Arrow, which come as they are asked for."""
+        self._check_rows()
+        assert self._result.schema is not None  # noqa: S101 - asked before
+        return pa.RecordBatchReader.from_batches(self._result.schema, self._result.batches)
+
+    def df(self) -> Any:
+        """Return the rows as a data frame of pandas.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        try:
+            import_module("pandas")
+        except ImportError:
+            raise MissingExtra("df() needs pandas: pip install pandas; arrow() needs nothing more") from None
+        return self.arrow().to_pandas()
+
+    def close(self) -> None:
+        """Let go of the rows."""
+        self._took(Result())
+        self._closed = True
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Do nothing: DB-API wants it."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Do nothing: DB-API wants it."""
+
+    def _check(self) -> None:
+        if self._closed:
+            raise InterfaceError("the cursor is closed; connection.cursor() makes another")
+        self.connection.check()
+
+    def _check_rows(self) -> None:
+        self._check()
+        if self._result.schema is None:
+            raise InterfaceError("there are no rows to fetch: the last statement gave none, or none was run")
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Row:
+        self._check_rows()
+        return next(self._rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    if not batch.num_columns:
+        return iter([()] * batch.num_rows)
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -1,0 +1,51 @@
+"""Answers that all engines give alike: their columns, and how they are made of what training returns."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.sql.engines.engine import Result
+
+__all__ = ["EPOCHS", "MODELS", "epoch_row", "lines", "result_of"]
+
+EPOCHS = pa.schema(
+    [
+        ("epoch", pa.int32()),
+        *((name, pa.float64()) for name in ("loss", "accuracy", "r2")),
+        *((f"holdout_{name}", pa.float64()) for name in ("loss", "accuracy", "r2")),
+        ("rows", pa.int64()),
+        ("seconds", pa.float64()),
+    ]
+)
+MODELS = pa.schema(
+    [
+        ("name", pa.string()),
+        ("model", pa.string()),
+        ("features", pa.int64()),
+        ("epochs", pa.int64()),
+        ("loss", pa.float64()),
+        ("created", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+def epoch_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of an epoch, of its record in the history of a model.
+
+    Example:
+        >>> epoch_row({"epoch": 0, "loss": 0.5, "test_loss": 0.6, "rows": 9, "seconds": 0.1})["holdout_loss"]
+        0.6
+    """
+    return {name: record.get(name.replace("holdout_", "test_")) for name in EPOCHS.names}
+
+
+def result_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]], notes: Iterable[str] = ()) -> Result:
+    """Make an answer of rows in memory."""
+    table = pa.Table.from_pylist(list(rows), schema)
+    return Result(schema, iter(table.to_batches()), notes=list(notes))
+
+
+def lines(name: str, texts: Sequence[str], notes: Iterable[str] = ()) -> Result:
+    """Make an answer of one column of text."""
+    return result_of(pa.schema([(name, pa.string())]), [{name: text} for text in texts], notes)

@@ -1,0 +1,137 @@
+"""What stands for ``ML.PREDICT(MODEL m, ...)`` and its like in a query, and what is said of a model."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument
+from corgipile.linear.model import Model
+from corgipile.sql.engines.answers import EPOCHS, epoch_row
+from corgipile.sql.engines.duckdb.binding import Bound, literal
+from corgipile.sql.engines.duckdb.models import Stored
+from corgipile.sql.engines.duckdb.prediction import asked, names_in, says_class
+from corgipile.sql.engines.duckdb.rows import read_rows
+from corgipile.sql.statements import ModelCall
+from corgipile.tables.databases import quoted
+
+if TYPE_CHECKING:
+    from corgipile.sql.engines.duckdb.engine import DuckDB
+
+__all__ = ["described", "table_of"]
+
+FIGURES = ("loss", "accuracy", "r2", "rows")
+
+
+def table_of(engine: "DuckDB", call: ModelCall, bound: Bound) -> str:
+    """Return what stands for a call: a query in brackets, or the name of rows."""
+    stored = engine.models.find(call.model)
+    options = {name: value for name, value in call.options.items() if value is not None}
+    if unknown := options.keys() - ({"threshold"} if call.function == "predict" else set()):
+        raise BadArgument(f"ML.{call.function.upper()} has no option {min(unknown)!r} here")
+    if call.function == "predict":
+        return _predicted(engine, call, stored, bound, options.get("threshold"))
+    if call.function == "evaluate":
+        return engine.session.lend(_evaluated(engine, call, stored.model, bound))
+    made = _weights(stored.model) if call.function == "weights" else _history(stored.model)
+    return engine.session.lend(made)
+
+
+def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound, threshold: Any) -> str:
+    if call.source is None:
+        raise BadArgument("ML.PREDICT needs rows: ML.PREDICT(MODEL m, TABLE t), or a query in brackets")
+    model, rows = stored.model, bound.text(call.source.sql)
+    there = engine.session.schema(rows, bound.values).names
+    names = names_in(stored, there)
+    if names is None:
+        missing = [name for name in model.features if name not in there]
+        raise BadArgument(f"model {stored.name!r} was trained on {missing[0]!r}, which the rows lack: {there}")
+    key = engine.functions.pin(stored, engine.session)
+    label = f"predicted_{model.label or 'label'}"
+    shares = asked("predict_proba", key, names)
+    answer = asked(says_class(stored), key, names)
+    if threshold is not None:
+        answer = _beyond(model, shares, threshold)
+    also = f", {shares} AS {quoted(label + '_probs')}" if model.loss.probability else ""
+    return f"(SELECT {answer} AS {quoted(label)}{also}, * FROM ({rows}\n))"
+
+
+def _beyond(model: Model, shares: str, threshold: Any) -> str:
+    """Return what tells two classes by another share than a half."""
+    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
+    if not number or not 0 <= threshold <= 1 or not model.loss.probability or len(model.classes) != 2:
+        raise BadArgument(
+            f"threshold is {threshold!r}; a share of 0 to 1 is right, for a logistic model of two classes"
+        )
+    first, second = (
+        literal(value) if isinstance(value, str) else f"{float(value)!r}::DOUBLE" for value in model.classes.tolist()
+    )
+    return f"CASE WHEN {shares}[2] >= {float(threshold)!r} THEN {second} ELSE {first} END"
+
+
+def _evaluated(engine: "DuckDB", call: ModelCall, model: Model, bound: Bound) -> pa.Table:
+    if call.source is None:
+        record = epoch_row(model.history[-1]) if model.history else {}
+        apart = record.get("holdout_loss") is not None
+        found = {name: record.get(f"holdout_{name}" if apart else name) for name in FIGURES[:3]}
+        rows = None if apart else record.get("rows")
+    else:
+        read = read_rows(engine.session, call.source, Bound(bound.given, None), None)
+        found, rows = dict(model.measure(read.table)), len(read.table)
+    values = {**{name: found.get(name) for name in FIGURES[:3]}, "rows": rows}
+    kinds = dict.fromkeys(FIGURES[:3], pa.float64()) | {"rows": pa.int64()}
+    return pa.Table.from_pylist([values], pa.schema(kinds))
+
+
+def _weights(model: Model) -> pa.Table:
+    """Return the weights, a row a feature, and one for the constant; and for each class where there are more."""
+    names = [*(model.names or [f"{_one(model)}[{i}]" for i in range(model.width)]), "__INTERCEPT__"]
+    several = len(model.coef) > 1
+    rows = [
+        {"class": str(label), "processed_input": name, "weight": float(weight)}
+        for label, coef, constant in zip(
+            model.classes.tolist() if several else [""], model.coef.tolist(), model.intercept.tolist(), strict=True
+        )
+        for name, weight in zip(names, [*coef, constant], strict=True)
+    ]
+    kinds = {"processed_input": pa.string(), "weight": pa.float64()} | ({"class": pa.string()} if several else {})
+    return pa.Table.from_pylist(rows, pa.schema(kinds))
+
+
+def _one(model: Model) -> str:
+    return model.features[0] if len(model.features) == 1 else "feature"
+
+
+def _history(model: Model) -> pa.Table:
+    return pa.Table.from_pylist([epoch_row(record) for record in model.history], EPOCHS)
+
+
+def described(stored: Stored) -> list[dict[str, str]]:
+    """Return what is known of a model, a property a row."""
+    model = stored.model
+    last = (
+        {name: value for name, value in epoch_row(model.history[-1]).items() if value is not None}
+        if model.history
+        else {}
+    )
+    found: dict[str, Any] = {
+        "name": stored.name,
+        "model": model.kind,
+        "label": model.label,
+        "features": list(model.features),
+        "inputs": model.width,
+        "classes": model.classes.tolist(),
+        "epochs": len(model.history),
+        **{name: value for name, value in last.items() if name != "epoch"},
+        **{
+            name: value
+            for name, value in model.params.items()
+            if name not in ("features", "label", "encoding", "lists")
+        },
+        "version": stored.version,
+    }
+    shown = {name: value for name, value in found.items() if value is not None}
+    return [
+        {"property": name, "value": value if isinstance(value, str) else json.dumps(value)}
+        for name, value in shown.items()
+    ]

@@ -1,0 +1,177 @@
+"""Runs statements in a session of DuckDB."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument
+from corgipile.linear.model import Model
+from corgipile.sql.engines.answers import EPOCHS, MODELS, epoch_row, result_of
+from corgipile.sql.engines.duckdb import calls
+from corgipile.sql.engines.duckdb.binding import Bound
+from corgipile.sql.engines.duckdb.explain import explained
+from corgipile.sql.engines.duckdb.functions import Functions, functions_of
+from corgipile.sql.engines.duckdb.models import Models
+from corgipile.sql.engines.duckdb.prediction import predicting
+from corgipile.sql.engines.duckdb.rows import Rows, read_rows
+from corgipile.sql.engines.duckdb.session import Session
+from corgipile.sql.engines.engine import Progress, Result, Values
+from corgipile.sql.engines.training import arguments, fit_model
+from corgipile.sql.options import settled
+from corgipile.sql.statements import (
+    DescribeModel,
+    DropModel,
+    Explain,
+    ModelCall,
+    Predict,
+    Query,
+    RenameModel,
+    ShowModels,
+    Train,
+)
+
+__all__ = ["DuckDB"]
+
+
+class DuckDB:
+    """One session of DuckDB; see `corgipile.sql.engines.engine.Engine`.
+
+    Args:
+        connection: An open connection.
+        owned: Whether it is closed with the session.
+    """
+
+    name = "DuckDB"
+
+    def __init__(self, connection: Any, *, owned: bool = True) -> None:
+        self.session, self._owned = Session(connection), owned
+        self.functions: Functions = functions_of(connection)
+        self.session.cause = self.functions.cause
+        self.models = Models(self.session)
+
+    def query(self, statement: Query, values: Values) -> Result:
+        """Run a statement as it is, but for calls of models."""
+        self._begin()
+        bound = self._bound(values)
+        result = self.session.run(bound.text(statement.sql), bound.values)
+        result.notes.extend(statement.notes)
+        return result
+
+    def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
+        """Train a model, and store it if it has a name."""
+        self._begin()
+        statement = settled(statement, values)
+        if statement.name is not None:
+            self.models.check_writable(statement.name)
+            if (statement.if_not_exists or not statement.replace) and self.models.there(statement.name):
+                return self._kept(statement)
+        model, rows = self.fitted(statement, values, progress)
+        if statement.name is not None:
+            self.models.put(statement.name, model, replace=statement.replace)
+        notes = [*statement.notes, *rows.notes, *model.notes]
+        return result_of(EPOCHS, [epoch_row(record) for record in model.history], notes)
+
+    def _kept(self, statement: Train) -> Result:
+        if not statement.if_not_exists:
+            raise BadArgument(
+                f"there is a model {statement.name!r} already; CREATE OR REPLACE MODEL writes it anew, "
+                "IF NOT EXISTS leaves it"
+            )
+        told = f"there is a model {statement.name!r} already; nothing was trained"
+        return result_of(EPOCHS, [], [*statement.notes, told])
+
+    def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> tuple[Model, Rows]:
+        """Return a model that was trained as a settled statement says, and the rows it was trained from."""
+        past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
+        rows = read_rows(self.session, statement.source, self._bound(values), statement.settings.get("memory"))
+        given = arguments(statement, rows.columns)
+        return fit_model(rows.table, given, past, progress, self.session.check), rows
+
+    def predict(self, statement: Predict, values: Values) -> Result:
+        """Answer rows with a prediction beside them, or do with them what the statement says."""
+        self._begin()
+        bound = self._bound(values)
+        stored = self.models.find(statement.model)
+        result = self.session.run(predicting(self, statement, stored, bound), bound.values)
+        result.notes.extend(statement.notes)
+        return result
+
+    def explain(self, statement: Explain, values: Values) -> Result:
+        """Answer the operators of a training, a line each."""
+        self._begin()
+        return explained(self, statement, values)
+
+    def drop(self, statement: DropModel) -> Result:
+        """Remove a model."""
+        self._begin()
+        if statement.if_exists and not self.models.there(statement.name):
+            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
+        self.models.drop(statement.name)
+        return Result(notes=list(statement.notes))
+
+    def rename(self, statement: RenameModel) -> Result:
+        """Give a model another name."""
+        self._begin()
+        if statement.if_exists and not self.models.there(statement.name):
+            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
+        self.models.rename(statement.name, statement.to)
+        return Result(notes=list(statement.notes))
+
+    def show(self, statement: ShowModels) -> Result:
+        """Answer the models."""
+        self._begin()
+        return result_of(MODELS, self.models.rows(statement.like), statement.notes)
+
+    def describe(self, statement: DescribeModel) -> Result:
+        """Answer what is known of a model."""
+        self._begin()
+        stored = self.models.find(statement.name)
+        schema = pa.schema([("property", pa.string()), ("value", pa.string())])
+        return result_of(schema, calls.described(stored), statement.notes)
+
+    def tables(self) -> dict[str, list[str]]:
+        """Return the columns of each table that the session sees."""
+        sql = (
+            "SELECT schema_name, table_name, column_name FROM duckdb_columns() "
+            "WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index"
+        )
+        found: dict[str, list[str]] = {}
+        for schema, table, column in self.session.rows(sql):
+            found.setdefault(table if schema == "main" else f"{schema}.{table}", []).append(column)
+        return found
+
+    def in_transaction(self) -> bool:
+        """Say whether a transaction is open."""
+        return self.session.in_transaction()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.session.rows("BEGIN")
+
+    def commit(self) -> None:
+        """Keep what was done; nothing happens where no transaction is open."""
+        if self.session.in_transaction():
+            self.session.rows("COMMIT")
+
+    def rollback(self) -> None:
+        """Take back what was done; nothing happens where no transaction is open."""
+        if self.session.in_transaction():
+            self.session.rows("ROLLBACK")
+
+    def interrupt(self) -> None:
+        """Stop what another thread of this process runs."""
+        self.session.interrupt()
+
+    def close(self) -> None:
+        """End the session."""
+        self.session.close(owned=self._owned)
+
+    def _begin(self) -> None:
+        self.session.begin()
+        self.functions.begin(self.session)
+
+    def _bound(self, values: Values) -> Bound:
+        return Bound(values, self._call)
+
+    def _call(self, call: ModelCall, bound: Bound) -> str:
+        return calls.table_of(self, call, bound)

@@ -1,0 +1,145 @@
+"""The operators of a training, as the extension of PostgreSQL calls them."""
+
+import resource
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corgipile.linear.features import find_inputs
+from corgipile.linear.nulls import NaNs
+from corgipile.settings import TrainArguments, declared
+from corgipile.sizes import parse_bytes
+from corgipile.sql.engines.answers import lines
+from corgipile.sql.engines.duckdb.binding import Bound
+from corgipile.sql.engines.engine import Result, Values
+from corgipile.sql.engines.training import arguments
+from corgipile.sql.options import settled
+from corgipile.sql.statements import Explain, Train
+from corgipile.tables import open as open_table
+from corgipile.tables.table import Table
+
+if TYPE_CHECKING:
+    from corgipile.linear.model import Model
+    from corgipile.sql.engines.duckdb.engine import DuckDB
+    from corgipile.sql.engines.duckdb.rows import Rows
+
+__all__ = ["explained"]
+
+Properties = dict[str, Any]
+DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
+
+
+def explained(engine: "DuckDB", statement: Explain, values: Values) -> Result:
+    """Answer the operators of a training, which runs for ANALYZE, its model kept nowhere."""
+    train = settled(statement.train, values)
+    settings = train.settings
+    model, rows = engine.fitted(train, values) if statement.analyze else (None, None)
+    given, table = _known(engine, train, values, rows)
+    sizes = {} if table is None else _sizes(table, given)
+    sgd, tuples, blocks = _learning(train, settings, sizes), _tuples(settings, sizes), _blocks(train, sizes)
+    scan: Properties = {"Read": _way(train, rows)}
+    if model is not None and rows is not None:
+        _measured(model, rows, sgd, scan)
+    chain = [("SGD", sgd), ("TupleShuffle", tuples), ("BlockShuffle", blocks), ("Scan", scan)]
+    return lines("plan", _drawn(chain), [*statement.notes, *train.notes, *(rows.notes if rows else ())])
+
+
+def _known(engine: "DuckDB", train: Train, values: Values, rows: "Rows | None") -> tuple[Properties, Table | None]:
+    """Return the arguments of the training, and its rows where they can be looked at without being read."""
+    source = train.source
+    if rows is not None:
+        return arguments(train, rows.columns), rows.table
+    if source.file is not None and source.plain:
+        table = open_table(source.file)
+        return arguments(train, list(source.columns or table.schema.names)), table
+    bound = Bound(values, None)
+    columns = engine.session.schema(bound.text(source.sql), bound.values).names
+    return arguments(train, columns), None
+
+
+def _sizes(table: Table, given: Properties) -> Properties:
+    """Return what an order makes of a table; nothing where columns must be encoded first."""
+    kinds = [table.schema.field(name).type for name in given["features"]]
+    if given.get("encode") or given.get("missing", "error") != "error" or any("string" in str(kind) for kind in kinds):
+        return {}
+    inputs = find_inputs(table, given["features"], given["label"])
+    order, memory, seed = (given.get(name, DEFAULTS[name]) for name in ("order", "memory", "seed"))
+    flat = lambda _, cuts, __: np.zeros(len(cuts) - 1)  # noqa: E731 - which blocks are alike is no matter here
+    with inputs.feeder(NaNs(table, inputs, given["label"]), given["label"], order, memory, seed, sketch=flat) as feeder:
+        return {
+            "order": feeder.order.name,
+            "balanced": feeder.order.sketch_column is not None,
+            "blocks": feeder.blocks.count,
+            "block_rows": feeder.blocks.widest,
+            "slots": feeder.slots,
+            "bytes": feeder.buffer_bytes,
+            "width": inputs.width,
+            "numbers": "real" if inputs.dtype.itemsize == 4 else "double precision",
+            "rows": len(table),
+        }
+
+
+def _learning(train: Train, settings: Mapping[str, Any], sizes: Properties) -> Properties:
+    held_out = settings.get("validation")
+    return {
+        "Model": train.model,
+        "Epochs": settings.get("epochs", DEFAULTS["epochs"]),
+        "Batch Size": settings.get("batch_size", DEFAULTS["batch_size"]),
+        **({"Holdout": held_out} if held_out else {}),
+        **({"Warm Start": train.warm_start} if train.warm_start else {}),
+        **({"Numbers": sizes["numbers"], "Features": sizes["width"], "Rows per Epoch": sizes["rows"]} if sizes else {}),
+    }
+
+
+def _tuples(settings: Mapping[str, Any], sizes: Properties) -> Properties:
+    if not sizes:
+        order = settings.get("order", DEFAULTS["order"])
+        memory = settings.get("memory", DEFAULTS["memory"])
+        told = (
+            {}
+            if str(memory).endswith("%")
+            else {"Buffer Memory": f"{parse_bytes(memory, 'memory', whole=0) // 1024} kB"}
+        )
+        return {"Order": getattr(order, "name", order), **told}
+    return {
+        "Order": sizes["order"],
+        "Balanced": str(sizes["balanced"]).lower(),
+        "Buffer Rows": sizes["slots"],
+        "Buffer Memory": f"{sizes['bytes'] // 1024} kB",
+    }
+
+
+def _blocks(train: Train, sizes: Properties) -> Properties:
+    source = train.source
+    named = source.file or (".".join(source.table) if source.table and source.plain else "a query")
+    return {"Table": named, **({"Block Rows": sizes["block_rows"], "Blocks": sizes["blocks"]} if sizes else {})}
+
+
+def _way(train: Train, rows: "Rows | None") -> str:
+    if train.source.file is not None and train.source.plain:
+        return "from the file, in place"
+    return rows.notes[0] if rows is not None and rows.notes else "once, into memory or a spill file, by DuckDB"
+
+
+def _measured(model: "Model", rows: "Rows", sgd: Properties, scan: Properties) -> None:
+    """Add what a training has taken."""
+    learnt = model.history
+    sgd["Actual Rows"] = sum(record["rows"] for record in learnt)
+    sgd["Epochs Run"] = len(learnt)
+    sgd["Seconds"] = f"{sum(record['seconds'] for record in learnt):.3f}"
+    sgd["Peak Memory"] = f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss} kB"
+    scan["Rows"] = len(rows.table)
+    scan["Bytes"] = sum(record["bytes_read"] for record in learnt)
+    scan["Seconds"] = f"{rows.seconds:.3f}"
+
+
+def _drawn(chain: list[tuple[str, Properties]]) -> list[str]:
+    """Return the lines of operators, each in the one before."""
+    found, indent = list[str](), ""
+    for depth, (name, properties) in enumerate(chain):
+        found.append(f"{indent}{'->  ' if depth else ''}{name}")
+        inner = indent + ("      " if depth else "  ")
+        found += [f"{inner}{key}: {value}" for key, value in properties.items()]
+        indent = inner
+    return found

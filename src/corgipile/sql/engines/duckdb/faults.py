@@ -1,0 +1,70 @@
+"""What DuckDB raises, as errors of ours."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from corgipile.errors import CorgiPileError, MissingExtra, ReadFailed, UnknownFormat
+from corgipile.sql import exceptions
+
+__all__ = ["library", "opening", "translated"]
+
+KINDS = ("IntegrityError", "ProgrammingError", "DataError", "NotSupportedError", "InternalError", "OperationalError")
+INTERRUPTED = "Query interrupted"  # what the library raises for Ctrl-C
+
+
+def library() -> Any:
+    """Return DuckDB's own module.
+
+    Raises:
+        MissingExtra: It is not installed, or too old.
+    """
+    try:
+        import duckdb  # noqa: PLC0415 - only for this engine
+    except ImportError:
+        raise MissingExtra("SQL on files and DuckDB needs duckdb: pip install 'corgipile[duckdb]'") from None
+    return duckdb
+
+
+@contextmanager
+def translated(cause: Any = None) -> Iterator[None]:
+    """Turn the library's errors into ours.
+
+    Args:
+        cause: Returns the error that a function of ours raised within a query, which the library only quotes.
+    """
+    duckdb = library()
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise exceptions.Interrupted("the statement was interrupted") from None
+    except duckdb.Error as error:
+        inner: CorgiPileError | None = None if cause is None else cause(str(error))
+        if inner is not None:
+            raise inner from None
+        kind = next((name for name in KINDS if isinstance(error, getattr(duckdb, name))), "DatabaseError")
+        raise getattr(exceptions, kind)(str(error)) from None
+    except RuntimeError as error:
+        if str(error) == INTERRUPTED:
+            raise KeyboardInterrupt from None
+        raise
+
+
+@contextmanager
+def opening(path: str) -> Iterator[None]:
+    """Turn what the library says of a file that it cannot open into errors that say what would help."""
+    duckdb = library()
+    try:
+        yield
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        if "set lock" in reason:
+            way = "another process has it open for writing, or this one would write what another reads: close it there"
+            raise ReadFailed(errno.EBUSY, f"{path} is in use ({reason}); {way}") from None
+        if "different configuration" in reason:
+            way = "this process has it open already, with other settings: close that, or give the open connection"
+            raise ReadFailed(errno.EBUSY, f"{path} is in use ({reason}); {way}") from None
+        if "not a valid DuckDB database" in reason:
+            raise UnknownFormat(f"{path} is no database of DuckDB; FROM '{path}' reads a file of rows") from None
+        raise exceptions.OperationalError(f"cannot open {path}: {reason}") from None

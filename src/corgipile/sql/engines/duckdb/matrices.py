@@ -1,0 +1,149 @@
+"""Columns of a query as the matrix that a model scores."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corgipile.errors import BadArgument, BadSchema
+from corgipile.features.choose import is_number, item_of
+from corgipile.linear.features import Features
+from corgipile.linear.sgd import SGD
+from corgipile.sql.engines.duckdb.models import Stored
+from corgipile.suggestions import listed
+
+__all__ = ["Scorer"]
+
+Columns = Sequence[pa.ChunkedArray]
+Scores = tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]
+
+
+class Scorer:
+    """Scores rows by one model, in one thread.
+
+    Args:
+        stored: The model.
+    """
+
+    def __init__(self, stored: Stored) -> None:
+        self._name, self._model = stored.name, stored.model
+        plain = len(stored.model.features) != 2 or not stored.model.params.get("lists")  # sparse rows are two lists
+        self._direct = stored.model.encoding is None and plain
+        self._kernels: dict[np.dtype[Any], SGD] = {}
+        self._visit = np.arange(2048, dtype=np.int32)
+
+    def __call__(self, columns: Columns, rows: int) -> Scores:
+        """Return scores, [rows, outputs], and which rows have one; None: all."""
+        if not self._direct:
+            return self._by_name(columns, rows)
+        found = matrix(columns, rows)
+        if found is None:
+            return self._by_name(columns, rows)
+        values, valid = found
+        if values.shape[1] != self._model.width:
+            raise BadArgument(
+                f"model {self._name!r} has {self._model.width} features{self._called()}, got {values.shape[1]}"
+            )
+        if len(self._visit) < rows:
+            self._visit = np.arange(rows, dtype=np.int32)
+        return self._kernel(values.dtype).decide(values, self._visit[:rows], lambda place: f"row {place}"), valid
+
+    def _called(self) -> str:
+        names = self._model.names
+        return f" ({listed(names)})" if names else ""
+
+    def _kernel(self, dtype: np.dtype[Any]) -> SGD:
+        wide = np.promote_types(dtype, self._model.coef.dtype)
+        if wide not in self._kernels:
+            inputs = Features(("features",), sparse=False, width=self._model.width, dtype=wide, lists=True)
+            self._kernels[wide] = self._model.sgd(inputs)
+        return self._kernels[wide]
+
+    def _by_name(self, columns: Columns, rows: int) -> Scores:
+        """Score rows whose columns a model encodes, or finds by their names."""
+        names = self._model.features
+        if len(columns) != len(names):
+            raise BadArgument(f"model {self._name!r} has features {listed(names)}, got {len(columns)} columns")
+        table = pa.table(list(columns), names=list(names))
+        empty = np.zeros((0, len(self._model.coef)), self._model.coef.dtype)
+        valid = None
+        if self._model.encoding is None and any(column.null_count for column in columns):
+            valid = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
+            table = table.filter(pa.array(valid))
+        scores = np.concatenate([empty, *self._model.scores(table)]) if table.num_rows else empty
+        if valid is None:
+            return scores, None
+        whole = np.zeros((rows, scores.shape[1]), scores.dtype)
+        whole[valid] = scores
+        return whole, valid
+
+
+def matrix(columns: Columns, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None] | None:
+    """Return columns side by side, float64 if one of them is, and which rows have no null; None of lists and others."""
+    parts = [_flat(column) for column in columns]
+    kinds = [part.type for part in parts]
+    if len(parts) == 1 and item_of(kinds[0]) is not None:
+        return _list_rows(parts[0])
+    if not all(is_number(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind) for kind in kinds):
+        if all(item_of(kind) is not None or is_number(kind) for kind in kinds):
+            return None
+        wrong = next(i for i, kind in enumerate(kinds) if not (is_number(kind) or pa.types.is_decimal(kind)))
+        raise BadSchema(f"feature {wrong + 1} is {kinds[wrong]}; numbers are needed")
+    wide = any(pa.types.is_float64(kind) or pa.types.is_decimal(kind) for kind in kinds)
+    made = np.empty((rows, len(parts)), np.float64 if wide else np.float32)
+    nulls = [part for part in parts if part.null_count]
+    for i, part in enumerate(parts):
+        made[:, i] = _numbers(part)
+    return made, np.logical_and.reduce([np.asarray(part.is_valid()) for part in nulls]) if nulls else None
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _numbers(part: pa.Array) -> npt.NDArray[Any]:
+    if pa.types.is_null(part.type):
+        return np.zeros(len(part))
+    if pa.types.is_decimal(part.type):
+        part = pc.cast(part, pa.float64(), safe=False)
+    if part.null_count:
+        part = part.fill_null(False if pa.types.is_boolean(part.type) else 0)
+    return np.asarray(part.to_numpy(zero_copy_only=False))
+
+
+def _list_rows(part: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
+    """Return rows of a list column, which must be of one length."""
+    valid: npt.NDArray[np.bool_] | None = np.asarray(part.is_valid()) if part.null_count else None
+    item = part.type.value_type
+    if not (is_number(item) or pa.types.is_decimal(item)):
+        raise BadSchema(f"the features are {part.type}; lists of numbers are needed")
+    if pa.types.is_fixed_size_list(part.type):
+        width = part.type.list_size
+        values = part.values.slice(part.offset * width, len(part) * width)
+    else:
+        values, width, part = _even(part, valid)
+    if values.null_count:
+        whole = np.asarray(np.asarray(values.is_valid()).reshape(-1, width).all(axis=1), np.bool_)
+        valid = whole if valid is None else np.asarray(valid & whole, np.bool_)
+    numbers = _numbers(values)
+    dtype = np.float64 if numbers.dtype == np.float64 else np.float32
+    rows = np.ascontiguousarray(numbers.reshape(-1, width), dtype)
+    return (rows, None) if valid is None else (np.where(valid[:, None], rows, rows.dtype.type(0)), valid)
+
+
+def _even(part: pa.Array, valid: npt.NDArray[np.bool_] | None) -> tuple[pa.Array, int, pa.Array]:
+    """Return the items of lists of one length, zeros where a list is null."""
+    lengths = np.asarray(part.value_lengths().fill_null(-1))
+    known = lengths[lengths >= 0]
+    width = int(known[0]) if len(known) else 1
+    if (known != width).any():
+        raise BadArgument(
+            f"lists of features have {width} and {int(known[known != width][0])} numbers; all need as many"
+        )
+    if valid is not None:
+        zeros = pa.scalar([0] * width, part.type)
+        part = part.fill_null(zeros)
+    return part.flatten(), max(1, width), part

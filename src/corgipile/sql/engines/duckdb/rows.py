@@ -1,0 +1,91 @@
+"""The rows that a training reads: a file as it lies, or what a query gives, read from the database once."""
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument
+from corgipile.settings import TrainArguments, declared
+from corgipile.sizes import Size, format_bytes, parse_bytes
+from corgipile.sql.engines.duckdb.binding import Bound
+from corgipile.sql.engines.duckdb.session import Session
+from corgipile.sql.statements import Source
+from corgipile.suggestions import listed
+from corgipile.tables import open as open_table
+from corgipile.tables.in_memory.streams import SpilledTable, of_reader
+from corgipile.tables.row_bytes import fixed_row_bytes
+from corgipile.tables.table import Table, check_columns
+
+__all__ = ["Rows", "read_rows"]
+
+PART = 5 << 20  # bytes of rows that come together, enough not to be joined
+MANY = 4096  # rows of them where lists and text differ in length
+DEFAULT: Size = declared(TrainArguments)["memory"].default
+
+
+class Rows(NamedTuple):
+    """Rows to learn from.
+
+    Attributes:
+        table: The rows.
+        columns: Those that were chosen, in their order.
+        place: What they are, in words.
+        notes: What is said of how they were read.
+        seconds: How long reading them took before training began.
+    """
+
+    table: Table
+    columns: list[str]
+    place: str
+    notes: list[str]
+    seconds: float = 0.0
+
+
+def read_rows(session: Session, source: Source, bound: Bound, memory: Size | None) -> Rows:
+    """Open the file that is meant, or read the rows of a query once: into memory, if they are few, else a spill file.
+
+    Args:
+        session: The connection, whose transaction sees the rows.
+        source: What is read.
+        bound: The statement's values.
+        memory: The budget; rows in memory take half of it at most.
+    """
+    if source.file is not None and source.plain:
+        table = open_table(source.file)
+        columns = check_columns(table.schema, source.columns)
+        return Rows(table, columns, source.file, [])
+    start = time.perf_counter()
+    place = "a query" if source.table is None or not source.plain else ".".join(source.table)
+    budget = parse_bytes(DEFAULT if memory is None else memory, "memory", whole=1 << 60)
+    sql = bound.text(source.sql)
+    schema = session.schema(sql, bound.values)
+    _check_names(schema)
+    rows = max(1, int(PART / (fixed_row_bytes(schema) or PART / MANY)))
+    reader = session.reader(sql, bound.values, min(rows, 1 << 17))
+    coming = pa.RecordBatchReader.from_batches(reader.schema, _checked(reader, session))
+    table = of_reader(coming, place, most=budget // 2)
+    return Rows(table, list(schema.names), place, _told(table, source, place), time.perf_counter() - start)
+
+
+def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        session.check()
+        yield part
+
+
+def _told(table: Table, source: Source, place: str) -> list[str]:
+    where = "a spill file" if isinstance(table, SpilledTable) else "memory"
+    size = f"{len(table)} rows, {format_bytes(table.nbytes)}"
+    if not source.plain:
+        return [f"the query ran once; its rows were learnt from in {where} ({size})"]
+    if isinstance(table, SpilledTable):
+        return [f"{place} was read once, into {where} ({size})"]
+    return []
+
+
+def _check_names(schema: pa.Schema) -> None:
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise BadArgument(f"the query gives {listed(twice)} more than once; AS gives each column a name of its own")

@@ -1,0 +1,166 @@
+"""What stands for ``ML.PREDICT(MODEL m, ...)`` and its like in a query, and what is said of a model."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from corgipile.errors import BadArgument
+from corgipile.linear.losses import loss_of
+from corgipile.sql.engines.postgres.models import Stored
+from corgipile.sql.engines.postgres.rows import relation_of
+from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.statements import ModelCall, Predict, Source
+
+if TYPE_CHECKING:
+    from corgipile.sql.engines.postgres.engine import PostgreSQL
+
+__all__ = ["described", "predicting", "table_of"]
+
+MOST_ARGUMENTS = 99  # numbers that a function takes one by one
+FIGURES = {"loss": "float8", "accuracy": "float8", "r2": "float8", "rows": "int8"}
+
+
+def table_of(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
+    """Return what stands for a call where a table does, with another name behind it or without."""
+    stored = engine.models.find(call.model)
+    if call.function == "predict":
+        made = _predicted(engine, call, stored, writer)
+    elif call.function == "evaluate":
+        made = _row(_evaluated(engine, call, stored, writer), writer)
+    elif call.function == "weights":
+        made = _weights(engine, stored, writer)
+    else:
+        names = "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
+        made = f"SELECT {names} FROM corgipile.history WHERE model = {writer.literal(stored.name)} ORDER BY epoch"
+    return f"(({made}\n) AS corgipile_call CROSS JOIN (SELECT) AS corgipile_no_columns)"  # so that it needs no name
+
+
+def _asked(function: str, stored: Stored, names: list[str], writer: Writer, of: str = "") -> str:
+    """Return a call of one of the extension's functions for columns."""
+    columns = [of + writer.name(name) for name in names]
+    many = len(columns) > MOST_ARGUMENTS and "encoding" not in stored.params
+    listed = f"ARRAY[{', '.join(columns)}]" if many else ", ".join(columns)
+    return f"corgipile.{function}({writer.literal(stored.name)}, {listed})"
+
+
+def _says_class(stored: Stored) -> str:
+    """Return the function that says what a model predicts: the names of classes where they are text."""
+    return "predict_text" if stored.class_names else "predict"
+
+
+def _predicted(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> str:
+    assert call.source is not None  # noqa: S101 - the grammar says so
+    rows = writer.text(call.source.sql)
+    there = engine.session.columns(rows)
+    names = stored.names_in(there)
+    if names is None:
+        raise stored.missing(there)
+    label, of = f"predicted_{stored.label}", "corgipile_rows."
+    shares = _asked("predict_proba", stored, names, writer, of)
+    answer = _asked(_says_class(stored), stored, names, writer, of)
+    probable = loss_of(stored.kind, len(stored.classes)).probability
+    if (threshold := call.options.get("threshold")) is not None:
+        answer = _beyond(stored, shares, threshold, writer, probable=probable)
+    also = f", {shares} AS {writer.name(label + '_probs')}" if probable else ""
+    return f"SELECT {answer} AS {writer.name(label)}{also}, corgipile_rows.* FROM ({rows}\n) AS corgipile_rows"
+
+
+def _beyond(stored: Stored, shares: str, threshold: float, writer: Writer, *, probable: bool) -> str:
+    """Return what tells two classes by another share than a half."""
+    classes: list[Any] = stored.class_names or [float(value) for value in stored.classes]
+    if not 0 <= threshold <= 1 or not probable or len(classes) != 2:
+        raise BadArgument(
+            f"threshold is {threshold!r}; a share of 0 to 1 is right, for a logistic model of two classes"
+        )
+    first, second = (f"{writer.literal(value)}::{'text' if stored.class_names else 'float8'}" for value in classes)
+    return f"CASE WHEN ({shares})[2] >= {writer.literal(threshold)}::float8 THEN {second} ELSE {first} END"
+
+
+def _evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> dict[str, Any]:
+    """Return how well a model does: on rows, or, of rows held out or else of training, what its history says."""
+    if call.source is None:
+        last = (engine.models.history(stored.name) or [{}])[-1]
+        apart = last.get("holdout_loss") is not None
+        found = {name: last.get(f"holdout_{name}" if apart else name) for name in FIGURES}
+        return found | {"rows": None if apart else last.get("rows")}
+    with relation_of(engine.session, call.source, writer) as relation:
+        asked = f"corgipile.evaluate({writer.literal(stored.name)}::text, {writer.literal(relation.name)}::regclass)"
+        row = engine.session.rows(f"SELECT {', '.join(FIGURES)} FROM {asked}")
+    return dict(zip(FIGURES, row[0], strict=True))
+
+
+def _row(values: dict[str, Any], writer: Writer) -> str:
+    return "SELECT " + ", ".join(f"{writer.literal(values[name])}::{kind} AS {name}" for name, kind in FIGURES.items())
+
+
+def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
+    """Return the weights, a row a feature, and one for the constant; and for each class where there are more."""
+    coefficients, constants = engine.models.weights(stored.name)
+    one = stored.features[0] if len(stored.features) == 1 else "feature"
+    known = stored.features if len(stored.features) == stored.width else [f"{one}[{i}]" for i in range(stored.width)]
+    names, several = [*known, "__INTERCEPT__"], len(coefficients) > 1
+    classes = stored.class_names or stored.classes
+    lines = [
+        f"({writer.literal(name)}::text, {writer.literal(weight)}::float8"
+        + (f", {writer.literal(str(label))}::text)" if several else ")")
+        for label, line, constant in zip(classes if several else [None], coefficients, constants, strict=True)
+        for name, weight in zip(names, [*line, constant], strict=True)
+    ]
+    also = ", class" if several else ""
+    return f"SELECT * FROM (VALUES {', '.join(lines)}) AS corgipile_weights (processed_input, weight{also})"
+
+
+def predicting(engine: "PostgreSQL", statement: Predict, stored: Stored, writer: Writer) -> str:
+    """Return the SQL of a prediction.
+
+    Raises:
+        MissingColumn: A column that the model was trained on is not among those of the rows.
+    """
+    source = statement.source
+    return (
+        writer.text(statement.before)
+        + _beside(engine, source, statement.column, stored, writer)
+        + writer.text(statement.after)
+    )
+
+
+def _beside(engine: "PostgreSQL", source: Source, column: str, stored: Stored, writer: Writer) -> str:
+    """Return a query whose rows have the prediction besides."""
+    if source.file is not None:
+        raise BadArgument(f"{source.file!r} is a file, and PostgreSQL reads tables; SQL without a server reads files")
+    rows, named = writer.text(source.sql), writer.name(column)
+    there = engine.session.columns(rows)
+    names = stored.names_in(there)
+    if names is not None:
+        call = _asked(_says_class(stored), stored, names, writer, "corgipile_rows.")
+        return f"SELECT corgipile_rows.*, {call} AS {named} FROM ({rows}\n) AS corgipile_rows"
+    if not source.foldable:
+        raise stored.missing(there)
+    rest = writer.text(source.rest)
+    everything = engine.session.columns(f"SELECT * {rest}")
+    if stored.names_in(everything) is None:
+        raise stored.missing(everything)
+    call = _asked(_says_class(stored), stored, stored.features, writer)
+    return f"SELECT {writer.text(source.items)}\n, {call} AS {named} {rest}"
+
+
+def described(stored: Stored, history: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return what is known of a model, a property a row."""
+    last = history[-1] if history else {}
+    found: dict[str, Any] = {
+        "name": stored.name,
+        "model": stored.kind,
+        "label": stored.label,
+        "features": stored.features,
+        "inputs": stored.width,
+        "classes": stored.class_names or stored.classes,
+        **{name: value for name, value in last.items() if name != "epoch"},
+        **{name: value for name, value in stored.params.items() if name not in ("features", "label", "encoding")},
+        "epochs": len(history),
+        "source": stored.source,
+        "owner": stored.owner,
+    }
+    shown = {name: value for name, value in found.items() if value is not None}
+    return [
+        {"property": name, "value": value if isinstance(value, str) else json.dumps(value)}
+        for name, value in shown.items()
+    ]

@@ -1,0 +1,183 @@
+"""Runs statements in a session of PostgreSQL, by our extension: no row that is learnt from leaves the server."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.sql.engines.answers import EPOCHS, MODELS, lines, result_of
+from corgipile.sql.engines.engine import Progress, Result, Values
+from corgipile.sql.engines.postgres import calls
+from corgipile.sql.engines.postgres.faults import translated
+from corgipile.sql.engines.postgres.models import Models
+from corgipile.sql.engines.postgres.rows import Relation, relation_of
+from corgipile.sql.engines.postgres.session import Session
+from corgipile.sql.engines.postgres.training import following, train_call
+from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.exceptions import IntegrityError
+from corgipile.sql.options import settled
+from corgipile.sql.statements import DescribeModel, DropModel, Explain, Predict, Query, RenameModel, ShowModels, Train
+
+__all__ = ["PostgreSQL"]
+
+TOLD = ("NOTICE", "WARNING")
+
+
+class PostgreSQL:
+    """One session of PostgreSQL; see `corgipile.sql.engines.engine.Engine`.
+
+    Args:
+        connection: A connection of psycopg that keeps each statement at once.
+        connect: Opens another connection to the same database.
+    """
+
+    name = "PostgreSQL"
+
+    def __init__(self, connection: Any, connect: Callable[[], Any]) -> None:
+        self.session, self._connect = Session(connection), connect
+        self.models = Models(self.session)
+        self._said: list[str] = []
+        connection.add_notice_handler(self._hear)
+
+    def query(self, statement: Query, values: Values) -> Result:
+        """Run a statement as it is, but for calls of models."""
+        return self._answered(statement, lambda: self.session.run(self._writer(values).text(statement.sql)))
+
+    def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
+        """Train a model, and store it if it has a name."""
+        train, known = settled(statement, values), self.models.arguments()
+        if train.name is not None and not train.replace and self.models.there(train.name):
+            if not train.if_not_exists:
+                raise IntegrityError(
+                    f"there is a model {train.name!r} already; CREATE OR REPLACE MODEL writes it anew, "
+                    "IF NOT EXISTS leaves it"
+                )
+            told = f"there is a model {train.name!r} already; nothing was trained"
+            return result_of(EPOCHS, [], [*train.notes, told])
+        past = 0 if train.warm_start is None else len(self.models.history(train.warm_start))
+        writer = self._writer(values)
+        with relation_of(self.session, train.source, writer) as relation:
+            call = train_call(train, relation, known, writer, lambda: self._bytes(relation))
+            rows = self._trained(call, progress, past, int(train.settings.get("epochs", 5)))
+        return result_of(EPOCHS, rows, [*train.notes, *relation.notes, *self._heard()])
+
+    def _trained(self, call: str, progress: Progress | None, past: int, epochs: int) -> list[dict[str, Any]]:
+        """Run a training; tell of each epoch as it ends."""
+        self.session.park()
+        self._said.clear()
+        rows: list[dict[str, Any]] = []
+        pid = self.session.connection.info.backend_pid
+        sql = f"SELECT {', '.join(EPOCHS.names)} FROM {call}"
+        with translated(), following(progress, self._connect, pid, past) as watch:
+            for row in self.session.stream(sql, size=1):
+                rows.append(dict(zip(EPOCHS.names, row, strict=True)))
+                if watch is not None:
+                    watch.epoch(rows[-1], epochs)
+        return rows
+
+    def predict(self, statement: Predict, values: Values) -> Result:
+        """Answer rows with a prediction beside them, or do with them what the statement says."""
+        stored, writer = self.models.find(statement.model), self._writer(values)
+        return self._answered(statement, lambda: self.session.run(calls.predicting(self, statement, stored, writer)))
+
+    def explain(self, statement: Explain, values: Values) -> Result:
+        """Answer the operators of a training, a line each."""
+        train, known = settled(statement.train, values), self.models.arguments()
+        writer, analyze = self._writer(values), "ANALYZE, " * statement.analyze
+        with relation_of(self.session, train.source, writer, empty=not statement.analyze) as relation:
+            call = train_call(replace(train, name=None), relation, known, writer, lambda: self._bytes(relation))
+            self.session.park()
+            self._said.clear()
+            with translated():
+                plan = [row[0] for row in self.session.stream(f"EXPLAIN ({analyze}COSTS OFF) SELECT * FROM {call}")]
+        return lines("plan", plan, [*statement.notes, *relation.notes, *self._heard()])
+
+    def drop(self, statement: DropModel) -> Result:
+        """Remove a model."""
+        if statement.if_exists and not self.models.there(statement.name):
+            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
+        self.models.drop(statement.name)
+        return Result(notes=list(statement.notes))
+
+    def rename(self, statement: RenameModel) -> Result:
+        """Give a model another name."""
+        if statement.if_exists and not self.models.there(statement.name):
+            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
+        self.models.rename(statement.name, statement.to)
+        return Result(notes=list(statement.notes))
+
+    def show(self, statement: ShowModels) -> Result:
+        """Answer the models."""
+        return result_of(MODELS, self.models.listed(statement.like), statement.notes)
+
+    def describe(self, statement: DescribeModel) -> Result:
+        """Answer what is known of a model."""
+        stored = self.models.find(statement.name)
+        schema = pa.schema([("property", pa.string()), ("value", pa.string())])
+        return result_of(schema, calls.described(stored, self.models.history(stored.name)), statement.notes)
+
+    def tables(self) -> dict[str, list[str]]:
+        """Return the columns of each table that the session sees."""
+        found: dict[str, list[str]] = {}
+        for table, column in self.session.rows(
+            "SELECT CASE WHEN pg_catalog.pg_table_is_visible(c.oid) THEN '' ELSE n.nspname || '.' END || c.relname, "
+            "a.attname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+            "WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT n.nspname = ANY ('{pg_catalog,information_schema}') "
+            "AND n.nspname NOT LIKE 'pg\\_toast%' ORDER BY 1, a.attnum"
+        ):
+            found.setdefault(table, []).extend([] if column is None else [column])
+        return found
+
+    def in_transaction(self) -> bool:
+        """Say whether a transaction is open."""
+        return self.session.in_transaction()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.session.rows("BEGIN")
+
+    def commit(self) -> None:
+        """Keep what was done; nothing happens where no transaction is open."""
+        if self.in_transaction():
+            self.session.rows("COMMIT")
+
+    def rollback(self) -> None:
+        """Take back what was done; nothing happens where no transaction is open."""
+        if self.in_transaction():
+            self.session.rows("ROLLBACK")
+
+    def interrupt(self) -> None:
+        """Stop what another thread of this process runs."""
+        self.session.interrupt()
+
+    def close(self) -> None:
+        """End the session."""
+        self.session.close()
+
+    def _bytes(self, relation: Relation) -> int:
+        sql = (
+            "SELECT COALESCE(sum(pg_catalog.pg_table_size(t.relid)), 0)::bigint FROM (SELECT relid FROM "
+            "pg_catalog.pg_partition_tree(%s::regclass) WHERE isleaf UNION SELECT %s::regclass) t"
+        )
+        return max(1, int(self.session.rows(sql, [relation.name] * 2)[0][0]))
+
+    def _answered(self, statement: Query | Predict, run: Callable[[], Result]) -> Result:
+        self._said.clear()
+        result = run()
+        result.notes.extend([*statement.notes, *self._heard()])
+        return result
+
+    def _hear(self, diagnostic: Any) -> None:
+        """Keep what the server says; epochs are told of in the answer."""
+        severity, text = diagnostic.severity_nonlocalized or "", diagnostic.message_primary or ""
+        if severity in TOLD and not text.startswith("epoch "):
+            self._said.append(text if severity == "NOTICE" else f"{severity}: {text}")
+
+    def _heard(self) -> list[str]:
+        said, self._said = self._said, []
+        return said
+
+    def _writer(self, values: Values) -> Writer:
+        return Writer(self.session, values, lambda call, writer: calls.table_of(self, call, writer))

@@ -1,0 +1,57 @@
+"""What psycopg raises, as errors of ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from corgipile.errors import MissingExtra, ServerError
+from corgipile.sql import exceptions
+
+__all__ = ["library", "opening", "translated"]
+
+KINDS = ("IntegrityError", "ProgrammingError", "DataError", "NotSupportedError", "InternalError", "OperationalError")
+
+
+def library() -> Any:
+    """Return psycopg.
+
+    Raises:
+        MissingExtra: It is not installed.
+    """
+    try:
+        import psycopg  # noqa: PLC0415 - only for this engine
+    except ImportError:
+        raise MissingExtra("SQL on PostgreSQL needs psycopg: pip install 'corgipile[pg]'") from None
+    return psycopg
+
+
+@contextmanager
+def opening() -> Iterator[None]:
+    """Turn what the driver says of a server that it cannot reach into an error of ours; no password is shown."""
+    try:
+        yield
+    except library().Error as error:
+        raise ServerError(f"cannot connect to PostgreSQL: {str(error).strip()}") from None
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors into ours."""
+    psycopg = library()
+    try:
+        yield
+    except psycopg.errors.QueryCanceled as error:
+        raise exceptions.Interrupted(f"the statement was interrupted: {_said(error)}") from None
+    except psycopg.Error as error:
+        kind = next((name for name in KINDS if isinstance(error, getattr(psycopg, name))), "DatabaseError")
+        raise getattr(exceptions, kind)(_said(error)) from None
+
+
+def _said(error: Any) -> str:
+    """Return what the server says, its detail and its hint."""
+    said = [str(error).strip()]
+    for name, what in (("message_detail", "DETAIL"), ("message_hint", "HINT")):
+        text = getattr(error.diag, name, None)
+        if text and text not in said[0]:
+            said.append(f"{what}: {text}")
+    return "\n".join(said)

@@ -1,0 +1,176 @@
+"""Models in a server: rows of the extension's tables, of which a session sees those that it may read."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from corgipile.errors import BadArgument, MissingColumn, ServerError
+from corgipile.sql.engines.postgres.session import Session
+from corgipile.suggestions import did_you_mean, listed
+
+__all__ = ["Models", "Stored"]
+
+HOW = "on the server: corgipile pg install, which builds it; then, in this database: CREATE EXTENSION corgipile"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a session knows of a model.
+
+    Attributes:
+        name: Its name.
+        kind: Its loss.
+        width: Numbers of a row.
+        classes: What it tells apart.
+        params: What it was trained with.
+        source: The table it was trained from.
+        owner: Whose it is.
+        created: When it was stored.
+        class_names: The classes, where they are text.
+    """
+
+    name: str
+    kind: str
+    width: int
+    classes: list[Any]
+    params: dict[str, Any]
+    source: str
+    owner: str
+    created: Any
+    class_names: list[str] | None = None
+
+    @property
+    def features(self) -> list[str]:
+        """Return the columns it was trained on."""
+        return list(self.params["features"])
+
+    @property
+    def label(self) -> str:
+        """Return the column of labels it was trained on."""
+        return str(self.params.get("label") or "label")
+
+    def names_in(self, there: list[str]) -> list[str] | None:
+        """Return its features if a query gives each of them, once."""
+        return self.features if all(there.count(name) == 1 for name in self.features) else None
+
+    def missing(self, there: list[str]) -> MissingColumn:
+        """Make the error of a query that does not give them."""
+        lacking = [name for name in self.features if name not in there]
+        twice = [name for name in self.features if there.count(name) > 1]
+        what = f"without {listed(lacking)}" if lacking else f"with {listed(twice)} more than once"
+        hint = did_you_mean(lacking[0], there) if lacking else ""
+        return MissingColumn(
+            f"model {self.name!r} was trained on {listed(self.features)}; the rows have {listed(there)}, {what}{hint}"
+        )
+
+
+class Models:
+    """The models of a database.
+
+    Args:
+        session: The session, in whose transaction everything happens.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._arguments: frozenset[str] | None = None
+
+    def arguments(self) -> frozenset[str]:
+        """Return the names of the arguments of `corgipile.train`.
+
+        Raises:
+            ServerError: The database has no such extension.
+        """
+        if self._arguments is None:
+            found = self._session.rows(
+                "SELECT p.proargnames FROM pg_catalog.pg_extension e "
+                "JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace "
+                "JOIN pg_catalog.pg_proc p ON p.pronamespace = n.oid AND p.proname = 'train' "
+                "WHERE e.extname = 'corgipile'"
+            )
+            if not found:
+                there = "SELECT 1 FROM pg_catalog.pg_available_extensions WHERE name = 'corgipile'"
+                how = (
+                    "in this database, as a superuser: CREATE EXTENSION corgipile" if self._session.rows(there) else HOW
+                )
+                raise ServerError(f"the extension corgipile is not installed; {how}")
+            self._arguments = frozenset(name for (names,) in found for name in names)
+        return self._arguments
+
+    def there(self, name: str) -> bool:
+        """Say whether there is a model of this name that the session sees."""
+        self.arguments()
+        return bool(self._session.rows("SELECT 1 FROM corgipile.models WHERE name = %s", [name]))
+
+    def find(self, name: str) -> Stored:
+        """Return a model.
+
+        Raises:
+            BadArgument: There is none that the session sees.
+        """
+        self.arguments()
+        found = self._session.rows(
+            "SELECT name, kind, dims, pg_catalog.to_json(classes)::text, params::text, source, owner::text, created, "
+            "(pg_catalog.to_jsonb(m) -> 'class_names')::text FROM corgipile.models m WHERE name = %s",
+            [name],
+        )
+        if not found:
+            raise self._missing(name)
+        called, kind, width, classes, params, source, owner, created, names = found[0]
+        known = None if names is None else json.loads(names)
+        return Stored(called, kind, width, json.loads(classes), json.loads(params), source, owner, created, known)
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """Return the epochs of a model, rows of training's answer."""
+        names = ("epoch", "loss", "accuracy", "r2", "holdout_loss", "holdout_accuracy", "holdout_r2", "rows", "seconds")
+        sql = f"SELECT {', '.join(names)} FROM corgipile.history WHERE model = %s ORDER BY epoch"
+        return [dict(zip(names, row, strict=True)) for row in self._session.rows(sql, [name])]
+
+    def weights(self, name: str) -> tuple[list[list[float]], list[float]]:
+        """Return the coefficients and constants of a model, a list a class or one."""
+        sql = "SELECT coefficients, intercepts FROM corgipile.models WHERE name = %s"
+        coefficients, intercepts = self._session.rows(sql, [name])[0]
+        return coefficients, intercepts
+
+    def listed(self, like: str | None = None) -> list[dict[str, Any]]:
+        """Return what is listed of models, of those whose name matches a pattern."""
+        self.arguments()
+        names = ("name", "model", "features", "epochs", "loss", "created")
+        found = self._session.rows(
+            "SELECT m.name, m.kind, m.dims, (SELECT count(*) FROM corgipile.history h WHERE h.model = m.name), "
+            "(SELECT h.loss FROM corgipile.history h WHERE h.model = m.name ORDER BY h.epoch DESC LIMIT 1), m.created "
+            'FROM corgipile.models m WHERE %s::text IS NULL OR m.name LIKE %s ORDER BY m.name COLLATE "C"',
+            [like, like],
+        )
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def drop(self, name: str) -> None:
+        """Remove a model.
+
+        Raises:
+            BadArgument: There is none, or it is another role's.
+        """
+        there = self.there(name)
+        if not self._session.changed("DELETE FROM corgipile.models WHERE name = %s", [name]):
+            raise self._others(name) if there else self._missing(name)
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a model another name.
+
+        Raises:
+            BadArgument: There is none, it is another role's, or the name will not do.
+            IntegrityError: There is one of the other name.
+        """
+        if not to or "\0" in to:
+            raise BadArgument(f"{to!r} is no name of a model")
+        there = self.there(name)
+        if not self._session.changed("UPDATE corgipile.models SET name = %s WHERE name = %s", [to, name]):
+            raise self._others(name) if there else self._missing(name)
+
+    def _others(self, name: str) -> BadArgument:
+        return BadArgument(f"model {name!r} is {self.find(name).owner}'s, who alone may drop and rename it")
+
+    def _missing(self, name: str) -> BadArgument:
+        names = [row["name"] for row in self.listed()]
+        known = f"; there {'is' if len(names) == 1 else 'are'} {listed(names)}" if names else "; there are no models"
+        return BadArgument(f"there is no model {name!r} that this role may read{known}{did_you_mean(name, names)}")

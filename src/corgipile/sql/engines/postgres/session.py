@@ -1,0 +1,123 @@
+"""One connection to PostgreSQL: runs statements, and hands rows over as they are asked for."""
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.sql.engines.engine import Result
+from corgipile.sql.engines.postgres.faults import library, translated
+from corgipile.sql.engines.postgres.types import batches, columns_of
+
+__all__ = ["Session"]
+
+CHUNK = 1000  # rows that the driver takes at a time
+TEXT = ("json", "jsonb", "uuid", "interval", "inet", "cidr", "timetz")  # which Arrow has no type for
+
+
+class Session:
+    """Runs statements in a connection, which can have only one answer under way.
+
+    Args:
+        connection: A connection of psycopg that keeps each statement at once.
+
+    Attributes:
+        connection: The connection.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self._live: Callable[[], _Rows | None] = lambda: None
+        loader = library().types.string.TextLoader
+        for name in TEXT:
+            connection.adapters.register_loader(name, loader)
+        self._size = {"size": CHUNK} if library().pq.version() >= 170000 else {}
+
+    def rows(self, sql: Any, values: Sequence[Any] | Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run a statement of our own and return its few rows; `values` stand where it has ``%s``."""
+        self.park()
+        with translated(), self.connection.cursor() as cursor:
+            cursor.execute(sql, values)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def changed(self, sql: Any, values: Sequence[Any] | None = None) -> int:
+        """Run a statement of our own and return how many rows it changed."""
+        self.park()
+        with translated(), self.connection.cursor() as cursor:
+            return int(cursor.execute(sql, values).rowcount)
+
+    def described(self, sql: str) -> Any:
+        """Return what libpq says of the columns of a statement, which is not run."""
+        self.park()
+        psycopg, server = library(), self.connection.pgconn
+        with translated():
+            encoding = self.connection.info.encoding
+            for result in (server.prepare(b"", sql.encode(encoding)), server.describe_prepared(b"")):
+                if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+                    raise psycopg.errors.error_from_result(result, encoding=encoding)
+            return result
+
+    def columns(self, sql: str) -> list[str]:
+        """Return the names of the columns that a query would give."""
+        return [column.name for column in columns_of(self.described(sql))]
+
+    def run(self, sql: str) -> Result:
+        """Run one statement of the user's."""
+        columns = columns_of(self.described(sql))
+        with translated():
+            if not columns:
+                cursor = self.connection.execute(sql)
+                return Result(count=cursor.rowcount)
+            schema, parts = batches(columns, self.stream(sql))
+        found = _Rows(parts)
+        self._live = weakref.ref(found)
+        return Result(schema, found)
+
+    def stream(self, sql: Any, values: Any = None, size: int = CHUNK) -> Iterator[tuple[Any, ...]]:
+        """Run a query whose rows come as the server sends them."""
+        with self.connection.cursor() as cursor:
+            yield from cursor.stream(sql, values, **(self._size and {"size": size}))
+
+    def park(self) -> None:
+        """Read the rest of an answer that is under way, so that another statement can run."""
+        live = self._live()
+        if live is not None:
+            live.park()
+        self._live = lambda: None
+
+    def in_transaction(self) -> bool:
+        """Say whether a transaction is open, one that has failed too."""
+        return bool(self.connection.info.transaction_status not in (0, 4))  # idle, or nobody knows
+
+    def interrupt(self) -> None:
+        """Stop what runs."""
+        with suppress(library().Error):  # the connection is gone, and what ran with it
+            self.connection.cancel_safe(timeout=5)
+
+    def close(self) -> None:
+        """End the session."""
+        live = self._live()
+        if live is not None:
+            live.close()
+        self.connection.close()
+
+
+class _Rows(Iterator[pa.RecordBatch]):
+    """Rows of an answer under way; parked, they wait in memory."""
+
+    def __init__(self, parts: Iterator[pa.RecordBatch]) -> None:
+        self._parts = parts
+
+    def __next__(self) -> pa.RecordBatch:
+        with translated():
+            return next(self._parts)
+
+    def park(self) -> None:
+        """Read the rest, and keep it."""
+        self._parts = iter(list(self))
+
+    def close(self) -> None:
+        """Let go of the rest."""
+        self._parts = iter(())

@@ -1,0 +1,113 @@
+"""Trains as a statement says, from rows that an engine has found: what is alike wherever Python trains."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from corgipile.errors import BadArgument, BadSchema, DivergenceWarning
+from corgipile.features.encoders import family_of
+from corgipile.linear.model import Model
+from corgipile.linear.train import train
+from corgipile.orders import named
+from corgipile.settings import TrainArguments, declared
+from corgipile.sql.engines.answers import epoch_row
+from corgipile.sql.engines.engine import Progress
+from corgipile.sql.options import SIZES
+from corgipile.sql.statements import Train
+from corgipile.suggestions import did_you_mean, listed
+from corgipile.tables.table import Table
+
+__all__ = ["arguments", "fit_model"]
+
+
+def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
+    """Return the arguments of `corgipile.train` for a statement.
+
+    Args:
+        statement: What is asked for, settled.
+        columns: The columns of its rows.
+
+    Raises:
+        BadArgument: There is no such column, or there are no features.
+    """
+    label = _found(statement.label or columns[-1], columns)
+    features = [_found(name, columns) for name in statement.features or ()] or [c for c in columns if c != label]
+    if not features:
+        raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
+    given = {**statement.settings, "model": statement.model, "features": features, "label": label}
+    sizes = {name: given.pop(name) for name in SIZES if name in given}
+    return given if all(one is None for one in sizes.values()) else given | {"order": _sized(given, **sizes)}
+
+
+def _found(name: str, columns: list[str]) -> str:
+    """Return a column as the table spells it: SQL's names are of any case."""
+    if name in columns:
+        return name
+    same = [column for column in columns if column.lower() == name.lower()]
+    if len(same) != 1:
+        raise BadArgument(f"there is no column {name!r}; the rows have {listed(columns)}{did_you_mean(name, columns)}")
+    return same[0]
+
+
+def _sized(given: Mapping[str, Any], block: Any = None, buffer: Any = None, balance: Any = None) -> Any:
+    """Return an order with its sizes, and the column by which it balances."""
+    order: Any = named(given.get("order", "auto"))
+    if balance is not None and not hasattr(order, "balance"):
+        raise BadArgument(f"balance is for order riffle, not {order.name}")
+    if block is not None and order.cuts_into == "row":
+        raise BadArgument(f"block is {block}, but order {order.name} visits single rows; leave it out")
+    if balance is not None or getattr(order, "balance", None) is not None:
+        column = balance if isinstance(balance, str) else given["label"]
+        order = replace(order, balance=None if balance is False else column)
+    return replace(
+        order, **{name: size for name, size in {"block": block, "buffer": buffer}.items() if size is not None}
+    )
+
+
+def fit_model(
+    table: Table,
+    given: dict[str, Any],
+    past: Model | None,
+    progress: Progress | None,
+    check: Callable[[], None],
+) -> Model:
+    """Train a model.
+
+    Args:
+        table: The rows.
+        given: Arguments of `corgipile.train`.
+        past: A model to go on from.
+        progress: Who is told how it goes.
+        check: Called now and then; raises where the training is to stop.
+    """
+    _check_kinds(table, given)
+    held_out = given.get("validation")
+    learnt = int(len(table) * (1 - held_out)) if isinstance(held_out, float) else len(table)
+    if progress is not None:
+        progress.begin(learnt, given.get("epochs", declared(TrainArguments)["epochs"].default))
+
+    def on_rows(count: int) -> None:
+        check()
+        if progress is not None:
+            progress.rows(count)
+
+    def callback(record: dict[str, Any]) -> None:
+        if progress is not None:
+            progress.epoch(epoch_row(record))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergenceWarning)  # the model's notes say it
+        return train(table, **given, warm_start=past, callback=callback, on_rows=on_rows)
+
+
+def _check_kinds(table: Table, given: dict[str, Any]) -> None:
+    """Raise BadSchema where a column of text is not encoded."""
+    encode = given.get("encode")
+    for name in given["features"]:
+        kind = table.schema.field(name).type
+        if family_of(kind) == "text" and not isinstance(encode, str) and name not in (encode or {}):
+            raise BadSchema(
+                f"column {name!r} is {kind}, no number: WITH encode = 'onehot' (or 'ordinal', 'hash') makes numbers of "
+                "it; or choose the columns to learn from: SELECT x, y, label FROM ..."
+            )

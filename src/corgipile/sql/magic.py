@@ -1,0 +1,107 @@
+"""``%corgipile`` and ``%%corgipile`` in notebooks."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+from IPython.display import display
+
+from corgipile.errors import CorgiPileError
+from corgipile.sql.answers.frame import Frame, FrameAnswers
+from corgipile.sql.session import Session, opened
+
+if TYPE_CHECKING:
+    from corgipile.sql.connection import Connection
+
+__all__ = ["CorgiPileMagics"]
+
+_OPTION = re.compile(r"\s*--(\w+)(?:=|\s+)(\"[^\"]*\"|'[^']*'|\S+)")
+_TARGET = re.compile(r"\s*([^\W\d]\w*)\s*<<")
+_KNOWN = ("db", "dsn", "memory")
+_USAGE = "%%corgipile [--db FILE | --dsn URL] [--memory SIZE] [NAME <<] SQL"
+
+
+@magics_class
+class CorgiPileMagics(Magics):  # type: ignore[misc]
+    """Runs SQL of a cell or a line; a connection stays until another is asked for."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self._connection: Connection | None = None
+        self._memory: str | None = None
+
+    @line_cell_magic
+    def corgipile(self, line: str, cell: str = "") -> Frame | None:
+        """Run SQL; the last answer is that of the cell, or is given a name.
+
+        %%corgipile [--db FILE | --dsn URL] [--memory SIZE] [NAME <<]
+        SELECT … TRAIN BY …
+
+        Places such as :rate are given the values of the notebook's variables.
+        """
+        options, target, sql = _parsed(line)
+        try:
+            frames = self._answers(options, f"{sql}\n{cell}")
+        except (CorgiPileError, OSError) as error:
+            raise UsageError(str(error)) from None
+        *others, last = frames or [None]
+        for frame in others:
+            if frame is not None:
+                display(frame)
+        if target is None:
+            return last
+        self.shell.user_ns[target] = last
+        return None
+
+    def _answers(self, options: dict[str, str], sql: str) -> list[Frame | None]:
+        from corgipile.cli.sql import Shown  # noqa: PLC0415 - needs an extra
+
+        if options or self._connection is None:
+            self._connect(options)
+        answers = FrameAnswers()
+        session = Session(self._connection, answers, _note, lambda: Shown(quiet=False), memory=self._memory)
+        session.run(sql, _Variables(self.shell.user_ns))
+        return answers.frames
+
+    def _connect(self, options: dict[str, str]) -> None:
+        connection = opened(**options)
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._memory = connection, options.get("memory")
+
+
+class _Variables(Mapping[str, Any]):
+    """The variables of a notebook as values of a statement; numbers of NumPy are those of Python."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self._names = names
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._names[name]
+        return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._names if not name.startswith("_"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _parsed(text: str) -> tuple[dict[str, str], str | None, str]:
+    """Return options, the name for the answer, and the SQL."""
+    options = {}
+    while found := _OPTION.match(text):
+        if found[1] not in _KNOWN:
+            raise UsageError(f"there is no option --{found[1]}; {_USAGE} is right")
+        options[found[1]] = found[2].strip("\"'")
+        text = text[found.end() :]
+    found = _TARGET.match(text)
+    return options, found[1] if found else None, text[found.end() :] if found else text
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 - where notebooks show it

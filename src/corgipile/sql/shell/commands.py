@@ -1,0 +1,145 @@
+"""The commands of the shell that begin with a backslash."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, Protocol, TextIO
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, WouldOverwrite
+from corgipile.outputs import writing
+from corgipile.sql.answers.answers import Answers
+from corgipile.sql.answers.data import CsvAnswers, JsonAnswers
+from corgipile.sql.answers.text import TextAnswers
+from corgipile.sql.engines.engine import Result
+from corgipile.sql.session import Session, script_of
+from corgipile.sql.shell.words import Known, table_name
+from corgipile.sql.statements import Fragment, Query, ShowModels
+from corgipile.suggestions import did_you_mean
+
+__all__ = ["Commands"]
+
+
+class _Shell(Protocol):
+    session: Session
+    known: Known
+    timing: bool
+    done: bool
+
+    def say(self, text: str) -> None: ...
+
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        usage: How it is written.
+        about: What it does, in a few words.
+        run: Does it with its argument.
+    """
+
+    usage: str
+    about: str
+    run: Callable[[str], None]
+
+
+class Commands:
+    """The commands of a shell, by their names.
+
+    Args:
+        shell: Whose.
+    """
+
+    def __init__(self, shell: _Shell) -> None:
+        self._shell, self._screen = shell, shell.session.answers
+        self._file: TextIO | None = None
+        self.table = {
+            "\\d": Command("\\d [TABLE]", "tables, or the columns of one, also of a 'file'", self._describe),
+            "\\models": Command("\\models", "the models that are stored", self._models),
+            "\\timing": Command("\\timing", "say how long each statement took, or no longer", self._timing),
+            "\\o": Command(
+                "\\o [FILE]", "answers go to a new file (.csv, .json, else tables), or back here", self._output
+            ),
+            "\\i": Command("\\i FILE", "run the statements of a file", self._include),
+            "\\?": Command("\\?", "this list", self._help),
+            "\\q": Command("\\q", "leave (or Ctrl-D)", self._quit),
+        }
+
+    def run(self, line: str) -> None:
+        """Run a command.
+
+        Raises:
+            BadArgument: There is no such command.
+        """
+        name, _, argument = line.strip().rstrip(";").partition(" ")
+        if name not in self.table:
+            raise BadArgument(f"there is no command {name}{did_you_mean(name, self.table)}; \\? lists them")
+        self.table[name].run(argument.strip())
+
+    def close(self) -> None:
+        """Finish the file that answers went to."""
+        if self._file is not None:
+            with writing(self._file.name), self._file:
+                self._shell.session.answers.close()
+            self._file, self._shell.session.answers = None, self._screen
+
+    def _describe(self, name: str) -> None:
+        tables = self._shell.known.tables
+        if not name:
+            rows = {"table": list(tables), "columns": [", ".join(columns) for columns in tables.values()]}
+            self._show(pa.table(rows, pa.schema([("table", pa.string()), ("columns", pa.string())])))
+            return
+        if name in tables:
+            name = table_name(name)
+        engine = self._shell.session.connection.engine
+        none = Query(sql=Fragment((f"SELECT * FROM {name} LIMIT 0",)))  # noqa: S608 - the user's own words
+        self._shell.session.answer(lambda: _columns(engine.query(none, ())))
+
+    def _models(self, _: str) -> None:
+        engine = self._shell.session.connection.engine
+        self._shell.session.answer(lambda: engine.show(ShowModels()))
+
+    def _timing(self, _: str) -> None:
+        self._shell.timing = not self._shell.timing
+        self._shell.say(f"timing is {'on' if self._shell.timing else 'off'}")
+
+    def _output(self, name: str) -> None:
+        if not name:
+            self.close()
+            return
+        goal = Path(name).expanduser()
+        if goal.exists():
+            raise WouldOverwrite(f"{name} is there already; \\o takes the name of a new file")
+        with writing(goal):
+            file = goal.open("x", encoding="utf-8", newline="\n")
+        self.close()
+        self._file, self._shell.session.answers = file, _writer(file, goal.suffix)
+
+    def _include(self, name: str) -> None:
+        if not name:
+            raise BadArgument("\\i takes the name of a file of statements")
+        self._shell.session.run(script_of(name))
+
+    def _help(self, _: str) -> None:
+        left = max(len(command.usage) for command in self.table.values())
+        for command in self.table.values():
+            self._shell.say(f"{command.usage:<{left}}  {command.about}")
+        self._shell.say("A statement ends with a semicolon. Ctrl-C stops it, or clears what is typed; Tab completes.")
+
+    def _quit(self, _: str) -> None:
+        self._shell.done = True
+
+    def _show(self, table: pa.Table) -> None:
+        self._shell.session.answer(lambda: Result(table.schema, iter(table.to_batches())))
+
+
+def _writer(file: TextIO, suffix: str) -> Answers:
+    if suffix == ".csv":
+        return CsvAnswers(file.buffer)  # type: ignore[attr-defined]
+    return JsonAnswers(file) if suffix == ".json" else TextAnswers(file, lambda: 0)
+
+
+def _columns(found: Result) -> Result:
+    schema = found.schema or pa.schema([])
+    table = pa.table({"column": schema.names, "type": [str(kind) for kind in schema.types]})
+    return Result(table.schema, iter(table.to_batches()))

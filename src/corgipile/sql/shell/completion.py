@@ -1,0 +1,101 @@
+"""Completes what is being typed by where it stands: words, tables, columns, models, settings, files."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from corgipile.sql.shell.words import KEYWORDS, SETTINGS, Known, files, in_quotes, models, table_name, values_of
+
+__all__ = ["SqlCompleter"]
+
+# Comments, strings and names in quotes, of which the last may have no end yet; words; signs.
+_TOKEN = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*(?:'|\Z)|\"(?:[^\"]|\"\")*(?:\"|\Z)|[\w.]+|\S", re.DOTALL)
+_BEGUN = re.compile(r"[\w.]+|\"[^\"]*")
+_TABLE_FOLLOWS = {"FROM", "JOIN", "TABLE", "UPDATE", "DESCRIBE", "VIEW"}
+_OPTIONS = ["model_type", "input_label_cols", "learn_rate", "max_iterations", "l2_reg", "warm_start"]
+
+
+class SqlCompleter(Completer):
+    """Completes SQL and the commands of the shell.
+
+    Args:
+        known: Tables, columns and models.
+        commands: The commands of the shell, backslash included.
+    """
+
+    def __init__(self, known: Known, commands: Iterable[str]) -> None:
+        self._known, self._commands = known, sorted(commands)
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """Yield what may stand where the cursor is."""
+        before = document.text_before_cursor
+        if before.lstrip().startswith("\\"):
+            yield from self._of_command(before.lstrip())
+            return
+        *past, last = ["", *_TOKEN.findall(before)]
+        if last.startswith("'") and last.count("'") % 2:
+            yield from _paths(last[1:])
+        elif not last.startswith(("--", "/*")) or not before.endswith(last):
+            begun = last if before.endswith(last) and _BEGUN.fullmatch(last) else ""
+            words = [word.upper() for word in (past if begun else [*past, last])]
+            yield from _matching(begun, self._candidates(_of_statement(words), _TOKEN.findall(document.text)))
+
+    def _of_command(self, line: str) -> Iterator[Completion]:
+        command, blank, argument = line.partition(" ")
+        if not blank:
+            yield from _matching(command, self._commands)
+        elif command == "\\d":
+            yield from _matching(argument, [table_name(name) for name in self._known.tables])
+        elif command in {"\\i", "\\o"}:
+            yield from _paths(argument, close="")
+
+    def _candidates(self, past: list[str], everything: list[str]) -> list[str]:
+        """Return what may follow the words of a statement; what fits best first."""
+        last = past[-1] if past else ""
+        clause = next((word for word in reversed(past) if word in _CLAUSES), "")
+        tables = [table_name(name) for name in self._known.tables]
+        if past[-2:] == ["TRAIN", "BY"]:
+            found = models()
+        elif past[-2:] == ["PREDICT", "BY"] or last in {"MODEL", "USING"}:
+            found = [in_quotes(name) for name in self._known.models]
+        elif last in {"WITH", ","} and clause == "WITH" and "TRAIN" in past:
+            found = SETTINGS
+        elif last in {"(", ","} and clause == "OPTIONS":
+            found = _OPTIONS
+        elif last in _TABLE_FOLLOWS or (last == "INTO" and "INSERT" in past):
+            found = [*tables, *(word for word in sorted(KEYWORDS) if word.startswith("ML."))]
+        else:
+            found = values_of(past[-2].lower()) if last == "=" and clause in {"WITH", "OPTIONS"} else []
+        return found or [*self._columns(everything), *sorted(KEYWORDS), *tables]
+
+    def _columns(self, everything: list[str]) -> list[str]:
+        """Return the columns of the tables that the statement names, or of all."""
+        tables = self._known.tables
+        said = {token.strip('"') for token in everything}
+        named = [name for name in tables if name in said or name.rpartition(".")[2] in said]
+        return [in_quotes(column) for name in named or tables for column in tables[name]]
+
+
+_CLAUSES = {"SELECT", "FROM", "WHERE", "BY", "WITH", "OPTIONS", "LABEL", "INTO", "USING"}
+
+
+def _of_statement(tokens: list[str]) -> list[str]:
+    """Return the tokens after the last semicolon."""
+    ends = [at for at, sign in enumerate(tokens, 1) if sign == ";"]
+    return tokens[ends[-1] :] if ends else tokens
+
+
+def _matching(begun: str, candidates: Iterable[str]) -> Iterator[Completion]:
+    small = begun.islower()
+    for one in dict.fromkeys(candidates):
+        if one.strip('"').lower().startswith(begun.strip('"').lower()):
+            text = one.lower() if small and one in KEYWORDS else one
+            yield Completion(text, start_position=-len(begun))
+
+
+def _paths(begun: str, close: str = "'") -> Iterator[Completion]:
+    for path, is_folder in files(begun):
+        text = path if is_folder else path.replace("'", "''" if close else "'") + close
+        yield Completion(text, start_position=-len(begun), display=path.rstrip("/").rpartition("/")[2])

@@ -1,0 +1,136 @@
+"""Finds out what a SELECT is made of: what it chooses, from which table, and whether that is all it does."""
+
+from collections.abc import Sequence
+
+from corgipile.sql.calls import model_call
+from corgipile.sql.reader import Reader
+from corgipile.sql.statements import Fragment, Source
+from corgipile.sql.tokens import RESERVED, Token
+
+__all__ = ["source_of", "table_source"]
+
+AFTER = ("WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "OFFSET", "FETCH", "FOR")
+SETS = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
+AGGREGATES = frozenset(
+    """ANY_VALUE ARRAY_AGG AVG BIT_AND BIT_OR BOOL_AND BOOL_OR CORR COUNT COVAR_POP COVAR_SAMP EVERY FIRST JSONB_AGG
+    JSON_AGG LAST LIST MAX MEAN MEDIAN MIN MODE PERCENTILE_CONT PERCENTILE_DISC REGR_SLOPE STDDEV STDDEV_POP STDDEV_SAMP
+    STRING_AGG SUM VARIANCE VAR_POP VAR_SAMP""".split()  # noqa: SIM905
+)
+
+
+def source_of(part: Reader) -> Source:
+    """Return what the tokens of a SELECT say.
+
+    Raises:
+        BadStatement: There is none, or a call of a model in it is wrong.
+    """
+    if part.peek() is None:
+        raise part.expected("a SELECT")
+    if part.sees("SELECT") and _names_a_table(part.tokens[part.at + 1 : part.stop]):
+        return table_source(part.part(part.at + 1, part.stop), "a table or a file")
+    level = list(part.level())
+    first = "SELECT" if part.sees("SELECT") else "FROM" if part.sees("FROM") else ""
+    begin = next((i for i in level if part.tokens[i].says("FROM")), part.stop)
+    sql = part.fragment(model_call)
+    words = [i for i in level if part.tokens[i].says("FROM", *AFTER, *SETS, "SELECT", "VALUES")]
+    if not first or any(part.tokens[i].says(*SETS, "SELECT") for i in words if i > part.at):
+        return Source(sql=sql, items=Fragment(("*",)), rest=Fragment(()))
+    items = Fragment(("*",)) if first == "FROM" else part.part(part.at + 1, begin).fragment(model_call)
+    rest = part.part(begin, part.stop).fragment(model_call)
+    stop = next((i for i in words if i > begin), part.stop)
+    table, file, bare = _from(part.part(begin + 1, stop)) if begin < part.stop else (None, None, False)
+    columns = None if first == "FROM" else _columns(part.part(part.at + 1, begin))
+    star = first == "FROM" or [part.tokens[i].text for i in range(part.at + 1, begin)] == ["*"]
+    return Source(
+        sql=Fragment(("SELECT * ", *sql.pieces)) if first == "FROM" else sql,
+        items=items,
+        rest=rest,
+        columns=columns,
+        table=table,
+        file=file,
+        plain=bare and stop == part.stop and (star or columns is not None),
+        foldable=begin < part.stop and _foldable(part, level, begin),
+    )
+
+
+def _names_a_table(tokens: Sequence[Token]) -> bool:
+    """Say whether nothing but a name follows SELECT: the paper writes ``SELECT t PREDICT BY m`` for all rows of t."""
+    names, points = tokens[::2], tokens[1::2]
+    if len(tokens) == 1 and tokens[0].kind == "string":
+        return True
+    return len(tokens) % 2 == 1 and all(map(_is_column, names)) and all(one.text == "." for one in points)
+
+
+def table_source(part: Reader, what: str) -> Source:
+    """Return all rows of a table or file that is named, up to what follows the name."""
+    begin = part.at
+    token = part.next(what, "word", "name", "string")
+    if token.kind != "string":
+        while part.takes("."):
+            part.next("a name", "word", "name")
+    named = part.part(begin, part.at)
+    text = named.fragment(model_call).pieces
+    table, file, _ = _from(named)
+    rest = Fragment(("FROM ", *text))
+    sql = Fragment(("SELECT * FROM ", *text))
+    return Source(sql=sql, items=Fragment(("*",)), rest=rest, table=table, file=file, plain=True, foldable=True)
+
+
+def _from(part: Reader) -> tuple[tuple[str, ...] | None, str | None, bool]:
+    """Return the one table or file that a FROM names, and whether nothing but an alias follows."""
+    begin = part.peek()
+    if begin is None or (begin.kind not in ("word", "name", "string") or begin.says(*RESERVED)):
+        return None, None, False
+    part.at += 1
+    names = [begin]
+    while begin.kind != "string" and part.sees(".") and (after := part.peek(1)) and after.kind in ("word", "name"):
+        names.append(after)
+        part.at += 2
+    bare = _alias(part)
+    single = bare or part.sees("TABLESAMPLE") or part.sees("USING", "SAMPLE")
+    if not single:
+        return None, None, False
+    if begin.kind == "string":
+        return None, begin.text, bare
+    return tuple(part.script.column(name) for name in names), None, bare
+
+
+def _alias(part: Reader) -> bool:
+    """Read the other name of a table; return whether nothing follows."""
+    written = part.takes("AS")
+    token = part.peek()
+    if token is not None and (
+        token.kind == "name" or (token.kind == "word" and (written or not token.says(*RESERVED)))
+    ):
+        part.at += not token.says("TABLESAMPLE")
+    return part.peek() is None
+
+
+def _columns(part: Reader) -> tuple[str, ...] | None:
+    """Return the names of columns, if there is nothing else."""
+    found: list[str] = []
+    while token := part.peek():
+        if not _is_column(token):
+            return None
+        part.at += 1
+        while part.sees(".") and (after := part.peek(1)) and _is_column(after):
+            token = after
+            part.at += 2
+        found.append(part.script.column(token))
+        if part.peek() is not None and not part.takes(","):
+            return None
+    return tuple(found) if found and len(set(found)) == len(found) else None
+
+
+def _is_column(token: Token) -> bool:
+    return token.kind == "name" or (token.kind == "word" and token.text.upper() not in RESERVED)
+
+
+def _foldable(part: Reader, level: list[int], begin: int) -> bool:
+    """Say whether an expression may be added to what is chosen: each row of the answer is one of what FROM names."""
+    if any(part.tokens[i].says("GROUP", "HAVING") for i in level if i > begin):
+        return False
+    items = range(part.at + 1, begin)
+    if items and part.tokens[items[0]].says("DISTINCT"):
+        return False
+    return not any(part.tokens[i].text.upper() in AGGREGATES and part.tokens[i + 1].says("(") for i in items)

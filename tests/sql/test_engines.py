@@ -1,0 +1,459 @@
+"""Every statement on every engine: the same columns, the same rows, the same models."""
+
+# ruff: noqa: S608, E501  # tests write SQL
+
+import json
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import corgipile as cp
+from corgipile.errors import BadStatement, CorgiPileError
+from corgipile.linear.losses import NAMES
+from corgipile.sql.connection import connect
+from corgipile.sql.exceptions import Interrupted
+
+ROWS = 600
+EPOCHS = ["epoch", "loss", "accuracy", "r2", "holdout_loss", "holdout_accuracy", "holdout_r2", "rows", "seconds"]
+TABLES = f"""
+    CREATE TABLE t AS SELECT i, (i * 7919 % 1000 / 1000.0)::real AS a, (i * 104729 % 1000 / 1000.0)::real AS b,
+        (i * 7919 % 1000 > 500)::int AS label, i % 5 AS part FROM generate_series(0, {ROWS - 1}) AS g (i);
+    CREATE TABLE wide AS SELECT i * 7919 % 100 / 100.0 AS "A b", i * 31 % 100 / 100.0 AS "select", i % 2 AS "Ünï"
+        FROM generate_series(0, {ROWS - 1}) AS g (i);
+    CREATE VIEW seen AS SELECT a, b, label FROM t;
+    CREATE TABLE texts AS SELECT 'red' AS colour, 1.5 AS x, 1 AS label;
+"""
+NASTY = [
+    "x'; DROP TABLE t; --", 'x"; DROP TABLE t; --', "a' || (SELECT 1) || '", "$$; DROP TABLE t; $$", "\\'; DROP TABLE t; --", "%s %(x)s {} {0}",
+    "m\n-- x", "/* x", "ünï 字 🐕", "select", "a.b.c", " ", "?", ":x", "$1", "E'\\'", "x" * 50,
+]  # fmt: skip
+
+
+def quoted(name):
+    """Write a name in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text):
+    """Write text."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+class Recorder:
+    """Hears how a training goes on."""
+
+    def __init__(self):
+        self.begun, self.seen, self.epochs = [], 0, []
+
+    def begin(self, rows, epochs):
+        self.begun.append((rows, epochs))
+
+    def rows(self, count):
+        self.seen += count
+
+    def epoch(self, record):
+        self.epochs.append(record["epoch"])
+
+
+class Statements:
+    """What holds on every engine; `sql` is a connection to it with some tables."""
+
+    def rows(self, sql, script, values=()):
+        """Return the rows of a script as dictionaries."""
+        cursor = sql.execute(script, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def value(self, sql, script, values=()):
+        """Return the one value of a script."""
+        ((found,),) = sql.execute(script, values).fetchall()
+        return found
+
+    def fails(self, sql, script, part, values=()):
+        """Check what is said of a script that must fail."""
+        with pytest.raises(CorgiPileError, match=part):
+            sql.execute(script, values).fetchall()
+
+    def weights(self, sql, model):
+        """Return the weights of a model by name, and by class where there are more than two."""
+        found = self.rows(sql, f"SELECT * FROM ML.WEIGHTS(MODEL {quoted(model)})")
+        return {(row.get("class"), row["processed_input"]): row["weight"] for row in found}
+
+    def test_training_answers_an_epoch_a_row(self, sql):
+        cursor = sql.execute("SELECT a, b, label FROM t TRAIN BY svm WITH max_epoch_num = 3, learning_rate = 0.1")
+        found = cursor.fetchall()
+        assert [column[0] for column in cursor.description] == EPOCHS
+        assert [row[0] for row in found] == [0, 1, 2]
+        assert {row[7] for row in found} == {ROWS}
+        assert all(row[2] is not None and row[3] is None and row[4] is None for row in found)
+        assert self.rows(sql, "SHOW MODELS") == []
+
+    def test_sizes_of_the_paper(self, sql):
+        found = self.rows(
+            sql,
+            "SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1, block_size = 8KB, buffer_size = 90%, order = corgipile",
+        )
+        assert [row["rows"] for row in found] == [ROWS]
+
+    def test_models_are_kept_listed_described_renamed_and_dropped(self, sql):
+        sql.execute(
+            "SELECT a, b, label FROM t TRAIN BY logistic WITH epochs = 2 INTO Mine; SELECT a, label FROM t TRAIN BY linear INTO other"
+        )
+        found = self.rows(sql, "SHOW MODELS")
+        assert [(row["name"], row["model"], row["features"], row["epochs"]) for row in found] == [
+            ("Mine", "logistic", 2, 2),
+            ("other", "linear", 1, 5),
+        ]
+        assert [row["name"] for row in self.rows(sql, "SHOW MODELS LIKE 'oth%'")] == ["other"]
+        facts = {row["property"]: row["value"] for row in self.rows(sql, "DESCRIBE MODEL Mine")}
+        assert (facts["model"], json.loads(facts["features"]), facts["label"], facts["epochs"]) == (
+            "logistic",
+            ["a", "b"],
+            "label",
+            "2",
+        )
+        sql.execute("ALTER MODEL Mine RENAME TO yours")
+        self.fails(sql, "ALTER MODEL yours RENAME TO other", "other|exists|unique")
+        self.fails(sql, "DROP MODEL Mine", "no model 'Mine'")
+        self.fails(sql, "DESCRIBE MODEL your", "did you mean yours")
+        sql.execute("DROP MODEL yours; DROP MODEL IF EXISTS yours; ALTER MODEL IF EXISTS yours RENAME TO x")
+        assert [row["name"] for row in self.rows(sql, "SHOW MODELS")] == ["other"]
+
+    @pytest.mark.parametrize(
+        ("query", "rows"),
+        [
+            ("SELECT a, b, label FROM t WHERE part < 2", 240),
+            ("SELECT a + 1 AS a, b * 2 AS b, label FROM t", ROWS),
+            ("SELECT x.a, y.b, x.label FROM t x JOIN t y ON x.i = y.i WHERE x.i < 100", 100),
+            ("WITH c AS (SELECT a, b, label FROM t WHERE i < 50) SELECT * FROM c", 50),
+            ("SELECT * FROM (SELECT a, b, label FROM t LIMIT 30) q", 30),
+            ("SELECT * FROM seen", ROWS),
+            ("VALUES (0.5, 1.5, 1), (1.5, 0.5, 0)", 2),
+            ("SELECT a, b, label FROM t ORDER BY b DESC LIMIT 40", 40),
+        ],
+    )
+    def test_any_query_is_trained_from(self, sql, query, rows):
+        cursor = sql.execute(f"{query} TRAIN BY logistic WITH epochs = 1")
+        assert [row[7] for row in cursor.fetchall()] == [rows]
+        assert cursor.notes != []
+
+    def test_labels_and_features_by_name(self, sql):
+        sql.execute("SELECT * FROM t TRAIN BY svm WITH epochs = 1, features = [b, a] LABEL label INTO m")
+        assert self.weights(sql, "m").keys() == {(None, name) for name in ("a", "b", "__INTERCEPT__")}
+        sql.execute("SELECT * FROM t TRAIN BY linear WITH epochs = 1, features = ? LABEL b INTO m", [["a"]])
+        assert self.weights(sql, "m").keys() == {(None, name) for name in ("a", "__INTERCEPT__")}
+        self.fails(sql, "SELECT a, b, label FROM t TRAIN BY svm LABEL lable", "did you mean label")
+        self.fails(sql, "SELECT a, nope, label FROM t TRAIN BY svm", "nope")
+        self.fails(sql, "SELECT label FROM t TRAIN BY svm", "one column")
+        self.fails(sql, "SELECT colour, x, label FROM texts TRAIN BY svm", "'colour' is .*encode")
+
+    def test_warm_start_goes_on(self, sql):
+        sql.execute(
+            "SELECT a, b, label FROM t TRAIN BY logistic WITH epochs = 2, order = no_shuffle, learning_rate = 0.1 INTO two"
+        )
+        found = self.rows(
+            sql,
+            "SELECT a, b, label FROM t TRAIN BY logistic WITH epochs = 1, order = no_shuffle, learning_rate = 0.1 USING two INTO three",
+        )
+        sql.execute(
+            "SELECT a, b, label FROM t TRAIN BY logistic WITH epochs = 3, order = no_shuffle, learning_rate = 0.1 INTO whole"
+        )
+        assert found[-1]["epoch"] == 2
+        assert self.weights(sql, "three") == self.weights(sql, "whole")
+        self.fails(sql, "SELECT a, b, label FROM t TRAIN BY logistic USING nothing", "nothing")
+
+    def test_models_as_bigquery_makes_them(self, sql):
+        script = "MODEL m OPTIONS (model_type = 'LOGISTIC_REG', input_label_cols = ['label'], learn_rate = 0.5, max_iterations = {}, friendly_name = 'x') AS SELECT label, a FROM t"
+        cursor = sql.execute("CREATE " + script.format(2))
+        assert any("friendly_name" in note for note in cursor.notes)
+        self.fails(sql, "CREATE " + script.format(3), "already")
+        cursor = sql.execute("CREATE MODEL IF NOT EXISTS" + script.removeprefix("MODEL").format(3))
+        assert any("nothing was trained" in note for note in cursor.notes)
+        assert self.rows(sql, "SHOW MODELS")[0]["epochs"] == 2
+        sql.execute("CREATE OR REPLACE " + script.format(4))
+        assert self.rows(sql, "SHOW MODELS")[0]["epochs"] == 4
+        assert [row["epoch"] for row in self.rows(sql, "SELECT * FROM ML.TRAINING_INFO(MODEL m)")] == [0, 1, 2, 3]
+
+    def test_rows_held_out(self, sql):
+        found = self.rows(sql, "SELECT a, b, label FROM t TRAIN BY logistic WITH epochs = 1, validation = 0.25 INTO m")
+        assert found[0]["rows"] < ROWS
+        assert found[0]["holdout_accuracy"] is not None
+        (judged,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m)")
+        assert judged["loss"] == found[0]["holdout_loss"]
+
+    def test_predictions_stand_beside_rows(self, sql):
+        sql.execute("SELECT a, b, label FROM t TRAIN BY logistic WITH learning_rate = 1 INTO m")
+        found = self.rows(sql, "SELECT i, label FROM t WHERE i < ? ORDER BY i PREDICT BY m", [100])
+        assert [row["i"] for row in found] == list(range(100))
+        assert list(found[0]) == ["i", "label", "prediction"]
+        right = sum(row["prediction"] == row["label"] for row in found)
+        assert right > 80
+        for script in (
+            "SELECT t PREDICT BY m",
+            "SELECT * FROM t PREDICT BY m",
+            "SELECT i, a, b, label FROM t PREDICT BY m AS prediction",
+        ):
+            same = self.rows(
+                sql, f"SELECT sum(CASE WHEN prediction = label THEN 1 ELSE 0 END) AS n FROM ({script}) q WHERE i < 100"
+            )
+            assert same == [{"n": right}]
+        sql.execute("CREATE TABLE kept AS SELECT i FROM t PREDICT BY m AS p")
+        sql.execute("INSERT INTO kept SELECT i + 1000 AS i FROM t WHERE part = 0 PREDICT BY m")
+        assert self.value(sql, "SELECT count(p) FROM kept") == ROWS + ROWS // 5
+        assert len(self.rows(sql, "SELECT a AS x, b AS y FROM t LIMIT 3 PREDICT BY m")) == 3
+        self.fails(sql, "SELECT part FROM t GROUP BY part PREDICT BY m", "without 'a', 'b'")
+        self.fails(sql, "SELECT * FROM texts PREDICT BY m", "without 'a', 'b'")
+        self.fails(sql, "SELECT * FROM t PREDICT BY nothing", "no model 'nothing'")
+
+    def test_functions_of_bigquery(self, sql):
+        sql.execute("SELECT a, b, label FROM t TRAIN BY logistic WITH learning_rate = 1 INTO m")
+        plain = self.rows(sql, "SELECT i, label FROM t ORDER BY i PREDICT BY m")
+        found = self.rows(sql, "SELECT * FROM ML.PREDICT(MODEL m, TABLE t) ORDER BY i")
+        assert list(found[0]) == ["predicted_label", "predicted_label_probs", "i", "a", "b", "label", "part"]
+        assert [row["predicted_label"] for row in found] == [row["prediction"] for row in plain]
+        assert all(sum(row["predicted_label_probs"]) == pytest.approx(1) for row in found)
+        sure = self.rows(
+            sql,
+            "SELECT * FROM ML.PREDICT(MODEL m, (SELECT a, b FROM t WHERE part = ?), STRUCT(0.8 AS threshold)) p",
+            [1],
+        )
+        assert [row["predicted_label"] for row in sure] == [
+            float(row["predicted_label_probs"][1] >= 0.8) for row in sure
+        ]
+        (judged,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")
+        assert judged["accuracy"] == sum(row["prediction"] == row["label"] for row in plain) / ROWS
+        (part,) = self.rows(
+            sql, "SELECT e.* FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM t WHERE part = 1)) AS e"
+        )
+        assert (part["rows"], part["r2"]) == (ROWS // 5, None)
+        assert self.value(sql, "SELECT count(*) FROM ML.WEIGHTS(MODEL m) w, ML.TRAINING_INFO(MODEL m) i") == 15
+        nested = self.rows(
+            sql,
+            "SELECT * FROM ML.PREDICT(MODEL m, (SELECT * FROM ML.PREDICT(MODEL m, TABLE t) q WHERE predicted_label = 1))  x LIMIT 2",
+        )
+        assert len(nested) == 2
+        self.fails(sql, "SELECT * FROM ML.PREDICT(MODEL m, TABLE t, STRUCT(2 AS threshold))", "threshold")
+        self.fails(sql, "SELECT * FROM ML.PREDICT(MODEL m, TABLE texts)", "without|lack")
+        self.fails(sql, "SELECT * FROM ML.WEIGHTS(MODEL nothing)", "nothing")
+
+    def test_plans(self, sql):
+        found = [
+            row["plan"] for row in self.rows(sql, "EXPLAIN SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 2")
+        ]
+        text = "\n".join(found)
+        assert [name for name in ("SGD", "TupleShuffle", "BlockShuffle") if name in text] == [
+            "SGD",
+            "TupleShuffle",
+            "BlockShuffle",
+        ]
+        assert "Epochs: 2" in text
+        sql.execute("EXPLAIN ANALYZE SELECT a, b, label FROM t WHERE i < 100 TRAIN BY svm INTO m").fetchall()
+        assert self.rows(sql, "SHOW MODELS") == []
+        self.fails(sql, "EXPLAIN SELECT nope FROM t TRAIN BY svm", "nope")
+        assert self.rows(sql, "EXPLAIN SELECT 1") != []
+
+    def test_all_else_passes(self, sql):
+        found = self.rows(
+            sql,
+            "SELECT 1 AS train, 'TRAIN BY svm; ?' AS model, NULL AS label; -- the end\nSELECT ? AS a, 'it''s' AS b /* ? */, :x::int AS c"
+            if False
+            else "SELECT CAST(? AS int) AS a, 'it''s ?' AS b, CAST(? AS text) AS c",
+            [7, "o'x"],
+        )
+        assert found == [{"a": 7, "b": "it's ?", "c": "o'x"}]
+        assert self.rows(sql, "SELECT :n + 1 AS n, $n AS m, CAST(:t AS text) AS t", {"n": 1, "t": None}) == [
+            {"n": 2, "m": 1, "t": None}
+        ]
+        assert self.rows(sql, "SELECT $2 - $1 AS d", [3, 10]) == [{"d": 7}]
+        assert sql.execute("CREATE TABLE u (x int)").description is None
+        assert sql.execute("INSERT INTO u VALUES (1), (2)").rowcount == 2
+        assert self.rows(sql, "DELETE FROM u WHERE x = 1 RETURNING x") == [{"x": 1}]
+        assert self.rows(sql, "SELECT x FROM u WHERE false") == []
+        self.fails(sql, "SELECT * FROM nowhere", "nowhere")
+        self.fails(sql, "SELECT ?", "parameter|value", [])
+        self.fails(sql, "SELECT 1 +", "syntax|end of")
+        assert self.value(sql, "SELECT 1") == 1
+
+    def test_transactions_take_models_back(self, sql):
+        sql.begin()
+        sql.execute("SELECT a, b, label FROM t WHERE i < 300 TRAIN BY svm INTO gone")
+        assert len(self.rows(sql, "SHOW MODELS")) == 1
+        sql.rollback()
+        assert self.rows(sql, "SHOW MODELS") == []
+        sql.execute("BEGIN; SELECT a, b, label FROM t TRAIN BY svm INTO stays; COMMIT")
+        sql.execute("BEGIN; DROP MODEL stays")
+        sql.rollback()
+        assert [row["name"] for row in self.rows(sql, "SHOW MODELS")] == ["stays"]
+
+    def test_a_training_that_fails_leaves_no_model(self, sql):
+        sql.execute("CREATE TABLE holes AS SELECT a, CASE WHEN i = 400 THEN NULL ELSE b END AS b, label FROM t")
+        self.fails(sql, "SELECT a, b, label FROM holes TRAIN BY svm INTO m", "null|NULL")
+        self.fails(sql, "SELECT a, b, label FROM holes WHERE a >= 0 TRAIN BY svm INTO m", "null|NULL")
+        self.fails(sql, "SELECT a, b, part FROM t TRAIN BY logistic INTO m", "class|takes two")
+        self.fails(sql, "SELECT a, b, label FROM t WHERE false TRAIN BY svm INTO m", "rows")
+        assert self.rows(sql, "SHOW MODELS") == []
+        assert self.value(sql, "SELECT count(*) FROM t") == ROWS
+
+    @pytest.mark.parametrize("name", NASTY)
+    def test_names_are_names_whatever_they_hold(self, sql, name):
+        column, table = quoted(name + "c"), quoted(name)
+        sql.execute(f"CREATE TABLE {table} AS SELECT a AS {column}, b, label AS {quoted(name)} FROM t WHERE i < 100")
+        sql.execute(
+            f"SELECT {column}, b, {quoted(name)} FROM {table} TRAIN BY svm WITH epochs = 1 LABEL {quoted(name)} INTO {quoted(name)}"
+        )
+        sql.execute(
+            f"SELECT * FROM {table} WHERE b > 0 TRAIN BY svm WITH epochs = 1, features = [{literal(name + 'c')}] INTO {literal(name + '2')}"
+        )
+        assert [
+            row["name"]
+            for row in self.rows(sql, "SHOW MODELS LIKE ?".replace("?", literal(name[:2].replace("\\", "\\\\") + "%")))
+        ] != [] or "\\" in name
+        assert {row["name"] for row in self.rows(sql, "SHOW MODELS")} == {name, name + "2"}
+        found = self.rows(sql, f"SELECT b FROM {table} WHERE {column} >= 0 PREDICT BY {quoted(name)} AS {quoted(name)}")
+        assert len(found) == 100
+        assert list(found[0]) == ["b", name]
+        assert (
+            f"predicted_{name}"
+            in self.rows(sql, f"SELECT * FROM ML.PREDICT(MODEL {quoted(name)}, TABLE {table}) LIMIT 1")[0]
+        )
+        assert self.rows(sql, f"SELECT * FROM ML.EVALUATE(MODEL {quoted(name)}, TABLE {table})")[0]["rows"] == 100
+        assert (None, name + "c") in self.weights(sql, name)
+        assert {row["value"] for row in self.rows(sql, f"DESCRIBE MODEL {quoted(name)}")} >= {name}
+        sql.execute(
+            f"ALTER MODEL {quoted(name)} RENAME TO {quoted(name + '3')}; DROP MODEL {literal(name + '3')}; DROP MODEL {quoted(name + '2')}"
+        )
+        assert self.value(sql, "SELECT count(*) FROM t") == ROWS
+
+    @pytest.mark.parametrize("text", NASTY)
+    def test_values_are_values_whatever_they_hold(self, sql, text):
+        assert self.value(sql, "SELECT CAST(? AS text)", [text]) == text
+        assert self.value(sql, "SELECT CAST(:x AS text)", {"x": text}) == text
+        assert self.value(sql, f"SELECT {literal(text)}") == text
+        for option in ("order", "missing", "encode", "memory", "on_bad", "classes"):
+            with pytest.raises(CorgiPileError):
+                sql.execute(f"SELECT a, b, label FROM t TRAIN BY svm WITH {option} = {literal(text)}")
+            with pytest.raises(CorgiPileError):
+                sql.execute(f"SELECT a, b, label FROM t TRAIN BY svm WITH {option} = ?", [text])
+        with pytest.raises(BadStatement):
+            sql.execute(f"SELECT a, b, label FROM t TRAIN BY {literal(text)}")
+        self.fails(sql, f"SELECT a, b, label FROM t TRAIN BY svm USING {literal(text)}", "model")
+        assert self.value(sql, "SELECT count(*) FROM t") == ROWS
+
+    def test_names_of_schemas_and_quoted_columns(self, sql):
+        sql.execute('CREATE SCHEMA "S p"; CREATE TABLE "S p"."T.t" AS SELECT * FROM wide')
+        found = self.rows(sql, 'SELECT "A b", "select", "Ünï" FROM "S p"."T.t" TRAIN BY svm WITH epochs = 1 INTO m')
+        assert found[0]["rows"] == ROWS
+        assert (None, "A b") in self.weights(sql, "m")
+        assert len(self.rows(sql, 'SELECT * FROM "S p"."T.t" PREDICT BY m')) == ROWS
+        assert sql.tables()["S p.T.t"] == ["A b", "select", "Ünï"]
+        assert sql.tables()["t"] == ["i", "a", "b", "label", "part"]
+
+    def test_progress_is_told(self, sql):
+        told = Recorder()
+        sql.execute("SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 3", progress=told)
+        assert (told.begun, told.seen, told.epochs) == ([(ROWS, 3)], 3 * ROWS, [0, 1, 2])
+
+    def test_a_training_is_stopped(self, sql):
+        caught = []
+
+        def run():
+            try:
+                sql.execute("SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1000000 INTO m")
+            except CorgiPileError as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        end = time.monotonic() + 60
+        while thread.is_alive() and time.monotonic() < end:
+            time.sleep(0.2)
+            sql.interrupt()
+        thread.join(1)
+        assert [type(error) for error in caught] == [Interrupted]
+        assert self.rows(sql, "SHOW MODELS") == []
+        assert self.value(sql, "SELECT count(*) FROM t") == ROWS
+
+    @pytest.mark.parametrize("model", ["svm of three", *NAMES])
+    @pytest.mark.parametrize("batch", [1, 16])
+    def test_models_are_those_of_python_bit_for_bit(self, sql, model, batch):
+        label = (
+            "part % 3"
+            if model in ("softmax", "svm of three")
+            else "label"
+            if model in ("logistic", "svm", "squared_hinge")
+            else "part"
+        )
+        model = model.split()[0]
+        with_ = f"epochs = 3, learning_rate = 0.05, l2 = 0.01, batch_size = {batch}, order = no_shuffle, standardize = false"
+        sql.execute(f"CREATE TABLE bits AS SELECT a, b, {label} AS y FROM t")
+        rows = self.rows(sql, f"SELECT a, b, y FROM bits TRAIN BY {model} WITH {with_} INTO m")
+        stored = sql.execute("SELECT a, b, y FROM bits").fetchall()
+        columns = list(zip(*stored, strict=True))
+        table = pa.table(
+            {
+                "a": pa.array(columns[0], pa.float32()),
+                "b": pa.array(columns[1], pa.float32()),
+                "y": pa.array(columns[2], pa.int32()),
+            }
+        )
+        python = cp.train(
+            table,
+            model=model,
+            label="y",
+            epochs=3,
+            learning_rate=0.05,
+            l2=0.01,
+            batch_size=batch,
+            order="no_shuffle",
+            standardize=False,
+        )
+        several = len(python.coef) > 1
+        expected = {
+            (str(label_) if several else None, name): value
+            for label_, line, constant in zip(
+                python.classes.tolist() if several else [None],
+                python.coef.tolist(),
+                python.intercept.tolist(),
+                strict=True,
+            )
+            for name, value in zip(("a", "b", "__INTERCEPT__"), [*line, constant], strict=True)
+        }
+        found = {
+            (None if key is None else str(float(key)), name): value
+            for (key, name), value in self.weights(sql, "m").items()
+        }
+        assert found == {
+            (None if key is None else str(float(key)), name): value for (key, name), value in expected.items()
+        }
+        assert [(row["loss"], row[python.loss.score]) for row in rows] == [
+            (record["loss"], record[python.loss.score]) for record in python.history
+        ]
+        predicted = [row["prediction"] for row in self.rows(sql, "SELECT * FROM bits PREDICT BY m")]
+        assert np.array_equal(predicted, python.predict(table))
+
+
+class TestDuckDB(Statements):
+    """On DuckDB, in memory."""
+
+    @pytest.fixture
+    def sql(self):
+        pytest.importorskip("duckdb")
+        with connect() as connection:
+            connection.execute(TABLES)
+            yield connection
+
+
+class TestPostgreSQL(Statements):
+    """On PostgreSQL, in a database of its own."""
+
+    @pytest.fixture
+    def sql(self, server):
+        pytest.importorskip("psycopg")
+        server.sql("DROP DATABASE IF EXISTS sql_tests")
+        server.sql("CREATE DATABASE sql_tests STRATEGY file_copy")
+        with connect(server.url.replace("/postgres?", "/sql_tests?")) as connection:
+            connection.execute("CREATE EXTENSION corgipile; " + TABLES)
+            yield connection

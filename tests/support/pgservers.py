@@ -1,0 +1,147 @@
+"""Starts servers of their own with the extension in them; nothing is written where servers are installed.
+
+All tests run on the newest server of the wheel, or on that of PG_CONFIG if it is set; those marked ``every_server`` run
+on every server that is to be had: the wheel's and the system's.
+
+With CORGIPILE_VALGRIND=1 in the environment (`make memcheck`) servers run under valgrind, and tests end with an error
+if it finds fault with the extension.
+"""
+
+# ruff: noqa: S608  # tests write SQL
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from corgipile import postgres
+from corgipile.errors import CorgiPileError
+
+SETTINGS = {"fsync": "off", "shared_buffers": "16MB", "jit": "off", "autovacuum": "off"}
+# Not the first server: one vector width and little optimisation are compiled in a third of the time. The server's
+# assertions and the kernel's run as well.
+QUICK = "-O1 -DCP_NO_CLONES -DUSE_ASSERT_CHECKING"
+
+
+class SqlError(Exception):
+    """What the server or psql said on its error output."""
+
+
+class Server(postgres.Server):
+    """A server in a folder of its own, reached through psql."""
+
+    def command(self, user="postgres"):
+        """Return the command of a psql that reads SQL from its input and writes rows as JSON."""
+        return self.psql("-XAtq", "-v", "ON_ERROR_STOP=1", user=user)
+
+    def said(self, sql, user="postgres", database="postgres"):
+        """Run SQL and return what psql printed, and the messages."""
+        command = [*self.command(user)[:-1], database]
+        done = subprocess.run(command, input=sql, capture_output=True, text=True, check=False, timeout=300, cwd="/")
+        if done.returncode or re.search("WARNING:  (?!the model is no better)", done.stderr):
+            raise SqlError(done.stderr)
+        return done.stdout, done.stderr
+
+    def text(self, sql, user="postgres", database="postgres"):
+        """Run SQL and return what psql printed."""
+        return self.said(sql, user, database)[0]
+
+    def sql(self, sql, user="postgres"):
+        """Run statements."""
+        self.text(sql, user)
+
+    def rows(self, query, user="postgres"):
+        """Return the rows of one query as dictionaries."""
+        return json.loads(self.text(f"SELECT coalesce(json_agg(q), '[]') FROM ({query}) q", user))
+
+    def value(self, query, user="postgres"):
+        """Return the one value of a query."""
+        (row,) = self.rows(query, user)
+        (value,) = row.values()
+        return value
+
+    @property
+    def scripts(self):
+        """Return the folder of the server's extension scripts."""
+        return next((self.home / "server").rglob("corgipile.control")).parent
+
+    def wait_for_lock(self):
+        """Wait until a session waits for a lock."""
+        end = time.monotonic() + 30
+        while not self.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+            assert time.monotonic() < end, "no session waits"
+            time.sleep(0.01)
+
+    def log(self):
+        """Return the server's log."""
+        return (self.home / "log").read_text()
+
+
+def installations():
+    """Return what servers can be made of, that of PG_CONFIG alone or the newest first, or why there is none."""
+    if config := os.environ.get("PG_CONFIG"):
+        return [postgres.installed(config)], ""
+    found, missing = [], []
+    for find in (
+        *(lambda version=version: postgres.embedded(version) for version in postgres.EMBEDDED),
+        postgres.installed,
+    ):
+        try:
+            found.append(find())
+        except CorgiPileError as error:
+            missing.append(str(error))
+    return found, "; ".join(missing)
+
+
+def watch(running):
+    """Put valgrind between pg_ctl and the server; return what tells what it said of the extension."""
+    program, logs = (running.bin / "postgres").resolve(), running.home / "memcheck"
+    real = program.rename(program.with_name("postgres.real"))
+    logs.mkdir()
+    logs.chmod(0o777)
+    command = f"valgrind --quiet --trace-children=yes --leak-check=no --num-callers=30 --log-file={logs}/%p {real}"
+    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    program.chmod(0o755)
+
+    def faults():
+        said = [fault for log in logs.iterdir() for fault in re.split(r"==\d+== \n", log.read_text())]
+        return [fault for fault in said if "corgi" in fault or "cp_" in fault]
+
+    return faults
+
+
+def pytest_generate_tests(metafunc):
+    """Run tests on the first server, or on every one."""
+    if "server" not in metafunc.fixturenames:
+        return
+    found, missing = installations()
+    everywhere = metafunc.definition.get_closest_marker("every_server")
+    runs = [pytest.param((at, one), id=f"pg{one.version}") for at, one in enumerate(found if everywhere else found[:1])]
+    nowhere = [pytest.param(None, marks=pytest.mark.skip(f"no PostgreSQL server here: {missing}"), id="no-server")]
+    metafunc.parametrize("server", runs or nowhere, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def server(request):
+    """Start a server for all tests."""
+    at, source = request.param
+    with tempfile.TemporaryDirectory(prefix="cp-pg-") as home:
+        Path(home).chmod(0o755)
+        running = Server(home)
+        running.prepare(source, f"-Werror {QUICK if at else ''}")
+        running.start(settings=SETTINGS)
+        faults = list
+        if os.environ.get("CORGIPILE_VALGRIND"):
+            running.stop()
+            faults = watch(running)
+            running.start(settings=SETTINGS)
+        try:
+            yield running
+        finally:
+            running.stop("immediate")
+        assert faults() == []

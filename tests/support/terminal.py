@@ -1,0 +1,98 @@
+"""A command that runs in a terminal of its own, which tests type into and read from."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?>=]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[=>()][B0]?|[\x00\x07\x0f]")
+READY = "\x01"  # in what is shown, where the shell waits for a line
+_PASTE = "\x1b[?2004h"  # with which its prompt begins
+_WAIT = 20.0  # seconds, of a machine that does other things too
+
+
+class Terminal:
+    """Runs a command of corgipile; what it shows is read as plain text.
+
+    Args:
+        words: The words after ``corgipile``.
+        columns: How wide the terminal is.
+        env: Variables beside those of this process.
+        cwd: The folder it runs in.
+        stdout: Where it prints to, if not there.
+    """
+
+    def __init__(self, *words, columns=80, env=None, cwd=None, stdout=None):
+        self.ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        given = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "corgipile", *words],
+            stdin=theirs,
+            stdout=theirs if stdout is None else stdout,
+            stderr=theirs,
+            env={**given, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **(env or {})},
+            cwd=cwd,
+            start_new_session=True,
+            preexec_fn=lambda: _own(theirs),  # noqa: PLW1509 - no threads here
+        )
+        os.close(theirs)
+        self.text = ""  # since the last wait
+        self.all = ""
+
+    def type(self, keys):
+        """Press keys, one after the other."""
+        os.write(self.ours, keys.encode())
+
+    def wait(self, pattern):
+        """Read until something is shown; return what was before it, and it."""
+        end = time.monotonic() + _WAIT
+        while not (found := re.search(pattern, self.text)):
+            assert time.monotonic() < end, f"no {pattern!r} in {self.text!r}"
+            assert self._read(0.1) or self.process.poll() is None, f"it ended: {self.text!r}"
+        before, self.text = self.text[: found.end()], self.text[found.end() :]
+        return before
+
+    def run(self, line):
+        """Type a line and return what is shown up to the next prompt."""
+        self.type(f"{line}\r")
+        return self.wait(READY)
+
+    def end(self):
+        """Read to the end; return the exit code."""
+        while self._read(_WAIT):
+            pass
+        return self.process.wait(_WAIT)
+
+    def _read(self, seconds):
+        if not select.select([self.ours], [], [], seconds)[0]:
+            return False
+        try:
+            raw = os.read(self.ours, 1 << 16).decode(errors="replace")
+        except OSError:  # nobody is at the other end
+            return False
+        text = _ESCAPES.sub("", raw.replace(_PASTE, READY))
+        self.text, self.all = self.text + text, self.all + text
+        return bool(raw)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.ours)
+
+
+def _own(terminal):
+    """Let the terminal be the one that controls the process, so that Ctrl-C reaches it."""
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
