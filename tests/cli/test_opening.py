@@ -123,6 +123,6 @@ def test_values_are_read_by_their_options():
     }  # fmt: skip
     assert options_of(None) == {}
     for option in set().union(*(kind.options for kind in formats().values())):  # of a new format too
-        assert list(options_of([f"{option}=x"])) == [option]
+        assert list(options_of([f"{option}=x=y"])) == [option]
     with pytest.raises(BadArgument, match="'' is no option"):
         options_of(["=x"])

@@ -146,6 +146,15 @@ def iceberg(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # what the library and its own say of each other
+def test_iceberg_that_says_no_snapshot(iceberg):
+    folder, snapshots = iceberg
+    newest = max((folder / "metadata").glob("*.metadata.json"))
+    newest.write_text(newest.read_text().replace('"current-snapshot-id"', '"currenu-snapshot-id"'))
+    with pytest.raises(CorruptFile, match=f"no snapshot as the current one; version= takes one of {snapshots[0]}"):
+        open_table(folder)
+    assert len(open_table(folder, version=snapshots[0])) == 2
+
+
 def test_iceberg_at_a_snapshot(iceberg, tmp_path):
     folder, snapshots = iceberg
     table = open_table(folder)

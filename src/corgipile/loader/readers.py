@@ -285,10 +285,11 @@ class TableReader:
         self._pool: ThreadPoolExecutor | None = None
         self._threads = min(BLOCK_THREADS, max(1, size // THREAD_BYTES))
         self._taken = SHORT_RUNS  # rows, until their size is known
-        width = max(1, size // max(1, buffer.slots))
-        self._short = max(SHORT_RUNS, min(TAKEN_RUNS, CALL_BYTES // width))  # rows; runs this short are taken together
-        spare = max(size, buffer.limit or 0)  # an order may need less than it was given
-        self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, spare // 64))  # all are kept while one of them is waited for
+        width, most = max(1, size // max(1, buffer.slots)), max(size, buffer.limit or 0)
+        # An order may need less than it was given: there rows may leave memory later.
+        worth = CALL_BYTES if most < 2 * size else 4 * CALL_BYTES
+        self._short = max(SHORT_RUNS, min(TAKEN_RUNS, worth // width))  # rows; runs this short are taken together
+        self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, most // 64))  # all are kept while one of them is waited for
         self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
         self._tidy, self.bytes_read = Tidy(), 0
 

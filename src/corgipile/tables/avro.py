@@ -84,14 +84,17 @@ class AvroTable(UnitTable):
 
     def _records(self, i: int) -> list[dict[str, Any]]:
         """Decode a block, as a file of one block that is not compressed."""
-        import fastavro  # noqa: PLC0415 - as above
+        import fastavro.schema  # noqa: PLC0415 - as above
 
         data = _unpacked(self._file.read(int(self._places[i]), int(self._sizes[i])), self._codec)
         count = int(self._starts[i + 1] - self._starts[i])
         whole = b"".join((_plain_head(self._written), bytes(MARK), _long(count), _long(len(data)), data, bytes(MARK)))
         try:
             found: list[dict[str, Any]] = list(fastavro.reader(io.BytesIO(whole)))  # type: ignore[arg-type]
-        except (EOFError, StopIteration, AttributeError, RecursionError, ArithmeticError, AssertionError) as error:
+        except (
+            EOFError, StopIteration, AttributeError, RecursionError, ArithmeticError, AssertionError,
+            fastavro.schema.SchemaParseException,
+        ) as error:  # fmt: skip
             raise ValueError(str(error) or type(error).__name__) from None
         if len(found) != count:
             raise CorruptFile(f"{self.path}: a block decodes to {len(found)} rows; {count} are stated")

@@ -1,6 +1,7 @@
 """Delta Lake tables: the Parquet files that count at a version, by the library of the format."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, CorruptFile, UnknownFormat
+from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFormat
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.chosen import Masked
 from corgipile.tables.concat import ConcatTable
@@ -50,10 +51,11 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
     """
     folder = Path(path).expanduser().absolute()
     log = _log(folder, version)
-    schema = _schema(log)
-    _check(log, folder)
-    actions = pa.table(log.get_add_actions(flatten=False))
-    partitioned = set(log.metadata().partition_columns)
+    with _asked(folder, "its log cannot be read"):
+        schema = _schema(log)
+        _check(log, folder)
+        actions = pa.table(log.get_add_actions(flatten=False))
+        partitioned = set(log.metadata().partition_columns)
     vectors = _vectors(log, folder)
     parts: dict[Path, Table] = {}
     for action in sorted(actions.to_pylist(), key=lambda one: str(one["path"])):
@@ -78,14 +80,11 @@ def _log(folder: Path, version: int | None) -> Any:
         raise needs("deltalake", "delta", "Delta Lake") from None
     if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
         raise BadArgument(f"version is {version!r}; a whole number, 0 for the first, is right")
-    try:
+    with _asked(folder, "its log cannot be read"):
         log = deltalake.DeltaTable(str(folder))
         latest = log.version()
         if version is not None and version < latest:
             log = deltalake.DeltaTable(str(folder), version=version)
-    except Exception as error:  # noqa: BLE001 - of a class of its own, that is no other's
-        reason = str(error).splitlines()[0][:300]
-        raise CorruptFile(f"{folder}: its log cannot be read: {reason}") from None
     if version is not None and version > latest:
         raise BadArgument(f"{folder} has no version {version}; the latest is {latest}")
     return log
@@ -119,18 +118,29 @@ def _vectors(log: Any, folder: Path) -> dict[Path, npt.NDArray[np.bool_]]:
     """
     if "deletionVectors" not in (log.protocol().reader_features or ()):
         return {}
-    try:
-        found = pa.table(log.deletion_vectors())
-        masks = [flat(mask.values) for mask in found["selection_vector"]]
-        paths = [_place(folder, path) for path in found["filepath"].to_pylist()]
-    except AttributeError:
+    if not hasattr(log, "deletion_vectors"):
         raise UnknownFormat(
             f"{folder} has rows that are deleted by vectors (deletionVectors), of which this release of deltalake "
             f"does not tell: pip install -U deltalake; or {_way(folder)}"
-        ) from None
-    except Exception as error:  # noqa: BLE001 - of a class of its own, that is no other's
-        raise CorruptFile(f"{folder}: a vector of deleted rows cannot be read: {str(error)[:300]}") from None
-    return dict(zip(paths, masks, strict=True))
+        )
+    with _asked(folder, "a vector of deleted rows cannot be read"):
+        found = pa.table(log.deletion_vectors())
+        masks = [flat(mask.values) for mask in found["selection_vector"]]
+    return dict(zip((_place(folder, path) for path in found["filepath"].to_pylist()), masks, strict=True))
+
+
+@contextlib.contextmanager
+def _asked(folder: Path, what: str) -> Iterator[None]:
+    """Turn whatever the library says of bad bytes into CorruptFile, its panics too, which are no exceptions."""
+    try:
+        yield
+    except CorgiPileError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CorruptFile(f"{folder}: {what}: {reason[:300]}") from None
 
 
 def _left(parts: Mapping[Path, Table], vectors: Mapping[Path, npt.NDArray[np.bool_]], table: Table) -> Table:

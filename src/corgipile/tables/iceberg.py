@@ -87,6 +87,11 @@ def _scan(folder: Path, version: int | None) -> Any:
         raise CorruptFile(f"{folder}: its metadata cannot be read: {str(error)[:300]}") from None
     if version is not None and version not in snapshots:
         raise BadArgument(f"{folder} has no snapshot {version}; it has {', '.join(map(str, snapshots)) or 'none'}")
+    if version is None and snapshots and table.current_snapshot() is None:
+        raise CorruptFile(
+            f"{folder}: its metadata name no snapshot as the current one; version= takes one of "
+            f"{', '.join(map(str, snapshots))}"
+        )
     return table.scan(snapshot_id=version)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument, BadSchema, CorruptFile, TableError, UnknownFormat
+from corgipile.errors import BadArgument, BadSchema, CorruptFile, ReadFailed, TableError, UnknownFormat
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.sparse import sparse_columns
@@ -137,8 +137,10 @@ class _Archive:
             raise
         except (
             zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, struct.error,
-            ValueError, KeyError, IndexError, OverflowError, MemoryError,
+            ValueError, KeyError, IndexError, OverflowError, MemoryError, OSError,
         ) as error:  # fmt: skip
+            if isinstance(error, OSError) and error.errno is not None:
+                raise ReadFailed(error.errno, f"{self.file.path}: {error.strerror}") from error
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise CorruptFile(f"{self.file.path}: no whole archive of arrays: {reason[:300]}") from None
 
