@@ -33,7 +33,7 @@ demo: setup
 
 # In two processes, for most tests wait for a disk, a server or a compiler: what shares PostgreSQL's servers, and the kernel,
 # beside the rest. Either alone: `make test-beside`, `make test-rest`.
-BESIDE := tests/postgres tests/sql tests/cli tests/kernel tests/stores tests/conversion tests/tables/arrays tests/tables/test_flips.py
+BESIDE := tests/postgres tests/sql tests/cli tests/kernel tests/stores tests/tables/test_flips.py
 
 TEST_BESIDE := $(PY) -m pytest $(BESIDE)
 TEST_REST := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE))
