@@ -55,8 +55,8 @@ class BatchMetadata:
             yield from (found[i] for i in back.tolist())
 
     def _read(self, batches: IntArray) -> Iterator[Batch]:
-        bodies = self._blocks["body"][batches].tolist()
-        for i, data, body in zip(batches.tolist(), self._bytes(batches), bodies, strict=True):
+        sizes = self._blocks["body"][batches].tolist()
+        for i, data, body in zip(batches.tolist(), self._bytes(batches), sizes, strict=True):
             try:
                 yield read_batch(data, body)
             except CorruptFile as error:
