@@ -1,6 +1,6 @@
-"""Files that FROM names: those of formats that DuckDB does not read are lent to it as streams of Arrow."""
+"""Files that FROM names: those of formats that DuckDB does not read are laid out once, and lent to it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -9,6 +9,8 @@ from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.statements import Source
 from corgipile.tables import open as open_table
+from corgipile.tables.in_memory.streams import IN_MEMORY
+from corgipile.tables.io.spill import SpillWriter, spill_folder
 from corgipile.tables.table import Table
 
 __all__ = ["Text", "text_of"]
@@ -27,18 +29,37 @@ class Text(NamedTuple):
 
 
 class _Stream:
-    """Rows of a table as a stream of Arrow, which begins anew whenever it is asked for."""
+    """Rows as a stream of Arrow, which begins anew whenever it is asked for.
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    No Python runs while DuckDB reads it: its threads would wait for one another, each for what the other holds.
+    """
+
+    def __init__(self, begin: Callable[[], pa.NativeFile]) -> None:
+        self._begin = begin
 
     def __arrow_c_stream__(self, wanted: Any = None) -> Any:
-        reader = pa.RecordBatchReader.from_batches(self._table.schema, self._parts())
-        return reader.__arrow_c_stream__(wanted)
+        return pa.ipc.open_stream(self._begin()).__arrow_c_stream__(wanted)
 
-    def _parts(self) -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(self._table), PART):
-            yield self._table.read(start, min(start + PART, len(self._table)))
+
+def _laid_out(table: Table) -> _Stream:
+    """Return rows as they lie in memory, or in a spill file if they are many."""
+    folder = spill_folder(None)
+    if table.nbytes <= IN_MEMORY or folder is None:
+        sink = pa.BufferOutputStream()
+        _write(table, sink)
+        buffer = sink.getvalue()
+        return _Stream(lambda: pa.BufferReader(buffer))
+    with SpillWriter(folder) as out:
+        with out.section():
+            _write(table, out)
+        file = out.finish()
+    return _Stream(lambda: pa.OSFile(file.path))
+
+
+def _write(table: Table, sink: Any) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        for start in range(0, len(table), PART):
+            stream.write_batch(table.read(start, min(start + PART, len(table))))
 
 
 def text_of(session: Session, source: Source, bound: Bound) -> Text:
@@ -46,7 +67,7 @@ def text_of(session: Session, source: Source, bound: Bound) -> Text:
     found = Text(bound.text(source.sql), bound.text(source.items), bound.text(source.rest))
     if source.file is None or _known(source.file):
         return found
-    name = session.lend(_Stream(open_table(source.file)))
+    name = session.lend(_laid_out(open_table(source.file)))
     rest = found.rest.replace(literal(source.file), name, 1)
     head = found.sql.removesuffix(found.rest)
     return Text(head + rest, found.items, rest) if head != found.sql else found

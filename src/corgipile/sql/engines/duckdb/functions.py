@@ -83,7 +83,7 @@ class Functions:
             try:
                 create(prefix + name, partial(self._answer, name), None, kind)
                 self._made.append(prefix + name)
-            except duckdb.CatalogException:  # a function of the user's own has this name
+            except (duckdb.CatalogException, duckdb.NotImplementedException):  # a function of the user's has this name
                 if prefix:
                     raise
 

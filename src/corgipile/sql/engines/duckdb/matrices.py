@@ -39,7 +39,7 @@ class Scorer:
         """Return scores, [rows, outputs], and which rows have one; None: all."""
         if not self._direct:
             return self._by_name(columns, rows)
-        found = matrix(columns, rows)
+        found = matrix(columns, rows, self._model.coef.dtype)
         if found is None:
             return self._by_name(columns, rows)
         values, valid = found
@@ -81,19 +81,27 @@ class Scorer:
         return whole, valid
 
 
-def matrix(columns: Columns, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None] | None:
-    """Return columns side by side, float64 if one of them is, and which rows have no null; None of lists and others."""
+def matrix(
+    columns: Columns, rows: int, dtype: np.dtype[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None] | None:
+    """Return columns side by side, and which rows have no null; None of lists and others.
+
+    Args:
+        columns: The columns.
+        rows: How many rows they have.
+        dtype: What a model computes in: float64 is taken where a column is, too.
+    """
     parts = [_flat(column) for column in columns]
     kinds = [part.type for part in parts]
     if len(parts) == 1 and item_of(kinds[0]) is not None:
-        return _list_rows(parts[0])
+        return _list_rows(parts[0], dtype)
     if not all(is_number(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind) for kind in kinds):
         if all(item_of(kind) is not None or is_number(kind) for kind in kinds):
             return None
         wrong = next(i for i, kind in enumerate(kinds) if not (is_number(kind) or pa.types.is_decimal(kind)))
         raise BadSchema(f"feature {wrong + 1} is {kinds[wrong]}; numbers are needed")
     wide = any(pa.types.is_float64(kind) or pa.types.is_decimal(kind) for kind in kinds)
-    made = np.empty((rows, len(parts)), np.float64 if wide else np.float32)
+    made = np.empty((rows, len(parts)), np.float64 if wide else dtype)
     nulls = [part for part in parts if part.null_count]
     for i, part in enumerate(parts):
         made[:, i] = _numbers(part)
@@ -114,7 +122,7 @@ def _numbers(part: pa.Array) -> npt.NDArray[Any]:
     return np.asarray(part.to_numpy(zero_copy_only=False))
 
 
-def _list_rows(part: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
+def _list_rows(part: pa.Array, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
     """Return rows of a list column, which must be of one length."""
     valid: npt.NDArray[np.bool_] | None = np.asarray(part.is_valid()) if part.null_count else None
     item = part.type.value_type
@@ -129,8 +137,8 @@ def _list_rows(part: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] 
         whole = np.asarray(np.asarray(values.is_valid()).reshape(-1, width).all(axis=1), np.bool_)
         valid = whole if valid is None else np.asarray(valid & whole, np.bool_)
     numbers = _numbers(values)
-    dtype = np.float64 if numbers.dtype == np.float64 else np.float32
-    rows = np.ascontiguousarray(numbers.reshape(-1, width), dtype)
+    wide = numbers.dtype == np.float64
+    rows = np.ascontiguousarray(numbers.reshape(-1, width), np.float64 if wide else dtype)
     return (rows, None) if valid is None else (np.where(valid[:, None], rows, rows.dtype.type(0)), valid)
 
 

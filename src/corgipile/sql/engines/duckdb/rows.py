@@ -60,9 +60,11 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
         columns = names if source.columns is None else [column_named(name, names) for name in source.columns]
         return Rows(table, columns, source.file, [])
     start = time.perf_counter()
-    stored = source.table is not None and source.plain and not _is_view(session, source.table[-1])
-    place = ".".join(source.table or ()) if stored else "a query"
-    budget = parse_bytes(DEFAULT if memory is None else memory, "memory", whole=1 << 60)
+    computed = source.table is None or not source.plain or _is_view(session, source)
+    place = "a query" if computed else ".".join(source.table or ())
+    budget = parse_bytes(
+        DEFAULT if memory is None else memory, "memory", whole=0
+    )  # a share of rows not yet counted: none
     sql = text_of(session, source, bound).sql
     schema = session.schema(sql, bound.values)
     _check_names(schema)
@@ -73,7 +75,7 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
         table = of_reader(coming, place, most=budget // 2)
     finally:
         reader.close()
-    return Rows(table, list(schema.names), place, _told(table, place, stored=stored), time.perf_counter() - start)
+    return Rows(table, list(schema.names), place, _told(table, place, computed=computed), time.perf_counter() - start)
 
 
 def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.RecordBatch]:
@@ -82,15 +84,18 @@ def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.R
         yield part
 
 
-def _is_view(session: Session, name: str) -> bool:
-    sql = "SELECT 1 FROM duckdb_views() WHERE NOT internal AND lower(view_name) = lower($name)"
-    return bool(session.rows(sql, {"name": name}))
+def _is_view(session: Session, source: Source) -> bool:
+    """Say whether what is named is computed when it is read."""
+    *others, name = source.table or ("",)
+    schema = others[-1] if others else session.rows("SELECT current_schema()")[0][0]
+    sql = "SELECT 1 FROM duckdb_views() WHERE lower(view_name) = lower($name) AND lower(schema_name) = lower($schema)"
+    return bool(session.rows(sql, {"name": name, "schema": schema}))
 
 
-def _told(table: Table, place: str, *, stored: bool) -> list[str]:
+def _told(table: Table, place: str, *, computed: bool) -> list[str]:
     where = "a spill file" if isinstance(table, SpilledTable) else "memory"
     size = f"{len(table)} rows, {format_bytes(table.nbytes)}"
-    if not stored:
+    if computed:
         return [f"the query ran once; its rows were learnt from in {where} ({size})"]
     if isinstance(table, SpilledTable):
         return [f"{place} was read once, into {where} ({size})"]
