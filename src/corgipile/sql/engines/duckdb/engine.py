@@ -11,7 +11,6 @@ from corgipile.sql.engines.answers import EPOCHS, MODELS, epoch_row, result_of
 from corgipile.sql.engines.duckdb import calls
 from corgipile.sql.engines.duckdb.binding import Bound
 from corgipile.sql.engines.duckdb.explain import explained
-from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
 from corgipile.sql.engines.duckdb.prediction import pinned, predicting
@@ -71,7 +70,7 @@ class DuckDB:
                 return self._kept(statement)
         model, rows = self.fitted(statement, values, progress)
         if statement.name is not None:
-            self.models.put(statement.name, model, replace=statement.replace)
+            self.models.keep(statement.name, model, replace=statement.replace)
         notes = [*statement.notes, *rows.notes, *model.notes]
         return result_of(EPOCHS, [epoch_row(record) for record in model.history], notes)
 
@@ -132,12 +131,6 @@ class DuckDB:
         stored = self.models.find(statement.name)
         schema = pa.schema([("property", pa.string()), ("value", pa.string())])
         return result_of(schema, calls.described(stored), statement.notes)
-
-    def lend(self, name: str, rows: Any) -> None:
-        """Let statements name what Python holds, a data frame or a table of Arrow, as a view of this session."""
-        self.session.park()
-        with translated():
-            self.session.connection.register(name, rows)
 
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each table that the session sees."""
