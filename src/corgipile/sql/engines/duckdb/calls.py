@@ -73,9 +73,9 @@ def _beyond(model: Model, shares: str, threshold: Any) -> str:
 def _evaluated(engine: "DuckDB", call: ModelCall, model: Model, bound: Bound) -> pa.Table:
     if call.source is None:
         record = epoch_row(model.history[-1]) if model.history else {}
-        held = record.get("holdout_loss") is not None
-        found = {name: record.get(f"holdout_{name}" if held else name) for name in FIGURES[:3]}
-        rows = None if held else record.get("rows")
+        apart = record.get("holdout_loss") is not None
+        found = {name: record.get(f"holdout_{name}" if apart else name) for name in FIGURES[:3]}
+        rows = None if apart else record.get("rows")
     else:
         read = read_rows(engine.session, call.source, Bound(bound.given, None), None)
         found, rows = dict(model.measure(read.table)), len(read.table)

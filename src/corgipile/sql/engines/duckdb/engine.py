@@ -70,7 +70,7 @@ class DuckDB:
                 return self._kept(statement)
         model, rows = self.fitted(statement, values, progress)
         if statement.name is not None:
-            self.models.store(statement.name, model, replace=statement.replace)
+            self.models.keep(statement.name, model, replace=statement.replace)
         notes = [*statement.notes, *rows.notes, *model.notes]
         return result_of(EPOCHS, [epoch_row(record) for record in model.history], notes)
 

@@ -114,7 +114,7 @@ class Models:
         if self._rows(database) == [(True,)]:
             raise OperationalError(f"the database is open for reading only, so that model {name!r} cannot be stored")
 
-    def store(self, name: str, model: Model, *, replace: bool) -> None:
+    def keep(self, name: str, model: Model, *, replace: bool) -> None:
         """Store a model.
 
         Raises:
