@@ -39,7 +39,7 @@ static CorgiScan *scan_of(BlockState *s, int part)
     MemoryContext outside;
     if (s->scans[part] == NULL) {
         outside = MemoryContextSwitchTo(GetMemoryChunkContext(s->scans));
-        s->scans[part] = corgi_scan_begin(&s->run->source.parts[part], s->css.ss.ps.state->es_snapshot);
+        s->scans[part] = corgi_scan_begin(&s->run->source.parts[part], corgi_snapshot(s->run, s->css.ss.ps.state));
         MemoryContextSwitchTo(outside);
     }
     return s->scans[part];
@@ -109,13 +109,21 @@ void corgi_end_loop(CustomScanState *node)
         InstrEndLoop(node->ss.ps.instrument);
 }
 
-static void end(CustomScanState *node)
+/* End scans; they begin anew where they are read again. */
+void corgi_block_close(CustomScanState *node)
 {
     BlockState *s = (BlockState *) node;
-    for (int i = 0; s->scans != NULL && i < s->run->source.part_count; i++)
+    for (int i = 0; s->scans != NULL && i < s->run->source.part_count; i++) {
         if (s->scans[i] != NULL)
             corgi_scan_end(s->scans[i]);
-    s->scans = NULL;
+        s->scans[i] = NULL;
+    }
+}
+
+static void end(CustomScanState *node)
+{
+    corgi_block_close(node);
+    ((BlockState *) node)->scans = NULL;
 }
 
 static void explain(CustomScanState *node, List *ancestors, ExplainState *es)

@@ -2,12 +2,16 @@
 #include "corgipile.h"
 
 #include "access/detoast.h"
+#include "mb/pg_wchar.h"
 #include "numbers.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/numeric.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
+
+enum { MOST_SHOWN = 100 }; /* bytes of a label in an error */
 
 bool corgi_is_number(Oid type) { return type == NUMERICOID || corgi_stored_type(type) != CP_TYPES; }
 
@@ -39,15 +43,35 @@ static double label_number(const CorgiColumn *c, Datum value)
     }
 }
 
-/* Return a row's label: finite, and exact if it is an integer. */
+/* Return the place of a row's class. */
+static double label_class(const CorgiColumn *label, Datum value, TupleTableSlot *row)
+{
+    Size length;
+    const char *text = corgi_text_of(label->type, value, &length);
+    int64 found = corgi_find_name(label->classes, text, length);
+    if (unlikely(found == CORGI_UNNAMED && !label->lenient))
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has label \"%.*s\", which is none of the classes %s",
+               corgi_row_name(label, &row->tts_tid), (int) pg_mbcliplen(text, (int) length, MOST_SHOWN), text,
+               corgi_list_names(label->classes));
+    return (double) found;
+}
+
+/* Return a row's label: finite, and exact if it is an integer. Where rows may be left out it may be NaN, or -1 as a
+ * class. */
 double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row)
 {
     bool null;
     Datum value = slot_getattr(row, label->attnum, &null);
     double y;
+    if (unlikely(null) && label->lenient)
+        return label->classes ? CORGI_UNNAMED : NAN;
     if (unlikely(null))
         corgi_null_value(label, row, "label");
+    if (label->classes != NULL)
+        return label_class(label, value, row);
     y = label_number(label, value);
+    if (unlikely(!isfinite(y)) && label->lenient)
+        return NAN;
     if (unlikely(!isfinite(y)))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s has label %g in column \"%s\"; a finite number is needed",
                corgi_row_name(label, &row->tts_tid), y, label->name);
@@ -161,6 +185,24 @@ static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const 
     return count;
 }
 
+/* Copy the numbers of an array that holds NULLs, which become NaN. */
+static int64 read_holed(Datum array, Oid type, int bytes, int64 width, char *to)
+{
+    Datum *values;
+    bool *nulls, by_value;
+    int16 length;
+    char align;
+    int count;
+    get_typlenbyvalalign(type, &length, &by_value, &align);
+    deconstruct_array(DatumGetArrayTypeP(array), type, length, by_value, align, &values, &nulls, &count);
+    for (int i = 0; i < count && count == width; i++)
+        if (nulls[i])
+            corgi_put_same(NAN, 1, bytes, to + i * bytes);
+        else
+            corgi_read_number(type, values[i], bytes, to + i * bytes);
+    return count;
+}
+
 /* Copy an array's numbers as reals of `bytes` bytes to `to` if there are `width` of them; returns how many there are.
  * Sets `why` if the array cannot serve at all. */
 int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
@@ -176,7 +218,34 @@ int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, 
     return list.count;
 }
 
-/* Return the number of features of a row. */
+/* The same, where NULLs in the array may become NaN. */
+int64 corgi_read_holed(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
+{
+    int64 found = corgi_read_array(array, type, bytes, width, to, why);
+    if (likely(*why != HOLDS_NULL))
+        return found;
+    *why = NULL;
+    return read_holed(array, type, bytes, width, to);
+}
+
+/* Read an array of a row, by what may become of NULLs in it. */
+static int64 read_array(const CorgiSource *s, Datum array, int64 width, char *to, const char **why)
+{
+    const CorgiColumn *c = s->features;
+    bool holes = s->lenient || (c->encoder != NULL && c->encoder->filled);
+    return (holes ? corgi_read_holed : corgi_read_array)(array, c->type, s->bytes, width, to, why);
+}
+
+/* Return the numbers that columns of single values become. */
+int64 corgi_scalar_width(const CorgiSource *s)
+{
+    int64 width = 0;
+    for (int i = 0; i < s->feature_columns; i++)
+        width += s->features[i].encoder ? s->features[i].encoder->width : 1;
+    return width;
+}
+
+/* Return the number of features of a row; 0 where rows may be left out and this one does not say. */
 int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row)
 {
     const CorgiColumn *c = s->features;
@@ -185,11 +254,13 @@ int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row)
     Datum value;
     int64 width;
     if (!c->list)
-        return s->feature_columns;
+        return corgi_scalar_width(s);
     value = slot_getattr(row, c->attnum, &null);
+    if (null && s->lenient)
+        return 0;
     if (null)
         corgi_null_value(c, row, "feature");
-    width = corgi_read_array(value, c->type, s->bytes, -1, NULL, &why);
+    width = read_array(s, value, -1, NULL, &why);
     if (why != NULL)
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
     if (width < 1)
@@ -201,11 +272,18 @@ int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row)
 static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to)
 {
     const CorgiColumn *c = s->features;
+    Datum value = row->tts_values[c->attnum - 1];
     const char *why = NULL;
     int64 found;
-    if (unlikely(row->tts_isnull[c->attnum - 1]))
-        corgi_null_value(c, row, "feature");
-    found = corgi_read_array(row->tts_values[c->attnum - 1], c->type, s->bytes, width, to, &why);
+    if (unlikely(row->tts_isnull[c->attnum - 1])) {
+        if (!s->lenient)
+            corgi_null_value(c, row, "feature");
+        corgi_put_same(NAN, width, s->bytes, to);
+        return;
+    }
+    found = read_array(s, value, width, to, &why);
+    if (c->encoder != NULL && c->encoder->filled && why == NULL && found == width)
+        corgi_fill(c->encoder->fill, width, s->bytes, to);
     if (unlikely(why != NULL))
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
     if (unlikely(found != width))
@@ -233,11 +311,30 @@ void corgi_read_number(Oid type, Datum value, int bytes, char *to)
     cp_cast(to, bytes == 8, (const char *) &held, from, 1);
 }
 
+/* Put the numbers that columns become into a slot. */
+static void encode_row(const CorgiSource *s, TupleTableSlot *row, char *to)
+{
+    for (int i = 0; i < s->feature_columns; i++) {
+        const CorgiColumn *c = &s->features[i];
+        bool null = row->tts_isnull[c->attnum - 1];
+        if (unlikely(!corgi_encode(c, row->tts_values[c->attnum - 1], null, s->bytes, to) && !s->lenient))
+            ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                    errmsg("%s has a %s in feature column \"%s\"", corgi_row_name(c, &row->tts_tid), null ? "NULL" : "NaN",
+                           c->name),
+                    errhint("missing => 'mean', 'skip' or a number says what becomes of it."));
+        to += (c->encoder ? c->encoder->width : 1) * s->bytes;
+    }
+}
+
 /* Put a row's features into a slot. All attributes that are needed have been taken out of the row. */
 void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to)
 {
     if (s->features->list) {
         read_list(s, row, width, to);
+        return;
+    }
+    if (s->encoded || s->lenient) {
+        encode_row(s, row, to);
         return;
     }
     for (int i = 0; i < s->feature_columns; i++) {

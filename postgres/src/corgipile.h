@@ -10,16 +10,21 @@
 #include "access/htup_details.h"
 #include "access/tableam.h"
 #include "compat.h"
+#include "encoders.h"
 #include "sgd/epochs.h"
 #include "executor/executor.h"
 #include "nodes/extensible.h"
 #include "plan/permute.h"
+#include "lib/stringinfo.h"
 #include "rights.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 
 /* What the caller of corgipile.train asked for. */
 typedef struct {
     Oid source, user;       /* user: whose rights count, to the end */
+    const char *query;      /* whose rows are learnt from, or NULL */
+    const char *where;      /* condition of the rows to learn from, or NULL */
     const char *kind, *label, *name, *order_name;
     List *features;         /* of char * */
     const char *warm_start; /* name of a model to go on from */
@@ -33,6 +38,12 @@ typedef struct {
     bool intercept, balance;
     double *classes;        /* NULL: to be found */
     int class_count;
+    List *class_texts;      /* of char *: classes given as text */
+    bool untyped;           /* they were given as a literal without a type, so they may be numbers */
+    List *encode;           /* of CorgiWish * */
+    CorgiMissing missing;
+    double fill;            /* missing: what stands for it, if that is a number */
+    CorgiEncoding *encoding; /* of a model to go on from, or to measure; else NULL */
     int threads;            /* 1, or 2: one reads while the other learns */
     bool weights;           /* are to be returned with the last epoch */
 } CorgiOptions;
@@ -43,6 +54,9 @@ typedef struct {
     Oid type;               /* of one number */
     bool list;              /* an array column */
     const char *part;       /* names the part of several that it is of, else NULL */
+    CorgiEncoder *encoder;  /* of a feature; NULL: it is a number as it is, or an array of them */
+    CorgiNames *classes;    /* of a label of text; NULL: it is a number */
+    bool lenient;           /* a label that is missing is NaN, and no class -1 */
 } CorgiColumn;
 
 /* A table and its columns. Partitions and children are parts, read one after the other; a plain table is its own. */
@@ -53,6 +67,9 @@ typedef struct CorgiSource {
     AttrNumber last;        /* the last attribute that is needed */
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
     bool sparse;            /* features: a column of indices and one of values */
+    CorgiEncoding *encoding; /* NULL: all columns are numbers as they are */
+    bool encoded;           /* a feature is no number as it is, nor an array of them */
+    bool lenient;           /* rows that cannot be learnt from are left out */
     struct CorgiSource *parts;
     int part_count, number; /* number: of a part */
     int64 pages, block_pages;
@@ -122,6 +139,9 @@ typedef struct {
     CorgiSizes sizes;
     CorgiBuffer buffer;
     uint64 holdout_key, holdout_below; /* see corgi_held_out */
+    struct CorgiWhere *where; /* NULL: all rows */
+    Snapshot snapshot;      /* that sees the rows of a query; else NULL */
+    ResourceOwner owner;    /* of it */
     bool prepared;          /* surveyed, sized, allocated */
     bool published;         /* in corgipile.progress */
 } CorgiRun;
@@ -141,6 +161,12 @@ static inline bool corgi_held_out(const CorgiRun *run, int64 row)
     return run->holdout_below != 0 && cp_random(run->holdout_key, (uint64_t) row) < run->holdout_below;
 }
 
+/* What the rows are seen by. */
+static inline Snapshot corgi_snapshot(const CorgiRun *run, const EState *estate)
+{
+    return run->snapshot ? run->snapshot : estate->es_snapshot;
+}
+
 enum { CORGI_FIGURES = 8 };
 
 /* A stored model. */
@@ -153,11 +179,13 @@ typedef struct {
     int64 width, outputs, classes, epochs;
     double *class_values, *coefficients, *intercepts;
     double *losses;         /* [epochs] */
+    CorgiEncoding *encoding; /* NULL: columns are numbers as they are */
 } CorgiModel;
 
 typedef struct {
     cp_figures learnt, held; /* held: of the rows held out, after the epoch; no rows where there are none */
     double seconds;
+    int64 skipped;          /* rows left out */
 } CorgiEpoch;
 
 typedef struct {
@@ -185,12 +213,21 @@ extern void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last);
 enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
-    ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_COUNT
+    ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
+    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_COUNT
 };
-extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature);
+extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
+extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
+extern CorgiNames *corgi_named_classes(const CorgiOptions *o);
+extern void corgi_number_texts(CorgiOptions *o);
+extern void corgi_check_class_names(CorgiNames *names, const char *whose, const char *kind);
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
 extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
+
+/* wishes.c */
+extern List *corgi_read_wishes(Datum value, Oid type);
+extern CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill);
 
 /* losses.c */
 extern cp_loss_choice corgi_loss_of(const char *kind, int64 classes);
@@ -210,17 +247,28 @@ static inline int64 corgi_outputs(const cp_loss_choice *of, int64 classes)
 
 /* source.c */
 extern char *corgi_sql_name(Relation rel);
-extern void corgi_open_source(CorgiSource *s, const CorgiOptions *o);
+extern void corgi_open_source(CorgiSource *s, CorgiOptions *o);
 extern void corgi_close_source(CorgiSource *s);
 extern bool corgi_settle(const CorgiSource *s, CorgiPlace *place);
 extern int64 corgi_most_blocks(const CorgiSource *s);
 
+/* query.c */
+extern void corgi_open_query(CorgiRun *run);
+extern void corgi_close_query(CorgiRun *run);
+
+/* where.c */
+extern void corgi_open_where(CorgiRun *run);
+extern bool corgi_ask_row(const CorgiRun *run, const CorgiSource *part, int64 number, TupleTableSlot *row);
+extern bool corgi_is_wanted(const CorgiRun *run, int64 number);
+
 /* columns.c */
 extern bool corgi_is_number(Oid type);
 extern double corgi_read_label(const CorgiColumn *label, TupleTableSlot *row);
+extern int64 corgi_scalar_width(const CorgiSource *s);
 extern int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row);
 extern void corgi_read_features(const CorgiSource *s, TupleTableSlot *row, int64 width, char *to);
 extern int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
+extern int64 corgi_read_holed(Datum array, Oid type, int bytes, int64 width, char *to, const char **why);
 extern void corgi_read_number(Oid type, Datum value, int bytes, char *to);
 extern char *corgi_row_name(const CorgiColumn *c, const ItemPointerData *tid);
 extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const char *what) __attribute__((noreturn));
@@ -285,6 +333,22 @@ extern CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 sl
 extern void corgi_begin_place(CorgiBuffer *b, int64 place);
 extern bool corgi_put_row(const CorgiSource *s, TupleTableSlot *row, int64 width, CorgiBuffer *b, int64 slot);
 
+/* encoding.c */
+extern void corgi_open_encoding(CorgiSource *s, CorgiOptions *o);
+extern void corgi_tie_encodings(CorgiSource *s, CorgiEncoding *e);
+
+/* encode.c */
+extern void corgi_put_same(double value, int64 width, int bytes, char *to);
+extern void corgi_fill(double value, int64 width, int bytes, char *to);
+extern bool corgi_encode(const CorgiColumn *c, Datum value, bool null, int bytes, char *to);
+
+/* fit.c */
+extern void corgi_fit_encoding(CorgiRun *run, CustomScanState *blocks);
+
+/* state.c */
+extern void corgi_write_encoding(StringInfo json, const CorgiEncoding *e, const char *label, bool strict);
+extern CorgiEncoding *corgi_read_encoding(const char *name, MemoryContext context);
+
 /* survey.c */
 extern void corgi_take_survey(CorgiRun *run, CustomScanState *blocks);
 
@@ -301,6 +365,7 @@ extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
 extern void corgi_learner_copy(CorgiLearner *to, CorgiLearner *from);
 extern void corgi_learner_begin(CorgiLearner *m, double rate);
 extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
+extern bool corgi_learner_skips(const CorgiRun *run, int status);
 extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
 extern cp_figures corgi_learner_end(CorgiLearner *m);
 extern cp_figures corgi_learner_figures(const CorgiLearner *m);
@@ -313,7 +378,7 @@ extern void corgi_probabilities(double *scores, int64 classes);
 extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes);
 
 /* pipeline.c */
-extern void corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
+extern int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
 
 /* measure.c */
 extern cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot);
@@ -339,6 +404,7 @@ extern void corgi_block_seek(CustomScanState *node, const CorgiPlace *place);
 extern CorgiScan *corgi_block_next(CustomScanState *node, int *count);
 extern bool corgi_block_ask(CustomScanState *node, const CorgiPlace *place);
 extern void corgi_block_stop(CustomScanState *node);
+extern void corgi_block_close(CustomScanState *node);
 extern void corgi_end_loop(CustomScanState *node);
 
 /* tupleshuffle.c */

@@ -42,7 +42,7 @@ CorgiFields corgi_make_fields(const CorgiSource *s)
     CorgiFields found = {.last = s->last, .serve = corgi_stored_type(s->label.type) != CP_TYPES};
     int32 offset = 0;
     for (int i = 0; i < s->feature_columns; i++)
-        found.serve &= corgi_stored_type(s->features[i].type) != CP_TYPES;
+        found.serve &= corgi_stored_type(s->features[i].type) != CP_TYPES && s->features[i].encoder == NULL;
     found.all = palloc(sizeof *found.all * (Size) s->last);
     found.some = palloc(sizeof *found.some * (Size) s->last);
     found.where = palloc0(sizeof *found.where * (Size) s->last);

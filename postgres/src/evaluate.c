@@ -13,7 +13,7 @@ static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const c
 {
     bool one = get_fn_expr_argtype(fcinfo->flinfo, 2) == TEXTOID;
     CorgiOptions o = {.source = PG_GETARG_OID(1), .kind = m->kind, .of = m->of, .features = m->features,
-                      .label = m->label};
+                      .label = m->label, .encoding = m->encoding};
     if (!PG_ARGISNULL(2))
         o.features = corgi_feature_names(PG_GETARG_DATUM(2), one);
     if (!PG_ARGISNULL(3))
@@ -29,7 +29,7 @@ static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const c
 static void fit_source(CorgiRun *run, const CorgiModel *m, const char *name)
 {
     CorgiSource *s = &run->source;
-    if (!s->features->list && s->feature_columns != m->width)
+    if (!s->features->list && corgi_scalar_width(s) != m->width)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("there are %d feature columns; model \"%s\" was trained with " INT64_FORMAT " features",
                        s->feature_columns, name, m->width));

@@ -6,7 +6,12 @@ void corgi_explain_blocks(const CorgiRun *run, ExplainState *es)
     const CorgiSource *source = &run->source;
     if (source->rel == NULL)
         return;
-    ExplainPropertyText("Table", RelationGetRelationName(source->rel), es);
+    if (run->options.query != NULL)
+        ExplainPropertyText("Query", run->options.query, es);
+    else
+        ExplainPropertyText("Table", RelationGetRelationName(source->rel), es);
+    if (run->options.where != NULL)
+        ExplainPropertyText("Filter", run->options.where, es);
     if (source->parts != source)
         ExplainPropertyInteger("Parts", NULL, source->part_count, es);
     ExplainPropertyInteger("Pages", NULL, source->pages, es);

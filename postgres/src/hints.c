@@ -53,6 +53,12 @@ void corgi_note_scales(CorgiScales *s, const CorgiSource *source, TupleTableSlot
 
 static char *feature_name(const CorgiSource *source, int64 i)
 {
+    for (int k = 0; source->encoded && !source->features->list && k < source->feature_columns; k++) {
+        int64 width = source->features[k].encoder ? source->features[k].encoder->width : 1;
+        if (i < width)
+            return psprintf("\"%s\"", source->features[k].name);
+        i -= width;
+    }
     return source->features->list ? psprintf("\"%s\"[" INT64_FORMAT "]", source->features->name, i + 1)
                                   : psprintf("\"%s\"", source->features[i].name);
 }

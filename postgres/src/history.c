@@ -9,9 +9,10 @@ static void say(const CorgiHistory *h, const CorgiEpoch *e)
 {
     char *held = e->held.rows == 0 ? pstrdup("") : psprintf(", held out: loss %.6g, %s %.4f", e->held.loss, h->score,
                                                             e->held.score);
-    ereport(NOTICE, errmsg("epoch " INT64_FORMAT ": loss %.6g, %s %.4f%s, " INT64_FORMAT " rows in %.3f s",
+    char *skipped = e->skipped ? psprintf(" (" INT64_FORMAT " left out)", e->skipped) : "";
+    ereport(NOTICE, errmsg("epoch " INT64_FORMAT ": loss %.6g, %s %.4f%s, " INT64_FORMAT " rows%s in %.3f s",
                            h->past + h->count - 1, e->learnt.loss, h->score, e->learnt.score, held, e->learnt.rows,
-                           e->seconds));
+                           skipped, e->seconds));
     pfree(held);
 }
 

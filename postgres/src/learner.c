@@ -70,6 +70,12 @@ CorgiLearner *corgi_learner_for(const CorgiRun *run)
 
 void corgi_learner_begin(CorgiLearner *m, double rate) { cp_sgd_begin(m->state, rate); }
 
+/* Return whether a row that the kernel refused is left out: the blame is the row's, and that was asked for. */
+bool corgi_learner_skips(const CorgiRun *run, int status)
+{
+    return run->source.lenient && (status == CP_SGD_BAD_LABEL || status == CP_SGD_LABEL_VALUE || status == CP_SGD_BAD_VALUE);
+}
+
 /* Say why the kernel refused the row in a slot. */
 void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
 {

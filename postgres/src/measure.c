@@ -42,7 +42,9 @@ static void judge_rows(Pass *p)
 {
     for (int64 done = 0; done < p->waiting;) {
         int status = corgi_learner_learn(p->judge, &p->run, p->visit, p->waiting, &done);
-        if (status != CP_SGD_OK)
+        if (corgi_learner_skips(&p->run, status))
+            done++;
+        else if (status != CP_SGD_OK)
             corgi_learner_refuse(&p->run, status, p->visit[done]);
     }
     p->waiting = 0;
@@ -73,7 +75,8 @@ static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
     TupleTableSlot *row = MakeSingleTupleTableSlot(RelationGetDescr(part->rel), table_slot_callbacks(part->rel));
     TableScanDesc scan = table_beginscan_strat(part->rel, snapshot, 0, NULL, true, false);
     while (table_scan_getnextslot(scan, ForwardScanDirection, row)) {
-        if (p->held && !corgi_held_out(&p->run, p->number++))
+        int64 number = p->number++;
+        if (p->held && !(corgi_held_out(&p->run, number) && (p->run.where == NULL || corgi_is_wanted(&p->run, number))))
             continue;
         if (!put_row(p, part, row))
             put_long_row(p, part, row);

@@ -87,6 +87,23 @@ static bool in_order(const double *classes, int64 count)
     return true;
 }
 
+/* Return whether an encoding makes as many numbers of a row as the model takes, and has its classes. */
+static bool fits(const CorgiModel *m)
+{
+    const CorgiEncoding *e = m->encoding;
+    int64 width = 0;
+    bool lists = false;
+    for (int i = 0; i < e->count; i++) {
+        lists |= e->features[i].way == CORGI_AS_VECTOR;
+        width += e->features[i].width;
+    }
+    for (int64 i = 0; e->classes != NULL && i < m->classes; i++)
+        if (m->class_values[i] != (double) i)
+            return false;
+    return e->count > 0 && (lists ? width == 0 : width == m->width) &&
+           (e->classes == NULL || (e->classes->count == m->classes && m->classes > 0));
+}
+
 static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
 {
     bool null;
@@ -109,6 +126,9 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
         damaged(name, "its arrays do not fit together");
     if (!in_order(m->class_values, m->classes))
         damaged(name, "its classes are not finite numbers in ascending order");
+    m->encoding = corgi_read_encoding(name, context);
+    if (m->encoding != NULL && !fits(m))
+        damaged(name, "its encoding does not fit its arrays");
 }
 
 /* Read what is known of the epochs: losses of later ones are compared with theirs. */
@@ -179,6 +199,47 @@ CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse)
     return learner;
 }
 
+static bool same_names(const CorgiNames *a, const CorgiNames *b)
+{
+    bool same = a->count == b->count;
+    for (int64 i = 0; same && i < a->count; i++)
+        same = strcmp(a->names[i].text, b->names[i].text) == 0;
+    return same;
+}
+
+/* Return whether classes that were given are those of the model to go on from. */
+static bool has_classes_given(CorgiOptions *o, const CorgiModel *past)
+{
+    const CorgiNames *known = past->encoding ? past->encoding->classes : NULL;
+    if (known == NULL && !o->untyped && o->class_texts != NIL)
+        return false;
+    if (known == NULL && o->untyped)
+        corgi_number_texts(o);
+    if (known != NULL && o->class_texts != NIL)
+        return same_names(corgi_named_classes(o), known);
+    return o->classes == NULL || (known == NULL && o->class_count == past->classes &&
+                                  memcmp(o->classes, past->class_values, sizeof(double) * (Size) past->classes) == 0);
+}
+
+/* The columns of an encoding are known by name, and with them what becomes of each. */
+static void take_encoding(CorgiOptions *o, const CorgiModel *past)
+{
+    ListCell *mine, *theirs;
+    bool same = list_length(o->features) == list_length(past->features);
+    if (o->encode != NIL || (o->missing != CORGI_MISSING_ERROR && o->missing != CORGI_MISSING_SKIP))
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("encode and missing are those of the model that warm_start goes on from; leave them out"));
+    o->encoding = past->encoding;
+    if (past->encoding == NULL)
+        return;
+    forboth(mine, o->features, theirs, past->features)
+        same &= strcmp(lfirst(mine), lfirst(theirs)) == 0;
+    if (!same)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("warm_start \"%s\" was trained on other columns, or in another order", o->warm_start),
+                errhint("SELECT params -> 'features' FROM corgipile.models says which."));
+}
+
 /* Load the model to go on from. Its classes become those of the new one. */
 CorgiModel *corgi_load_past(CorgiOptions *o)
 {
@@ -194,8 +255,8 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("warm_start \"%s\" has an intercept; intercept => false goes on from a model without one",
                            o->warm_start));
-    if (o->classes != NULL && (o->class_count != past->classes ||
-                               memcmp(o->classes, past->class_values, sizeof(double) * (Size) past->classes) != 0))
+    take_encoding(o, past);
+    if (!corgi_predicts_numbers(&o->of) && !has_classes_given(o, past))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" has other classes than those given", o->warm_start));
     if (!corgi_predicts_numbers(&o->of)) {

@@ -34,8 +34,9 @@ extern void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid ty
 
 /* store.c */
 typedef struct {
-    ArrayType *classes, *coefficients, *intercepts;
+    ArrayType *classes, *coefficients, *intercepts, *names; /* names: of classes, or NULL */
 } CorgiWeights;
+extern ArrayType *corgi_text_array(const CorgiNames *names);
 extern void corgi_check_name(const CorgiOptions *o);
 extern void corgi_check_size(const CorgiRun *run);
 extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner);

@@ -8,6 +8,8 @@
 #include "settings.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 
 enum { DEFAULT_BUFFER_BYTES = 64 << 20 };
 static const int64 exact = INT64CONST(1) << 53;
@@ -15,7 +17,8 @@ static const int64 exact = INT64CONST(1) << 53;
 static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
-    "holdout",    "warm_start", "tolerance",   "threads", "weights"};
+    "holdout",    "warm_start", "tolerance",   "threads", "weights",
+    "encode",     "missing",    "query",       "where"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -89,22 +92,105 @@ double *corgi_check_classes(double *classes, int64 count, const char *whose, con
     return classes;
 }
 
-static void read_classes(CorgiOptions *o, Datum value)
+/* Sort class names, of a label of text, and check them as corgi_check_classes does numbers. */
+void corgi_check_class_names(CorgiNames *names, const char *whose, const char *kind)
 {
-    Datum *values;
-    bool *nulls;
+    corgi_sort_names(names, false);
+    if (names->count < 2)
+        REFUSE("%s %d value%s; a %s model needs two at least", whose, (int) names->count, names->count == 1 ? "" : "s",
+               kind);
+    if (names->count > 2 && corgi_most_classes(kind) == 2)
+        REFUSE("%s the values %s; a %s model takes two, %s takes more", whose, corgi_list_names(names), kind,
+               corgi_loss_names(corgi_is_per_class));
+}
+
+static void set_classes(CorgiOptions *o, double *values, int count)
+{
     int64 found;
-    deconstruct_array(DatumGetArrayTypeP(value), FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &values,
-                      &nulls, &o->class_count);
-    o->classes = palloc(sizeof(double) * Max(o->class_count, 1));
-    for (int i = 0; i < o->class_count; i++) {
-        double y = nulls[i] ? NAN : DatumGetFloat8(values[i]);
-        if (!isfinite(y) || fabs(y) > (double) exact)
-            REFUSE("classes must be finite numbers up to 2^53 in size, got %s", nulls[i] ? "NULL" : psprintf("%g", y));
-        o->classes[i] = y;
-    }
-    o->classes = corgi_check_classes(o->classes, o->class_count, "classes has", o->kind, &found);
+    for (int i = 0; i < count; i++)
+        if (!isfinite(values[i]) || fabs(values[i]) > (double) exact)
+            REFUSE("classes must be finite numbers up to 2^53 in size, got %s",
+                   isnan(values[i]) ? "NULL or NaN" : psprintf("%g", values[i]));
+    o->classes = corgi_check_classes(values, count, "classes has", o->kind, &found);
     o->class_count = (int) found;
+}
+
+/* Take classes that were given without a type for numbers. */
+void corgi_number_texts(CorgiOptions *o)
+{
+    double *values = palloc(sizeof *values * (Size) Max(list_length(o->class_texts), 1));
+    ListCell *cell;
+    int count = 0;
+    foreach (cell, o->class_texts)
+        values[count++] = DatumGetFloat8(DirectFunctionCall1(float8in, CStringGetDatum(lfirst(cell))));
+    set_classes(o, values, count);
+}
+
+/* Return the classes that were given as text, sorted. */
+CorgiNames *corgi_named_classes(const CorgiOptions *o)
+{
+    CorgiNames *names = corgi_make_names();
+    ListCell *cell;
+    foreach (cell, o->class_texts)
+        corgi_add_name(names, lfirst(cell), strlen(lfirst(cell)));
+    corgi_check_class_names(names, "classes has", o->kind);
+    return names;
+}
+
+/* Make the classes that were given those of the label: its places, if it is text. */
+void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s)
+{
+    CorgiNames *names = s->label.classes;
+    if (names == NULL && o->class_texts != NIL && !o->untyped)
+        REFUSE("classes are text, but label column \"%s\" is %s", o->label, format_type_be(s->label.type));
+    if (names == NULL && o->untyped)
+        corgi_number_texts(o);
+    if (names == NULL || (o->class_texts == NIL && !o->untyped && o->classes == NULL))
+        return;
+    if (o->classes != NULL)
+        REFUSE("classes are numbers, but label column \"%s\" is %s", o->label, format_type_be(s->label.type));
+    *names = *corgi_named_classes(o);
+    o->class_count = (int) names->count;
+    o->classes = palloc(sizeof *o->classes * (Size) names->count);
+    for (int i = 0; i < o->class_count; i++)
+        o->classes[i] = i;
+}
+
+static void read_class_texts(CorgiOptions *o, Datum array)
+{
+    o->class_texts = corgi_text_list(array);
+    if (list_member_ptr(o->class_texts, NULL))
+        REFUSE("classes must be finite numbers up to 2^53 in size, or texts, got NULL");
+}
+
+/* Read the classes: an array of numbers or of text, or a literal that may be either. */
+static void read_classes(CorgiOptions *o, Datum value, Oid type)
+{
+    Oid item = get_element_type(getBaseType(type)), input, parameter;
+    Datum *values;
+    bool *nulls, by_value;
+    char align;
+    int16 length;
+    int count;
+    double *numbers;
+    if (type == UNKNOWNOID) {
+        getTypeInputInfo(TEXTARRAYOID, &input, &parameter);
+        o->untyped = true;
+        value = OidInputFunctionCall(input, DatumGetCString(value), parameter, -1);
+    }
+    if (type == UNKNOWNOID || item == TEXTOID || item == VARCHAROID) {
+        read_class_texts(o, value);
+        return;
+    }
+    item = OidIsValid(item) ? getBaseType(item) : item;
+    if (!corgi_is_number(item))
+        REFUSE("classes are %s; an array of numbers or of text is needed", format_type_be(type));
+    get_typlenbyvalalign(item, &length, &by_value, &align);
+    deconstruct_array(DatumGetArrayTypeP(value), item, length, by_value, align, &values, &nulls, &count);
+    numbers = palloc(sizeof *numbers * (Size) Max(count, 1));
+    for (int i = 0; i < count; i++)
+        numbers[i] = nulls[i] ? NAN : corgi_number_of(item, values[i]);
+    set_classes(o, numbers, count);
 }
 
 static void check_schedule(const CorgiOptions *o)
@@ -148,18 +234,27 @@ static double tolerance_of(double tolerance)
 static bool may_be_null(int argument)
 {
     return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE || argument == ARG_CLASSES ||
-           argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE;
+           argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
+           argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES;
 }
 
-void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, bool one_feature)
+void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types)
 {
     for (int i = 0; i < ARG_COUNT; i++)
-        if (nulls[i] && !may_be_null(i))
+        if (nulls[i] && !may_be_null(i) && i != ARG_SOURCE)
             REFUSE("%s must not be NULL", arguments[i]);
-    o->source = DatumGetObjectId(values[ARG_SOURCE]);
+    if (nulls[ARG_SOURCE] && nulls[ARG_QUERY])
+        REFUSE("source must not be NULL; name a table, or give a query");
+    if (!nulls[ARG_SOURCE] && !nulls[ARG_QUERY])
+        REFUSE("source and query both name rows to learn from; give one of them");
+    o->source = nulls[ARG_SOURCE] ? InvalidOid : DatumGetObjectId(values[ARG_SOURCE]);
+    if (!nulls[ARG_WHERE] && !nulls[ARG_QUERY])
+        REFUSE("where is a condition of the rows of source; write it into query");
+    o->where = nulls[ARG_WHERE] ? NULL : TextDatumGetCString(values[ARG_WHERE]);
+    o->query = nulls[ARG_QUERY] ? NULL : TextDatumGetCString(values[ARG_QUERY]);
     o->kind = TextDatumGetCString(values[ARG_MODEL]);
     o->of = corgi_loss_of(o->kind, 2);
-    o->features = corgi_feature_names(values[ARG_FEATURES], one_feature);
+    o->features = nulls[ARG_FEATURES] ? NIL : corgi_feature_names(values[ARG_FEATURES], types[ARG_FEATURES] == TEXTOID);
     o->label = TextDatumGetCString(values[ARG_LABEL]);
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);
@@ -178,10 +273,12 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->tolerance = nulls[ARG_TOLERANCE] ? -1 : tolerance_of(DatumGetFloat8(values[ARG_TOLERANCE]));
     o->threads = DatumGetInt32(values[ARG_THREADS]);
     o->weights = DatumGetBool(values[ARG_WEIGHTS]);
+    o->encode = nulls[ARG_ENCODE] ? NIL : corgi_read_wishes(values[ARG_ENCODE], types[ARG_ENCODE]);
+    o->missing = corgi_read_missing(values[ARG_MISSING], types[ARG_MISSING], &o->fill);
     if (o->name != NULL && *o->name == '\0')
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");
     check_schedule(o);
     keep_limits(o);
     if (!nulls[ARG_CLASSES] && !corgi_predicts_numbers(&o->of))
-        read_classes(o, values[ARG_CLASSES]);
+        read_classes(o, values[ARG_CLASSES], types[ARG_CLASSES]);
 }

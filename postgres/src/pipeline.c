@@ -34,6 +34,7 @@ typedef struct {
     bool planning;          /* one of the two is */
     bool ended;             /* no step is left to plan */
     cp_figures so_far;      /* of the steps learnt */
+    int64 skipped;          /* rows left out */
     int trouble;            /* of a plan, below 0; of the kernel, above */
     int32 refused;          /* the slot of the row that the kernel refused */
 } Compute;
@@ -47,6 +48,11 @@ static int learn(Compute *c, const corgi_step *step)
         if (!c->running)
             CHECK_FOR_INTERRUPTS();
         status = corgi_learner_learn(c->learner, c->run, step->visit, step->visits, &done);
+        if (corgi_learner_skips(c->run, status)) {
+            status = CP_SGD_OK;
+            c->skipped++;
+            done++;
+        }
     }
     if (status != CP_SGD_OK)
         c->refused = step->visit[done];
@@ -207,10 +213,11 @@ static void run_alone(Compute *c)
     raise_trouble(c);
 }
 
-/* Learn from all rows of the epoch that TupleShuffle has begun. */
-void corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples)
+/* Learn from all rows of the epoch that TupleShuffle has begun; returns how many were left out. */
+int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples)
 {
     Compute *c = palloc0(sizeof *c);
+    int64 skipped;
     c->learner = learner;
     c->run = run;
     c->tuples = tuples;
@@ -227,5 +234,7 @@ void corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanS
     }
     PG_END_ENSURE_ERROR_CLEANUP(stop, PointerGetDatum(c));
     stop(0, PointerGetDatum(c));
+    skipped = c->skipped;
     pfree(c);
+    return skipped;
 }

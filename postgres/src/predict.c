@@ -15,6 +15,8 @@
 
 PG_FUNCTION_INFO_V1(corgipile_predict);
 PG_FUNCTION_INFO_V1(corgipile_predict_bool);
+PG_FUNCTION_INFO_V1(corgipile_predict_text);
+PG_FUNCTION_INFO_V1(corgipile_class_names);
 PG_FUNCTION_INFO_V1(corgipile_predict_proba);
 PG_FUNCTION_INFO_V1(corgipile_decision);
 
@@ -36,7 +38,8 @@ typedef struct {
     CorgiCached *cached;
     uint64 loads;
     Size name_bytes;
-    bool list, pair;        /* the features are one array, two arrays of a sparse row, else one argument each */
+    bool list, pair, mixed; /* the features are one array, two arrays of a sparse row, an array and a number, else one
+                             * argument each */
     bool literal;           /* a list without a type, such as '{1, 2}' */
     int count;              /* of arguments with features */
     Oid types[FLEXIBLE_ARRAY_MEMBER]; /* of a number in each */
@@ -58,41 +61,86 @@ static void refuse_type(Oid type, bool alone)
             cast ? errhint("Write x::%s for x.", cast) : alone && type == TEXTOID ? errhint("Write x::float8[] for x.") : 0);
 }
 
-/* A literal without a type, alone, is read as double precision[]. */
-static Oid literal_type(Oid type, bool alone, Site *s)
-{
-    if (type != UNKNOWNOID || !alone)
-        return type;
-    s->literal = true;
-    return FLOAT8ARRAYOID;
-}
-
-/* Find out what the arguments of a call are. */
+/* Find out what the arguments of a call are; whether they serve is for the model to say. */
 static Site *make_site(FunctionCallInfo fcinfo)
 {
     int count = PG_NARGS() - 1, lists = 0;
     Site *s = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, offsetof(Site, types) + sizeof(Oid) * (Size) count);
     s->count = count;
     for (int i = 0; i < count; i++) {
-        Oid type = literal_type(get_fn_expr_argtype(fcinfo->flinfo, i + 1), count == 1, s);
+        Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
         Oid item = get_element_type(getBaseType(type));
         bool list = OidIsValid(item) && count <= 2;
         s->types[i] = getBaseType(list ? item : type);
         lists += list;
-        if (!corgi_is_number(s->types[i]))
-            refuse_type(type, count == 1);
     }
     s->list = lists == 1 && count == 1;
     s->pair = lists == 2;
-    if (lists == 1 && !s->list)
+    s->mixed = lists == 1 && count == 2;
+    fcinfo->flinfo->fn_extra = s;
+    return s;
+}
+
+/* Check that arguments are numbers, an array of them or a sparse pair. */
+static void check_numbers(FunctionCallInfo fcinfo, Site *s)
+{
+    s->literal = s->count == 1 && s->types[0] == UNKNOWNOID;
+    for (int i = 0; i < s->count && !s->literal; i++)
+        if (!corgi_is_number(s->types[i]))
+            refuse_type(get_fn_expr_argtype(fcinfo->flinfo, i + 1), s->count == 1);
+    if (s->mixed)
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "features are an array and a number; numbers, one array of numbers, or an "
                "array of indices and one of values, are needed");
     if (s->pair && !corgi_is_pair(s->types[0], s->types[1]))
         REFUSE(ERRCODE_DATATYPE_MISMATCH,
                "sparse features are %s[] and %s[]; integer[] and real[] (or double precision[]) are needed",
                format_type_be(s->types[0]), format_type_be(s->types[1]));
-    fcinfo->flinfo->fn_extra = s;
-    return s;
+}
+
+/* Return whether a model takes columns one by one, each by its encoder. */
+static bool takes_columns(const CorgiModel *m)
+{
+    return m->encoding != NULL && m->encoding->features->way != CORGI_AS_VECTOR;
+}
+
+/* Return whether a row can be one array: all columns are numbers. */
+static bool all_numbers(const CorgiEncoding *e)
+{
+    for (int i = 0; i < e->count; i++)
+        if (e->features[i].way != CORGI_AS_NUMBER)
+            return false;
+    return true;
+}
+
+/* Check that an argument is such as its encoder takes; a literal without a type is text. */
+static void check_column(const Site *s, int i, const CorgiEncoder *e, const char *name)
+{
+    bool untyped = s->types[i] == UNKNOWNOID, number = e->way == CORGI_AS_NUMBER;
+    CorgiFamily family = untyped ? CORGI_TEXT : corgi_family(s->types[i]);
+    if (number ? family == CORGI_NUMBER || family == CORGI_TIME : family == e->family)
+        return;
+    ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+            errmsg("feature %d is %s; model \"%s\" takes %s for its column \"%s\"", i + 1,
+                   untyped ? "a literal without a type" : format_type_be(s->types[i]), name,
+                   number || e->family == CORGI_NUMBER ? "a number" : e->family == CORGI_TIME ? "a date or time" : "text",
+                   e->column));
+}
+
+/* Check arguments against the model that they are for. */
+static void check_site(FunctionCallInfo fcinfo, Site *s, const CorgiCached *c)
+{
+    const CorgiEncoding *e = c->model->encoding;
+    s->literal = false;
+    if (!takes_columns(c->model) || (s->list && all_numbers(e))) {
+        check_numbers(fcinfo, s);
+        return;
+    }
+    if (s->count != e->count || s->list || s->pair || s->mixed)
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "the row has %d features; model \"%s\" was trained with %d columns", s->count,
+               c->name, e->count);
+    for (int i = 0; i < s->count; i++)
+        if (s->types[i] != UNKNOWNOID || !PG_ARGISNULL(i + 1))
+            check_column(s, i, &e->features[i], c->name);
 }
 
 /* Read a list that came without a type. */
@@ -103,13 +151,48 @@ static Datum read_literal(Datum text)
     return OidInputFunctionCall(input, DatumGetCString(text), parameter, -1);
 }
 
+/* Take an array of features out of the arguments; a number stands for what is missing, where the model has one. */
+static int64 read_list(FunctionCallInfo fcinfo, const Site *s, const CorgiModel *m, char *to, const char **why)
+{
+    const CorgiEncoding *e = m->encoding;
+    Datum array = s->literal ? read_literal(PG_GETARG_DATUM(1)) : PG_GETARG_DATUM(1);
+    Oid type = s->literal ? FLOAT8OID : s->types[0];
+    int64 found;
+    if (e == NULL)
+        return corgi_read_array(array, type, m->bytes, m->width, to, why);
+    found = corgi_read_holed(array, type, m->bytes, m->width, to, why);
+    for (int64 i = 0; i < m->width && *why == NULL && found == m->width; i++) {
+        const CorgiEncoder *one = &e->features[takes_columns(m) ? i : 0];
+        if (one->filled)
+            corgi_fill(one->fill, 1, m->bytes, to + i * m->bytes);
+    }
+    return found;
+}
+
+/* Encode the arguments of a call, each as its column. Returns false where one is missing and nothing stands for it. */
+static bool encode_row(FunctionCallInfo fcinfo, const Site *s, const CorgiModel *m, char *to)
+{
+    for (int i = 0; i < s->count; i++) {
+        CorgiColumn c = {.type = s->types[i], .encoder = &m->encoding->features[i]};
+        Datum value = PG_GETARG_DATUM(i + 1);
+        if (c.type == UNKNOWNOID) {
+            c.type = TEXTOID;
+            value = PG_ARGISNULL(i + 1) ? value : CStringGetTextDatum(DatumGetCString(value));
+        }
+        if (!corgi_encode(&c, value, PG_ARGISNULL(i + 1), m->bytes, to))
+            return false;
+        to += c.encoder->width * m->bytes;
+    }
+    return true;
+}
+
 /* Take the features out of the arguments of a call; returns how many there are. */
 static int64 read_row(FunctionCallInfo fcinfo, const Site *s, const CorgiModel *m, char *to)
 {
     const char *why = NULL;
     int64 found = s->count;
-    if (s->list)
-        found = corgi_read_array(s->literal ? read_literal(PG_GETARG_DATUM(1)) : PG_GETARG_DATUM(1), s->types[0], m->bytes, m->width, to, &why);
+    if (s->list || s->literal)
+        found = read_list(fcinfo, s, m, to, &why);
     else if (found == m->width)
         for (int i = 0; i < s->count; i++)
             corgi_read_number(s->types[i], PG_GETARG_DATUM(i + 1), m->bytes, to + i * m->bytes);
@@ -119,15 +202,19 @@ static int64 read_row(FunctionCallInfo fcinfo, const Site *s, const CorgiModel *
 }
 
 /* Find the model of a call: the one used last, for as long as the snapshot stays. */
-static CorgiCached *find_model(Site *s, const text *name)
+static CorgiCached *find_model(FunctionCallInfo fcinfo, Site *s)
 {
+    const text *name = PG_GETARG_TEXT_PP(0);
     Sight now = look();
     Size bytes = VARSIZE_ANY_EXHDR(name);
     if (s->cached == NULL || s->loads != s->cached->loads || memcmp(&now, &s->sight, sizeof now) != 0 ||
         s->name_bytes != bytes || memcmp(VARDATA_ANY(name), s->cached->name, bytes) != 0) {
         char *shown = text_to_cstring(name);
+        CorgiCached *found;
         s->cached = NULL;
-        s->cached = corgi_cached_model(shown);
+        found = corgi_cached_model(shown);
+        check_site(fcinfo, s, found);
+        s->cached = found;
         s->loads = s->cached->loads;
         s->sight = now;
         s->name_bytes = bytes;
@@ -147,12 +234,31 @@ static void score_row(FunctionCallInfo fcinfo, const Site *site, const CorgiCach
     corgi_learner_decide(c->learner, c->row, c->scores);
 }
 
-/* Score the row of a call. */
+static bool any_null(FunctionCallInfo fcinfo)
+{
+    for (int i = 1; i < PG_NARGS(); i++)
+        if (PG_ARGISNULL(i))
+            return true;
+    return false;
+}
+
+/* Score the row of a call. Returns NULL where it has a NULL that nothing stands for. */
 static const CorgiCached *score(FunctionCallInfo fcinfo)
 {
     Site *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
-    CorgiCached *c = find_model(site, PG_GETARG_TEXT_PP(0));
-    if (site->pair)
+    CorgiCached *c;
+    bool columns;
+    if (PG_ARGISNULL(0))
+        return NULL;
+    c = find_model(fcinfo, site);
+    columns = takes_columns(c->model) && !site->list;
+    if (!columns && any_null(fcinfo))
+        return NULL;
+    if (columns && !encode_row(fcinfo, site, c->model, c->row))
+        return NULL;
+    if (columns)
+        corgi_learner_decide(c->learner, c->row, c->scores);
+    else if (site->pair)
         corgi_score_pair(c, PG_GETARG_DATUM(1), PG_GETARG_DATUM(2), site->types[1]);
     else
         score_row(fcinfo, site, c);
@@ -172,6 +278,9 @@ static Datum to_array(const double *values, int64 count)
         construct_array(items, (int) count, FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
+/* The classes of a model by name; NULL where they are numbers. */
+static const CorgiNames *class_names(const CorgiModel *m) { return m->encoding ? m->encoding->classes : NULL; }
+
 /* The number of the class of the row. A margin of 0 is the first class. */
 static int64 best_class(const CorgiCached *c)
 {
@@ -187,7 +296,12 @@ static int64 best_class(const CorgiCached *c)
 Datum corgipile_predict(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score(fcinfo);
-    const CorgiModel *m = c->model;
+    const CorgiModel *m;
+    if (c == NULL)
+        PG_RETURN_NULL();
+    m = c->model;
+    if (unlikely(class_names(m) != NULL))
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has classes of text; use corgipile.predict_text", c->name);
     if (cp_losses[m->of.loss].exponential)
         PG_RETURN_FLOAT8(cp_exp(c->scores[0]));
     PG_RETURN_FLOAT8(corgi_predicts_numbers(&m->of) ? c->scores[0] : m->class_values[best_class(c)]);
@@ -197,16 +311,43 @@ Datum corgipile_predict(PG_FUNCTION_ARGS)
 Datum corgipile_predict_bool(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score(fcinfo);
-    const CorgiModel *m = c->model;
-    if (corgi_predicts_numbers(&m->of) || m->classes != 2 || m->class_values[0] != 0 || m->class_values[1] != 1)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has not the classes false and true; use corgipile.predict",
-               c->name);
+    const CorgiModel *m;
+    if (c == NULL)
+        PG_RETURN_NULL();
+    m = c->model;
+    if (corgi_predicts_numbers(&m->of) || m->classes != 2 || m->class_values[0] != 0 || m->class_values[1] != 1 ||
+        class_names(m) != NULL)
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has not the classes false and true; use %s", c->name,
+               class_names(m) ? "corgipile.predict_text" : "corgipile.predict");
     PG_RETURN_BOOL(best_class(c) == 1);
+}
+
+/* Class of the row by its name. */
+Datum corgipile_predict_text(PG_FUNCTION_ARGS)
+{
+    const CorgiCached *c = score(fcinfo);
+    if (c == NULL)
+        PG_RETURN_NULL();
+    if (class_names(c->model) == NULL)
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has no classes of text; use corgipile.predict", c->name);
+    PG_RETURN_TEXT_P(cstring_to_text(class_names(c->model)->names[best_class(c)].text));
+}
+
+/* The classes of a model by name. */
+Datum corgipile_class_names(PG_FUNCTION_ARGS)
+{
+    char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+    const CorgiNames *names = class_names(corgi_cached_model(name)->model);
+    if (names == NULL)
+        PG_RETURN_NULL();
+    PG_RETURN_ARRAYTYPE_P(corgi_text_array(names));
 }
 
 Datum corgipile_decision(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score(fcinfo);
+    if (c == NULL)
+        PG_RETURN_NULL();
     PG_RETURN_DATUM(to_array(c->scores, c->model->outputs));
 }
 
@@ -214,11 +355,15 @@ Datum corgipile_decision(PG_FUNCTION_ARGS)
 Datum corgipile_predict_proba(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score(fcinfo);
-    const CorgiModel *m = c->model;
-    double *p = palloc0(sizeof *p * (Size) Max(m->classes, 2));
+    const CorgiModel *m;
+    double *p;
+    if (c == NULL)
+        PG_RETURN_NULL();
+    m = c->model;
     if (!cp_losses[m->of.loss].probability)
         REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "a model of kind %s has no probabilities; train %s", m->kind,
                corgi_loss_names(corgi_has_probability));
+    p = palloc0(sizeof *p * (Size) Max(m->classes, 2));
     memcpy(p + (m->outputs == 1), c->scores, sizeof *p * (Size) m->outputs);
     corgi_probabilities(p, m->classes);
     PG_RETURN_DATUM(to_array(p, m->classes));

@@ -10,15 +10,17 @@
 #include "optimizer/optimizer.h"
 #include "sgd/state.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-enum { COLUMNS = 12 }; /* of the result */
+enum { COLUMNS = 13 }; /* of the result */
 
 typedef struct {
     CustomScanState css;
     List *arguments;        /* of ExprState */
-    bool one_feature, late; /* late: an argument can be evaluated no sooner than the first row is asked for */
+    Oid types[ARG_COUNT];   /* of the arguments */
+    bool late;              /* late: an argument can be evaluated no sooner than the first row is asked for */
     bool configured;
     MemoryContext context;  /* of one run */
     CorgiRun run;
@@ -55,13 +57,18 @@ static void configure(SgdState *s)
         values[i] = ExecEvalExpr(lfirst(cell), econtext, &nulls[i]);
         i++;
     }
-    corgi_read_options(o, values, nulls, s->one_feature);
+    corgi_read_options(o, values, nulls, s->types);
     o->user = GetUserId();
     s->run.holdout_key = corgi_key(o, 0, CORGI_HOLDOUT);
     s->run.holdout_below = (uint64) (o->holdout * 18446744073709551616.0);
-    corgi_open_source(&s->run.source, o);
-    s->configured = true;
     s->past = o->warm_start ? corgi_load_past(o) : NULL;
+    s->configured = true;
+    if (o->query != NULL)
+        corgi_open_query(&s->run);
+    corgi_open_source(&s->run.source, o);
+    corgi_open_where(&s->run);
+    if (s->past == NULL)
+        corgi_settle_classes(o, &s->run.source);
     corgi_tuple_open(s->tuples, &s->run);
     corgi_begin_history(&s->history, o, s->past);
     s->returned = 0;
@@ -99,6 +106,13 @@ static void check_execute(Oid function)
     InvokeFunctionExecuteHook(function);
 }
 
+/* Return whether a query is to be run first, which EXPLAIN alone does not. */
+static bool asks(const CustomScan *plan)
+{
+    const Node *query = list_nth(plan->custom_exprs, ARG_QUERY);
+    return !IsA(query, Const) || !((const Const *) query)->constisnull;
+}
+
 static void begin(CustomScanState *node, EState *estate, int eflags)
 {
     SgdState *s = (SgdState *) node;
@@ -110,8 +124,9 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
     node->custom_ps = list_make1(ExecInitNode(linitial(plan->custom_plans), estate, eflags));
     s->tuples = linitial(node->custom_ps);
     s->arguments = ExecInitExprList(plan->custom_exprs, &node->ss.ps);
-    s->one_feature = exprType(list_nth(plan->custom_exprs, ARG_FEATURES)) == TEXTOID;
-    s->late = waits((Node *) plan->custom_exprs, NULL);
+    for (int i = 0; i < ARG_COUNT; i++)
+        s->types[i] = exprType(list_nth(plan->custom_exprs, i));
+    s->late = waits((Node *) plan->custom_exprs, NULL) || asks(plan);
     s->context = AllocSetContextCreate(estate->es_query_cxt, "corgipile run", ALLOCSET_DEFAULT_SIZES);
     s->row = whole_row(node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
     if (may_configure(s, estate, eflags))
@@ -137,15 +152,19 @@ static void prepare(SgdState *s)
     s->judge = run->survey.held > 0 ? corgi_learner_judge(run) : NULL;
 }
 
-static cp_figures learn(SgdState *s, int64 epoch)
+static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
 {
     const CorgiOptions *o = &s->run.options;
     cp_figures figures;
     corgi_tuple_begin(s->tuples, (int) epoch);
     corgi_learner_begin(s->learner, cp_sgd_rate(o->learning_rate, o->decay, epoch));
-    corgi_compute_epoch(s->learner, &s->run, s->tuples);
+    *skipped = corgi_compute_epoch(s->learner, &s->run, s->tuples);
     figures = corgi_learner_end(s->learner);
-    if (figures.rows != s->run.survey.rows)
+    if (figures.rows == 0 && *skipped > 0)
+        ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
+                errmsg("none of " INT64_FORMAT " rows can be learnt from: each has a feature or a label that is missing",
+                       *skipped));
+    if (figures.rows + *skipped != s->run.survey.rows)
         elog(ERROR, "epoch " INT64_FORMAT " visited " INT64_FORMAT " of " INT64_FORMAT " rows", epoch, figures.rows,
              s->run.survey.rows);
     corgi_end_loop(s->tuples);
@@ -165,13 +184,13 @@ static void advance(SgdState *s)
         prepare(s);
     corgi_progress_epoch(&s->run, h->past + h->count, h->past + o->epochs);
     INSTR_TIME_SET_CURRENT(start);
-    epoch.learnt = learn(s, h->past + h->count);
+    epoch.learnt = learn(s, h->past + h->count, &epoch.skipped);
     INSTR_TIME_SET_CURRENT(took);
     INSTR_TIME_SUBTRACT(took, start);
     epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
     if (s->judge != NULL) {
         corgi_learner_copy(s->judge, s->learner);
-        epoch.held = corgi_measure(&s->run, s->judge, true, s->css.ss.ps.state->es_snapshot);
+        epoch.held = corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
     }
     s->finished = corgi_add_epoch(h, o, &epoch);
     if (s->finished) {
@@ -201,7 +220,9 @@ static void fill_weights(const SgdState *s, Datum *values, bool *nulls)
     values[9] = PointerGetDatum(w.classes);
     values[10] = PointerGetDatum(w.coefficients);
     values[11] = PointerGetDatum(w.intercepts);
+    values[12] = PointerGetDatum(w.names);
     nulls[9] = nulls[10] = nulls[11] = false;
+    nulls[12] = w.names == NULL;
     MemoryContextSwitchTo(outside);
 }
 
@@ -225,7 +246,7 @@ static void fill_row(const SgdState *s, TupleTableSlot *slot)
     nulls[4] = !held;
     nulls[5] = !held || numbers;
     nulls[6] = !held || !numbers;
-    nulls[9] = nulls[10] = nulls[11] = true;
+    nulls[9] = nulls[10] = nulls[11] = nulls[12] = true;
     if (s->run.options.weights && s->finished && s->returned == s->history.count - 1)
         fill_weights(s, values, nulls);
     fill_whole_row(s, slot);
@@ -268,6 +289,8 @@ static void leave(SgdState *s)
     corgi_progress_end(&s->run);
     if (s->configured && s->run.source.rel != NULL)
         corgi_close_source(&s->run.source);
+    if (s->configured)
+        corgi_close_query(&s->run);
     memset(&s->run, 0, sizeof s->run);
     s->configured = false;
 }
@@ -293,8 +316,12 @@ static void rescan(CustomScanState *node)
 
 static void explain(CustomScanState *node, List *ancestors, ExplainState *es)
 {
-    if (((const SgdState *) node)->configured)
-        corgi_explain_learning(&((const SgdState *) node)->run, es);
+    const SgdState *s = (const SgdState *) node;
+    const Const *query = list_nth(((const CustomScan *) node->ss.ps.plan)->custom_exprs, ARG_QUERY);
+    if (s->configured)
+        corgi_explain_learning(&s->run, es);
+    else if (IsA(query, Const) && !query->constisnull)
+        ExplainPropertyText("Query", TextDatumGetCString(query->constvalue), es);
 }
 
 static const CustomExecMethods exec_methods = {.CustomName = "SGD",

@@ -54,7 +54,15 @@ static void check_kind(Relation rel, Relation named)
                 errmsg("\"%s\" is a temporary table of another session", name));
 }
 
-/* Find a column. Its type must be a number, or an array of numbers if `lists`. */
+/* Return whether a column can serve: numbers, what becomes a number or a category, and arrays of numbers if `lists`. */
+static bool serves(const CorgiColumn *c, bool lists)
+{
+    if (corgi_is_number(c->type))
+        return lists || !c->list;
+    return !c->list && (lists ? corgi_family(c->type) != CORGI_NO_FAMILY : corgi_is_text(c->type));
+}
+
+/* Find a column: a feature, if `lists`, or the label. */
 static CorgiColumn find_column(Relation rel, const char *name, bool lists, const char *what)
 {
     CorgiColumn c = {.name = name, .attnum = get_attnum(RelationGetRelid(rel), name)};
@@ -67,11 +75,11 @@ static CorgiColumn find_column(Relation rel, const char *name, bool lists, const
     item = get_element_type(getBaseType(a->atttypid));
     c.list = OidIsValid(item);
     c.type = getBaseType(c.list ? item : a->atttypid);
-    if (!corgi_is_number(c.type) || (c.list && !lists))
+    if (!serves(&c, lists))
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                 errmsg("%s column \"%s\" is %s; %s", what, name, format_type_be(a->atttypid),
                        lists ? "numbers, or an array such as real[], double precision[] or integer[], are needed"
-                             : "a number or boolean is needed"),
+                             : "a number, boolean or text is needed"),
                 lists ? corgi_hint_cast(a->atttypid, name) : 0);
     if (CORGI_IS_VIRTUAL(a))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -115,25 +123,43 @@ static void check_lists(CorgiSource *s)
                            c[i].name));
 }
 
-static void find_features(CorgiSource *s, const CorgiOptions *o)
+/* Return whether all columns but the label are features. */
+static bool takes_all(const CorgiOptions *o)
+{
+    return o->features == NIL || (list_length(o->features) == 1 && strcmp(linitial(o->features), "*") == 0);
+}
+
+/* The names of all columns but the label. */
+static List *other_columns(const CorgiSource *s)
+{
+    TupleDesc columns = RelationGetDescr(s->rel);
+    List *names = NIL;
+    for (int i = 0; i < columns->natts; i++)
+        if (!TupleDescAttr(columns, i)->attisdropped && i + 1 != s->label.attnum)
+            names = lappend(names, pstrdup(NameStr(TupleDescAttr(columns, i)->attname)));
+    if (names == NIL)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("there is no column but the label \"%s\"", s->label.name));
+    return names;
+}
+
+static void find_features(CorgiSource *s, CorgiOptions *o)
 {
     ListCell *cell;
+    if (takes_all(o))
+        o->features = other_columns(s);
     s->features = palloc0(sizeof(CorgiColumn) * list_length(o->features));
-    s->bytes = sizeof(float);
     foreach (cell, o->features) {
         CorgiColumn c = find_column(s->rel, lfirst(cell), true, "feature");
         if (c.attnum == s->label.attnum)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("column \"%s\" is the label; it cannot be a feature too", c.name));
-        if (c.type == FLOAT8OID || c.type == NUMERICOID)
-            s->bytes = sizeof(double);
         s->last = Max(s->last, c.attnum);
         s->features[s->feature_columns++] = c;
     }
     check_lists(s);
 }
 
-static void open_table(CorgiSource *s, Relation rel, Relation named, const CorgiOptions *o)
+static void open_table(CorgiSource *s, Relation rel, Relation named, CorgiOptions *o)
 {
     memset(s, 0, sizeof *s);
     s->rel = rel;
@@ -166,15 +192,14 @@ static List *partitions_of(Relation rel, List *found)
 }
 
 /* Let messages about rows of a part say which part it is. */
-static void name_part(CorgiSource *part)
+static void name_part(CorgiSource *part, const char *name)
 {
-    const char *kind = part->rel->rd_rel->relispartition ? "partition" : "table";
-    part->label.part = psprintf("%s \"%s\"", kind, RelationGetRelationName(part->rel));
+    part->label.part = name;
     for (int i = 0; i < part->feature_columns; i++)
         part->features[i].part = part->label.part;
 }
 
-static void open_parts(CorgiSource *s, const CorgiOptions *o)
+static void open_parts(CorgiSource *s, CorgiOptions *o)
 {
     bool partitioned = s->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
     List *tables = partitioned ? partitions_of(s->rel, NIL)
@@ -190,13 +215,14 @@ static void open_parts(CorgiSource *s, const CorgiOptions *o)
         open_table(part, relation_open(lfirst_oid(cell), NoLock), s->rel, o);
         part->number = s->part_count - 1;
         if (list_length(tables) > 1)
-            name_part(part);
+            name_part(part, psprintf("%s \"%s\"", part->rel->rd_rel->relispartition ? "partition" : "table",
+                                     RelationGetRelationName(part->rel)));
         s->pages += part->pages;
     }
 }
 
 /* Open the table and its parts; their locks stay to the end of the transaction. */
-void corgi_open_source(CorgiSource *s, const CorgiOptions *o)
+void corgi_open_source(CorgiSource *s, CorgiOptions *o)
 {
     Relation rel = relation_open(o->source, AccessShareLock);
     if (pg_class_aclmask(o->source, GetUserId(), ACL_SELECT, ACLMASK_ALL) == 0 &&
@@ -204,7 +230,12 @@ void corgi_open_source(CorgiSource *s, const CorgiOptions *o)
         aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(rel->rd_rel->relkind), RelationGetRelationName(rel));
     open_table(s, rel, rel, o);
     check_privileges(s);
+    if (o->query != NULL)
+        name_part(s, "the query");
+    corgi_open_encoding(s, o);
+    s->lenient = o->missing == CORGI_MISSING_SKIP;
     open_parts(s, o);
+    corgi_tie_encodings(s, s->encoding);
     s->block_pages = corgi_block_pages(s, o);
 }
 

@@ -14,6 +14,7 @@
 #include "utils/json.h"
 #include "utils/snapmgr.h"
 
+enum { MOST_ENCODING = 192 << 20 }; /* bytes: of a document of the server's */
 enum { LONGEST_NAME = 1000, REST_OF_ROW = 1 << 20 }; /* bytes: a name fits into an index; what is not weights */
 
 static const char *const insert =
@@ -89,6 +90,20 @@ void corgi_check_name(const CorgiOptions *o)
     corgi_become_caller(caller);
 }
 
+static void check_encoding(const CorgiRun *run)
+{
+    StringInfoData json;
+    if (run->source.encoding == NULL)
+        return;
+    initStringInfo(&json);
+    corgi_write_encoding(&json, run->source.encoding, run->options.label, true);
+    if (json.len > MOST_ENCODING)
+        ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                errmsg("the categories of all columns take %d MB; a model can hold %d MB", json.len >> 20, MOST_ENCODING >> 20),
+                errhint("Say encode => 'hash:1024', or leave columns out."));
+    pfree(json.data);
+}
+
 /* Refuse a model that is too large for a row. */
 void corgi_check_size(const CorgiRun *run)
 {
@@ -99,6 +114,7 @@ void corgi_check_size(const CorgiRun *run)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("the model has " INT64_FORMAT " weights; a row can hold " INT64_FORMAT, outputs * v->width, most),
                 errhint("Train without a name, or on fewer features."));
+    check_encoding(run);
 }
 
 /* Make an array of doubles to be filled in; more than one row makes it an array of arrays. */
@@ -168,6 +184,14 @@ static char *params_of(const CorgiRun *run)
         add_number(&json, "tolerance", o->tolerance);
     if (o->warm_start != NULL)
         add_text(&json, "warm_start", o->warm_start);
+    if (run->source.encoding != NULL) {
+        appendStringInfoString(&json, ", \"encoding\": ");
+        corgi_write_encoding(&json, run->source.encoding, o->label, !run->source.lenient);
+    }
+    if (o->where != NULL)
+        add_text(&json, "where", o->where);
+    if (run->source.lenient)
+        add_text(&json, "on_bad", "skip");
     add_integer(&json, "rows", run->survey.rows);
     add_integer(&json, "blocks", run->survey.blocks);
     add_integer(&json, "block_pages", run->source.block_pages);
@@ -179,12 +203,25 @@ static char *params_of(const CorgiRun *run)
     return json.data;
 }
 
+/* Make a text[]; NULL of none. */
+ArrayType *corgi_text_array(const CorgiNames *names)
+{
+    Datum *texts;
+    if (names == NULL)
+        return NULL;
+    texts = palloc(sizeof *texts * (Size) Max(names->count, 1));
+    for (int64 i = 0; i < names->count; i++)
+        texts[i] = CStringGetTextDatum(names->names[i].text);
+    return construct_array(texts, (int) names->count, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
 /* Return the weights as a row has them. */
 CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiSurvey *v = &run->survey;
     int64 outputs = corgi_outputs(&run->options.of, v->class_count);
     CorgiWeights w = {.coefficients = make_array(2, outputs, v->width), .intercepts = make_array(1, 0, outputs)};
+    w.names = corgi_text_array(run->source.label.classes);
     w.classes = v->class_count ? make_array(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
     corgi_learner_get(learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
     if (v->class_count)
@@ -213,7 +250,7 @@ void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHi
                       PointerGetDatum(w.coefficients),
                       PointerGetDatum(w.intercepts),
                       CStringGetTextDatum(params_of(run)),
-                      CStringGetTextDatum(corgi_sql_name(run->source.rel)),
+                      CStringGetTextDatum(o->query ? o->query : corgi_sql_name(run->source.rel)),
                       Int64GetDatum(o->user),
                       everybody(corgi_share == CORGI_USE),
                       everybody(corgi_share == CORGI_READ)};

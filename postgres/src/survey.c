@@ -21,6 +21,7 @@ typedef struct {
     int64 *counts;          /* of rows with each of them */
     bool wanted, sketching;
     cp_sketch *sketch;
+    double last;            /* label that was learnt from: what is missing counts as it does */
     const char *kind;
     CorgiScales *scales;    /* NULL: features are sparse */
 } Tally;
@@ -92,12 +93,14 @@ static void note_value(Tally *t, double y)
     t->n++;
 }
 
-static void add_label(Tally *t, double y, bool held)
+static void add_label(Tally *t, double y, bool held, bool named)
 {
-    if (t->wanted)
+    bool missing = isnan(y);
+    if (t->wanted && !missing && !(named && y == CORGI_UNNAMED))
         note_value(t, y);
+    t->last = missing || held ? t->last : y;
     if (t->sketching && !held)
-        cp_sketch_add(t->sketch, &y, 1);
+        cp_sketch_add(t->sketch, &t->last, 1);
 }
 
 /* Take in a row. Returns its bytes in the buffer, if it is sparse and to be learnt from. */
@@ -108,10 +111,10 @@ static int64 survey_row(CorgiSurvey *v, const CorgiSource *source, TupleTableSlo
         bytes = corgi_survey_pair(source, row, &v->width) * !held;
     else if (v->width == 0)
         v->width = corgi_row_width(source, row);
-    if (t->scales != NULL && !held)
+    if (t->scales != NULL && !held && v->width > 0)
         corgi_note_scales(t->scales, source, row, v->width);
     if (t->wanted || t->sketching)
-        add_label(t, corgi_read_label(&source->label, row), held);
+        add_label(t, corgi_read_label(&source->label, row), held, source->label.classes != NULL);
     return bytes;
 }
 
@@ -121,7 +124,7 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
 {
     CorgiSurvey *v = &run->survey;
     const CorgiSource *source = &run->source.parts[place->part];
-    int64 number = place->row, learnt = 0, bytes = 0;
+    int64 number = place->row, learnt = 0, kept = 0, bytes = 0;
     MemoryContext outside = MemoryContextSwitchTo(leftovers);
     CorgiScan *scan;
     int count;
@@ -131,12 +134,16 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
     while ((scan = corgi_block_next(blocks, &count)) != NULL)
         for (int i = 0; i < count; i++) {
             bool held = corgi_held_out(run, number++);
+            TupleTableSlot *row = corgi_scan_row(scan, i);
+            if (run->where != NULL && !corgi_ask_row(run, source, number - 1, row))
+                continue;
             learnt += !held;
-            bytes += survey_row(v, source, corgi_scan_row(scan, i), held, t);
+            kept += held;
+            bytes += survey_row(v, source, row, held, t);
         }
     MemoryContextSwitchTo(outside);
     MemoryContextReset(leftovers);
-    v->held += number - place->row - learnt;
+    v->held += kept;
     if (learnt > 0) {
         if (t->sketching)
             cp_sketch_end_block(t->sketch);
@@ -171,7 +178,9 @@ static void check_rows(const CorgiRun *run)
                 errmsg("holdout %g leaves none of " INT64_FORMAT " rows to learn from", run->options.holdout,
                        run->survey.held));
     ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
-            errmsg("table \"%s\" has no rows to learn from", RelationGetRelationName(run->source.rel)));
+            run->options.query ? errmsg("the query has no rows to learn from")
+            : run->where ? errmsg("where holds of no row of table \"%s\"", RelationGetRelationName(run->source.rel))
+                         : errmsg("table \"%s\" has no rows to learn from", RelationGetRelationName(run->source.rel)));
 }
 
 /* Weights take memory from now on, and a column if the model is stored. */

@@ -43,6 +43,7 @@ void corgi_tuple_prepare(CustomScanState *node)
     CorgiRun *run = s->run;
     const CorgiSurvey *v = &run->survey;
     MemoryContextCallback *callback = palloc(sizeof *callback);
+    corgi_fit_encoding(run, s->blocks);
     corgi_take_survey(run, s->blocks);
     corgi_fit_sizes(run);
     run->buffer = corgi_make_buffer(&run->source, v->width, run->sizes.slots, v->widest, v->heaviest);
@@ -88,7 +89,7 @@ static int choose(const CorgiRun *run, int64 number, int count, int16 *which)
 {
     int chosen = 0;
     for (int i = 0; i < count; i++)
-        if (!corgi_held_out(run, number + i))
+        if (!corgi_held_out(run, number + i) && (run->where == NULL || corgi_is_wanted(run, number + i)))
             which[chosen++] = (int16) i;
     return chosen;
 }

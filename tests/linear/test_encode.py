@@ -115,6 +115,16 @@ def test_several_classes_of_text():
     assert model.predict(rows)[:3].tolist() == ["low", "middle", "high"]
 
 
+def test_classes_of_an_ordered_dictionary_are_those_of_its_rows():
+    codes = pa.array(np.tile([0, 1], 50).astype(np.int8))
+    label = pa.DictionaryArray.from_arrays(codes, pa.array(["low", "high"]), ordered=True)
+    rows = pa.table({"x": np.tile([-1.0, 1.0], 50), "label": label})
+    model = cp.train(rows, features=["x"], learning_rate=0.1)
+    assert model.classes.tolist() == ["high", "low"]
+    assert model.predict(rows)[:2].tolist() == ["low", "high"]
+    assert model.measure(rows)["accuracy"] == 1
+
+
 def test_the_command(people, tmp_path):
     people.to_parquet(tmp_path / "p.parquet", index=False)
     run = CliRunner()

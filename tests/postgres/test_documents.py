@@ -14,6 +14,9 @@ CREATE TABLE higgs AS SELECT array_agg(random()::real) OVER (ROWS 3 PRECEDING) A
     FROM generate_series(1, 2003) i OFFSET 3;
 CREATE TABLE held_out AS SELECT * FROM higgs;
 CREATE TABLE higgs_of_today AS SELECT * FROM higgs;
+CREATE TABLE people AS SELECT i % 80 AS age, (ARRAY['Rome', 'Oslo', NULL])[1 + i % 3] AS city,
+    (ARRAY['yes', 'no'])[1 + i % 2] AS answer FROM generate_series(1, 1000) i;
+CREATE TABLE towns AS SELECT 'Rome' AS city UNION SELECT 'Oslo';
 CREATE TABLE flat AS SELECT random() AS a, random() AS b, random() AS y FROM generate_series(1, 1000);
 """
 

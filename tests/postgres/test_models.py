@@ -259,14 +259,14 @@ def test_a_later_version_is_an_upgrade_script(server, model):
     """Later versions are scripts that run on top of the first: the same ones for those who come from it and those who
     begin anew. Here such a version is made."""
     folder = server.scripts
-    script = folder / "corgipile--0.2--0.2.test.sql"
+    script = folder / "corgipile--0.3--0.3.test.sql"
     script.write_text("CREATE FUNCTION corgipile.later() RETURNS int LANGUAGE sql AS 'SELECT 2';")
-    upgrade = "ALTER EXTENSION corgipile UPDATE TO '0.2.test'; SELECT corgipile.later(), count(*) FROM corgipile.models"
+    upgrade = "ALTER EXTENSION corgipile UPDATE TO '0.3.test'; SELECT corgipile.later(), count(*) FROM corgipile.models"
     server.sql("CREATE DATABASE anew TEMPLATE template0")
     try:
         kept = server.value("SELECT count(*) FROM corgipile.models")
         assert server.text(f"BEGIN; {upgrade}; ROLLBACK").strip() == f"2|{kept}"
-        server.text("CREATE EXTENSION corgipile VERSION '0.2.test'", database="anew")
+        server.text("CREATE EXTENSION corgipile VERSION '0.3.test'", database="anew")
         assert server.text("SELECT corgipile.later(), count(*) FROM corgipile.models", database="anew").strip() == "2|0"
     finally:
         script.unlink()

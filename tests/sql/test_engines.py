@@ -278,6 +278,24 @@ class Statements:
         self.fails(sql, "SELECT 1 +", "syntax|end of")
         assert self.value(sql, "SELECT 1") == 1
 
+    def test_text_and_missing_values(self, sql):
+        sql.execute("""CREATE TABLE people AS SELECT CASE i % 3 WHEN 0 THEN 'r"d' WHEN 1 THEN 'blue''' ELSE 'grün' END AS colour,
+            CASE WHEN i % 7 = 0 THEN NULL ELSE a END AS a, CASE i % 3 WHEN 0 THEN 'yes' ELSE 'n''o' END AS answer FROM t""")
+        script = "SELECT colour, a, answer FROM people TRAIN BY logistic WITH encode = {colour: onehot}, missing = mean, learning_rate = 1"
+        sql.execute(f"{script} INTO m")
+        found = self.rows(sql, "SELECT answer FROM people PREDICT BY m")
+        assert sum(row["prediction"] == row["answer"] for row in found) == ROWS
+        query = "(SELECT 'r\"d' AS colour, 0.5 AS a)"
+        (row,) = self.rows(sql, f"SELECT * FROM ML.PREDICT(MODEL m, {query}, STRUCT(0.99999 AS threshold))")
+        assert (row["predicted_answer"], row["predicted_answer_probs"][1] > 0.5) == ("n'o", True)
+        assert self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE people)")[0]["accuracy"] == 1
+        facts = {row["property"]: row["value"] for row in self.rows(sql, "DESCRIBE MODEL m")}
+        assert json.loads(facts["classes"]) == ["n'o", "yes"]
+        assert len(self.weights(sql, "m")) == 5
+        self.fails(sql, "SELECT colour, a, answer FROM people TRAIN BY logistic WITH encode = onehot", "null|NULL")
+        nope = "encode = {nope: onehot}, missing = 0"
+        self.fails(sql, f"SELECT colour, a, answer FROM people TRAIN BY logistic WITH {nope}", "nope|colour")
+
     def test_transactions_take_models_back(self, sql):
         sql.begin()
         sql.execute("SELECT a, b, label FROM t WHERE i < 300 TRAIN BY svm INTO gone")

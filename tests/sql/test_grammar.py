@@ -224,6 +224,8 @@ def test_predictions_stand_where_queries_do(before, query, after):
         "SELECT ml.predict(1)",
         "CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END",
         "CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)",
+        "PREPARE p AS SELECT $1, $2",
+        "CREATE OR REPLACE FUNCTION f(int) RETURNS int RETURN $1 + 1",
         "EXPLAIN SELECT 1",
         "BEGIN",
     ],

@@ -13,7 +13,7 @@ import pytest
 from corgipile.errors import BadArgument, CorgiPileError, MissingColumn, ServerError
 from corgipile.sql.connection import connect
 from corgipile.sql.engines.postgres import training
-from corgipile.sql.exceptions import DataError, Interrupted, OperationalError, ProgrammingError
+from corgipile.sql.exceptions import DataError, Interrupted, NotSupportedError, OperationalError, ProgrammingError
 
 pytest.importorskip("psycopg")
 ROWS = "SELECT i % 7 / 7.0::float8 AS a, i % 11 / 11.0::float8 AS b, i % 2 AS label FROM generate_series(1, 200) i"
@@ -205,6 +205,16 @@ def test_operators_that_have_question_marks(sql):
     )
     assert found.fetchall() == [(True, True, True)]
     assert sql.execute("SELECT '%s %% %(a)s', 7 % 4").fetchall() == [("%s %% %(a)s", 3)]
+
+
+def test_statements_with_places_and_streams_of_their_own(sql):
+    sql.execute("PREPARE plus AS SELECT $1::int + 1; CREATE FUNCTION pg_temp.more(int) RETURNS int RETURN $1 + 2")
+    assert sql.execute("EXECUTE plus(3)").fetchall() == [(4,)]
+    assert sql.execute("SELECT pg_temp.more(3)").fetchall() == [(5,)]
+    for script in ("COPY t TO STDOUT", "COPY (SELECT * FROM t) TO stdout", "COPY t FROM STDIN"):
+        with pytest.raises(NotSupportedError, match="psql"):
+            sql.execute(script)
+    assert sql.execute("SELECT 1").fetchall() == [(1,)]
 
 
 def test_values_of_all_kinds(sql):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from corgipile import _kernel
 from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import frugal
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
@@ -232,7 +233,7 @@ class _Survey:
     way: str | None
     kind: pa.DataType
     values: dict[str | None, None] = field(default_factory=dict)
-    total: float = 0.0
+    total: bytearray = field(default_factory=lambda: bytearray(_kernel.SUM_BYTES))  # the same however rows are cut
     rows: int = 0
 
     @property
@@ -246,7 +247,7 @@ class _Survey:
             found = Number(name).encode(column, str).cast(pa.float64(), safe=False)
             found = pc.drop_null(pc.if_else(pc.is_nan(found), pa.scalar(None, pa.float64()), found))
             self.rows += len(found)
-            self.total += pc.sum(found).as_py() or 0.0
+            _kernel.sum_add(self.total, found.to_numpy(zero_copy_only=False))
             return
         if self.way.startswith("hash"):
             return
@@ -267,7 +268,7 @@ class _Survey:
                 raise BadValue(f"column {name!r} has no values whose mean could stand for what is missing")
             if not self.fillable:
                 return Vector(name, None if isinstance(missing, str) else float(missing))
-            fill = self.total / self.rows if missing == "mean" else missing
+            fill = _kernel.sum_value(self.total) / self.rows if missing == "mean" else missing
             return Number(name, None if missing == "error" else float(fill))
         family = family_of(self.kind)
         if self.way.startswith("hash"):

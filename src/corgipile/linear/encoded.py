@@ -50,6 +50,8 @@ def encoding_of(
     found = fit_encoding(
         table, features, label, encode=settings.encode, missing=settings.missing, classes=given, numbers=numbers
     )
+    if isinstance(found.label, Classes):  # an ordered dictionary has an order of its own; a model's classes ascend
+        found = replace(found, label=replace(found.label, values=tuple(sorted(found.label.values))))
     if not skip:
         return found
     relaxed = tuple(replace(one, strict=False) if isinstance(one, Categories) else one for one in found.features)

@@ -51,6 +51,9 @@ def parse(script: str, dialect: str = "duckdb") -> list[Statement]:
 
 
 def _statement(reader: Reader) -> Statement:
+    if _keeps_places(reader):
+        first, last = reader.tokens[0], reader.tokens[-1]
+        return Query(offset=first.start, sql=Fragment((reader.script.text[first.start : last.stop],)))
     whole = reader.part(0, reader.stop).fragment(model_call)  # first, so that question marks are counted in their order
     _check_places(reader)
     offset = reader.tokens[0].start
@@ -58,6 +61,12 @@ def _statement(reader: Reader) -> Statement:
         manage(reader, offset) or _explain(reader, offset) or _training(reader, offset) or _prediction(reader, offset)
     )
     return made or Query(offset=offset, sql=whole)
+
+
+def _keeps_places(reader: Reader) -> bool:
+    """Say whether places for values are the statement's own: those of what it prepares, or a function's arguments."""
+    words = [token.text.upper() for token in reader.tokens[:4] if token.kind == "word"]
+    return words[:1] == ["PREPARE"] or (words[:1] == ["CREATE"] and bool({"FUNCTION", "PROCEDURE"} & set(words)))
 
 
 def _check_places(reader: Reader) -> None:

@@ -79,9 +79,9 @@ def _evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wr
     """Return how well a model does: on rows, or, of rows held out or else of training, what its history says."""
     if call.source is None:
         last = (engine.models.history(stored.name) or [{}])[-1]
-        held = last.get("holdout_loss") is not None
-        found = {name: last.get(f"holdout_{name}" if held else name) for name in FIGURES}
-        return found | {"rows": None if held else last.get("rows")}
+        apart = last.get("holdout_loss") is not None
+        found = {name: last.get(f"holdout_{name}" if apart else name) for name in FIGURES}
+        return found | {"rows": None if apart else last.get("rows")}
     with relation_of(engine.session, call.source, writer) as relation:
         asked = f"corgipile.evaluate({writer.literal(stored.name)}::text, {writer.literal(relation.name)}::regclass)"
         row = engine.session.rows(f"SELECT {', '.join(FIGURES)} FROM {asked}")

@@ -26,7 +26,6 @@ class Stored:
         source: The table it was trained from.
         owner: Whose it is.
         created: When it was stored.
-        class_names: The classes, where they are text.
     """
 
     name: str
@@ -37,7 +36,12 @@ class Stored:
     source: str
     owner: str
     created: Any
-    class_names: list[str] | None = None
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """Return the classes, where they are text."""
+        label = self.params.get("encoding", {}).get("label", {})
+        return [str(name) for name in label["values"]] if label.get("how") == "classes" else None
 
     @property
     def features(self) -> list[str]:
@@ -110,15 +114,14 @@ class Models:
         """
         self.arguments()
         found = self._session.rows(
-            "SELECT name, kind, dims, pg_catalog.to_json(classes)::text, params::text, source, owner::text, created, "
-            "(pg_catalog.to_jsonb(m) -> 'class_names')::text FROM corgipile.models m WHERE name = %s",
+            "SELECT name, kind, dims, pg_catalog.to_json(classes)::text, params::text, source, owner::text, created "
+            "FROM corgipile.models WHERE name = %s",
             [name],
         )
         if not found:
             raise self._missing(name)
-        called, kind, width, classes, params, source, owner, created, names = found[0]
-        known = None if names is None else json.loads(names)
-        return Stored(called, kind, width, json.loads(classes), json.loads(params), source, owner, created, known)
+        called, kind, width, classes, params, *more = found[0]
+        return Stored(called, kind, width, json.loads(classes), json.loads(params), *more)
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Return the epochs of a model, rows of training's answer."""

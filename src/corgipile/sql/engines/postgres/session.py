@@ -11,6 +11,8 @@ from corgipile.sql.engines.engine import Result
 from corgipile.sql.engines.parking import Parked
 from corgipile.sql.engines.postgres.faults import library, translated
 from corgipile.sql.engines.postgres.types import batches, columns_of
+from corgipile.sql.exceptions import NotSupportedError
+from corgipile.sql.tokens import tokenize
 
 __all__ = ["Session"]
 
@@ -64,6 +66,9 @@ class Session:
     def run(self, sql: str) -> Result:
         """Run one statement of the user's."""
         columns = columns_of(self.described(sql))
+        tokens = [] if columns else tokenize(sql)
+        if tokens and tokens[0].says("COPY") and any(token.says("STDIN", "STDOUT") for token in tokens):
+            raise NotSupportedError("COPY from STDIN and to STDOUT is psql's; here a query answers rows")
         with translated():
             if not columns:
                 cursor = self.connection.execute(sql)

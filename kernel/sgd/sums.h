@@ -1,0 +1,92 @@
+/* Sums of doubles without rounding: the same whatever the order of the numbers and however they are cut into parts. */
+#ifndef CP_SUMS_H
+#define CP_SUMS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { CP_SUM_WORDS = 68, CP_SUM_ROOM = 1 << 29 }; /* words of 32 bits; numbers added between two carries */
+
+/* The sum is that of word[i] * 2^(32 i - 1074), and of what is not finite. Begin with all zero. */
+typedef struct {
+    int64_t word[CP_SUM_WORDS];
+    int64_t added;      /* since the last carry */
+    double strange;     /* sum of what is infinite or NaN */
+} cp_sum;
+
+/* Let all words but the last be of 0 to 2^32 - 1. */
+static inline void cp_sum_carry(cp_sum *s)
+{
+    for (int i = 0; i + 1 < CP_SUM_WORDS; i++) {
+        int64_t over = s->word[i] >> 32;
+        s->word[i] -= over * (INT64_C(1) << 32);
+        s->word[i + 1] += over;
+    }
+    s->added = 0;
+}
+
+static inline void cp_sum_add(cp_sum *s, double x)
+{
+    uint64_t bits, digits;
+    int64_t exponent, low, middle, high;
+    int at, shift;
+    memcpy(&bits, &x, sizeof bits);
+    exponent = (int64_t)(bits >> 52 & 0x7ff);
+    if (exponent == 0x7ff) {
+        s->strange += x;
+        return;
+    }
+    digits = (bits & ((UINT64_C(1) << 52) - 1)) | (uint64_t)(exponent > 0) << 52;
+    exponent -= exponent > 0;
+    at = (int)(exponent / 32);
+    shift = (int)(exponent % 32);
+    low = (int64_t)((digits << shift) & 0xffffffff);
+    middle = (int64_t)((digits >> (32 - shift)) & 0xffffffff);
+    high = shift ? (int64_t)(digits >> (64 - shift)) : 0;
+    s->word[at] += bits >> 63 ? -low : low;
+    s->word[at + 1] += bits >> 63 ? -middle : middle;
+    s->word[at + 2] += bits >> 63 ? -high : high;
+    if (++s->added == CP_SUM_ROOM)
+        cp_sum_carry(s);
+}
+
+/* Make the sum that of its size; returns whether it was negative. */
+static inline int cp_sum_size(cp_sum *s)
+{
+    cp_sum_carry(s);
+    if (s->word[CP_SUM_WORDS - 1] >= 0)
+        return 0;
+    for (int i = 0; i < CP_SUM_WORDS; i++)
+        s->word[i] = -s->word[i];
+    cp_sum_carry(s);
+    return 1;
+}
+
+/* Return the sum, rounded once. */
+static inline double cp_sum_value(cp_sum s)
+{
+    int top = CP_SUM_WORDS - 1, free = 0, negative;
+    uint64_t head, next, rest;
+    double value;
+    if (s.strange != 0) /* NaN too */
+        return s.strange;
+    negative = cp_sum_size(&s);
+    while (top > 2 && s.word[top] == 0)
+        top--;
+    head = (uint64_t)s.word[top] << 32 | (uint64_t)s.word[top - 1];
+    next = (uint64_t)s.word[top - 2];
+    for (rest = 0; head != 0 && !(head >> 63); free++) {
+        head = head << 1 | next >> 31;
+        next = next << 1 & 0xffffffff;
+    }
+    for (int i = top - 3; i >= 0; i--)
+        rest |= (uint64_t)s.word[i];
+    if (head == 0)
+        value = ldexp((double)next, -1074);
+    else /* 64 digits, and whether there are more: rounding is right */
+        value = ldexp((double)(head | (uint64_t)((next | rest) != 0)), 32 * (top - 1) - 1074 - free);
+    return negative ? -value : value;
+}
+
+#endif

@@ -1,0 +1,197 @@
+/* Decides how the columns of a table become numbers: of all of them, before any row is read. */
+#include "corgipile.h"
+
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
+
+/* Return what was asked for of a column: by its name, or of all columns of text. */
+static const CorgiWish *wish_for(const CorgiOptions *o, const CorgiColumn *c)
+{
+    const CorgiWish *all = NULL;
+    ListCell *cell;
+    foreach (cell, o->encode) {
+        const CorgiWish *wish = lfirst(cell);
+        if (wish->column != NULL && strcmp(wish->column, c->name) == 0)
+            return wish;
+        all = wish->column == NULL && !c->list && corgi_is_text(c->type) ? wish : all;
+    }
+    return all;
+}
+
+static void check_wishes(const CorgiSource *s, const CorgiOptions *o)
+{
+    ListCell *cell;
+    foreach (cell, o->encode) {
+        const CorgiWish *wish = lfirst(cell);
+        bool found = wish->column == NULL;
+        for (int i = 0; i < s->feature_columns; i++)
+            found |= wish->column != NULL && strcmp(wish->column, s->features[i].name) == 0;
+        if (!found)
+            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "encode names column \"%s\", which is no feature", wish->column);
+    }
+}
+
+/* Say that a column of text does not say how it becomes numbers. */
+static void refuse_text(const CorgiColumn *c)
+{
+    ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+            errmsg("feature column \"%s\" is %s; numbers, or an array such as real[], double precision[] or integer[], "
+                   "are needed", c->name, format_type_be(c->type)),
+            errhint("Say how it becomes numbers: encode => 'onehot', 'ordinal' or 'hash:256'."));
+}
+
+static CorgiEncoder encoder_for(const CorgiOptions *o, const CorgiColumn *c)
+{
+    const CorgiWish *wish = wish_for(o, c);
+    CorgiEncoder e = {.column = c->name, .way = c->list ? CORGI_AS_VECTOR : CORGI_AS_NUMBER, .strict = true};
+    if (wish == NULL) {
+        if (!c->list && corgi_is_text(c->type))
+            refuse_text(c);
+        e.filled = o->missing == CORGI_MISSING_NUMBER || (o->missing == CORGI_MISSING_MEAN && !c->list);
+        e.fill = o->fill;
+        e.width = !c->list;
+        return e;
+    }
+    if (c->list)
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "column \"%s\" is an array; encode takes columns of single values", c->name);
+    e.way = wish->way;
+    e.family = corgi_family(c->type);
+    e.ordered = type_is_enum(c->type);
+    e.strict = o->missing != CORGI_MISSING_SKIP;
+    e.buckets = wish->way == CORGI_HASH ? wish->buckets : 0;
+    e.null_known = wish->way == CORGI_HASH && o->missing != CORGI_MISSING_ERROR;
+    e.values = corgi_make_names();
+    e.width = wish->way == CORGI_HASH ? e.buckets : 1;
+    return e;
+}
+
+/* Numbers and arrays of them, as they are. */
+static bool is_plain(const CorgiColumn *c) { return corgi_is_number(c->type); }
+
+static bool all_plain(const CorgiSource *s)
+{
+    bool plain = is_plain(&s->label);
+    for (int i = 0; i < s->feature_columns; i++)
+        plain &= is_plain(&s->features[i]);
+    return plain;
+}
+
+static CorgiEncoding *make_encoding(const CorgiSource *s, const CorgiOptions *o)
+{
+    CorgiEncoding *e = palloc0(sizeof *e);
+    e->count = s->feature_columns;
+    e->features = palloc0(sizeof *e->features * (Size) e->count);
+    for (int i = 0; i < e->count; i++)
+        e->features[i] = encoder_for(o, &s->features[i]);
+    if (!is_plain(&s->label))
+        e->classes = corgi_make_names();
+    return e;
+}
+
+static const char *const family_names[] = {"", "texts", "numbers", "times"};
+
+/* Check that the columns are such as an encoding was fitted to. */
+static void check_known(const CorgiSource *s, const CorgiEncoding *e)
+{
+    if (e->count != s->feature_columns)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "there are %d feature columns; the model was trained with %d",
+               s->feature_columns, e->count);
+    for (int i = 0; i < e->count; i++) {
+        const CorgiColumn *c = &s->features[i];
+        const CorgiEncoder *known = &e->features[i];
+        CorgiFamily family = corgi_family(c->type);
+        bool number = known->way == CORGI_AS_NUMBER;
+        if ((known->way == CORGI_AS_VECTOR) != c->list || (number && family != CORGI_NUMBER && family != CORGI_TIME) ||
+            (!number && !c->list && family != known->family))
+            REFUSE(ERRCODE_DATATYPE_MISMATCH, "feature column \"%s\" is %s%s; the model takes %s there", c->name,
+                   format_type_be(c->type), c->list ? "[]" : "",
+                   number ? "numbers" : c->list ? "single values" : known->way == CORGI_AS_VECTOR ? "arrays of numbers"
+                          : family_names[known->family]);
+    }
+    if ((e->classes != NULL) != !is_plain(&s->label))
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "label column \"%s\" is %s; the model has classes of %s", s->label.name,
+               format_type_be(s->label.type), e->classes ? "text" : "numbers");
+}
+
+static void check_sparse(const CorgiSource *s, const CorgiOptions *o)
+{
+    if (s->sparse && (o->encode != NIL || o->missing != CORGI_MISSING_ERROR))
+        REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "%s takes no sparse features", o->encode != NIL ? "encode" : "missing");
+}
+
+/* Say what is wrong with columns where a model without an encoding is gone on from. */
+static void check_past(const CorgiOptions *o)
+{
+    if (o->warm_start != NULL)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "warm_start \"%s\" was trained on numbers alone", o->warm_start);
+}
+
+/* Decide how columns become numbers; nothing is decided where all of them are, and nothing else was asked for. */
+void corgi_open_encoding(CorgiSource *s, CorgiOptions *o)
+{
+    check_wishes(s, o);
+    check_sparse(s, o);
+    if (o->encoding != NULL) {
+        check_known(s, o->encoding);
+        s->encoding = o->encoding;
+        return;
+    }
+    if (all_plain(s) && o->encode == NIL && (o->missing == CORGI_MISSING_ERROR || o->missing == CORGI_MISSING_SKIP))
+        return;
+    check_past(o);
+    if (!is_plain(&s->label) && corgi_predicts_numbers(&o->of))
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "label column \"%s\" is %s; a %s model predicts numbers, so a number is needed",
+               s->label.name, format_type_be(s->label.type), o->kind);
+    s->encoding = make_encoding(s, o);
+}
+
+/* Return whether an encoder has nothing to do: its column is read as it lies. */
+static bool is_idle(const CorgiEncoder *e, const CorgiColumn *c)
+{
+    return (e->way == CORGI_AS_NUMBER || e->way == CORGI_AS_VECTOR) && (!e->filled || e->whole) && is_plain(c);
+}
+
+/* Let columns be read by their encoders. */
+static void tie(CorgiSource *s, CorgiEncoding *e)
+{
+    s->encoding = e;
+    s->encoded = false;
+    s->label.classes = e->classes;
+    for (int i = 0; i < s->feature_columns; i++) {
+        s->features[i].encoder = is_idle(&e->features[i], &s->features[i]) ? NULL : &e->features[i];
+        s->encoded |= s->features[i].encoder != NULL;
+    }
+}
+
+static bool is_wide(const CorgiColumn *c)
+{
+    const CorgiEncoder *e = c->encoder;
+    bool small = c->type == BOOLOID || c->type == INT2OID || c->type == FLOAT4OID;
+    if (e == NULL || e->way == CORGI_AS_VECTOR)
+        return c->type == FLOAT8OID || c->type == NUMERICOID;
+    return e->way == CORGI_AS_NUMBER && !small;
+}
+
+/* Choose the numbers to compute in: double precision, where a column has such, as Python does. */
+static void settle_numbers(CorgiSource *s)
+{
+    s->bytes = sizeof(float);
+    for (int i = 0; i < s->feature_columns; i++)
+        if (is_wide(&s->features[i]))
+            s->bytes = sizeof(double);
+}
+
+/* Let the columns of a table and of its parts be read by their encoders, where there are some. */
+void corgi_tie_encodings(CorgiSource *s, CorgiEncoding *e)
+{
+    for (int i = -1; i < s->part_count; i++) {
+        CorgiSource *part = i < 0 ? s : &s->parts[i];
+        if (e != NULL)
+            tie(part, e);
+        part->lenient = part->label.lenient = s->lenient;
+        settle_numbers(part);
+    }
+}

@@ -1,0 +1,130 @@
+/* Rows of a query: read once, as the caller, into a temporary table that goes when training ends.
+ *
+ * The query is one SELECT that changes nothing. The server runs it like any other: privileges and row security are those
+ * of the caller, a cancel request ends it. Its rows go to the table one by one as they come, in their order. */
+#include "corgipile.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/toasting.h"
+#include "commands/tablecmds.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "utils/lsyscache.h"
+#include "utils/plancache.h"
+#include "utils/snapmgr.h"
+
+#define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
+
+typedef struct {
+    DestReceiver as_receiver;
+    Relation table;
+    BulkInsertState bulk;
+    CommandId command;
+    int64 rows;
+} Keeper;
+
+/* Refuse all but one statement that only reads. */
+static TupleDesc check_query(SPIPlanPtr plan)
+{
+    List *sources = SPI_plan_get_plan_sources(plan);
+    const CachedPlanSource *source = list_length(sources) == 1 ? linitial(sources) : NULL;
+    const Query *query = source && list_length(source->query_list) == 1 ? linitial_node(Query, source->query_list) : NULL;
+    if (query == NULL || query->commandType != CMD_SELECT || source->resultDesc == NULL)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
+    if (query->hasModifyingCTE || query->rowMarks != NIL)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must only read: without INSERT, UPDATE or DELETE in it, or FOR UPDATE");
+    return source->resultDesc;
+}
+
+/* Make an empty temporary table of the query's columns, under a name that is free. */
+static Oid make_table(TupleDesc columns)
+{
+    CreateStmt *statement = makeNode(CreateStmt);
+    Oid space, made;
+    int number = 0;
+    PreventCommandDuringRecovery("corgipile.train with a query");
+    statement->relation = makeRangeVar("pg_temp", "corgipile_rows", -1);
+    statement->relation->relpersistence = RELPERSISTENCE_TEMP;
+    statement->oncommit = ONCOMMIT_DROP;
+    space = RangeVarGetCreationNamespace(statement->relation);
+    while (OidIsValid(get_relname_relid(statement->relation->relname, space)))
+        statement->relation->relname = psprintf("corgipile_rows_%d", ++number);
+    for (int i = 0; i < columns->natts; i++) {
+        Form_pg_attribute a = TupleDescAttr(columns, i);
+        statement->tableElts = lappend(statement->tableElts, makeColumnDef(NameStr(a->attname), a->atttypid, a->atttypmod,
+                                                                           a->attcollation));
+    }
+    made = DefineRelation(statement, RELKIND_RELATION, InvalidOid, NULL, NULL).objectId;
+    CommandCounterIncrement();
+    NewRelationCreateToastTable(made, (Datum) 0);
+    CommandCounterIncrement();
+    return made;
+}
+
+static void start(DestReceiver *self, int operation, TupleDesc columns) {}
+
+static bool keep(TupleTableSlot *row, DestReceiver *self)
+{
+    Keeper *k = (Keeper *) self;
+    table_tuple_insert(k->table, row, k->command, TABLE_INSERT_SKIP_FSM, k->bulk);
+    k->rows++;
+    return true;
+}
+
+static void nothing(DestReceiver *self) {}
+
+static void keep_rows(SPIPlanPtr plan, Oid table)
+{
+    Keeper k = {.as_receiver = {.receiveSlot = keep, .rStartup = start, .rShutdown = nothing, .rDestroy = nothing,
+                                .mydest = DestNone},
+                .table = table_open(table, RowExclusiveLock), .bulk = GetBulkInsertState(),
+                .command = GetCurrentCommandId(true)};
+    SPIExecuteOptions how = {.read_only = true, .must_return_tuples = true, .dest = &k.as_receiver};
+    SPI_execute_plan_extended(plan, &how);
+    FreeBulkInsertState(k.bulk);
+    table_finish_bulk_insert(k.table, TABLE_INSERT_SKIP_FSM);
+    table_close(k.table, NoLock);
+}
+
+/* Run the query; its rows are the table to learn from. */
+void corgi_open_query(CorgiRun *run)
+{
+    CorgiOptions *o = &run->options;
+    SPIPlanPtr plan;
+    SPI_connect();
+    plan = SPI_prepare(o->query, 0, NULL);
+    if (plan == NULL)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
+    o->source = make_table(check_query(plan));
+    keep_rows(plan, o->source);
+    SPI_finish();
+    CommandCounterIncrement();
+    PushCopiedSnapshot(GetActiveSnapshot());
+    UpdateActiveSnapshotCommandId();
+    run->owner = CurrentResourceOwner;
+    run->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), run->owner);
+    PopActiveSnapshot();
+}
+
+/* Drop the table. */
+void corgi_close_query(CorgiRun *run)
+{
+    ObjectAddress table = {.classId = RelationRelationId, .objectId = run->options.source};
+    bool unseen = !ActiveSnapshotSet();
+    if (run->options.query == NULL || run->snapshot == NULL)
+        return;
+    UnregisterSnapshotFromOwner(run->snapshot, run->owner);
+    run->snapshot = NULL;
+    if (unseen)
+        PushActiveSnapshot(GetTransactionSnapshot());
+    performDeletion(&table, DROP_RESTRICT, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);
+    CommandCounterIncrement();
+    if (unseen)
+        PopActiveSnapshot();
+}

@@ -1,0 +1,150 @@
+/* What a value of a column is as a number, and as a text that is the same for equal values of any type. */
+#include "corgipile.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "common/shortest_dec.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/datetime.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+static const int64 epoch_days = POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE;
+enum { LOWEST_DECIMAL = -6, FIRST_EXPONENT = 15 }; /* powers of ten between which numbers are written without one */
+
+bool corgi_is_text(Oid type)
+{
+    return type == TEXTOID || type == VARCHAROID || type == BPCHAROID || type == NAMEOID || type_is_enum(type);
+}
+
+/* Return what values of a type are compared as. */
+CorgiFamily corgi_family(Oid type)
+{
+    if (type == DATEOID || type == TIMESTAMPOID || type == TIMESTAMPTZOID)
+        return CORGI_TIME;
+    if (corgi_is_number(type) || type == TIMEOID)
+        return CORGI_NUMBER;
+    return corgi_is_text(type) ? CORGI_TEXT : CORGI_NO_FAMILY;
+}
+
+/* Microseconds since 1970, or the infinities that the server has. */
+static double moment(int64 since_2000)
+{
+    if (TIMESTAMP_NOT_FINITE(since_2000))
+        return TIMESTAMP_IS_NOBEGIN(since_2000) ? -INFINITY : INFINITY;
+    return since_2000 > PG_INT64_MAX - epoch_days * USECS_PER_DAY
+               ? (double) since_2000 + (double) (epoch_days * USECS_PER_DAY)
+               : (double) (since_2000 + epoch_days * USECS_PER_DAY);
+}
+
+/* Return a number as it is; of a date or time the days since 1970, of a time of day the seconds. */
+double corgi_number_of(Oid type, Datum value)
+{
+    DateADT date;
+    double number;
+    switch (type) {
+    case DATEOID:
+        date = DatumGetDateADT(value);
+        if (DATE_NOT_FINITE(date))
+            return DATE_IS_NOBEGIN(date) ? -INFINITY : INFINITY;
+        return (double) (date + epoch_days);
+    case TIMESTAMPOID:
+    case TIMESTAMPTZOID: return moment(DatumGetTimestamp(value)) / (double) USECS_PER_DAY;
+    case TIMEOID: return (double) DatumGetTimeADT(value) / (double) USECS_PER_SEC;
+    default:
+        corgi_read_number(type, value, sizeof number, (char *) &number);
+        return number;
+    }
+}
+
+/* Write a number that is not whole with the fewest digits that tell it from others: its digits, and where its point
+ * lies, from PostgreSQL's form of it. */
+static char *write_fraction(double number)
+{
+    char shown[DOUBLE_SHORTEST_DECIMAL_LEN], digits[DOUBLE_SHORTEST_DECIMAL_LEN];
+    int count = 0, point = -1, exponent = 0, first;
+    StringInfoData text;
+    double_to_shortest_decimal_buf(fabs(number), shown);
+    for (const char *at = shown; *at; at++)
+        if (*at == '.')
+            point = count;
+        else if (*at == 'e') {
+            exponent = atoi(at + 1);
+            break;
+        } else
+            digits[count++] = *at;
+    point = (point < 0 ? count : point) + exponent;
+    for (first = 0; digits[first] == '0'; first++)
+        point--;
+    initStringInfo(&text);
+    appendStringInfoString(&text, number < 0 ? "-" : "");
+    count -= first;
+    if (point - 1 < LOWEST_DECIMAL || point - 1 >= FIRST_EXPONENT)
+        appendStringInfo(&text, "%c%s%.*se%+d", digits[first], count > 1 ? "." : "", count - 1, digits + first + 1, point - 1);
+    else if (point <= 0)
+        appendStringInfo(&text, "0.%.*s%.*s", -point, "000000", count, digits + first);
+    else
+        appendStringInfo(&text, "%.*s.%.*s", point, digits + first, count - point, digits + first + point);
+    return text.data;
+}
+
+static char *write_moment(int64 since_2000, Oid type)
+{
+    struct pg_tm tm;
+    fsec_t fraction;
+    if (TIMESTAMP_NOT_FINITE(since_2000) || timestamp2tm(since_2000, NULL, &tm, &fraction, NULL, NULL) != 0)
+        ereport(ERROR, errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+                errmsg("a %s that is infinite or out of range can be no category", format_type_be(type)));
+    return psprintf("%04d-%02d-%02d %02d:%02d:%02d.%06d", tm.tm_year, tm.tm_mon, tm.tm_mday, tm.tm_hour, tm.tm_min,
+                    tm.tm_sec, (int) fraction);
+}
+
+static char *write_number(Oid type, Datum value)
+{
+    double number = type == INT8OID ? 0 : corgi_number_of(type, value);
+    if (type == INT8OID)
+        return psprintf(INT64_FORMAT, DatumGetInt64(value));
+    if (isnan(number))
+        return NULL;
+    if (floor(number) == number && fabs(number) < (double) (INT64CONST(1) << 62))
+        return psprintf(INT64_FORMAT, (int64) number);
+    return isinf(number) ? (number < 0 ? "-inf" : "inf") : write_fraction(number);
+}
+
+static int64 moment_of(Oid type, Datum value)
+{
+    DateADT date = type == DATEOID ? DatumGetDateADT(value) : 0;
+    if (type != DATEOID)
+        return DatumGetTimestamp(value);
+    if (DATE_NOT_FINITE(date) || date >= TIMESTAMP_END_JULIAN - POSTGRES_EPOCH_JDATE)
+        return DT_NOEND;
+    return (int64) date * USECS_PER_DAY;
+}
+
+/* Return a value as the text of its category, as Python writes it; NULL of NaN, which is missing. */
+const char *corgi_text_of(Oid type, Datum value, Size *length)
+{
+    const char *text;
+    const struct varlena *stored;
+    switch (type) {
+    case TEXTOID:
+    case VARCHAROID:
+    case BPCHAROID:
+        stored = PG_DETOAST_DATUM_PACKED(value);
+        text = VARDATA_ANY(stored);
+        *length = type == BPCHAROID ? (Size) bpchartruelen((char *) text, (int) VARSIZE_ANY_EXHDR(stored))
+                                    : VARSIZE_ANY_EXHDR(stored);
+        return text;
+    case NAMEOID: text = NameStr(*DatumGetName(value)); break;
+    case DATEOID:
+    case TIMESTAMPOID:
+    case TIMESTAMPTZOID: text = write_moment(moment_of(type, value), type); break;
+    default:
+        text = corgi_family(type) == CORGI_NUMBER ? write_number(type, value)
+                                                  : DatumGetCString(DirectFunctionCall1(enum_out, value));
+    }
+    *length = text ? strlen(text) : 0;
+    return text;
+}

@@ -1,0 +1,94 @@
+/* Reads what columns are to become: the arguments encode and missing of corgipile.train. */
+#include "corgipile.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+
+#define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
+
+/* Return an argument of any type as text. */
+static char *text_of(Datum value, Oid type)
+{
+    Oid output;
+    bool varlena;
+    if (type == UNKNOWNOID)
+        return DatumGetCString(value);
+    getTypeOutputInfo(type, &output, &varlena);
+    return OidOutputFunctionCall(output, value);
+}
+
+/* Read how many numbers a row becomes, behind the colon of hash:256. */
+static int64 read_buckets(const char *text, const char *way)
+{
+    int64 buckets = strlen(text) > 7 ? 0 : atol(text);
+    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || buckets < 1 || buckets > CORGI_MOST_BUCKETS)
+        REFUSE("buckets of encode must be a number from 1 to %d, got \"%s\"", CORGI_MOST_BUCKETS, way);
+    return buckets;
+}
+
+static CorgiWish *read_way(const char *way, const char *column)
+{
+    CorgiWish *wish = palloc(sizeof *wish);
+    *wish = (CorgiWish){.column = column, .buckets = CORGI_BUCKETS};
+    if (strcmp(way, "onehot") == 0)
+        wish->way = CORGI_ONEHOT;
+    else if (strcmp(way, "ordinal") == 0)
+        wish->way = CORGI_ORDINAL;
+    else if (strcmp(way, "hash") == 0 || strncmp(way, "hash:", 5) == 0) {
+        wish->way = CORGI_HASH;
+        wish->buckets = way[4] ? read_buckets(way + 5, way) : CORGI_BUCKETS;
+    } else
+        REFUSE("encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, or a JSON object of these by column, "
+               "got \"%s\"", way);
+    return wish;
+}
+
+/* Read a JSON object: a way for each column. */
+static List *read_object(const char *text)
+{
+    Jsonb *object = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
+    JsonbIterator *at = JsonbIteratorInit(&object->root);
+    JsonbIteratorToken token;
+    JsonbValue value;
+    List *wishes = NIL;
+    char *column = NULL;
+    while ((token = JsonbIteratorNext(&at, &value, true)) != WJB_DONE) {
+        bool string = value.type == jbvString;
+        if (token == WJB_KEY)
+            column = pnstrdup(value.val.string.val, value.val.string.len);
+        else if (token == WJB_VALUE && string)
+            wishes = lappend(wishes, read_way(pnstrdup(value.val.string.val, value.val.string.len), column));
+        else if (token == WJB_VALUE)
+            REFUSE("encode of column \"%s\" must be a text, such as \"onehot\"", column);
+    }
+    return wishes;
+}
+
+/* Read encode: one way for all columns of text, or an object of them by column. */
+List *corgi_read_wishes(Datum value, Oid type)
+{
+    char *text = text_of(value, type);
+    return text[strspn(text, " \t\n\r")] == '{' ? read_object(text) : list_make1(read_way(text, NULL));
+}
+
+/* Read missing: what becomes of NULL and NaN; `fill` is the number that stands for them, if it is one. */
+CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill)
+{
+    char *text = text_of(value, type), *end;
+    *fill = 0;
+    if (strcmp(text, "error") == 0)
+        return CORGI_MISSING_ERROR;
+    if (strcmp(text, "mean") == 0)
+        return CORGI_MISSING_MEAN;
+    if (strcmp(text, "skip") == 0)
+        return CORGI_MISSING_SKIP;
+    *fill = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(*fill))
+        REFUSE("missing must be 'error', 'mean', 'skip' or a finite number, got \"%s\"", text);
+    return CORGI_MISSING_NUMBER;
+}
