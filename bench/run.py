@@ -26,7 +26,7 @@ TORCH = [
     "torch_wide",
     "torch_gpu",
 ]
-THEMES = ["quality", "memory", "budget", "sgd", "loader", "accuracy", "tables", "remote", *TORCH, "postgres"]
+THEMES = ["quality", "memory", "budget", "sgd", "loader", "accuracy", "tables", "remote", *TORCH, "postgres", "sql"]
 
 
 def machine() -> dict[str, object]:
