@@ -44,7 +44,7 @@ static void check_kind(Relation rel, Relation named)
         ereport(
             ERROR, errcode(ERRCODE_WRONG_OBJECT_TYPE),
             errmsg("\"%s\" is %s; a table or materialized view is needed", name, kind_of(kind)),
-            query ? errhint("Make one of its rows: CREATE MATERIALIZED VIEW m AS SELECT * FROM %s.", corgi_sql_name(named))
+            query ? errhint("Give query => 'SELECT * FROM %s' instead of source.", corgi_sql_name(named))
                   : 0);
     if (kind != RELKIND_PARTITIONED_TABLE && rel->rd_tableam->scan_set_tidrange == NULL)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
