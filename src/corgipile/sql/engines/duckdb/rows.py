@@ -62,7 +62,9 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     start = time.perf_counter()
     computed = source.table is None or not source.plain or _is_view(session, source)
     place = "a query" if computed else ".".join(source.table or ())
-    budget = parse_bytes(DEFAULT if memory is None else memory, "memory", whole=0)  # a share of rows not yet counted: none
+    budget = parse_bytes(
+        DEFAULT if memory is None else memory, "memory", whole=0
+    )  # a share of rows not yet counted: none
     sql = text_of(session, source, bound).sql
     schema = session.schema(sql, bound.values)
     _check_names(schema)
