@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
@@ -167,8 +168,11 @@ class Connection:
     ) -> None:
         """Keep what was done, or take it back after an error, and close."""
         try:
-            if not self.closed:
-                self.commit() if kind is None else self.rollback()
+            if not self.closed and kind is None:
+                self.commit()
+            elif not self.closed:
+                with suppress(exceptions.Error):  # the error that ends it says more
+                    self.rollback()
         finally:
             self.close()
 

@@ -83,8 +83,8 @@ class CorgiPileMagics(Magics):
     def _frames(self, sql: str, connection: "Connection") -> set[str]:
         """Return the names behind FROM and JOIN that are no tables but variables that hold rows."""
         follows = {after.text for before, after in pairwise(tokenize(sql)) if before.says("FROM", "JOIN")}
-        known = {name for name in follows if hasattr(self._names.get(name), "__arrow_c_stream__")}
-        return known - set(connection.tables()) if known else known
+        frames = {name for name in follows if hasattr(self._names.get(name), "__arrow_c_stream__")}
+        return frames - set(connection.tables()) if frames else frames
 
 
 class _Variables(Mapping[str, Any]):

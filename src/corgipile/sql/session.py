@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -91,16 +91,17 @@ class Session:
 def interruptible(interrupt: Callable[[], None], work: Callable[[], R], stopped: Event) -> R:
     """Run a function in a thread, so that this one hears of Ctrl-C while a library keeps the other busy."""
     future: Future[R] = Future()
-    thread = Thread(target=_settle, args=(future, work), daemon=True)
-    thread.start()
+    Thread(target=_settle, args=(future, work), daemon=True).start()
     try:
+        while not future.done():  # looked at again, since another thread may have been given the signal
+            wait([future], _AGAIN)
         return future.result()
     except KeyboardInterrupt:
         stopped.set()
-        while thread.is_alive():
+        while not future.done():  # not Thread.join, which takes a thread for ended when a signal comes
             with suppress(Exception):  # a connection that is lost: the thread hears of it too
                 interrupt()
-            thread.join(_AGAIN)
+            wait([future], _AGAIN)
         raise
 
 
