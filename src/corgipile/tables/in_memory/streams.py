@@ -23,14 +23,14 @@ IN_MEMORY = 64 << 20  # bytes, beyond which rows are spilled
 TOGETHER = 4 << 20  # bytes that small batches are joined to
 
 
-def of_reader(reader: Any, name: str, spill: Spill = None, most: int = IN_MEMORY) -> Table:
+def of_reader(reader: Any, name: str, spill: Spill = None, most: int | None = None) -> Table:
     """Make a table of a ``pyarrow.RecordBatchReader``, which is read to its end.
 
     Args:
         reader: The rows.
         name: What they are.
         spill: Folder for spill files, or ``"off"``.
-        most: Bytes beyond which rows are spilled.
+        most: Bytes beyond which rows are spilled; None: 64 MB.
 
     Example:
         >>> rows = pa.table({"x": [1, 2]})
@@ -86,7 +86,7 @@ def _guarded(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.Record
 
 
 def _collected(
-    schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str, spill: Spill, most: int = IN_MEMORY
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: str, spill: Spill, most: int | None = None
 ) -> Table:
     """Keep rows in memory up to a bound; beyond it write all of them to a spill file, unless there shall be none."""
     parts, folder = _joined(batches, schema), spill_folder(spill)
@@ -95,7 +95,7 @@ def _collected(
     for part in parts:
         waiting.append(part)
         size += part.nbytes
-        if size > most and folder is not None:
+        if size > (IN_MEMORY if most is None else most) and folder is not None:
             return _spilled(itertools.chain(_drained(waiting), parts), name, folder)
     return MemoryTable(pa.concat_tables([_decoded(schema.empty_table()), *waiting]))
 
