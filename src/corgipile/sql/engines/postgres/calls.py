@@ -76,7 +76,7 @@ def _beyond(stored: Stored, shares: str, threshold: float, writer: Writer, *, pr
 
 
 def _evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> dict[str, Any]:
-    """Return how well a model does: on rows, or, of rows held out or else of training, what its history says."""
+    """Return how well a model does: on rows, or, of rows apart out or else of training, what its history says."""
     if call.source is None:
         last = (engine.models.history(stored.name) or [{}])[-1]
         apart = last.get("holdout_loss") is not None
