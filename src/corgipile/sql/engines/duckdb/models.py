@@ -1,12 +1,13 @@
 """Models in a database: a table of their own, rows of which come and go with the transaction."""
 
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from corgipile.errors import BadArgument, BadModelFile
 from corgipile.linear.model import Model, unpack
 from corgipile.sql.engines.duckdb.session import Session
-from corgipile.sql.exceptions import IntegrityError, OperationalError
+from corgipile.sql.exceptions import DatabaseError, IntegrityError, OperationalError
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.databases import quoted
 
@@ -24,6 +25,7 @@ COLUMNS = {
     "content": "BLOB",
 }
 LONGEST = 1000  # bytes of a name, as in PostgreSQL
+TRIES, PAUSE = 10, 0.02  # of writing beside other connections, and seconds between
 
 
 class Stored(NamedTuple):
@@ -129,17 +131,29 @@ class Models:
             "loss": last.get("loss"),
             "content": model.pack(),
         }
-        with _Together(self._session):
-            place = self._made()
-            if replace:
-                self._rows(f"DELETE FROM {place} WHERE name = $name", {"name": name})
-            elif self.there(name):
-                raise IntegrityError(f"there is a model {name!r} already; CREATE OR REPLACE MODEL writes it anew")
-            named = ", ".join(values)
-            given = ", ".join(f"${column}" for column in values)
-            sql = f"INSERT INTO {place} ({named}, created, version) VALUES ({given}, now(), uuid())"
-            self._rows(sql, values)
+        mine = not self._session.in_transaction()
+        for left in reversed(range(TRIES)):
+            try:
+                with _Together(self._session):
+                    self._write(values, replace=replace)
+                break
+            except DatabaseError as error:  # another connection wrote at the same moment
+                if not (mine and left and "conflict" in str(error).lower()):
+                    raise
+            time.sleep(PAUSE)
         self._touch(name)
+
+    def _write(self, values: Mapping[str, Any], *, replace: bool) -> None:
+        """Write a model's row."""
+        place, name = self._made(), values["name"]
+        if replace:
+            self._rows(f"DELETE FROM {place} WHERE name = $name", {"name": name})
+        elif self.there(name):
+            raise IntegrityError(f"there is a model {name!r} already; CREATE OR REPLACE MODEL writes it anew")
+        named = ", ".join(values)
+        given = ", ".join(f"${column}" for column in values)
+        sql = f"INSERT INTO {place} ({named}, created, version) VALUES ({given}, now(), uuid())"
+        self._rows(sql, values)
 
     def drop(self, name: str) -> None:
         """Remove a model.
