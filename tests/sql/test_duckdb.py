@@ -2,6 +2,7 @@
 
 # ruff: noqa: S608  # tests write SQL
 
+import gzip
 import os
 import signal
 import subprocess
@@ -423,3 +424,24 @@ print(peak() - before)
     ).stdout.splitlines()
     assert "spill file (700010 rows" in told
     assert int(grown) < 132
+
+
+def test_yes_and_no_of_a_csv_file_are_the_same_classes_in_any_query(tmp_path):
+    path = tmp_path / "it's.csv"
+    path.write_text("x;ok;flag\n" + "".join(f"{i % 7 - 3}.5;{'yes' if i % 7 > 3 else 'no'};true\n" for i in range(700)))
+    name = str(path).replace("'", "''")
+    with connect() as session:
+        session.execute(f"SELECT x, ok FROM '{name}' TRAIN BY logistic WITH epochs = 3 INTO plain")
+        session.execute(f"SELECT x, ok FROM '{name}' WHERE x > -9 TRAIN BY logistic WITH epochs = 3 INTO chosen")
+        for model in ("plain", "chosen"):
+            found = session.execute(f"SELECT * FROM '{name}' WHERE x > 0 PREDICT BY {model}").arrow()
+            assert set(found["ok"].to_pylist()) == {"yes", "no"} == set(found["prediction"].to_pylist())
+            assert found["flag"].type == pa.bool_()
+
+
+def test_a_csv_file_that_only_duckdb_reads_is_read(tmp_path):
+    path = tmp_path / "ragged.csv.gz"
+    path.write_bytes(gzip.compress(b"x,y\n" + b"".join(b"%d.5,%d\n" % (i % 5, i % 2) for i in range(300))))
+    with connect() as session:
+        found = session.execute(f"SELECT * FROM '{path}' WHERE x > 1 TRAIN BY logistic WITH epochs = 1").arrow()
+    assert found["rows"].to_pylist() == [240]

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from corgipile.errors import CorgiPileError
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.statements import Source
@@ -16,7 +17,8 @@ from corgipile.tables.table import Table
 __all__ = ["Text", "text_of"]
 
 PACKED = (".gz", ".zst")
-KNOWN = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson")  # to DuckDB
+TEXT = (".csv", ".tsv")
+KNOWN = (".parquet", ".json", ".jsonl", ".ndjson")  # to DuckDB, as to us
 PART = 1 << 16  # rows
 
 
@@ -63,18 +65,43 @@ def _write(table: Table, sink: Any) -> None:
 
 
 def text_of(session: Session, source: Source, bound: Bound) -> Text:
-    """Write a SELECT; a file in it that DuckDB could not read becomes rows that are lent to it."""
+    """Write a SELECT; a file in it that DuckDB could not read becomes rows that are lent to it.
+
+    Of a CSV file a column of text stays text: DuckDB would make true and false of yes and no, which are labels where
+    the file itself is learnt from.
+    """
     found = Text(bound.text(source.sql), bound.text(source.items), bound.text(source.rest))
-    if source.file is None or _known(source.file):
+    if source.file is None:
         return found
-    name = session.lend(_laid_out(open_table(source.file)))
+    if _ends(source.file, TEXT):
+        name = _as_text(session, source.file)
+    elif _ends(source.file, KNOWN):
+        return found
+    else:
+        name = session.lend(_laid_out(open_table(source.file)))
     rest = found.rest.replace(literal(source.file), name, 1)
     head = found.sql.removesuffix(found.rest)
     return Text(head + rest, found.items, rest) if head != found.sql else found
 
 
-def _known(file: str) -> bool:
+def _as_text(session: Session, file: str) -> str:
+    """Return what SQL calls a CSV file, whose columns of text are none of another type."""
+    theirs = session.schema(f"SELECT * FROM {literal(file)}")
+    try:
+        ours = open_table(file).schema
+    except CorgiPileError:  # which DuckDB reads all the same
+        return literal(file)
+    if theirs.names != ours.names:
+        return literal(file)
+    texts = [
+        one.name for one in ours if pa.types.is_string(one.type) and not pa.types.is_string(theirs.field(one.name).type)
+    ]
+    kinds = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in texts)
+    return f"read_csv({literal(file)}, types = {{{kinds}}})" if texts else literal(file)
+
+
+def _ends(file: str, suffixes: tuple[str, ...]) -> bool:
     path = file.lower().partition("?")[0]
     for packed in PACKED:
         path = path.removesuffix(packed)
-    return path.endswith(KNOWN)
+    return path.endswith(suffixes)
