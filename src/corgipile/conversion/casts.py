@@ -107,7 +107,8 @@ def _same(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
         made = column.cast(kind, safe=not _is_float(kind))
         if _is_text(column.type) or _is_text(kind):
             return None if _overflows(made, column) else made
-        return made if _equal(made.cast(column.type), column) else None
+        back = made.cast(column.type, safe=not _is_float(column.type))  # whole numbers beyond 2^53 are floats, too
+        return made if _equal(back, column) else None
     except pa.ArrowInvalid:
         return None
 
