@@ -445,3 +445,17 @@ def test_a_csv_file_that_only_duckdb_reads_is_read(tmp_path):
     with connect() as session:
         found = session.execute(f"SELECT * FROM '{path}' WHERE x > 1 TRAIN BY logistic WITH epochs = 1").arrow()
     assert found["rows"].to_pylist() == [240]
+
+
+@pytest.mark.parametrize("more", ["", " WHERE a > -9"])
+def test_the_index_that_pandas_wrote_is_neither_feature_nor_label(tmp_path, more):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [0.5, -0.5] * 50, "label": [0, 1] * 50})
+    frame.sort_values("label").to_parquet(tmp_path / "t.parquet")
+    with connect() as session:
+        found = session.execute(f"SELECT * FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic INTO m")
+        assert any("'__index_level_0__' is left out" in note for note in found.notes)
+        assert {row[0] for row in session.execute("SELECT * FROM ML.WEIGHTS(MODEL m)")} == {"a", "__INTERCEPT__"}
+        named = f"SELECT __index_level_0__, a, label FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic INTO m"
+        session.execute(named)
+        assert value(session, "SELECT count(*) FROM ML.WEIGHTS(MODEL m)") == 3

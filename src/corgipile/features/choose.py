@@ -12,7 +12,7 @@ from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.concat import FEATURES_KEY
 from corgipile.tables.values import value_type
 
-__all__ = ["Chosen", "choose", "is_number", "item_of", "require", "told", "unfit"]
+__all__ = ["INDEX", "Chosen", "choose", "is_number", "item_of", "require", "told", "unfit"]
 
 PACKED = "features"
 TOLD = 5  # columns whose reason is said in an error

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
+from corgipile.features.choose import INDEX
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.sql.engines.duckdb.binding import Bound
@@ -33,15 +34,15 @@ class Rows(NamedTuple):
     Attributes:
         table: The rows.
         columns: Those that were chosen, in their order.
-        place: What they are, in words.
         notes: What is said of how they were read.
+        place: What they are, in words.
         seconds: How long reading them took before training began.
     """
 
     table: Table
     columns: list[str]
-    place: str
     notes: list[str]
+    place: str
     seconds: float = 0.0
 
 
@@ -57,8 +58,9 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     if source.file is not None and source.plain:
         table = open_table(source.file)
         names = table.schema.names
-        columns = names if source.columns is None else [column_named(name, names) for name in source.columns]
-        return Rows(table, columns, source.file, [])
+        if source.columns is None:
+            return Rows(table, *_without_index(names, source), source.file)
+        return Rows(table, [column_named(name, names) for name in source.columns], [], source.file)
     start = time.perf_counter()
     computed = source.table is None or not source.plain or _is_view(session, source)
     place = "a query" if computed else ".".join(source.table or ())
@@ -75,7 +77,16 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
         table = of_reader(coming, place, most=budget // 2)
     finally:
         reader.close()
-    return Rows(table, list(schema.names), place, _told(table, place, computed=computed), time.perf_counter() - start)
+    columns, notes = _without_index(schema.names, source)
+    notes = [*_told(table, place, computed=computed), *notes]
+    return Rows(table, columns, notes, place, time.perf_counter() - start)
+
+
+def _without_index(names: list[str], source: Source) -> tuple[list[str], list[str]]:
+    """Return columns without what pandas wrote of its index, unless that was named, and what is said of it."""
+    index = [] if source.columns is not None else [name for name in names if INDEX.fullmatch(name)]
+    notes = [f"column {name!r} is left out: the index that pandas wrote" for name in index]
+    return [name for name in names if name not in index], notes
 
 
 def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.RecordBatch]:
