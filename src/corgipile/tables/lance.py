@@ -21,6 +21,7 @@ __all__ = ["LanceTable", "is_lance"]
 
 CACHE = 16 << 20  # bytes that the library may keep of metadata, of which its default is gigabytes
 ADVICE = "rows are decoded at every reading; `corgipile convert` writes a file that is read in place"
+_process: int | None = None  # which uses the library
 
 
 def is_lance(folder: Path) -> bool:
@@ -82,15 +83,23 @@ class LanceTable(LibraryTable):
         return self._whole(pa.table(arrays, names=[str(at) for at in range(len(arrays))]), len(rows), names)
 
     def _dataset(self) -> Any:
-        """Return the dataset, opened anew in a process that was forked: the library's threads do not follow it."""
-        if getattr(self._local, "process", None) != os.getpid():
+        """Return this thread's own dataset.
+
+        Raises:
+            BadArgument: The process was forked from one that had used the library, which may then wait for ever.
+        """
+        if _process not in (None, os.getpid()):
+            raise BadArgument(
+                f"{self.path}: Lance cannot be read in a process that was forked from one where it was in use, as its "
+                "threads do not follow: start workers with multiprocessing_context='spawn', or `corgipile convert` it"
+            )
+        if not hasattr(self._local, "dataset"):
             self._local.dataset = _library().dataset(
                 self.path,
                 version=self._asked,
                 metadata_cache_size_bytes=CACHE,
                 index_cache_size_bytes=CACHE,
             )
-            self._local.process = os.getpid()
         return self._local.dataset
 
     @contextmanager
@@ -101,7 +110,7 @@ class LanceTable(LibraryTable):
         except BaseException as error:  # its panics are no exceptions
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            if isinstance(error, MissingExtra):
+            if isinstance(error, MissingExtra | BadArgument):
                 raise
             reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
             if not hasattr(self, "version") and self._asked is not None:
@@ -110,12 +119,14 @@ class LanceTable(LibraryTable):
 
 
 def _library() -> Any:
+    global _process  # noqa: PLW0603 - one library for all tables
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a fork may hang: it opens the dataset anew
+        warnings.simplefilter("ignore")  # that a fork may hang: it is refused
         try:
             import lance  # noqa: PLC0415 - only for this format
         except ImportError:
             raise needs("pylance", "lance", "Lance") from None
+    _process = os.getpid()
     return lance
 
 
