@@ -75,7 +75,7 @@ REFUSED = {
     "WITH d AS (DELETE FROM kinds RETURNING *) SELECT x, y FROM facts": "query must only read",
     "SELECT x, y FROM facts FOR UPDATE": "query must only read",
     "SELECT x, y FROM (SELECT * FROM facts FOR SHARE) f": "SELECT FOR SHARE is not allowed",
-    "SELECT x, y FROM nothing": 'relation "nothing" does not exist',
+    "SELECT x, y FROM no_such_table": 'relation "no_such_table" does not exist',
     "SELECT x, y, $1 FROM facts": "there is no parameter $1",
     "SELECT x, y, y FROM facts": 'column "y" specified more than once',
     "SELECT x FROM facts": 'has no column "y"',

@@ -47,7 +47,7 @@ MATRIX = {
     "revoke": ("SELECT corgipile.revoke_model('m', 'm_user', 'use')", OWNERS, ""),
     "insert for another": (
         ("INSERT INTO corgipile.models (name, kind, dims, classes, coefficients, intercepts, params, source, owner) "
-        "VALUES ('made', 'linear', 1, '{}', '{{1}}', '{0}', '{}', 'nowhere', 'm_owner')"),
+        "VALUES ('made for another', 'linear', 1, '{}', '{{1}}', '{0}', '{}', 'nowhere', 'm_owner')"),
         OWNERS,
         "violates row-level security policy",
     ),

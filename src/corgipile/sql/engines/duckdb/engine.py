@@ -11,6 +11,7 @@ from corgipile.sql.engines.answers import EPOCHS, MODELS, epoch_row, result_of
 from corgipile.sql.engines.duckdb import calls
 from corgipile.sql.engines.duckdb.binding import Bound
 from corgipile.sql.engines.duckdb.explain import explained
+from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
 from corgipile.sql.engines.duckdb.prediction import pinned, predicting
@@ -131,6 +132,12 @@ class DuckDB:
         stored = self.models.find(statement.name)
         schema = pa.schema([("property", pa.string()), ("value", pa.string())])
         return result_of(schema, calls.described(stored), statement.notes)
+
+    def lend(self, name: str, rows: Any) -> None:
+        """Let statements name what Python holds, a data frame or a table of Arrow, as a view of this session."""
+        self.session.park()
+        with translated():
+            self.session.connection.register(name, rows)
 
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each table that the session sees."""
