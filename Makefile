@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo test test-beside test-rest check docs memcheck bench clean
+.PHONY: setup demo test test-beside test-torch test-rest check docs memcheck bench clean
 
 setup: $(VENV)/.done
 
@@ -31,22 +31,29 @@ $(VENV)/.done: $(VENV)/.installed $(KERNEL)
 demo: setup
 	$(PY) examples/demo.py
 
-# In two processes, for most tests wait for a disk, a server or a compiler: what shares PostgreSQL's servers, and the kernel,
-# beside the rest. Either alone: `make test-beside`, `make test-rest`.
-BESIDE := tests/postgres tests/sql tests/cli tests/kernel tests/stores tests/tables/test_flips.py
+# In three processes, for most tests wait for a disk, a server, a compiler or processes of their own: what shares
+# PostgreSQL's servers, and the kernel; PyTorch, stores and damage; the rest. One alone: `make test-beside` and so on.
+BESIDE := tests/postgres tests/sql tests/cli tests/kernel
+TORCH_TESTS := tests/torch tests/examples tests/stores tests/tables/test_flips.py
 
 TEST_BESIDE := $(PY) -m pytest $(BESIDE)
-TEST_REST := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE))
+TEST_TORCH := $(PY) -m pytest $(TORCH_TESTS)
+TEST_REST := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE) $(TORCH_TESTS))
 
 test: setup
-	@log=$$(mktemp); $(TEST_BESIDE) > $$log 2>&1 & beside=$$!; \
+	@logs=$$(mktemp -d); $(TEST_BESIDE) > $$logs/beside 2>&1 & beside=$$!; \
+	$(TEST_TORCH) > $$logs/torch 2>&1 & torch=$$!; \
 	$(TEST_REST); rest=$$?; \
+	wait $$torch; torch=$$?; \
 	wait $$beside; beside=$$?; \
-	cat $$log; rm -f $$log; \
-	test $$rest = 0 && test $$beside = 0
+	cat $$logs/torch $$logs/beside; rm -rf $$logs; \
+	test $$rest = 0 && test $$torch = 0 && test $$beside = 0
 
 test-beside: setup
 	$(TEST_BESIDE)
+
+test-torch: setup
+	$(TEST_TORCH)
 
 test-rest: setup
 	$(TEST_REST)
