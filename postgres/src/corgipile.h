@@ -275,63 +275,7 @@ extern void corgi_null_value(const CorgiColumn *c, TupleTableSlot *row, const ch
 extern CorgiList corgi_open_list(Datum array, Oid type, const char **why);
 extern void corgi_close_list(CorgiList *list);
 
-/* deform.c */
-typedef struct {
-    int32 offset;           /* in each row that has no NULL; -1: it varies */
-    int16 at, length;       /* column, from 0 on; length: -1 or -2 if it varies, as in pg_type */
-    uint8 align;
-    bool wanted;
-} CorgiField;
-
-typedef struct {
-    CorgiField *all, *some; /* some: those wanted, and what must be stepped over where no field is NULL */
-    int last, count;        /* of all, of some */
-    const char **where;     /* by column: the field in the row under way */
-    bool serve;             /* the types are such that rows can be plain */
-} CorgiFields;
-
-typedef struct {
-    Page page;
-    BlockNumber number;
-    const OffsetNumber *items; /* of its visible rows */
-} CorgiPage;
-extern CorgiFields corgi_make_fields(const CorgiSource *s);
-extern bool corgi_put_plain(const CorgiSource *s, const CorgiFields *fields, const CorgiPage *page, const int16 *which,
-                            int count, int64 width, CorgiBuffer *b, const int32 *into);
-
-/* heap.c */
-extern bool corgi_heap_as_known(TableScanDesc scan);
-
-/* scan.c */
-enum { CORGI_MOST_ROWS = MaxHeapTuplesPerPage }; /* that a scan hands over at a time */
-typedef struct CorgiScan CorgiScan;
-extern CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot);
-extern void corgi_scan_seek(CorgiScan *s, int64 page, int64 stop);
-extern int corgi_scan_next(CorgiScan *s);
-extern TupleTableSlot *corgi_scan_row(CorgiScan *s, int i);
-extern bool corgi_scan_put(CorgiScan *s, const int16 *which, int count, int64 width, CorgiBuffer *b, const int32 *into);
-extern void corgi_scan_end(CorgiScan *s);
-
-/* ahead.c */
-typedef struct CorgiAsker CorgiAsker;
-extern CorgiAsker *corgi_make_asker(void);
-extern bool corgi_is_useful(CorgiAsker *a);
-extern bool corgi_ask(CorgiAsker *a, Relation rel, int64 page, int64 count, bool threads);
-extern void corgi_stop_asker(CorgiAsker *a);
-
-/* sparse.c */
-#define CORGI_MOST_NUMBERS ((int64) ((MaxAllocSize - 64) / sizeof(double))) /* of a model: what an array can hold */
-extern void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *tid, int status, int64 width);
-extern int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width);
-extern bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, CorgiBuffer *b,
-                           int64 slot);
-extern bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot);
-
-/* buffer.c */
-extern int64 corgi_slot_bytes(const CorgiSource *s, int64 width);
-extern CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 slots, int64 widest, int64 heaviest);
-extern void corgi_begin_place(CorgiBuffer *b, int64 place);
-extern bool corgi_put_row(const CorgiSource *s, TupleTableSlot *row, int64 width, CorgiBuffer *b, int64 slot);
+#include "reading.h"
 
 /* encoding.c */
 extern void corgi_open_encoding(CorgiSource *s, CorgiOptions *o);

@@ -2,13 +2,9 @@
 
 # ruff: noqa: S608  # tests write SQL
 
-import gzip
-import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 
 import duckdb
@@ -311,53 +307,6 @@ def test_a_table_may_change_while_it_is_trained_from(tmp_path):
         assert value(one, "SELECT count(*) FROM t") == 14
 
 
-LONG = "SELECT * FROM t TRAIN BY logistic WITH epochs = 1000000, learning_rate = 0.1 INTO m"
-
-
-def _running(path, extra=""):
-    """Start a process that trains until it is stopped."""
-    code = f"""
-import corgipile.sql, sys
-class Told:
-    def begin(self, rows, epochs): print("begun", flush=True)
-    def rows(self, count): pass
-    def epoch(self, record): pass
-sql = corgipile.sql.connect({str(path)!r})
-sql.execute("SELECT * FROM t TRAIN BY logistic WITH epochs = 1 INTO kept")
-try:
-    sql.execute({LONG!r}, progress=Told())
-except KeyboardInterrupt:
-    print(sql.execute("SELECT count(*) FROM t").fetchall(), [row[0] for row in sql.execute("SHOW MODELS")], flush=True)
-"""
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "begun\n"
-    return process
-
-
-@pytest.fixture
-def stored(tmp_path):
-    path = tmp_path / "m.duckdb"
-    with connect(path) as sql:
-        sql.execute("CREATE TABLE t AS SELECT i AS x, i % 2 AS label FROM range(5000) r (i)")
-    return path
-
-
-def test_ctrl_c_leaves_a_session_and_no_model(stored):
-    with _running(stored) as process:
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        assert process.stdout.read() == "[(5000,)] ['kept']\n"
-
-
-def test_a_kill_leaves_a_file_that_opens(stored):
-    with _running(stored) as process:
-        time.sleep(0.1)
-        os.kill(process.pid, signal.SIGKILL)
-    with connect(stored) as sql:
-        assert [row[0] for row in sql.execute("SHOW MODELS")] == ["kept"]
-        assert value(sql, "SELECT count(predict('kept', x)) FROM t") == 5000
-
-
 def test_explain_names_the_operators(sql, files):
     def plan(script):
         return [line for (line,) in sql.execute(script).fetchall()]
@@ -402,60 +351,3 @@ def test_another_database_of_the_session(sql, tmp_path):
     sql.execute("USE m")
     assert sql.execute("SHOW MODELS").fetchall() == []
     assert value(sql, 'SELECT count(*) FROM "o\'ther".corgipile_models') == 1
-
-
-def test_memory_is_the_budget_and_the_limit_of_duckdb(tmp_path):
-    path = tmp_path / "large.duckdb"
-    code = f"""
-import corgipile.sql
-def peak(): return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) >> 10
-sql = corgipile.sql.connect({str(path)!r}, memory_limit="100MB", threads=1)
-sql.execute("CREATE TABLE t AS SELECT list_transform(range(28), lambda k: random())::FLOAT[28] AS x, i % 2 AS label"
-    " FROM range(10) r (i)")
-sql.execute("SELECT * FROM t TRAIN BY logistic WITH epochs = 1")
-before = peak()
-sql.execute("INSERT INTO t SELECT list_transform(range(28), lambda k: random())::FLOAT[28], i % 2"
-    " FROM range(700000) r (i)")
-print(sql.execute("SELECT * FROM t TRAIN BY logistic WITH epochs = 2, memory = 32MB").notes)
-print(peak() - before)
-"""
-    *_, told, grown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    assert "spill file (700010 rows" in told
-    assert int(grown) < 132
-
-
-def test_yes_and_no_of_a_csv_file_are_the_same_classes_in_any_query(tmp_path):
-    path = tmp_path / "it's.csv"
-    path.write_text("x;ok;flag\n" + "".join(f"{i % 7 - 3}.5;{'yes' if i % 7 > 3 else 'no'};true\n" for i in range(700)))
-    name = str(path).replace("'", "''")
-    with connect() as session:
-        session.execute(f"SELECT x, ok FROM '{name}' TRAIN BY logistic WITH epochs = 3 INTO plain")
-        session.execute(f"SELECT x, ok FROM '{name}' WHERE x > -9 TRAIN BY logistic WITH epochs = 3 INTO chosen")
-        for model in ("plain", "chosen"):
-            found = session.execute(f"SELECT * FROM '{name}' WHERE x > 0 PREDICT BY {model}").arrow()
-            assert set(found["ok"].to_pylist()) == {"yes", "no"} == set(found["prediction"].to_pylist())
-            assert found["flag"].type == pa.bool_()
-
-
-def test_a_csv_file_that_only_duckdb_reads_is_read(tmp_path):
-    path = tmp_path / "ragged.csv.gz"
-    path.write_bytes(gzip.compress(b"x,y\n" + b"".join(b"%d.5,%d\n" % (i % 5, i % 2) for i in range(300))))
-    with connect() as session:
-        found = session.execute(f"SELECT * FROM '{path}' WHERE x > 1 TRAIN BY logistic WITH epochs = 1").arrow()
-    assert found["rows"].to_pylist() == [240]
-
-
-@pytest.mark.parametrize("more", ["", " WHERE a > -9"])
-def test_the_index_that_pandas_wrote_is_neither_feature_nor_label(tmp_path, more):
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"a": [0.5, -0.5] * 50, "label": [0, 1] * 50})
-    frame.sort_values("label").to_parquet(tmp_path / "t.parquet")
-    with connect() as session:
-        found = session.execute(f"SELECT * FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic INTO m")
-        assert any("'__index_level_0__' is left out" in note for note in found.notes)
-        assert {row[0] for row in session.execute("SELECT * FROM ML.WEIGHTS(MODEL m)")} == {"a", "__INTERCEPT__"}
-        named = f"SELECT __index_level_0__, a, label FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic INTO m"
-        session.execute(named)
-        assert value(session, "SELECT count(*) FROM ML.WEIGHTS(MODEL m)") == 3

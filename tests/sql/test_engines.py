@@ -6,36 +6,17 @@ import json
 import threading
 import time
 
-import numpy as np
-import pyarrow as pa
 import pytest
+from sqlengines import ROWS, OnDuckDB, OnPostgreSQL, quoted
 
-import corgipile as cp
 from corgipile.errors import BadStatement, CorgiPileError
-from corgipile.linear.losses import NAMES
-from corgipile.sql.connection import connect
 from corgipile.sql.exceptions import Interrupted
 
-ROWS = 600
 EPOCHS = ["epoch", "loss", "accuracy", "r2", "holdout_loss", "holdout_accuracy", "holdout_r2", "rows", "seconds"]
-TABLES = f"""
-    CREATE TABLE t AS SELECT i, (i * 7919 % 1000 / 1000.0)::real AS a, (i * 104729 % 1000 / 1000.0)::real AS b,
-        (i * 7919 % 1000 > 500)::int AS label, i % 5 AS part FROM generate_series(0, {ROWS - 1}) AS g (i);
-    CREATE TABLE wide AS SELECT i * 7919 % 100 / 100.0 AS "A b", i * 31 % 100 / 100.0 AS "select", i % 2 AS "Ünï"
-        FROM generate_series(0, {ROWS - 1}) AS g (i);
-    CREATE VIEW seen AS SELECT a, b, label FROM t;
-    CREATE TABLE texts AS SELECT 'red' AS colour, 1.5 AS x, 1 AS label;
-"""
-PARAMS = ("block_pages", "blocks", "buffer_blocks", "group", "whole")
 NASTY = [
     "x'; DROP TABLE t; --", 'x"; DROP TABLE t; --', "a' || (SELECT 1) || '", "$$; DROP TABLE t; $$", "\\'; DROP TABLE t; --", "%s %(x)s {} {0}",
     "m\n-- x", "/* x", "ünï 字 🐕", "select", "a.b.c", " ", "?", ":x", "$1", "E'\\'", "x" * 50,
 ]  # fmt: skip
-
-
-def quoted(name):
-    """Write a name in quotes."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text):
@@ -60,28 +41,7 @@ class Recorder:
 
 
 class Statements:
-    """What holds on every engine; `sql` is a connection to it with some tables."""
-
-    def rows(self, sql, script, values=()):
-        """Return the rows of a script as dictionaries."""
-        cursor = sql.execute(script, values)
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-    def value(self, sql, script, values=()):
-        """Return the one value of a script."""
-        ((found,),) = sql.execute(script, values).fetchall()
-        return found
-
-    def fails(self, sql, script, part, values=()):
-        """Check what is said of a script that must fail."""
-        with pytest.raises(CorgiPileError, match=part):
-            sql.execute(script, values).fetchall()
-
-    def weights(self, sql, model):
-        """Return the weights of a model by name, and by class where there are more than two."""
-        found = self.rows(sql, f"SELECT * FROM ML.WEIGHTS(MODEL {quoted(model)})")
-        return {(row.get("class"), row["processed_input"]): row["weight"] for row in found}
+    """What holds on every engine."""
 
     def test_training_answers_an_epoch_a_row(self, sql):
         cursor = sql.execute("SELECT a, b, label FROM t TRAIN BY svm WITH max_epoch_num = 3, learning_rate = 0.1")
@@ -395,118 +355,10 @@ class Statements:
         assert self.rows(sql, "SHOW MODELS") == []
         assert self.value(sql, "SELECT count(*) FROM t") == ROWS
 
-    def arrow(self, sql, query):
-        """Return rows of two features and a whole label as Python reads them."""
-        columns = list(zip(*sql.execute(query).fetchall(), strict=True))
-        kinds = {"a": pa.float32(), "b": pa.float32(), "label": pa.int32()}
-        return pa.table({name: pa.array(values, kinds[name]) for name, values in zip(kinds, columns, strict=True)})
 
-    def same(self, sql, name, python):
-        """Check that a model that is stored is one of Python's, bit for bit."""
-        several = len(python.coef) > 1
-        classes = python.classes.tolist() if several else [None]
-        lines = zip(classes, python.coef.tolist(), python.intercept.tolist(), strict=True)
-        expected = {
-            (of, column): value
-            for of, line, constant in lines
-            for column, value in zip(("a", "b", "__INTERCEPT__"), [*line, constant], strict=True)
-        }
-        found = self.weights(sql, name)
-        assert {(of and float(of), column): value for (of, column), value in found.items()} == expected
-
-    @pytest.mark.parametrize("model", ["svm of three", *NAMES])
-    @pytest.mark.parametrize("batch", [1, 16])
-    def test_models_are_those_of_python_bit_for_bit(self, sql, model, batch):
-        label = {
-            "softmax": "part % 3",
-            "svm of three": "part % 3",
-            "logistic": "label",
-            "svm": "label",
-            "squared_hinge": "label",
-        }.get(model, "part")
-        kind = model.split()[0]
-        settings = {
-            "epochs": 3,
-            "learning_rate": 0.05,
-            "l2": 0.01,
-            "batch_size": batch,
-            "order": "no_shuffle",
-            "standardize": False,
-        }
-        sql.execute(f"CREATE TABLE bits AS SELECT a, b, {label} AS label FROM t")
-        given = ", ".join(f"{name} = {value}" for name, value in settings.items())
-        rows = self.rows(sql, f"SELECT * FROM bits TRAIN BY {kind} WITH {given} INTO m")
-        table = self.arrow(sql, "SELECT * FROM bits")
-        python = cp.train(table, model=kind, **settings)
-        self.same(sql, "m", python)
-        score = python.loss.score
-        assert [(row["loss"], row[score]) for row in rows] == [(one["loss"], one[score]) for one in python.history]
-        predicted = [row["prediction"] for row in self.rows(sql, "SELECT * FROM bits PREDICT BY m")]
-        assert np.array_equal(predicted, python.predict(table))
-
-    @pytest.mark.parametrize("order", ["no_shuffle", "block_only", "corgipile", "riffle", "balanced"])
-    def test_orders_are_those_of_python_in_blocks_of_the_same_rows(self, sql, order):
-        sql.execute("CREATE TABLE many AS SELECT x.a, x.b, x.label FROM t x, generate_series(1, 8) y ORDER BY x.i, 1")
-        asked, sizes = self.sizes(sql, order)
-        settings = {"epochs": 2, "learning_rate": 0.05, "seed": 5}
-        given = ", ".join(f"{name} = {value}" for name, value in settings.items())
-        sql.execute(f"SELECT * FROM many TRAIN BY svm WITH order = {order}, {asked}, {given} INTO m")
-        make = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
-        more = {"balance": "label"} if order == "balanced" else {}
-        made = make.get(order, cp.orders.Riffle)(**sizes(), **more)
-        self.same(
-            sql,
-            "m",
-            cp.train(
-                self.arrow(sql, "SELECT * FROM many"),
-                model="svm",
-                order=made,
-                memory=None,
-                standardize=False,
-                **settings,
-            ),
-        )
-
-
-class TestDuckDB(Statements):
+class TestDuckDB(Statements, OnDuckDB):
     """On DuckDB, in memory."""
 
-    @pytest.fixture
-    def sql(self):
-        pytest.importorskip("duckdb")
-        with connect() as connection:
-            connection.execute(TABLES)
-            yield connection
 
-    def sizes(self, sql, order):
-        """Return sizes of blocks and buffers in SQL, and what tells those of Python."""
-        return "block_size = 100, buffer_size = 700", lambda: {"block": 100, "buffer": 700}
-
-
-class TestPostgreSQL(Statements):
+class TestPostgreSQL(Statements, OnPostgreSQL):
     """On PostgreSQL, in a database of its own."""
-
-    @pytest.fixture
-    def sql(self, server):
-        pytest.importorskip("psycopg")
-        server.sql("DROP DATABASE IF EXISTS sql_tests")
-        server.sql("CREATE DATABASE sql_tests STRATEGY file_copy")
-        with connect(server.url.replace("/postgres?", "/sql_tests?")) as connection:
-            connection.execute("CREATE EXTENSION corgipile; " + TABLES)
-            yield connection
-
-    def sizes(self, sql, order):
-        """Return sizes of blocks and buffers in SQL, and what tells those of Python, from the model m."""
-
-        def told():
-            found = {
-                row["property"]: json.loads(row["value"])
-                for row in self.rows(sql, "DESCRIBE MODEL m")
-                if row["property"] in PARAMS
-            }
-            rows = self.value(sql, "SELECT max((ctid::text::point)[1])::int FROM many") * found["block_pages"]
-            mixed = {name: found[name] for name in ("group", "whole")} if order in ("riffle", "balanced") else {}
-            assert found["blocks"] > found["buffer_blocks"]
-            return {"block": rows, "buffer": rows * found["buffer_blocks"], **mixed}
-
-        return "block_size = 8KB, buffer_size = 50KB", told

@@ -19,6 +19,7 @@ from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.training import arguments, fit_model
+from corgipile.sql.engines.transactions import Transactions
 from corgipile.sql.exceptions import DatabaseError
 from corgipile.sql.options import settled
 from corgipile.sql.statements import (
@@ -36,7 +37,7 @@ from corgipile.sql.statements import (
 __all__ = ["DuckDB"]
 
 
-class DuckDB:
+class DuckDB(Transactions[Session]):
     """One session of DuckDB; see `corgipile.sql.engines.engine.Engine`.
 
     Args:
@@ -149,28 +150,6 @@ class DuckDB:
         for schema, table, column in self.session.rows(sql):
             found.setdefault(table if schema == "main" else f"{schema}.{table}", []).append(column)
         return found
-
-    def in_transaction(self) -> bool:
-        """Say whether a transaction is open."""
-        return self.session.in_transaction()
-
-    def begin(self) -> None:
-        """Begin a transaction."""
-        self.session.rows("BEGIN")
-
-    def commit(self) -> None:
-        """Keep what was done; nothing happens where no transaction is open."""
-        if self.session.in_transaction():
-            self.session.rows("COMMIT")
-
-    def rollback(self) -> None:
-        """Take back what was done; nothing happens where no transaction is open."""
-        if self.session.in_transaction():
-            self.session.rows("ROLLBACK")
-
-    def interrupt(self) -> None:
-        """Stop what another thread of this process runs."""
-        self.session.interrupt()
 
     def close(self) -> None:
         """End the session."""

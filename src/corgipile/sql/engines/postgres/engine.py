@@ -15,6 +15,7 @@ from corgipile.sql.engines.postgres.rows import Relation, relation_of
 from corgipile.sql.engines.postgres.session import Session
 from corgipile.sql.engines.postgres.training import following, train_call
 from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.engines.transactions import Transactions
 from corgipile.sql.exceptions import IntegrityError
 from corgipile.sql.options import settled
 from corgipile.sql.statements import DescribeModel, DropModel, Explain, Predict, Query, RenameModel, ShowModels, Train
@@ -24,7 +25,7 @@ __all__ = ["PostgreSQL"]
 TOLD = ("NOTICE", "WARNING")
 
 
-class PostgreSQL:
+class PostgreSQL(Transactions[Session]):
     """One session of PostgreSQL; see `corgipile.sql.engines.engine.Engine`.
 
     Args:
@@ -129,28 +130,6 @@ class PostgreSQL:
         ):
             found.setdefault(table, []).extend([] if column is None else [column])
         return found
-
-    def in_transaction(self) -> bool:
-        """Say whether a transaction is open."""
-        return self.session.in_transaction()
-
-    def begin(self) -> None:
-        """Begin a transaction."""
-        self.session.rows("BEGIN")
-
-    def commit(self) -> None:
-        """Keep what was done; nothing happens where no transaction is open."""
-        if self.in_transaction():
-            self.session.rows("COMMIT")
-
-    def rollback(self) -> None:
-        """Take back what was done; nothing happens where no transaction is open."""
-        if self.in_transaction():
-            self.session.rows("ROLLBACK")
-
-    def interrupt(self) -> None:
-        """Stop what another thread of this process runs."""
-        self.session.interrupt()
 
     def close(self) -> None:
         """End the session."""

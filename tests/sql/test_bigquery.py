@@ -1,0 +1,85 @@
+"""CREATE MODEL and its options, in BigQuery's words."""
+
+# ruff: noqa: E501  # tests write SQL
+
+import pytest
+
+from corgipile.errors import BadStatement
+from corgipile.sql.grammar import parse
+from corgipile.sql.statements import (
+    Parameter,
+)
+
+
+def one(script, dialect="duckdb"):
+    """Return the one statement of a script."""
+    (found,) = parse(script, dialect)
+    return found
+
+
+def sql(fragment):
+    """Write a fragment with its places as they are told apart."""
+    return fragment.written(lambda place: f"<{place.key}>", lambda call: f"<{call.function} {call.model}>")
+
+
+def error(script, dialect="duckdb"):
+    """Return the message of a script that is wrong, and the text from its caret on."""
+    with pytest.raises(BadStatement) as caught:
+        parse(script, dialect)
+    message, line, caret = str(caught.value).split("\n")
+    return message, line[len(caret) - 1 :]
+
+
+def test_create_model_has_the_options_of_bigquery():
+    found = one("""
+        CREATE OR REPLACE MODEL `project.set.m` OPTIONS (
+            MODEL_TYPE = 'LOGISTIC_REG', input_label_cols = ['y'], learn_rate = 0.4, learn_rate_strategy = 'CONSTANT',
+            max_iterations = 9, l1_reg = 0, l2_reg = 0.1, early_stop = TRUE, min_rel_progress = 0.002,
+            data_split_method = 'RANDOM', data_split_eval_fraction = 0.25, category_encoding_method = 'LABEL_ENCODING',
+            fit_intercept = false, warm_start = true, friendly_name = 'm', auto_class_weights = false,
+            order = 'riffle', seed = 3
+        ) AS SELECT * FROM t""")
+
+    assert (found.name, found.replace, found.if_not_exists, found.model) == ("project.set.m", True, False, "logistic")
+    assert (found.label, found.warm_start, found.source.table) == ("y", "project.set.m", ("t",))
+    assert found.settings == {
+        "learning_rate": 0.4, "decay": 1.0, "epochs": 9, "l2": 0.1, "tolerance": 0.002, "validation": 0.25,
+        "encode": "ordinal", "intercept": False, "order": "riffle", "seed": 3,
+    }  # fmt: skip
+    assert [word for word in ("friendly_name", "l1_reg", "auto_class_weights") if word in str(found.notes)] != []
+    assert len(found.notes) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ("early_stop = true", {"tolerance": 0.01}),
+        ("early_stop = false", {}),
+        ("early_stop = false, min_rel_progress = 0.5", {}),
+        ("min_rel_progress = 0.5", {"tolerance": 0.5}),
+        ("data_split_method = 'random'", {"validation": 0.2}),
+        ("data_split_method = 'NO_SPLIT', data_split_eval_fraction = 0.5", {}),
+        ("data_split_eval_fraction = 0.5", {"validation": 0.5}),
+        ("max_iterations = ?", {"epochs": Parameter(1)}),
+    ],
+)
+def test_options_together(options, settings):
+    found = one(f"CREATE MODEL m OPTIONS (model_type = 'linear_reg', {options}) AS SELECT 1, 2")
+    assert found.settings == settings
+    assert (found.replace, found.if_not_exists) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "l1_reg = 0.1", "optimize_strategy = 'NORMAL_EQUATION'", "learn_rate_strategy = 'LINE_SEARCH'", "ls_init_learn_rate = 1",
+        "calculate_p_values = true", "auto_class_weights = true", "class_weights = [STRUCT('a', 0.5)]", "num_trials = 5",
+        "data_split_method = 'SEQ'", "data_split_method = 'CUSTOM'", "data_split_col = 'x'", "hparam_tuning_algorithm = 'x'",
+        "category_encoding_method = 'TARGET_ENCODING'", "early_stop = 3", "min_rel_progress = 'x'", "model_type = ?",
+        "input_label_cols = ['a', 'b']", "input_label_cols = 3", "learn_rat = 1", "warm_start = 3", "save = 'x'",
+    ],
+)  # fmt: skip
+def test_options_that_would_change_the_model_are_errors(option):
+    name = option.split(" ")[0]
+    message, _ = error(f"CREATE MODEL m OPTIONS (model_type = 'logistic_reg', {option}) AS SELECT 1, 2")
+    assert any(word in message for word in (name, "model_type", "the name of a column"))

@@ -1,0 +1,49 @@
+"""Files in FROM as DuckDB reads them and as we do: the same classes, columns and rows."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import gzip
+
+import pyarrow as pa
+import pytest
+
+from corgipile.sql import connect
+
+
+def value(sql, script):
+    return sql.execute(script).fetchone()[0]
+
+
+def test_yes_and_no_of_a_csv_file_are_the_same_classes_in_any_query(tmp_path):
+    path = tmp_path / "it's.csv"
+    path.write_text("x;ok;flag\n" + "".join(f"{i % 7 - 3}.5;{'yes' if i % 7 > 3 else 'no'};true\n" for i in range(700)))
+    name = str(path).replace("'", "''")
+    with connect() as session:
+        session.execute(f"SELECT x, ok FROM '{name}' TRAIN BY logistic WITH epochs = 3 INTO plain")
+        session.execute(f"SELECT x, ok FROM '{name}' WHERE x > -9 TRAIN BY logistic WITH epochs = 3 INTO chosen")
+        for model in ("plain", "chosen"):
+            found = session.execute(f"SELECT * FROM '{name}' WHERE x > 0 PREDICT BY {model}").arrow()
+            assert set(found["ok"].to_pylist()) == {"yes", "no"} == set(found["prediction"].to_pylist())
+            assert found["flag"].type == pa.bool_()
+
+
+def test_a_csv_file_that_only_duckdb_reads_is_read(tmp_path):
+    path = tmp_path / "ragged.csv.gz"
+    path.write_bytes(gzip.compress(b"x,y\n" + b"".join(b"%d.5,%d\n" % (i % 5, i % 2) for i in range(300))))
+    with connect() as session:
+        found = session.execute(f"SELECT * FROM '{path}' WHERE x > 1 TRAIN BY logistic WITH epochs = 1").arrow()
+    assert found["rows"].to_pylist() == [240]
+
+
+@pytest.mark.parametrize("more", ["", " WHERE a > -9"])
+def test_the_index_that_pandas_wrote_is_neither_feature_nor_label(tmp_path, more):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [0.5, -0.5] * 50, "label": [0, 1] * 50})
+    frame.sort_values("label").to_parquet(tmp_path / "t.parquet")
+    with connect() as session:
+        found = session.execute(f"SELECT * FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic INTO m")
+        assert any("'__index_level_0__' is left out" in note for note in found.notes)
+        assert {row[0] for row in session.execute("SELECT * FROM ML.WEIGHTS(MODEL m)")} == {"a", "__INTERCEPT__"}
+        named = f"SELECT __index_level_0__, a, label FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic INTO m"
+        session.execute(named)
+        assert value(session, "SELECT count(*) FROM ML.WEIGHTS(MODEL m)") == 3

@@ -1,0 +1,128 @@
+"""What is said of SQL that is wrong: where it stands, and what would be right."""
+
+# ruff: noqa: E501  # tests write SQL
+
+import re
+
+import pytest
+
+from corgipile.errors import BadArgument, BadStatement
+from corgipile.sql.grammar import parse
+
+
+def error(script, dialect="duckdb"):
+    """Return the message of a script that is wrong, and the text from its caret on."""
+    with pytest.raises(BadStatement) as caught:
+        parse(script, dialect)
+    message, line, caret = str(caught.value).split("\n")
+    return message, line[len(caret) - 1 :]
+
+
+WRONG = {
+    "SELECT * FROM t TRAIN BY": ("expected a model", ""),
+    "SELECT * FROM t TRAIN BY svmm": ("did you mean svm?", "svmm"),
+    "SELECT * FROM t TRAIN BY huber:x": ("expected the parameter of the model", "x"),
+    "SELECT * FROM t TRAIN BY quantile:7": ("above 0 and below 1", "quantile:7"),
+    "SELECT * FROM t TRAIN BY svm WITH": ("expected the name of a setting", ""),
+    "SELECT * FROM t TRAIN BY svm WITH learning_rat = 1": ("did you mean learning_rate?", "learning_rat = 1"),
+    "SELECT * FROM t TRAIN BY svm WITH zzz = 1": ("there are features, label", "zzz = 1"),
+    "SELECT * FROM t TRAIN BY svm WITH epochs 5": ("expected = and a value after epochs", "5"),
+    "SELECT * FROM t TRAIN BY svm WITH epochs = -1": ("whole number of 0 to", "-1"),
+    "SELECT * FROM t TRAIN BY svm WITH epochs = 1 LABLE y": ("LABEL", "LABLE y"),
+    "SELECT * FROM t TRAIN BY svm WITH epochs = 1, max_epoch_num = 2": ("epochs is set twice (max_epoch_num is", "max_epoch_num = 2"),
+    "SELECT * FROM t TRAIN BY svm WITH order = rifle": ("did you mean riffle?", "rifle"),
+    "SELECT * FROM t TRAIN BY svm WITH block_size = 10XB": ("expected ,", "XB"),
+    "SELECT * FROM t TRAIN BY svm WITH buffer_size = 120%": ("above 0% and at most 100%", "120%"),
+    "SELECT * FROM t TRAIN BY svm WITH classes = [1, 2": ("this bracket does not close", "[1, 2"),
+    "SELECT * FROM t TRAIN BY svm WITH model = x": ("behind TRAIN BY", "model = x"),
+    "SELECT * FROM t TRAIN BY svm WITH save = x": ("INTO name stores", "save = x"),
+    "SELECT * FROM t TRAIN BY svm LABEL (a, b)": ("LABEL names one column", "(a, b)"),
+    "SELECT * FROM t TRAIN BY svm INTO": ("expected a name for the model", ""),
+    "SELECT * FROM t TRAIN BY svm INTO a INTO b": ("two INTO", "INTO b"),
+    "SELECT * FROM t TRAIN BY svm WHERE x": ("WHERE, ORDER BY and LIMIT stand before TRAIN BY", "WHERE x"),
+    "SELECT * FROM t TRAIN BY svm TRAIN BY svm": ("expected WITH", "TRAIN BY svm"),
+    "SELECT * FROM (SELECT * FROM t TRAIN BY svm)": ("a statement of its own", "TRAIN BY svm)"),
+    "CREATE TABLE x AS SELECT * FROM t TRAIN BY svm": ("a statement of its own", "TRAIN BY svm"),
+    "SELECT * FROM t PREDICT BY": ("expected the name of a model", ""),
+    "SELECT * FROM t PREDICT BY m LIMIT 3": ("stand before PREDICT BY", "LIMIT 3"),
+    "SELECT * FROM (SELECT * FROM t PREDICT BY m LIMIT 3) q": ("stand before PREDICT BY", "LIMIT 3) q"),
+    "SELECT * FROM (SELECT a FROM t PREDICT BY m) PREDICT BY n": ("two PREDICT BY", "PREDICT BY m) PREDICT BY n"),
+    "DELETE FROM t WHERE a PREDICT BY m": ("follows the SELECT", "PREDICT BY m"),
+    "CREATE MODEL": ("expected a name for the model", ""),
+    "CREATE MODEL m": ("expected OPTIONS", ""),
+    "CREATE MODEL m TRANSFORM (a) OPTIONS () AS SELECT 1": ("TRANSFORM is not supported", "TRANSFORM (a) OPTIONS () AS SELECT 1"),
+    "CREATE MODEL m OPTIONS (model_type = 'KMEANS') AS SELECT 1": ("'LOGISTIC_REG', 'LINEAR_REG'", "'KMEANS') AS SELECT 1"),
+    "CREATE MODEL m OPTIONS (epochs = 1) AS SELECT 1": ("must say model_type", ") AS SELECT 1"),
+    "CREATE MODEL m OPTIONS (model_type = 'svm')": ("expected AS", ""),
+    "CREATE MODEL m OPTIONS (model_type = 'svm') AS": ("expected a SELECT", ""),
+    "CREATE OR REPLACE MODEL IF NOT EXISTS m OPTIONS () AS SELECT 1": ("exclude each other", "IF NOT EXISTS m OPTIONS () AS SELECT 1"),
+    "ALTER MODEL m SET OPTIONS ()": ("expected RENAME TO", "SET OPTIONS ()"),
+    "DROP MODEL": ("expected the name of a model", ""),
+    "DROP MODEL ''": ("no name of a model", "''"),
+    "DROP MODEL m n": ("expected the end of the statement", "n"),
+    "SHOW MODELS LIKE a": ("expected a pattern", "a"),
+    "EXPLAIN (VERBOSE) SELECT * FROM t TRAIN BY svm": ("the one option", "VERBOSE) SELECT * FROM t TRAIN BY svm"),
+    "SELECT * FROM ML.PREDIT(MODEL m, TABLE t)": ("did you mean ML.PREDICT?", "PREDIT(MODEL m, TABLE t)"),
+    "SELECT * FROM ML.PREDICT(MODEL m)": ("the rows of ML.PREDICT", ")"),
+    "SELECT * FROM ML.WEIGHTS(MODEL m, TABLE t)": ("takes no rows", "TABLE t)"),
+    "SELECT * FROM ML.PREDICT(MODEL m, TABLE t, STRUCT(1 AS x))": ("it takes threshold", "x))"),
+    "SELECT * FROM ML.PREDICT(MODEL m, TABLE t, STRUCT('a' AS threshold))": ("must be a number", "'a' AS threshold))"),
+    "SELECT (1": ("this bracket does not close", "(1"),
+    "SELECT 1)": ("does not open", ")"),
+    "SELECT (1]": ("does not close the (", "]"),
+    "SELECT 'abc": ("this string does not end", "'abc"),
+    'SELECT "abc': ("this name does not end", '"abc'),
+    "SELECT $x$ abc $$": ("$x$ is missing", "$x$ abc $$"),
+    "SELECT E'a\\'": ("this string does not end", "E'a\\'"),
+    "SELECT 1 /* a /* b */": ("this comment does not end", "/* a /* b */"),
+    "SELECT ?, $1": ("not both", "$1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("script", WRONG)
+def test_what_is_wrong_is_said_where_it_stands(script):
+    part, rest = WRONG[script]
+    message, shown = error(script)
+    assert part in message
+    assert shown == rest
+
+
+def test_errors_show_the_line_they_are_in():
+    with pytest.raises(BadStatement) as caught:
+        parse("SELECT 1;\n\tSELECT *\n\tFROM t\n  TRAIN BY 日本 WITH x")
+    assert (caught.value.line, caught.value.column) == (4, 12)
+    assert str(caught.value).split("\n")[1:] == ["  TRAIN BY 日本 WITH x", "           ^"]
+    wide, _ = "SELECT '" + "字" * 30 + "', (", None
+    with pytest.raises(BadStatement) as caught:
+        parse(wide)
+    assert str(caught.value).split("\n")[2] == " " * (8 + 60 + 3) + "^"
+
+
+def test_long_lines_are_cut_around_the_place():
+    with pytest.raises(BadStatement) as caught:
+        parse("SELECT " + "a, " * 5000 + "( " + ", b" * 5000)
+    message, line, caret = str(caught.value).split("\n")
+    assert len(line) <= 100
+    assert line[len(caret) - 1] == "("
+    assert re.match(r"line 1, column 15008: ", message)
+
+
+@pytest.mark.parametrize("script", ["SELECT 'a", "SELECT (", "SELECT /*", 'SELECT "', "SELECT $$", "SELECT E'\\'"])
+def test_what_more_text_could_mend_is_told_apart(script):
+    with pytest.raises(BadStatement) as caught:
+        parse(script)
+    assert caught.value.incomplete
+    with pytest.raises(BadStatement) as caught:
+        parse("SELECT )")
+    assert not caught.value.incomplete
+
+
+@pytest.mark.parametrize(("script", "dialect"), [(b"SELECT 1", "duckdb"), (None, "duckdb"), ("SELECT 1", "mysql")])
+def test_what_is_no_script(script, dialect):
+    with pytest.raises(BadArgument, match=r"must be text|must be one of"):
+        parse(script, dialect)
+
+
+@pytest.mark.parametrize("script", ["SELECT '\0'", "SELECT \ud800", "\0"])
+def test_characters_of_no_text(script):
+    assert "is none of a text" in error(script)[0]

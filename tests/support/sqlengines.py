@@ -1,0 +1,95 @@
+"""The engines that SQL runs on, each with some tables, for tests that hold on all of them."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import json
+
+import pytest
+
+from corgipile.errors import CorgiPileError
+from corgipile.sql.connection import connect
+
+ROWS = 600
+TABLES = f"""
+    CREATE TABLE t AS SELECT i, (i * 7919 % 1000 / 1000.0)::real AS a, (i * 104729 % 1000 / 1000.0)::real AS b,
+        (i * 7919 % 1000 > 500)::int AS label, i % 5 AS part FROM generate_series(0, {ROWS - 1}) AS g (i);
+    CREATE TABLE wide AS SELECT i * 7919 % 100 / 100.0 AS "A b", i * 31 % 100 / 100.0 AS "select", i % 2 AS "Ünï"
+        FROM generate_series(0, {ROWS - 1}) AS g (i);
+    CREATE VIEW seen AS SELECT a, b, label FROM t;
+    CREATE TABLE texts AS SELECT 'red' AS colour, 1.5 AS x, 1 AS label;
+"""
+PARAMS = ("block_pages", "blocks", "buffer_blocks", "group", "whole")
+
+
+def quoted(name):
+    """Write a name in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Asking:
+    """Asks a connection, `sql`, to an engine with some tables."""
+
+    def rows(self, sql, script, values=()):
+        """Return the rows of a script as dictionaries."""
+        cursor = sql.execute(script, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def value(self, sql, script, values=()):
+        """Return the one value of a script."""
+        ((found,),) = sql.execute(script, values).fetchall()
+        return found
+
+    def fails(self, sql, script, part, values=()):
+        """Check what is said of a script that must fail."""
+        with pytest.raises(CorgiPileError, match=part):
+            sql.execute(script, values).fetchall()
+
+    def weights(self, sql, model):
+        """Return the weights of a model by name, and by class where there are more than two."""
+        found = self.rows(sql, f"SELECT * FROM ML.WEIGHTS(MODEL {quoted(model)})")
+        return {(row.get("class"), row["processed_input"]): row["weight"] for row in found}
+
+
+class OnDuckDB(Asking):
+    """On DuckDB, in memory."""
+
+    @pytest.fixture
+    def sql(self):
+        pytest.importorskip("duckdb")
+        with connect() as connection:
+            connection.execute(TABLES)
+            yield connection
+
+    def sizes(self, sql, order):
+        """Return sizes of blocks and buffers in SQL, and what tells those of Python."""
+        return "block_size = 100, buffer_size = 700", lambda: {"block": 100, "buffer": 700}
+
+
+class OnPostgreSQL(Asking):
+    """On PostgreSQL, in a database of its own."""
+
+    @pytest.fixture
+    def sql(self, server):
+        pytest.importorskip("psycopg")
+        server.sql("DROP DATABASE IF EXISTS sql_tests")
+        server.sql("CREATE DATABASE sql_tests STRATEGY file_copy")
+        with connect(server.url.replace("/postgres?", "/sql_tests?")) as connection:
+            connection.execute("CREATE EXTENSION corgipile; " + TABLES)
+            yield connection
+
+    def sizes(self, sql, order):
+        """Return sizes of blocks and buffers in SQL, and what tells those of Python, from the model m."""
+
+        def told():
+            found = {
+                row["property"]: json.loads(row["value"])
+                for row in self.rows(sql, "DESCRIBE MODEL m")
+                if row["property"] in PARAMS
+            }
+            rows = self.value(sql, "SELECT max((ctid::text::point)[1])::int FROM many") * found["block_pages"]
+            mixed = {name: found[name] for name in ("group", "whole")} if order in ("riffle", "balanced") else {}
+            assert found["blocks"] > found["buffer_blocks"]
+            return {"block": rows, "buffer": rows * found["buffer_blocks"], **mixed}
+
+        return "block_size = 8KB, buffer_size = 50KB", told
