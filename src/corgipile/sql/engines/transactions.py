@@ -1,16 +1,34 @@
 """Transactions of a session, alike in every engine."""
 
+from typing import Any, Generic, Protocol, TypeVar
+
 __all__ = ["Transactions"]
 
 
-class Transactions:
+class Session(Protocol):
+    """What sessions of all engines do."""
+
+    def rows(self, sql: str, /) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+
+    def in_transaction(self) -> bool:
+        """Say whether a transaction is open."""
+
+    def interrupt(self) -> None:
+        """Stop what another thread of this process runs."""
+
+
+S = TypeVar("S", bound=Session)
+
+
+class Transactions(Generic[S]):
     """Begins, keeps and takes back what a session does.
 
     Attributes:
         session: The session.
     """
 
-    session: Session
+    session: S
 
     def in_transaction(self) -> bool:
         """Say whether a transaction is open."""
