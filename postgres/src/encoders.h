@@ -16,7 +16,8 @@ typedef struct CorgiEncoder {
     CorgiWay way;
     CorgiFamily family;     /* of categories */
     bool filled;            /* numbers: a number stands for what is missing */
-    bool whole;             /* nothing was missing, where it was fitted: it is read as if it were not filled */
+    bool whole;             /* nothing was missing in the rows to learn from: it has the numbers of one not filled */
+    bool holed;             /* but it was in one held out; else the column is read as if it were not filled */
     bool ordered;           /* categories: in an order of their own */
     bool strict;            /* categories: what is missing is an error, if it is none of its own; else its row is left out */
     bool null_known;        /* categories: what is missing is one of its own, the last */

@@ -151,7 +151,7 @@ void corgi_open_encoding(CorgiSource *s, CorgiOptions *o)
 /* Return whether an encoder has nothing to do: its column is read as it lies. */
 static bool is_idle(const CorgiEncoder *e, const CorgiColumn *c)
 {
-    return (e->way == CORGI_AS_NUMBER || e->way == CORGI_AS_VECTOR) && (!e->filled || e->whole) && is_plain(c);
+    return (e->way == CORGI_AS_NUMBER || e->way == CORGI_AS_VECTOR) && (!e->filled || (e->whole && !e->holed)) && is_plain(c);
 }
 
 /* Let columns be read by their encoders. */
@@ -170,7 +170,7 @@ static bool is_wide(const CorgiColumn *c)
 {
     const CorgiEncoder *e = c->encoder;
     bool small = c->type == BOOLOID || c->type == INT2OID || c->type == FLOAT4OID;
-    if (e == NULL || e->way == CORGI_AS_VECTOR)
+    if (e == NULL || e->way == CORGI_AS_VECTOR || e->whole)
         return c->type == FLOAT8OID || c->type == NUMERICOID;
     return e->way == CORGI_AS_NUMBER && !small;
 }

@@ -86,6 +86,17 @@ static void note_features(const CorgiRun *run, const CorgiSource *part, TupleTab
     }
 }
 
+/* Note which numbers are missing in a row held out, so that they are filled where it is measured. */
+static void note_holes(const CorgiSource *part, TupleTableSlot *row)
+{
+    for (int i = 0; i < part->encoding->count; i++) {
+        const CorgiColumn *c = &part->features[i];
+        CorgiEncoder *one = &part->encoding->features[i];
+        if (one->way == CORGI_AS_NUMBER && one->filled && !one->holed)
+            one->holed = row->tts_isnull[c->attnum - 1] || isnan(corgi_number_of(c->type, row->tts_values[c->attnum - 1]));
+    }
+}
+
 /* Take in the class of a row; what is missing is for the survey to mind. */
 static void note_class(const CorgiRun *run, const CorgiSource *part, TupleTableSlot *row)
 {
@@ -127,6 +138,8 @@ static int64 read_rows(CorgiRun *run, CustomScanState *blocks, bool classes, boo
                         note_class(run, part, row);
                     if (features && !held)
                         note_features(run, part, row);
+                    else if (features)
+                        note_holes(part, row);
                     learnt += !held;
                 }
                 if (i % 64 == 0)

@@ -113,6 +113,12 @@ def test_text_is_read_as_what_is_said(tmp_path):
         made = converted(tmp_path, source, types)
         assert made.read(0, 2).to_pydict() == {"zip": ["00123", "4"], "x": [1.0, 2.0]}
     assert converted(tmp_path, tmp_path / "a.jsonl", types).read(0, 1).to_pydict() == {"zip": ["07"], "x": [1.0]}
+    part = tmp_path / "parts" / "year=1" / "a.csv"
+    part.parent.mkdir(parents=True)
+    part.write_text("zip,x\n00123,1\n4,2\n")
+    for source in (part, tmp_path / "parts", both[0].select(["x", "zip"]), both[0].slice(0, 1)):
+        made = converted(tmp_path, source, types)
+        assert made.read(0, 1, ["zip"]).to_pydict() == {"zip": ["00123"]}
     (tmp_path / "b.csv").write_text("x\n300\n")
     with pytest.raises(ParseError, match="CSV conversion error to int8"):
         converted(tmp_path, tmp_path / "b.csv", {"x": "int8"})
@@ -136,7 +142,7 @@ def test_bad_types(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("x,y\n0.1,3\n")
     words = ["convert", str(tmp_path / "a.csv"), str(tmp_path / "o.tfrecord")]
     assert cli.main([*words, "--types", "x,y"]) == 2
-    assert "types are 'x,y'; names with their types are right" in capsys.readouterr().err
+    assert "types are 'x,y'; names with their types, each once, are right" in capsys.readouterr().err
     assert cli.main([*words, "--types", "x=float32,y=int8"]) == 0
     parquet = cp.convert(pa.table({"x": [0.1]}), tmp_path / "a.parquet")
     assert parquet == 1

@@ -288,6 +288,21 @@ def check_features(server, people, train, model, label, features, options):
     assert [row["p"] for row in rows] == python.predict(arrow(rows, features)).tolist()
 
 
+@pytest.mark.parametrize("missing", ["mean", "3"])
+def test_what_is_missing_in_a_row_held_out_alone_is_filled(server, missing):
+    for hole in range(8):  # some of these rows are held out, some not
+        server.sql(f"""
+            DROP TABLE IF EXISTS holes;
+            CREATE TABLE holes AS SELECT CASE WHEN i <> {hole} THEN i % 9 END AS a, i % 2 AS y
+                FROM generate_series(0, 99) i
+        """)
+        call = "corgipile.train('holes', 'logistic', ARRAY['a'], 'y', epochs => 1, holdout => 0.5"
+        found = server.rows(f"SELECT rows, holdout_loss FROM {call}, missing => '{missing}')")
+        assert 0 < found[0]["rows"] < 100
+        assert found[0]["holdout_loss"] > 0
+    server.sql("DROP TABLE holes")
+
+
 def test_predictions_fill_what_is_missing(server, people, train, fails):
     mixed = {"features": ["a", "f", "city"], "label": "y", "encode": "onehot"}
     train(people, name="filled", missing=0.5, **mixed)

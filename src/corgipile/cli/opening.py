@@ -128,13 +128,14 @@ def types_of(text: str) -> dict[str, str]:
     """Read types by the names of columns.
 
     Raises:
-        BadArgument: There is a name without a type.
+        BadArgument: There is a name without a type, or twice.
     """
     from corgipile.errors import BadArgument  # noqa: PLC0415
 
-    found = _names(text)
-    if isinstance(found, list):
-        raise BadArgument(f"types are {text!r}; names with their types are right: x=float32,y=int8")
+    pairs = [part.partition("=") for part in text.split(",")]
+    found = {name.strip(): kind.strip() for name, _, kind in pairs}
+    if len(found) < len(pairs) or not all(found) or not all(found.values()):
+        raise BadArgument(f"types are {text!r}; names with their types, each once, are right: x=float32,y=int8")
     return found
 
 

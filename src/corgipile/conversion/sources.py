@@ -37,6 +37,7 @@ from corgipile.tables.text.json import is_lines
 from corgipile.tables.text.table import TextTable
 from corgipile.tables.text.types import Types
 from corgipile.tables.tfrecord.index import is_head
+from corgipile.tables.wrapper import Wrapper
 
 _READ = 1 << 20
 log = logging.getLogger("corgipile")
@@ -86,6 +87,14 @@ def _typed(table: Table, types: Types | None) -> Table:
         return table.with_said(types)
     if types and isinstance(table, ConcatTable):
         return ConcatTable([_typed(part, types) for part in table.tables])
+    if types and isinstance(table, Wrapper):  # partitions and views, made anew over the table below
+        pieces: Any = table.__reduce__()
+        make, given = pieces[:2]
+        there = {name: kind for name, kind in types.items() if name in table.table.schema.names}
+        below = _typed(table.table, there)
+        if below is not table.table and given[0] is table.table:
+            made: Table = make(below, *given[1:])
+            return made
     return table
 
 
@@ -120,7 +129,7 @@ def _is_csv(path: Path) -> bool:
 
 def _open_path(path: str, options: Options) -> Stream:
     if Path(path).is_dir():
-        return table_stream(tables.open(path))
+        return table_stream(_typed(tables.open(path), options.types))
     with readable(path), Path(path).open("rb") as file:
         magic = file.read(16)
     if magic[:4] == b"\xff\xff\xff\xff":

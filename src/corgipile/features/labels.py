@@ -15,7 +15,7 @@ from corgipile.tables.table import Table
 
 __all__ = ["Codes", "TextLabels", "read_labels"]
 
-MOST_CLASSES = 1 << 20
+MOST_VALUES = 1 << 20
 MOST_KEPT = 4 << 20  # bytes, outside of any budget
 Codes = npt.NDArray[np.unsignedinteger]
 
@@ -66,8 +66,8 @@ def read_labels(table: Table, label: str) -> TextLabels:
 def _place(seen: dict[str, int], value: str, label: str) -> int:
     """Return the place of a value among those seen, now or before."""
     place = seen.setdefault(value, len(seen))
-    if place >= MOST_CLASSES:
-        raise BadArgument(f"label column {label!r} has more than {MOST_CLASSES} different values, too many for classes")
+    if place >= MOST_VALUES:
+        raise BadArgument(f"label column {label!r} has more than {MOST_VALUES} different values, too many for classes")
     return place
 
 

@@ -16,8 +16,9 @@ from corgipile.arrow_memory import frugal, give_back
 from corgipile.loader.buffer import Buffer, Field, SlotArray
 from corgipile.loader.parts import Part, divide
 from corgipile.orders.order import Step, rows_of
+from corgipile.stores.plan import LEAST_GAP
 from corgipile.tables.encoded import is_encoded
-from corgipile.tables.io.arriving import LEAST_GAP, few_requests
+from corgipile.tables.io.arriving import few_requests
 from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, type_code
 from corgipile.tables.values import values

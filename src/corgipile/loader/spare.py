@@ -41,7 +41,11 @@ class Spare:
         for array in self._arrays:
             if sys.getrefcount(array) <= FREE_REFERENCES and len(array) >= rows:
                 return array if len(array) == rows else array[:rows]
-        array = np.empty((rows, *shape), dtype)
+        made = np.empty((rows, *shape), dtype)
         if len(self._arrays) < self._most:
-            self._arrays.append(array)
-        return array
+            self._arrays.append(made)
+            return made
+        short = next((i for i, array in enumerate(self._arrays) if len(array) < rows), None)
+        if short is not None:  # of the end of an epoch: it is whoever's who holds it
+            self._arrays[short] = made
+        return made

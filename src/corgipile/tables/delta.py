@@ -147,6 +147,8 @@ def _left(parts: Mapping[Path, Table], vectors: Mapping[Path, npt.NDArray[np.boo
     """Return the rows of files that are not deleted; those beyond the end of a vector are not."""
     if not vectors:
         return table
+    if strange := vectors.keys() - parts.keys():
+        raise CorruptFile(f"{min(strange)}: rows of it are deleted, but it is no file of the table")
     masks = []
     for path, part in parts.items():
         mask = vectors.get(path, np.ones(0, np.bool_))

@@ -253,7 +253,9 @@ class DuckDBTable(UnitTable):
             yield
         except CorgiPileError:
             raise
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
+        except OSError as error:
+            raise ReadFailed(error.errno or errno.EIO, f"cannot read {self.path}: {error.strerror or error}") from None
+        except (duckdb.Error, pa.ArrowException) as error:
             reason = str(error).splitlines()[0]
             if "Out of Memory" in reason:
                 raise _TooLittleMemory(reason) from None
@@ -279,8 +281,8 @@ class _Group:
         return self._table.open_plain(columns, sections)
 
 
-class _TooLittleMemory(Exception):  # of what the library was told that it may keep
-    """More is needed for some rows."""
+class _TooLittleMemory(CorruptFile):
+    """More is needed for some rows than what the library was told that it may keep."""
 
 
 def _library() -> Any:

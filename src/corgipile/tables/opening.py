@@ -150,6 +150,8 @@ def write_indexes(source: Source, **options: Any) -> Iterator[Index]:
         BadArgument: A file is of a format whose rows are found without an index, or which has no such option.
     """
     asked = options.pop("format", None)
+    if "index" in options:
+        raise BadArgument(f"index={options['index']!r} names an index to read; here one is written, beside each file")
     for found in _parts(located(source), asked, set()):
         path = found.path
         name = asked or find_format(path)

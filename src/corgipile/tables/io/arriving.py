@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.stores.plan import LEAST_GAP
 from corgipile.tables.io.files import File, IntArray
 
 if TYPE_CHECKING:
     from corgipile.tables.io.remote import RemoteFile
 
-__all__ = ["LEAST_GAP", "WINDOW", "Arriving", "Ranges", "at_once", "few_requests", "joined", "windows_of", "within"]
+__all__ = ["WINDOW", "Arriving", "Ranges", "at_once", "few_requests", "joined", "windows_of", "within"]
 
 WINDOW, LEAST_WINDOW = 1 << 20, 64 << 10  # bytes of a request
 AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE = 16 << 20, 6 << 20, 32 << 20  # bytes on their way, or that wait to be read

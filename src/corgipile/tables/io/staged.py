@@ -16,7 +16,7 @@ from corgipile.tables.io.spill import Section, SpillFile, SpillWriter
 
 __all__ = ["Fetched", "bring", "copied", "fetched"]
 
-LEAST_GAP = 1 << 20  # bytes that are not worth a request more
+WORTH_LEAVING = 1 << 20  # bytes that are not worth a request more
 
 
 class Fetched(File):
@@ -56,7 +56,7 @@ def copied(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
         gaps: Where bytes are that nobody reads, int64[n, 2]: first, and after the last; ascending.
         out: The spill file.
     """
-    gaps = gaps[gaps[:, 1] - gaps[:, 0] >= LEAST_GAP]
+    gaps = gaps[gaps[:, 1] - gaps[:, 0] >= WORTH_LEAVING]
     starts, stops = np.append(0, gaps[:, 1]), np.append(gaps[:, 0], file.size)
     windows = iter(windows_of([(starts, stops - starts)], 2 * file.size).tolist())
 
