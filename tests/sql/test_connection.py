@@ -135,6 +135,13 @@ def test_interruption_by_another_thread(sql):
     assert sql.execute("SELECT 1").fetchone() == (1,)
 
 
+def test_settings_are_of_connections_that_are_opened_here(sql):
+    open_already = sql.engine.session.connection
+    for options in ({"read_only": True}, {"memory_limit": "1GB"}):
+        with pytest.raises(BadArgument, match=f"'{next(iter(options))}' must be said when"):
+            db.connect(open_already, **options)
+
+
 def test_what_is_no_database_is_told():
     with pytest.raises(BadArgument, match="got 7"):
         db.connect(7)

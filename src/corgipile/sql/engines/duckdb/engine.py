@@ -9,12 +9,12 @@ from corgipile.errors import BadArgument
 from corgipile.linear.model import Model
 from corgipile.sql.engines.answers import EPOCHS, MODELS, epoch_row, result_of
 from corgipile.sql.engines.duckdb import calls
-from corgipile.sql.engines.duckdb.binding import Bound
+from corgipile.sql.engines.duckdb.binding import Bound, lasts
 from corgipile.sql.engines.duckdb.explain import explained
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
-from corgipile.sql.engines.duckdb.prediction import pinned, predicting
+from corgipile.sql.engines.duckdb.prediction import check_kept, pinned, predicting
 from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
@@ -26,6 +26,7 @@ from corgipile.sql.statements import (
     DescribeModel,
     DropModel,
     Explain,
+    Fragment,
     ModelCall,
     Predict,
     Query,
@@ -56,8 +57,11 @@ class DuckDB(Transactions[Session]):
     def query(self, statement: Query, values: Values) -> Result:
         """Run a statement as it is, but for calls of models."""
         self._begin()
-        bound = self._bound(values)
-        sql = pinned(self, bound.text(statement.sql))
+        bound = self.bound(values, statement.sql)
+        sql = bound.text(statement.sql)
+        check_kept(self, bound)
+        if not bound.lasting:
+            sql = pinned(self, sql)
         result = self.session.run(sql, bound.values)
         result.notes.extend(statement.notes)
         return result
@@ -88,14 +92,14 @@ class DuckDB(Transactions[Session]):
     def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> tuple[Model, Rows]:
         """Return a model that was trained as a settled statement says, and the rows it was trained from."""
         past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
-        rows = read_rows(self.session, statement.source, self._bound(values), statement.settings.get("memory"))
+        rows = read_rows(self.session, statement.source, self.bound(values), statement.settings.get("memory"))
         given = arguments(statement, rows.columns)
         return fit_model(rows.table, given, past, progress, self.session.check), rows
 
     def predict(self, statement: Predict, values: Values) -> Result:
         """Answer rows with a prediction beside them, or do with them what the statement says."""
         self._begin()
-        bound = self._bound(values)
+        bound = self.bound(values, statement.before)
         stored = self.models.find(statement.model)
         result = self.session.run(predicting(self, statement, stored, bound), bound.values)
         result.notes.extend(statement.notes)
@@ -161,8 +165,9 @@ class DuckDB(Transactions[Session]):
         with contextlib.suppress(DatabaseError):  # a transaction that an error has ended answers nothing
             self.session.database = self.session.rows("SELECT current_database()")[0][0]
 
-    def _bound(self, values: Values) -> Bound:
-        return Bound(values, self._call)
+    def bound(self, values: Values, sql: Fragment = Fragment(())) -> Bound:  # noqa: B008 - it never changes
+        """Return what writes SQL that begins so, with these values and with calls of models."""
+        return Bound(values, self._call, lasting=lasts(sql))
 
     def _call(self, call: ModelCall, bound: Bound) -> str:
         return calls.table_of(self, call, bound)
