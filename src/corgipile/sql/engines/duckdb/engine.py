@@ -3,11 +3,8 @@
 import contextlib
 from typing import Any
 
-import pyarrow as pa
-
-from corgipile.errors import BadArgument
 from corgipile.linear.model import Model
-from corgipile.sql.engines.answers import EPOCHS, MODELS, epoch_row, result_of
+from corgipile.sql.engines.answers import EPOCHS, epoch_row, result_of
 from corgipile.sql.engines.duckdb import calls
 from corgipile.sql.engines.duckdb.binding import Bound, lasts
 from corgipile.sql.engines.duckdb.explain import explained
@@ -18,27 +15,23 @@ from corgipile.sql.engines.duckdb.prediction import check_kept, pinned, predicti
 from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
+from corgipile.sql.engines.shared import Shared
 from corgipile.sql.engines.training import arguments, fit_model
-from corgipile.sql.engines.transactions import Transactions
 from corgipile.sql.exceptions import DatabaseError
 from corgipile.sql.options import settled
 from corgipile.sql.statements import (
-    DescribeModel,
-    DropModel,
     Explain,
     Fragment,
     ModelCall,
     Predict,
     Query,
-    RenameModel,
-    ShowModels,
     Train,
 )
 
 __all__ = ["DuckDB"]
 
 
-class DuckDB(Transactions[Session]):
+class DuckDB(Shared[Session, Models]):
     """One session of DuckDB; see `corgipile.sql.engines.engine.Engine`.
 
     Args:
@@ -72,22 +65,13 @@ class DuckDB(Transactions[Session]):
         statement = settled(statement, values)
         if statement.name is not None:
             self.models.check_writable(statement.name)
-            if (statement.if_not_exists or not statement.replace) and self.models.there(statement.name):
-                return self._kept(statement)
+        if (kept := self._kept(statement)) is not None:
+            return kept
         model, rows = self.fitted(statement, values, progress)
         if statement.name is not None:
             self.models.keep(statement.name, model, replace=statement.replace)
         notes = [*statement.notes, *rows.notes, *model.notes]
         return result_of(EPOCHS, [epoch_row(record) for record in model.history], notes)
-
-    def _kept(self, statement: Train) -> Result:
-        if not statement.if_not_exists:
-            raise BadArgument(
-                f"there is a model {statement.name!r} already; CREATE OR REPLACE MODEL writes it anew, "
-                "IF NOT EXISTS leaves it"
-            )
-        told = f"there is a model {statement.name!r} already; nothing was trained"
-        return result_of(EPOCHS, [], [*statement.notes, told])
 
     def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> tuple[Model, Rows]:
         """Return a model that was trained as a settled statement says, and the rows it was trained from."""
@@ -110,34 +94,6 @@ class DuckDB(Transactions[Session]):
         self._begin()
         return explained(self, statement, values)
 
-    def drop(self, statement: DropModel) -> Result:
-        """Remove a model."""
-        self._begin()
-        if statement.if_exists and not self.models.there(statement.name):
-            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
-        self.models.drop(statement.name)
-        return Result(notes=list(statement.notes))
-
-    def rename(self, statement: RenameModel) -> Result:
-        """Give a model another name."""
-        self._begin()
-        if statement.if_exists and not self.models.there(statement.name):
-            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
-        self.models.rename(statement.name, statement.to)
-        return Result(notes=list(statement.notes))
-
-    def show(self, statement: ShowModels) -> Result:
-        """Answer the models."""
-        self._begin()
-        return result_of(MODELS, self.models.rows(statement.like), statement.notes)
-
-    def describe(self, statement: DescribeModel) -> Result:
-        """Answer what is known of a model."""
-        self._begin()
-        stored = self.models.find(statement.name)
-        schema = pa.schema([("property", pa.string()), ("value", pa.string())])
-        return result_of(schema, calls.described(stored), statement.notes)
-
     def lend(self, name: str, rows: Any) -> None:
         """Let statements name what Python holds, a data frame or a table of Arrow, as a view of this session."""
         self.session.park()
@@ -158,6 +114,9 @@ class DuckDB(Transactions[Session]):
     def close(self) -> None:
         """End the session."""
         self.session.close(owned=self._owned)
+
+    def _described(self, name: str) -> list[dict[str, str]]:
+        return calls.described(self.models.find(name))
 
     def _begin(self) -> None:
         self.session.begin()
