@@ -83,3 +83,18 @@ def test_options_that_would_change_the_model_are_errors(option):
     name = option.split(" ")[0]
     message, _ = error(f"CREATE MODEL m OPTIONS (model_type = 'logistic_reg', {option}) AS SELECT 1, 2")
     assert any(word in message for word in (name, "model_type", "the name of a column"))
+
+
+@pytest.mark.parametrize(
+    ("option", "setting", "name"),
+    [
+        ("category_encoding_method = 'LABEL_ENCODING'", "encode = onehot", "encode"),
+        ("learn_rate_strategy = 'CONSTANT'", "decay = 0.5", "decay"),
+        ("input_label_cols = ['a']", "label = 'b'", "label"),
+    ],
+)
+def test_options_that_set_one_thing_exclude_each_other(option, setting, name):
+    for pair in ((option, setting), (setting, option)):
+        message, _ = error(f"CREATE MODEL m OPTIONS (model_type = 'svm', {', '.join(pair)}) AS SELECT 1, 2")
+        first, second = (one.split(" ")[0] for one in pair)
+        assert f"{first} and {second} both set {name}" in message

@@ -1,5 +1,6 @@
 """Connections and cursors: DB-API 2.0, Arrow, transactions, several answers at once."""
 
+import datetime as dt
 import threading
 import time
 
@@ -8,6 +9,7 @@ import pytest
 
 import corgipile.sql as db
 from corgipile.errors import BadArgument, BadStatement, CorgiPileError
+from corgipile.sql.engines.engine import Result
 from corgipile.sql.types import BINARY, DATETIME, NUMBER, STRING
 
 MANY = "SELECT i FROM range(300000) AS r (i)"
@@ -27,6 +29,23 @@ def test_the_module_says_what_it_has():
         assert getattr(db.Connection, name) is kind
     assert db.Error is CorgiPileError
     assert issubclass(db.DataError, db.DatabaseError)
+
+
+def test_types_and_values_of_dbapi():
+    assert {db.STRING, db.BINARY, db.NUMBER, db.DATETIME} == {STRING, BINARY, NUMBER, DATETIME}
+    assert db.ROWID not in (STRING, BINARY, NUMBER, DATETIME)
+    assert db.Connection.Warning is db.Warning
+    assert (db.Date(2026, 1, 2), db.Time(3, 4, 5)) == (dt.date(2026, 1, 2), dt.time(3, 4, 5))
+    assert db.Timestamp(2026, 1, 2, 3) == dt.datetime(2026, 1, 2, 3)  # noqa: DTZ001
+    moment = db.TimestampFromTicks(86400.5)
+    assert (db.DateFromTicks(86400.5), db.TimeFromTicks(86400.5)) == (moment.date(), moment.time())
+    assert db.Binary(b"x") == b"x"
+
+
+def test_an_answer_without_columns_has_a_description():
+    cursor = db.Cursor(None)
+    cursor._took(Result(pa.schema([])))
+    assert cursor.description == []
 
 
 def test_rows_are_fetched_as_they_are_asked_for(sql):
@@ -133,6 +152,13 @@ def test_interruption_by_another_thread(sql):
     with pytest.raises(db.Interrupted):
         sql.execute(long).fetchall()
     assert sql.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_settings_are_of_connections_that_are_opened_here(sql):
+    open_already = sql.engine.session.connection
+    for options in ({"read_only": True}, {"memory_limit": "1GB"}):
+        with pytest.raises(BadArgument, match=f"'{next(iter(options))}' must be said when"):
+            db.connect(open_already, **options)
 
 
 def test_what_is_no_database_is_told():

@@ -131,6 +131,14 @@ def test_text_must_be_encoded_and_its_classes_come_back_as_names(sql):
         sql.execute("SELECT predict('c', a, b) FROM t").fetchall()
 
 
+def test_columns_of_settings_are_of_any_case(sql):
+    asked = 'WITH encode = {CITY: onehot}, "order" = riffle, balance = LABEL, validation = 0.5, "group" = A'
+    sql.execute(f"SELECT a, b, city, label FROM t TRAIN BY logistic {asked}, epochs = 1 INTO e")
+    assert sql.engine.models.find("e").model.width == 5
+    with pytest.raises(MissingColumn, match=r"no column 'nope'"):
+        sql.execute("SELECT a, city, label FROM t TRAIN BY logistic WITH encode = {nope: onehot}")
+
+
 def test_functions_are_those_of_python(sql):
     sql.execute(f"{TRAIN} INTO m")
     model = sql.engine.models.find("m").model

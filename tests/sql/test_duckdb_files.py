@@ -7,7 +7,7 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from corgipile.sql import connect
+from corgipile.sql import NotSupportedError, connect
 
 
 def value(sql, script):
@@ -47,3 +47,57 @@ def test_the_index_that_pandas_wrote_is_neither_feature_nor_label(tmp_path, more
         named = f"SELECT __index_level_0__, a, label FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic INTO m"
         session.execute(named)
         assert value(session, "SELECT count(*) FROM ML.WEIGHTS(MODEL m)") == 3
+
+
+def plan(session, script):
+    """Return what an EXPLAIN says, and its notes."""
+    cursor = session.execute(script)
+    lines = [line.strip() for (line,) in cursor.fetchall()]
+    return dict(line.split(": ", 1) for line in lines if ": " in line), cursor.notes
+
+
+@pytest.mark.parametrize("way", ["EXPLAIN", "EXPLAIN ANALYZE"])
+@pytest.mark.parametrize("more", ["", " WHERE a > -9"])
+def test_explain_is_of_the_training_that_runs(tmp_path, way, more):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [0.5, -0.5] * 50, "label": [0, 1] * 50})
+    frame.sort_values("label").to_parquet(tmp_path / "t.parquet")
+    with connect() as session:
+        said, notes = plan(session, f"{way} SELECT * FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic")
+        assert sum("'__index_level_0__' is left out" in note for note in notes) == 1
+        assert said.get("Features", "1") == "1"
+        plan(session, f"{way} SELECT A, LABEL FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic")
+        held = f"SELECT A, LABEL FROM '{tmp_path}/t.parquet'{more} TRAIN BY logistic WITH validation = 0.5, epochs = 1"
+        (epoch,) = session.execute(held).arrow()["rows"].to_pylist()
+        assert plan(session, f"{way} {held}")[0].get("Rows per Epoch", str(epoch)) == str(epoch)
+        made = "CREATE MODEL m OPTIONS (model_type = 'SVM', friendly_name = 'x')"
+        notes = plan(session, f"{way} {made} AS SELECT a, label FROM '{tmp_path}/t.parquet'{more}")[1]
+        assert sum("friendly_name" in note for note in notes) == 1
+
+
+def test_explain_of_a_file_that_only_we_read(tmp_path):
+    table = pa.table({"a": [0.5, -0.5] * 50, "label": [0, 1] * 50})
+    with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as writer:
+        writer.write_table(table)
+    with connect() as session:
+        said, _ = plan(session, f"EXPLAIN SELECT * FROM '{tmp_path}/x.arrow' WHERE a > 0 TRAIN BY svm")
+        assert said["Model"] == "svm"
+
+
+def test_a_view_keeps_no_rows_that_are_lent(tmp_path):
+    table = pa.table({"a": [0.5, -0.5] * 50, "label": [0, 1] * 50})
+    with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as writer:
+        writer.write_table(table)
+    file = f"'{tmp_path}/x.arrow'"
+    with connect() as session:
+        session.execute(f"SELECT * FROM {file} TRAIN BY svm INTO m")
+        for rows in (f"SELECT * FROM {file} PREDICT BY m", "SELECT * FROM ML.WEIGHTS(MODEL m)"):
+            for kind in ("VIEW v", "OR REPLACE TEMP VIEW v", "MACRO v()"):
+                with pytest.raises(NotSupportedError, match="a view cannot keep these rows"):
+                    session.execute(f"CREATE {kind} AS {'TABLE ' * kind.startswith('MACRO')}{rows}")
+            session.execute(f"CREATE OR REPLACE TABLE view AS {rows}")
+            assert session.execute("SELECT * FROM view").fetchall()
+        session.execute("CREATE VIEW v AS SELECT * FROM ML.PREDICT(MODEL m, (SELECT 0.5 AS A))")
+        assert value(session, "SELECT predicted_label FROM v") == 0
+        session.execute("BEGIN; ALTER MODEL m RENAME TO n; CREATE VIEW w AS SELECT predict('n', 0.5) AS p; COMMIT")
+        assert value(session, "SELECT p FROM w") == 0

@@ -75,6 +75,19 @@ def test_databases_are_kept_until_others_are_asked_for(notebook):
     assert len(notebook("%corgipile --db 'a.duckdb' SHOW MODELS")) == 1
 
 
+def test_a_budget_alone_keeps_the_connection(notebook):
+    notebook("%corgipile --memory 64MB CREATE TABLE kept AS SELECT 1 AS one")
+    assert notebook("%corgipile --memory 128MB SELECT * FROM kept").columns == ["one"]
+    with pytest.raises(UsageError, match="memory"):
+        notebook("%corgipile --memory much SELECT 1")
+    assert len(notebook("%corgipile SELECT * FROM kept")) == 1
+
+
+def test_a_database_is_opened_again_with_another_budget(notebook):
+    notebook("%corgipile --db a.duckdb --memory 64MB CREATE TABLE kept AS SELECT 1 AS one")
+    assert len(notebook("%corgipile --db ./a.duckdb --memory 128MB SELECT * FROM kept")) == 1
+
+
 @pytest.mark.parametrize(
     ("cell", "said"),
     [

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from corgipile.errors import BadArgument, CorgiPileError, MissingColumn, ServerError
+from corgipile.sql.answers.frame import FrameAnswers
 from corgipile.sql.connection import connect
 from corgipile.sql.engines.postgres import training
 from corgipile.sql.exceptions import DataError, Interrupted, NotSupportedError, OperationalError, ProgrammingError
+from corgipile.sql.session import Session
 
 pytest.importorskip("psycopg")
 ROWS = "SELECT i % 7 / 7.0::float8 AS a, i % 11 / 11.0::float8 AS b, i % 2 AS label FROM generate_series(1, 200) i"
@@ -140,6 +142,23 @@ def test_settings_that_postgresql_has_nothing_for(sql, setting, message):
 )
 def test_settings_that_are_arguments_of_the_extension(sql, setting):
     assert len(sql.execute(f"SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1, {setting}").fetchall()) == 1
+
+
+def test_a_budget_gives_way_to_a_buffer(sql):
+    session = Session(sql, FrameAnswers(), lambda note: None, memory="1MB")
+    session.run("SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1, buffer_size = 2MB")
+    session.run("EXPLAIN SELECT a, b, label FROM t TRAIN BY svm WITH buffer_size = 2MB")
+    assert len(session.answers.frames) == 2
+
+
+def test_many_columns_and_classes_of_text(sql):
+    names = ", ".join(f"i * {j + 1} % 7 / 7.0::float8 AS x{j}" for j in range(120))
+    many = f"SELECT {names}, CASE i % 2 WHEN 0 THEN 'no' ELSE 'yes' END AS answer FROM generate_series(1, 200) i"
+    holes = many.replace("AS x0", "/ nullif(i % 9, 0) AS x0").replace("'no'", "0").replace("'yes'", "1")
+    for rows, more in ((many, ""), (holes, ", missing = mean")):
+        sql.execute(f"{rows} TRAIN BY svm WITH epochs = 1{more} INTO m")
+        assert len(sql.execute(f"{rows} PREDICT BY m").fetchall()) == 200
+        assert len(sql.execute(f"SELECT * FROM ML.PREDICT(MODEL m, ({rows}))").fetchall()) == 200
 
 
 TYPES = {

@@ -40,9 +40,9 @@ class Asking:
         ((found,),) = sql.execute(script, values).fetchall()
         return found
 
-    def fails(self, sql, script, part, values=()):
+    def fails(self, sql, script, part, values=(), kind=CorgiPileError):
         """Check what is said of a script that must fail."""
-        with pytest.raises(CorgiPileError, match=part):
+        with pytest.raises(kind, match=part):
             sql.execute(script, values).fetchall()
 
     def weights(self, sql, model):

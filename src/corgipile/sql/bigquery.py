@@ -128,6 +128,7 @@ class Options:
     def __init__(self, reader: Reader, name: str) -> None:
         self.reader, self.name = reader, name
         self.settings: dict[str, Any] = {}
+        self.by: dict[str, str] = {}  # the option that set each setting
         self.given: dict[str, Any] = {}
         self.notes: list[str] = []
         if reader.peek() is not None:
@@ -162,6 +163,9 @@ class Options:
         if option not in OWN and option != "warm_start":
             if option not in {*SETTINGS, *MORE, *ALIASES, *ELSEWHERE}:
                 self._unknown(option, at)
+            name = ALIASES.get(option, option)
+            if self.by.setdefault(name, option) in OWN:
+                raise reader.wrong(_both(self.by[name], option, name), at)
             setting(reader, option, self.settings)
             return
         if option in self.given:
@@ -185,9 +189,19 @@ class Options:
     def _label(self, begin: int) -> None:
         given = self.given["input_label_cols"] = column_names(self.reader)
         try:
-            self.settings["label"] = checked("label", given)
+            label = checked("label", given)
         except BadArgument as error:
             raise self.reader.wrong(str(error).replace("label", "input_label_cols", 1), begin) from None
+        try:
+            self._set("label", label, "input_label_cols")
+        except BadArgument as error:
+            raise self.reader.wrong(str(error), begin) from None
+
+    def _set(self, name: str, given: Any, option: str) -> None:
+        """Keep a setting that an option of BigQuery's says."""
+        if self.by.setdefault(name, option) != option:
+            raise BadArgument(_both(self.by[name], option, name))
+        self.settings[name] = given
 
     def _take(self, option: str, given: Any) -> None:
         """Keep what an option of BigQuery's says."""
@@ -198,7 +212,7 @@ class Options:
         elif option in IDLE:
             self.notes.append(f"option {option} means nothing here")
         elif option == "learn_rate_strategy" and str(given).upper() == "CONSTANT":
-            self.settings["decay"] = 1.0
+            self._set("decay", 1.0, option)
         elif option in ONLY:
             harmless, why = ONLY[option]
             if not harmless(given):
@@ -221,7 +235,11 @@ class Options:
             raise BadArgument(f"{option} must be {' or '.join(known)} here, got {given!r}")
         self.given[option] = word
         if option == "category_encoding_method":
-            self.settings["encode"] = ENCODINGS[word]
+            self._set("encode", ENCODINGS[word], option)
+
+
+def _both(first: str, second: str, name: str) -> str:
+    return f"{first} and {second} both set {name}; give one of them"
 
 
 def _loss(given: Any) -> str:

@@ -14,7 +14,7 @@ from corgipile.errors import BadArgument, MissingExtra
 from corgipile.sql import exceptions
 from corgipile.sql.engines.engine import Engine, Progress, Result, Values
 from corgipile.sql.exceptions import InterfaceError
-from corgipile.sql.running import dialect, perform
+from corgipile.sql.running import perform
 from corgipile.sql.statements import Statement
 from corgipile.sql.types import type_code
 
@@ -79,7 +79,7 @@ class Connection:
     """
 
     Error = exceptions.Error
-    Warning = Warning
+    Warning = exceptions.Warning
     InterfaceError = exceptions.InterfaceError
     DatabaseError = exceptions.DatabaseError
     DataError = exceptions.DataError
@@ -114,7 +114,7 @@ class Connection:
         """
         from corgipile.sql.grammar import parse  # noqa: PLC0415 - of an extra
 
-        return parse(script, dialect(self.engine))
+        return parse(script, self.engine.name.lower())
 
     def run(self, statement: Statement, values: Values = (), progress: Progress | None = None) -> Result:
         """Run one statement that was parsed."""
@@ -231,10 +231,12 @@ class Cursor(Iterator[Row]):
 
     def _took(self, result: Result) -> None:
         self._result, self.rowcount, self.notes = result, result.count, result.notes
-        columns = None if result.schema is None else result.schema
-        self.description = columns and [
-            (one.name, type_code(one.type), None, None, None, None, None) for one in columns
-        ]
+        columns = result.schema
+        self.description = (
+            None
+            if columns is None
+            else [(one.name, type_code(one.type), None, None, None, None, None) for one in columns]
+        )
         self._part, self._at = list[Row](), 0
 
     def fetchone(self) -> Row | None:

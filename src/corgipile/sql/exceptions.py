@@ -13,9 +13,11 @@ __all__ = [
     "NotSupportedError",
     "OperationalError",
     "ProgrammingError",
+    "Warning",
 ]
 
 Error = CorgiPileError
+Warning = Warning  # noqa: A001, PLW0127 - DB-API's, of this name, is Python's
 
 
 class InterfaceError(Error):

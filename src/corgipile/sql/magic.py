@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -12,6 +13,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.display import display
 
 from corgipile.errors import CorgiPileError
+from corgipile.sizes import parse_bytes
 from corgipile.sql.answers.frame import Frame, FrameAnswers
 from corgipile.sql.session import Session, opened
 from corgipile.sql.tokens import tokenize
@@ -35,6 +37,7 @@ class CorgiPileMagics(Magics):
         super().__init__(shell)
         self._names: dict[str, Any] = shell.user_ns
         self._connection: Connection | None = None
+        self._db: str | None = None  # the path of its file
         self._memory: str | None = None
 
     @line_cell_magic
@@ -61,12 +64,21 @@ class CorgiPileMagics(Magics):
         return None
 
     def _connected(self, options: dict[str, str]) -> "Connection":
-        if options or self._connection is None:
-            connection = opened(**options)
-            if self._connection is not None:
-                self._connection.close()
-            self._connection, self._memory = connection, options.get("memory")
-        return self._connection
+        memory = options.get("memory")
+        if memory is not None:
+            parse_bytes(memory, "memory")  # before a connection is closed for another
+        if self._connection is not None and options.keys() <= {"memory"}:
+            self._memory = memory or self._memory
+            return self._connection
+        db = None if "dsn" in options or "db" not in options else str(Path(options["db"]).resolve())
+        if self._connection is not None and db is not None and db == self._db:
+            self._connection.close()  # first: a file is open with one set of settings at a time
+            self._connection = None
+        connection = opened(**options)
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._db, self._memory = connection, db, memory
+        return connection
 
     def _answers(self, connection: "Connection", sql: str) -> list[Frame | None]:
         from corgipile.cli.sql import Shown  # noqa: PLC0415 - needs an extra

@@ -13,12 +13,7 @@ from corgipile.sql.statements import (
     Train,
 )
 
-__all__ = ["dialect", "perform"]
-
-
-def dialect(engine: Engine) -> str:
-    """Return the name that the grammar has for what an engine speaks."""
-    return {"PostgreSQL": "postgres"}.get(engine.name, engine.name.lower())
+__all__ = ["perform"]
 
 
 def perform(  # noqa: PLR0911 - one of each

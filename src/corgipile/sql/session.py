@@ -83,7 +83,8 @@ class Session:
         return self._budgeted(statement) if isinstance(statement, Train) else statement
 
     def _budgeted(self, train: Train) -> Train:
-        if self.memory is None or "memory" in train.settings:
+        one = self.connection.engine.name == "PostgreSQL"  # where the buffer is all the memory there is
+        if self.memory is None or "memory" in train.settings or (one and "buffer" in train.settings):
             return train
         return replace(train, settings={**train.settings, "memory": self.memory})
 

@@ -1,10 +1,34 @@
-"""Types of columns as DB-API 2.0 tells them apart."""
+"""Types of columns as DB-API 2.0 tells them apart, and its makers of values."""
 
+import datetime as dt
 from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["BINARY", "DATETIME", "NUMBER", "ROWID", "STRING", "TypeCode", "type_code"]
+__all__ = [
+    "BINARY",
+    "DATETIME",
+    "NUMBER",
+    "ROWID",
+    "STRING",
+    "Binary",
+    "Date",
+    "DateFromTicks",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
+    "TypeCode",
+    "type_code",
+]
+
+Binary, Date, Time, Timestamp = bytes, dt.date, dt.time, dt.datetime
+DateFromTicks, TimestampFromTicks = dt.date.fromtimestamp, dt.datetime.fromtimestamp
+
+
+def TimeFromTicks(ticks: float) -> dt.time:  # noqa: N802 - as DB-API calls it
+    """Return the local time of day, of seconds since 1970."""
+    return TimestampFromTicks(ticks).time()
 
 
 class TypeCode:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from corgipile.sql.engines.engine import Result
 
-__all__ = ["EPOCHS", "MODELS", "epoch_row", "lines", "result_of"]
+__all__ = ["EPOCHS", "MODELS", "PROPERTIES", "epoch_row", "lines", "result_of"]
 
 EPOCHS = pa.schema(
     [
@@ -28,6 +28,7 @@ MODELS = pa.schema(
         ("created", pa.timestamp("us", "UTC")),
     ]
 )
+PROPERTIES = pa.schema([("property", pa.string()), ("value", pa.string())])
 
 
 def epoch_row(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,11 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
     if not features:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
     given = {**statement.settings, "model": statement.model, "features": features, "label": label}
+    for name in ("group", "balance"):
+        if isinstance(given.get(name), str):
+            given[name] = column_named(given[name], columns)
+    if isinstance(given.get("encode"), Mapping):
+        given["encode"] = {column_named(name, columns): how for name, how in given["encode"].items()}
     sizes = {name: given.pop(name) for name in SIZES if name in given}
     return given if all(one is None for one in sizes.values()) else given | {"order": _sized(given, **sizes)}
 

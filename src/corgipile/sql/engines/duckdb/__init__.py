@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from corgipile.errors import BadArgument
 from corgipile.sql.engines.duckdb.engine import DuckDB
 from corgipile.sql.engines.duckdb.faults import library, opening
+from corgipile.suggestions import listed
 
 __all__ = ["DuckDB", "connected"]
 
@@ -15,8 +17,13 @@ def connected(database: Any = ":memory:", *, read_only: bool = False, **config: 
         database: A path, ``":memory:"``, or a connection of DuckDB.
         read_only: Open the file for reading only.
         **config: Settings of DuckDB, such as ``memory_limit="1GB"`` and ``threads=2``.
+
+    Raises:
+        BadArgument: A connection that is open comes with settings.
     """
     if hasattr(database, "execute"):
+        if given := [*["read_only"] * read_only, *config]:
+            raise BadArgument(f"{listed(given)} must be said when DuckDB's connection is opened; this one is open")
         return DuckDB(database, owned=False)
     path = str(database)
     settings = {"python_enable_replacements": False, **config}

@@ -11,7 +11,7 @@ from corgipile.sql.engines.answers import EPOCHS, epoch_row
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import text_of
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.duckdb.prediction import asked, names_in, says_class
+from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, says_class
 from corgipile.sql.engines.duckdb.rows import read_rows
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
@@ -27,27 +27,19 @@ FIGURES = ("loss", "accuracy", "r2", "rows")
 def table_of(engine: "DuckDB", call: ModelCall, bound: Bound) -> str:
     """Return what stands for a call: a query in brackets, or the name of rows."""
     stored = engine.models.find(call.model)
-    options = {name: value for name, value in call.options.items() if value is not None}
-    if unknown := options.keys() - ({"threshold"} if call.function == "predict" else set()):
-        raise BadArgument(f"ML.{call.function.upper()} has no option {min(unknown)!r} here")
     if call.function == "predict":
-        return _predicted(engine, call, stored, bound, options.get("threshold"))
+        return _predicted(engine, call, stored, bound, call.options.get("threshold"))
     if call.function == "evaluate":
         return engine.session.lend(_evaluated(engine, call, stored.model, bound))
     made = _weights(stored.model) if call.function == "weights" else _history(stored.model)
     return engine.session.lend(made)
 
 
-def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound, threshold: Any) -> str:
-    if call.source is None:
-        raise BadArgument("ML.PREDICT needs rows: ML.PREDICT(MODEL m, TABLE t), or a query in brackets")
+def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound, threshold: float | None) -> str:
+    assert call.source is not None  # noqa: S101 - the grammar says so
     model, rows = stored.model, text_of(engine.session, call.source, bound).sql
     there = engine.session.schema(rows, bound.values).names
-    names = names_in(stored, there)
-    if names is None:
-        missing = [name for name in model.features if name not in there]
-        raise BadArgument(f"model {stored.name!r} was trained on {missing[0]!r}, which the rows lack: {there}")
-    key = engine.functions.pin(stored, engine.session)
+    names, key = names_in(stored, there), key_of(engine, stored, bound)
     label = f"predicted_{model.label or 'label'}"
     shares = asked("predict_proba", key, names)
     answer = asked(says_class(stored), key, names)
@@ -57,10 +49,9 @@ def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound, 
     return f"(SELECT {answer} AS {quoted(label)}{also}, * FROM ({rows}\n))"
 
 
-def _beyond(model: Model, shares: str, threshold: Any) -> str:
+def _beyond(model: Model, shares: str, threshold: float) -> str:
     """Return what tells two classes by another share than a half."""
-    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    if not number or not 0 <= threshold <= 1 or not model.loss.probability or len(model.classes) != 2:
+    if not 0 <= threshold <= 1 or not model.loss.probability or len(model.classes) != 2:
         raise BadArgument(
             f"threshold is {threshold!r}; a share of 0 to 1 is right, for a logistic model of two classes"
         )

@@ -3,41 +3,35 @@
 import contextlib
 from typing import Any
 
-import pyarrow as pa
-
-from corgipile.errors import BadArgument
 from corgipile.linear.model import Model
-from corgipile.sql.engines.answers import EPOCHS, MODELS, epoch_row, result_of
+from corgipile.sql.engines.answers import EPOCHS, epoch_row, result_of
 from corgipile.sql.engines.duckdb import calls
-from corgipile.sql.engines.duckdb.binding import Bound
+from corgipile.sql.engines.duckdb.binding import Bound, lasts
 from corgipile.sql.engines.duckdb.explain import explained
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
-from corgipile.sql.engines.duckdb.prediction import pinned, predicting
+from corgipile.sql.engines.duckdb.prediction import check_kept, pinned, predicting
 from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
+from corgipile.sql.engines.shared import Shared
 from corgipile.sql.engines.training import arguments, fit_model
-from corgipile.sql.engines.transactions import Transactions
 from corgipile.sql.exceptions import DatabaseError
 from corgipile.sql.options import settled
 from corgipile.sql.statements import (
-    DescribeModel,
-    DropModel,
     Explain,
+    Fragment,
     ModelCall,
     Predict,
     Query,
-    RenameModel,
-    ShowModels,
     Train,
 )
 
 __all__ = ["DuckDB"]
 
 
-class DuckDB(Transactions[Session]):
+class DuckDB(Shared[Session, Models]):
     """One session of DuckDB; see `corgipile.sql.engines.engine.Engine`.
 
     Args:
@@ -56,8 +50,11 @@ class DuckDB(Transactions[Session]):
     def query(self, statement: Query, values: Values) -> Result:
         """Run a statement as it is, but for calls of models."""
         self._begin()
-        bound = self._bound(values)
-        sql = pinned(self, bound.text(statement.sql))
+        bound = self.bound(values, statement.sql)
+        sql = bound.text(statement.sql)
+        check_kept(self, bound)
+        if not bound.lasting:
+            sql = pinned(self, sql)
         result = self.session.run(sql, bound.values)
         result.notes.extend(statement.notes)
         return result
@@ -68,34 +65,25 @@ class DuckDB(Transactions[Session]):
         statement = settled(statement, values)
         if statement.name is not None:
             self.models.check_writable(statement.name)
-            if (statement.if_not_exists or not statement.replace) and self.models.there(statement.name):
-                return self._kept(statement)
+        if (kept := self._kept(statement)) is not None:
+            return kept
         model, rows = self.fitted(statement, values, progress)
         if statement.name is not None:
             self.models.keep(statement.name, model, replace=statement.replace)
         notes = [*statement.notes, *rows.notes, *model.notes]
         return result_of(EPOCHS, [epoch_row(record) for record in model.history], notes)
 
-    def _kept(self, statement: Train) -> Result:
-        if not statement.if_not_exists:
-            raise BadArgument(
-                f"there is a model {statement.name!r} already; CREATE OR REPLACE MODEL writes it anew, "
-                "IF NOT EXISTS leaves it"
-            )
-        told = f"there is a model {statement.name!r} already; nothing was trained"
-        return result_of(EPOCHS, [], [*statement.notes, told])
-
     def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> tuple[Model, Rows]:
         """Return a model that was trained as a settled statement says, and the rows it was trained from."""
         past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
-        rows = read_rows(self.session, statement.source, self._bound(values), statement.settings.get("memory"))
+        rows = read_rows(self.session, statement.source, self.bound(values), statement.settings.get("memory"))
         given = arguments(statement, rows.columns)
         return fit_model(rows.table, given, past, progress, self.session.check), rows
 
     def predict(self, statement: Predict, values: Values) -> Result:
         """Answer rows with a prediction beside them, or do with them what the statement says."""
         self._begin()
-        bound = self._bound(values)
+        bound = self.bound(values, statement.before)
         stored = self.models.find(statement.model)
         result = self.session.run(predicting(self, statement, stored, bound), bound.values)
         result.notes.extend(statement.notes)
@@ -105,34 +93,6 @@ class DuckDB(Transactions[Session]):
         """Answer the operators of a training, a line each."""
         self._begin()
         return explained(self, statement, values)
-
-    def drop(self, statement: DropModel) -> Result:
-        """Remove a model."""
-        self._begin()
-        if statement.if_exists and not self.models.there(statement.name):
-            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
-        self.models.drop(statement.name)
-        return Result(notes=list(statement.notes))
-
-    def rename(self, statement: RenameModel) -> Result:
-        """Give a model another name."""
-        self._begin()
-        if statement.if_exists and not self.models.there(statement.name):
-            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
-        self.models.rename(statement.name, statement.to)
-        return Result(notes=list(statement.notes))
-
-    def show(self, statement: ShowModels) -> Result:
-        """Answer the models."""
-        self._begin()
-        return result_of(MODELS, self.models.rows(statement.like), statement.notes)
-
-    def describe(self, statement: DescribeModel) -> Result:
-        """Answer what is known of a model."""
-        self._begin()
-        stored = self.models.find(statement.name)
-        schema = pa.schema([("property", pa.string()), ("value", pa.string())])
-        return result_of(schema, calls.described(stored), statement.notes)
 
     def lend(self, name: str, rows: Any) -> None:
         """Let statements name what Python holds, a data frame or a table of Arrow, as a view of this session."""
@@ -155,14 +115,18 @@ class DuckDB(Transactions[Session]):
         """End the session."""
         self.session.close(owned=self._owned)
 
+    def _described(self, name: str) -> list[dict[str, str]]:
+        return calls.described(self.models.find(name))
+
     def _begin(self) -> None:
         self.session.begin()
         self.functions.begin(self.session)
         with contextlib.suppress(DatabaseError):  # a transaction that an error has ended answers nothing
             self.session.database = self.session.rows("SELECT current_database()")[0][0]
 
-    def _bound(self, values: Values) -> Bound:
-        return Bound(values, self._call)
+    def bound(self, values: Values, sql: Fragment = Fragment(())) -> Bound:  # noqa: B008 - it never changes
+        """Return what writes SQL that begins so, with these values and with calls of models."""
+        return Bound(values, self._call, lasting=lasts(sql))
 
     def _call(self, call: ModelCall, bound: Bound) -> str:
         return calls.table_of(self, call, bound)

@@ -11,18 +11,19 @@ from corgipile.linear.nulls import NaNs
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
 from corgipile.sql.engines.answers import lines
-from corgipile.sql.engines.duckdb.binding import Bound
+from corgipile.sql.engines.duckdb.files import text_of
+from corgipile.sql.engines.duckdb.rows import Rows, chosen
 from corgipile.sql.engines.engine import Result, Values
 from corgipile.sql.engines.training import arguments
 from corgipile.sql.options import settled
 from corgipile.sql.statements import Explain, Train
 from corgipile.tables import open as open_table
+from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
     from corgipile.sql.engines.duckdb.engine import DuckDB
-    from corgipile.sql.engines.duckdb.rows import Rows
 
 __all__ = ["explained"]
 
@@ -35,27 +36,31 @@ def explained(engine: "DuckDB", statement: Explain, values: Values) -> Result:
     train = settled(statement.train, values)
     settings = train.settings
     model, rows = engine.fitted(train, values) if statement.analyze else (None, None)
-    given, table = _known(engine, train, values, rows)
+    given, table, notes = _known(engine, train, values, rows)
     sizes = {} if table is None else _sizes(table, given)
     sgd, tuples, blocks = _learning(train, settings, sizes), _tuples(settings, sizes), _blocks(train, sizes)
     scan: Properties = {"Read": _way(train, rows)}
     if model is not None and rows is not None:
         _measured(model, rows, sgd, scan)
     chain = [("SGD", sgd), ("TupleShuffle", tuples), ("BlockShuffle", blocks), ("Scan", scan)]
-    return lines("plan", _drawn(chain), [*statement.notes, *train.notes, *(rows.notes if rows else ())])
+    return lines("plan", _drawn(chain), [*statement.notes, *notes])
 
 
-def _known(engine: "DuckDB", train: Train, values: Values, rows: "Rows | None") -> tuple[Properties, Table | None]:
-    """Return the arguments of the training, and its rows where they can be looked at without being read."""
+def _known(
+    engine: "DuckDB", train: Train, values: Values, rows: Rows | None
+) -> tuple[Properties, Table | None, list[str]]:
+    """Return the arguments of the training, its rows where they can be looked at unread, and what is said of them."""
     source = train.source
     if rows is not None:
-        return arguments(train, rows.columns), rows.table
+        return arguments(train, rows.columns), rows.table, rows.notes
     if source.file is not None and source.plain:
         table = open_table(source.file)
-        return arguments(train, list(source.columns or table.schema.names)), table
-    bound = Bound(values, None)
-    columns = engine.session.schema(bound.text(source.sql), bound.values).names
-    return arguments(train, columns), None
+        columns, notes = chosen(table.schema.names, source)
+        return arguments(train, columns), table, notes
+    bound = engine.bound(values)
+    sql = text_of(engine.session, source, bound).sql
+    columns, notes = chosen(engine.session.schema(sql, bound.values).names, source)
+    return arguments(train, columns), None, notes
 
 
 def _sizes(table: Table, given: Properties) -> Properties:
@@ -63,6 +68,9 @@ def _sizes(table: Table, given: Properties) -> Properties:
     kinds = [table.schema.field(name).type for name in given["features"]]
     if given.get("encode") or given.get("missing", "error") != "error" or any("string" in str(kind) for kind in kinds):
         return {}
+    if given.get("validation") is not None:
+        seed = given.get("seed", DEFAULTS["seed"])
+        table, _ = train_test_split(table, given["validation"], seed, given.get("group"))
     inputs = find_inputs(table, given["features"], given["label"])
     order, memory, seed = (given.get(name, DEFAULTS[name]) for name in ("order", "memory", "seed"))
     flat = lambda _, cuts, __: np.zeros(len(cuts) - 1)  # noqa: E731 - which blocks are alike is no matter here
@@ -116,13 +124,13 @@ def _blocks(train: Train, sizes: Properties) -> Properties:
     return {"Table": named, **({"Block Rows": sizes["block_rows"], "Blocks": sizes["blocks"]} if sizes else {})}
 
 
-def _way(train: Train, rows: "Rows | None") -> str:
+def _way(train: Train, rows: Rows | None) -> str:
     if train.source.file is not None and train.source.plain:
         return "from the file, in place"
     return rows.notes[0] if rows is not None and rows.notes else "once, into memory or a spill file, by DuckDB"
 
 
-def _measured(model: "Model", rows: "Rows", sgd: Properties, scan: Properties) -> None:
+def _measured(model: "Model", rows: Rows, sgd: Properties, scan: Properties) -> None:
     """Add what a training has taken."""
     learnt = model.history
     sgd["Actual Rows"] = sum(record["rows"] for record in learnt)

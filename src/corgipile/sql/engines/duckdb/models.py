@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from corgipile.errors import BadArgument, BadModelFile
 from corgipile.linear.model import Model, unpack
 from corgipile.sql.engines.duckdb.session import Session
-from corgipile.sql.exceptions import DatabaseError, IntegrityError, OperationalError
+from corgipile.sql.engines.shared import taken
+from corgipile.sql.exceptions import DatabaseError, OperationalError
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.databases import quoted
 
@@ -66,7 +67,7 @@ class Models:
         place = self._place()
         return [] if place is None else [row[0] for row in self._rows(f"SELECT name FROM {place} ORDER BY name")]
 
-    def rows(self, like: str | None = None) -> list[dict[str, Any]]:
+    def listed(self, like: str | None = None) -> list[dict[str, Any]]:
         """Return what is listed of models, of those whose name matches a pattern."""
         place = self._place()
         if place is None:
@@ -149,7 +150,7 @@ class Models:
         if replace:
             self._rows(f"DELETE FROM {place} WHERE name = $name", {"name": name})
         elif self.there(name):
-            raise IntegrityError(f"there is a model {name!r} already; CREATE OR REPLACE MODEL writes it anew")
+            raise taken(name)
         named = ", ".join(values)
         given = ", ".join(f"${column}" for column in values)
         sql = f"INSERT INTO {place} ({named}, created, version) VALUES ({given}, now(), uuid())"
@@ -172,14 +173,11 @@ class Models:
 
         Raises:
             BadArgument: There is none of that name.
-            IntegrityError: There is one of the other name.
         """
         check_name(to)
         place = self._place()
         if place is None or not self.there(name):
             raise self._missing(name)
-        if name != to and self.there(to):
-            raise IntegrityError(f"there is a model {to!r} already; drop it first")
         self._rows(f"UPDATE {place} SET name = $to WHERE name = $name", {"name": name, "to": to})
         self._touch(name, to)
 

@@ -7,6 +7,7 @@ from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import Text, text_of
 from corgipile.sql.engines.duckdb.functions import KINDS, PREFIX
 from corgipile.sql.engines.duckdb.models import Stored
+from corgipile.sql.exceptions import NotSupportedError
 from corgipile.sql.statements import Fragment, Predict
 from corgipile.sql.tokens import tokenize
 from corgipile.suggestions import did_you_mean, listed
@@ -15,9 +16,7 @@ from corgipile.tables.databases import quoted
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
-__all__ = ["asked", "names_in", "pinned", "predicting", "says_class"]
-
-LASTING = {"VIEW", "MACRO", "FUNCTION"}  # what keeps SQL for later, when a model is found by its name
+__all__ = ["asked", "check_kept", "key_of", "names_in", "pinned", "predicting", "says_class"]
 
 
 def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Bound) -> str:
@@ -27,25 +26,23 @@ def predicting(engine: "DuckDB", statement: Predict, stored: Stored, bound: Boun
         MissingColumn: A column that the model was trained on is not among those of the rows.
     """
     source, before, after = statement.source, bound.text(statement.before), bound.text(statement.after)
-    lasting = LASTING & set(before.upper().split())
-    key = stored.name if lasting else engine.functions.pin(stored, engine.session)
-    column = quoted(statement.column)
+    key, column = key_of(engine, stored, bound), quoted(statement.column)
     text = text_of(engine.session, source, bound)
+    check_kept(engine, bound)
     named = source.columns is not None or source.items == Fragment(("*",))
     if source.foldable and (source.table or source.file) and named:
         return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
     there = engine.session.schema(text.sql, bound.values).names
-    names = names_in(stored, there)
-    if names is None and source.foldable:
+    if source.foldable and _missing(stored, there):
         return f"{before}\n{_folded(engine, text, stored, bound, key, column)}\n{after}"
-    call = asked(says_class(stored), key, _all_of(names, stored, there))
+    call = asked(says_class(stored), key, names_in(stored, there))
     return f"{before}\nSELECT *, {call} AS {column} FROM ({text.sql}\n)\n{after}"
 
 
 def _folded(engine: "DuckDB", text: Text, stored: Stored, bound: Bound, key: str, column: str) -> str:
     """Return a SELECT with the prediction as one more expression of its own."""
     there = engine.session.schema(f"SELECT * {text.rest}", bound.values).names
-    call = asked(says_class(stored), key, _all_of(names_in(stored, there), stored, there))
+    call = asked(says_class(stored), key, names_in(stored, there))
     return f"SELECT {text.items}\n, {call} AS {column} {text.rest}"
 
 
@@ -72,19 +69,36 @@ def asked(function: str, key: str, names: list[str]) -> str:
     return f"{PREFIX}{function}({literal(key)}, {', '.join(map(quoted, names))})"
 
 
-def names_in(stored: Stored, there: list[str]) -> list[str] | None:
-    """Return what the rows call a model's features, whatever the case; None where one is missing."""
+def key_of(engine: "DuckDB", stored: Stored, bound: Bound) -> str:
+    """Return what functions find a model by: as it is now, unless the SQL is kept for later."""
+    return stored.name if bound.lasting else engine.functions.pin(stored, engine.session)
+
+
+def check_kept(engine: "DuckDB", bound: Bound) -> None:
+    """Check that SQL which is kept for later reads no rows that are lent to this statement alone.
+
+    Raises:
+        NotSupportedError: It does.
+    """
+    if bound.lasting and engine.session.lent:
+        raise NotSupportedError("a view cannot keep these rows; CREATE TABLE ... AS keeps them")
+
+
+def names_in(stored: Stored, there: list[str]) -> list[str]:
+    """Return what the rows call a model's features, whatever the case.
+
+    Raises:
+        MissingColumn: They lack one.
+    """
+    if missing := _missing(stored, there):
+        raise MissingColumn(
+            f"model {stored.name!r} was trained on {listed(stored.model.features)}; the rows have {listed(there)}, "
+            f"without {listed(missing)}{did_you_mean(missing[0], there)}"
+        )
     same = {name.lower(): name for name in reversed(there)} | {name: name for name in there}
-    found = [same.get(name) or same.get(name.lower()) for name in stored.model.features]
-    return None if None in found else [name for name in found if name]
+    return [same.get(name) or same[name.lower()] for name in stored.model.features]
 
 
-def _all_of(names: list[str] | None, stored: Stored, there: list[str]) -> list[str]:
-    if names is not None:
-        return names
+def _missing(stored: Stored, there: list[str]) -> list[str]:
     known = {name.lower() for name in there}
-    missing = [name for name in stored.model.features if name.lower() not in known]
-    raise MissingColumn(
-        f"model {stored.name!r} was trained on {listed(stored.model.features)}; the rows have {listed(there)}, "
-        f"without {listed(missing)}{did_you_mean(missing[0], there)}"
-    )
+    return [name for name in stored.model.features if name.lower() not in known]

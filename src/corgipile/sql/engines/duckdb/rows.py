@@ -21,7 +21,7 @@ from corgipile.tables.in_memory.streams import SpilledTable, of_reader
 from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import Table
 
-__all__ = ["Rows", "read_rows"]
+__all__ = ["Rows", "chosen", "read_rows"]
 
 PART = 5 << 20  # bytes of rows that come together, enough not to be joined
 MANY = 4096  # rows of them where lists and text differ in length
@@ -57,10 +57,7 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     """
     if source.file is not None and source.plain:
         table = open_table(source.file)
-        names = table.schema.names
-        if source.columns is None:
-            return Rows(table, *_without_index(names, source), source.file)
-        return Rows(table, [column_named(name, names) for name in source.columns], [], source.file)
+        return Rows(table, *chosen(table.schema.names, source), source.file)
     start = time.perf_counter()
     computed = source.table is None or not source.plain or _is_view(session, source)
     place = "a query" if computed else ".".join(source.table or ())
@@ -69,7 +66,7 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
     )  # a share of rows not yet counted: none
     sql = text_of(session, source, bound).sql
     schema = session.schema(sql, bound.values)
-    _check_names(schema)
+    columns, left_out = chosen(schema.names, source)
     rows = max(1, int(PART / (fixed_row_bytes(schema) or PART / MANY)))
     reader = session.reader(sql, bound.values, min(rows, 1 << 17))
     coming = pa.RecordBatchReader.from_batches(reader.schema, _checked(reader, session))
@@ -77,16 +74,31 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
         table = of_reader(coming, place, most=budget // 2)
     finally:
         reader.close()
-    columns, notes = _without_index(schema.names, source)
-    notes = [*_told(table, place, computed=computed), *notes]
+    notes = [*_told(table, place, computed=computed), *left_out]
     return Rows(table, columns, notes, place, time.perf_counter() - start)
 
 
-def _without_index(names: list[str], source: Source) -> tuple[list[str], list[str]]:
-    """Return columns without what pandas wrote of its index, unless that was named, and what is said of it."""
-    index = [] if source.columns is not None else [name for name in names if INDEX.fullmatch(name)]
-    notes = [f"column {name!r} is left out: the index that pandas wrote" for name in index]
-    return [name for name in names if name not in index], notes
+def chosen(names: list[str], source: Source) -> tuple[list[str], list[str]]:
+    """Return the columns to learn from, and what is said of others: what pandas wrote of its index is left out.
+
+    Args:
+        names: The columns of the file, or those that the query gives.
+        source: What is read.
+
+    Raises:
+        BadArgument: Two have one name.
+        MissingColumn: There is no such column.
+    """
+    notes: list[str] = []
+    if source.columns is None:
+        index = [name for name in names if INDEX.fullmatch(name)]
+        notes = [f"column {name!r} is left out: the index that pandas wrote" for name in index]
+        names = [name for name in names if name not in index]
+    elif source.file is not None and source.plain:
+        names = [column_named(name, names) for name in source.columns]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise BadArgument(f"the query gives {listed(twice)} more than once; AS gives each column a name of its own")
+    return names, notes
 
 
 def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.RecordBatch]:
@@ -111,9 +123,3 @@ def _told(table: Table, place: str, *, computed: bool) -> list[str]:
     if isinstance(table, SpilledTable):
         return [f"{place} was read once, into {where} ({size})"]
     return []
-
-
-def _check_names(schema: pa.Schema) -> None:
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if twice:
-        raise BadArgument(f"the query gives {listed(twice)} more than once; AS gives each column a name of its own")

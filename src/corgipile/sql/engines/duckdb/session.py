@@ -32,6 +32,7 @@ class Session:
     Attributes:
         database: The name of the database that it uses, as far as is known.
         pinned: Names of models that functions keep for the statement under way.
+        lent: Names of rows that SQL reads until the next statement.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -39,7 +40,7 @@ class Session:
         self.stopped = threading.Event()
         self.cause: Callable[[str], CorgiPileError | None] | None = None
         self.pinned: list[str] = []
-        self._lent: list[str] = []
+        self.lent: list[str] = []
         self._live: Callable[[], Parked | None] = lambda: None
 
     def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -96,16 +97,16 @@ class Session:
         self.park()
         with translated(self.cause):
             self.connection.register(name, rows)
-        self._lent.append(name)
+        self.lent.append(name)
         return name
 
     def begin(self) -> None:
         """Hear that a statement begins: rows of an earlier one are put aside, what was lent to it is taken back."""
         self.park()
         self.stopped.clear()
-        while self._lent:
+        while self.lent:
             with contextlib.suppress(DatabaseError), translated():
-                self.connection.unregister(self._lent.pop())
+                self.connection.unregister(self.lent.pop())
 
     def close(self, *, owned: bool) -> None:
         """End the session, and the connection if it is its own; rows that nobody has fetched are gone."""

@@ -37,7 +37,8 @@ def table_of(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
 def _asked(function: str, stored: Stored, names: list[str], writer: Writer, of: str = "") -> str:
     """Return a call of one of the extension's functions for columns."""
     columns = [of + writer.name(name) for name in names]
-    many = len(columns) > MOST_ARGUMENTS and "encoding" not in stored.params
+    encoders = stored.params.get("encoding", {}).get("features", ())
+    many = len(columns) > MOST_ARGUMENTS and all(one["how"] == "number" for one in encoders)
     listed = f"ARRAY[{', '.join(columns)}]" if many else ", ".join(columns)
     return f"corgipile.{function}({writer.literal(stored.name)}, {listed})"
 

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
-from corgipile.sql.engines.answers import EPOCHS, MODELS, lines, result_of
+from corgipile.sql.engines.answers import EPOCHS, lines, result_of
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.postgres import calls
 from corgipile.sql.engines.postgres.faults import translated
@@ -15,17 +13,16 @@ from corgipile.sql.engines.postgres.rows import Relation, relation_of
 from corgipile.sql.engines.postgres.session import Session
 from corgipile.sql.engines.postgres.training import following, train_call
 from corgipile.sql.engines.postgres.writing import Writer
-from corgipile.sql.engines.transactions import Transactions
-from corgipile.sql.exceptions import IntegrityError
+from corgipile.sql.engines.shared import Shared
 from corgipile.sql.options import settled
-from corgipile.sql.statements import DescribeModel, DropModel, Explain, Predict, Query, RenameModel, ShowModels, Train
+from corgipile.sql.statements import Explain, Predict, Query, Train
 
 __all__ = ["PostgreSQL"]
 
 TOLD = ("NOTICE", "WARNING")
 
 
-class PostgreSQL(Transactions[Session]):
+class PostgreSQL(Shared[Session, Models]):
     """One session of PostgreSQL; see `corgipile.sql.engines.engine.Engine`.
 
     Args:
@@ -48,14 +45,8 @@ class PostgreSQL(Transactions[Session]):
     def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
         """Train a model, and store it if it has a name."""
         train, known = settled(statement, values), self.models.arguments()
-        if train.name is not None and not train.replace and self.models.there(train.name):
-            if not train.if_not_exists:
-                raise IntegrityError(
-                    f"there is a model {train.name!r} already; CREATE OR REPLACE MODEL writes it anew, "
-                    "IF NOT EXISTS leaves it"
-                )
-            told = f"there is a model {train.name!r} already; nothing was trained"
-            return result_of(EPOCHS, [], [*train.notes, told])
+        if (kept := self._kept(train)) is not None:
+            return kept
         past = 0 if train.warm_start is None else len(self.models.history(train.warm_start))
         writer = self._writer(values)
         with relation_of(self.session, train.source, writer) as relation:
@@ -94,30 +85,6 @@ class PostgreSQL(Transactions[Session]):
                 plan = [row[0] for row in self.session.stream(f"EXPLAIN ({analyze}COSTS OFF) SELECT * FROM {call}")]
         return lines("plan", plan, [*statement.notes, *relation.notes, *self._heard()])
 
-    def drop(self, statement: DropModel) -> Result:
-        """Remove a model."""
-        if statement.if_exists and not self.models.there(statement.name):
-            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
-        self.models.drop(statement.name)
-        return Result(notes=list(statement.notes))
-
-    def rename(self, statement: RenameModel) -> Result:
-        """Give a model another name."""
-        if statement.if_exists and not self.models.there(statement.name):
-            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
-        self.models.rename(statement.name, statement.to)
-        return Result(notes=list(statement.notes))
-
-    def show(self, statement: ShowModels) -> Result:
-        """Answer the models."""
-        return result_of(MODELS, self.models.listed(statement.like), statement.notes)
-
-    def describe(self, statement: DescribeModel) -> Result:
-        """Answer what is known of a model."""
-        stored = self.models.find(statement.name)
-        schema = pa.schema([("property", pa.string()), ("value", pa.string())])
-        return result_of(schema, calls.described(stored, self.models.history(stored.name)), statement.notes)
-
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each table that the session sees."""
         found: dict[str, list[str]] = {}
@@ -134,6 +101,13 @@ class PostgreSQL(Transactions[Session]):
     def close(self) -> None:
         """End the session."""
         self.session.close()
+
+    def _described(self, name: str) -> list[dict[str, str]]:
+        stored = self.models.find(name)
+        return calls.described(stored, self.models.history(stored.name))
+
+    def _begin(self) -> None:
+        """Nothing has to be made ready."""
 
     def _bytes(self, relation: Relation) -> int:
         sql = (
