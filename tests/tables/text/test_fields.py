@@ -13,6 +13,7 @@ from pyarrow import csv
 import corgipile as cp
 from corgipile.errors import BadValue, ParseError
 from corgipile.loader import text
+from corgipile.orders import Riffle
 from corgipile.tables.text.csv import NULLS
 from corgipile.tables.text.fields import number_code, read_numbers
 
@@ -128,6 +129,17 @@ def test_numbers_go_straight_into_slots(tmp_path, monkeypatch, options):
     with cp.Loader(table, batch_size=100, memory="64KB", **options) as loader:
         monkeypatch.setattr(cp.tables.CsvTable, "_parse", lambda *_: pytest.fail("an Arrow array was asked for"))
         assert sum(len(batch["a"]) for batch in loader) == 1000
+
+
+def test_short_runs_are_parsed_together(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "".join(f"{i},town {i}\n" for i in range(6000)))
+    table, calls, parse = cp.open(path), [], cp.tables.CsvTable._parse
+    with cp.Loader(table, batch_size=100, memory="1MB", order=Riffle(block=300)) as loader:
+        monkeypatch.setattr(cp.tables.CsvTable, "_parse", lambda *given: calls.append(given[2]) or parse(*given))
+        assert sorted(a for batch in loader for a in batch["a"].tolist()) == list(range(6000))
+    assert sum(calls) == 6000
+    assert max(calls) > 300
 
 
 @pytest.mark.parametrize(
