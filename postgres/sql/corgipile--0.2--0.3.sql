@@ -34,6 +34,7 @@ CREATE FUNCTION corgipile.train(
     missing "any" DEFAULT 'error'::text,
     query text DEFAULT NULL,
     "where" text DEFAULT NULL,
+    standardize bool DEFAULT NULL,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,

@@ -20,6 +20,8 @@
 #include "utils/rel.h"
 #include "utils/resowner.h"
 
+typedef enum { CORGI_NO, CORGI_YES, CORGI_AS_NEEDED } CorgiChoice;
+
 /* What the caller of corgipile.train asked for. */
 typedef struct {
     Oid source, user;       /* user: whose rights count, to the end */
@@ -36,6 +38,7 @@ typedef struct {
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
     bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
     bool intercept, balance;
+    CorgiChoice standardize;
     double *classes;        /* NULL: to be found */
     int class_count;
     List *class_texts;      /* of char *: classes given as text */
@@ -214,7 +217,7 @@ enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
-    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_COUNT
+    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
