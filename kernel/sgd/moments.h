@@ -11,7 +11,7 @@ enum { CP_MOMENTS_GROUP = 256, CP_MOMENTS_NOISE = 8 }; /* rows; roundings by whi
 
 /* Dense rows are added up in groups, as differences from the mean of the groups before; sparse ones by feature, as
  * differences from its first value. */
-typedef struct {
+typedef struct cp_moments {
     int64_t width, rows, open;  /* open: of the rows, those of the group under way */
     double at[];                /* four a feature, one after another: see cp_moments_of */
 } cp_moments;

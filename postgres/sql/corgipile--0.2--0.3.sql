@@ -81,6 +81,10 @@ BEGIN
     END LOOP;
 END $copy$;
 
+-- A model of standardised features as it was learnt: what was taken from them, what they were divided by, and the weights
+-- of each output, the intercept behind them.
+ALTER TABLE corgipile.models ADD learnt float8[];
+
 -- Classes of text: as numbers they are their places.
 CREATE FUNCTION corgipile.class_names(model text) RETURNS text[]
     AS 'MODULE_PATHNAME', 'corgipile_class_names' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;

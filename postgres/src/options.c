@@ -277,8 +277,6 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->weights = DatumGetBool(values[ARG_WEIGHTS]);
     o->encode = nulls[ARG_ENCODE] ? NIL : corgi_read_wishes(values[ARG_ENCODE], types[ARG_ENCODE]);
     o->missing = corgi_read_missing(values[ARG_MISSING], types[ARG_MISSING], &o->fill);
-    if (o->standardize == CORGI_YES)
-        ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("standardize is not there yet"));
     if (o->name != NULL && *o->name == '\0')
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");
     check_schedule(o);
