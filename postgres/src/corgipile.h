@@ -213,6 +213,7 @@ extern int corgi_hint_cast(Oid type, const char *column);
 
 extern char *corgi_feature_name(const CorgiSource *source, int64 i);
 extern void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run);
+extern int corgi_hint_rate(const CorgiRun *run);
 extern void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last);
 
 /* options.c */
@@ -347,7 +348,7 @@ extern cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool h
 
 /* history.c */
 extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
-extern bool corgi_add_epoch(CorgiHistory *h, const CorgiOptions *o, const CorgiEpoch *e);
+extern bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *run, const CorgiEpoch *e);
 extern void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
 
 /* progress.c */

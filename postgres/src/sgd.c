@@ -188,7 +188,7 @@ static void advance(SgdState *s)
         corgi_learner_show(&s->run, s->judge, s->learner);
         epoch.held = corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
     }
-    s->finished = corgi_add_epoch(h, o, &epoch);
+    s->finished = corgi_add_epoch(h, &s->run, &epoch);
     if (s->finished) {
         corgi_progress_end(&s->run);
         corgi_tell_chance(&s->run, &epoch);
