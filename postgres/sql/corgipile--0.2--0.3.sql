@@ -97,3 +97,93 @@ CREATE OR REPLACE FUNCTION corgipile.predict_proba(model text, VARIADIC features
     AS 'MODULE_PATHNAME', 'corgipile_predict_proba' LANGUAGE C STABLE PARALLEL SAFE COST 10;
 CREATE OR REPLACE FUNCTION corgipile.decision(model text, VARIADIC features "any") RETURNS float8[]
     AS 'MODULE_PATHNAME', 'corgipile_decision' LANGUAGE C STABLE PARALLEL SAFE COST 10;
+
+-- Versions of models, models as bytes, measures.
+ALTER TABLE corgipile.models
+    ADD version bigint NOT NULL DEFAULT 1 CHECK (version > 0),
+    ADD before bigint;
+COMMENT ON COLUMN corgipile.models.before IS 'the version before this one, to which rollback goes back';
+CREATE TABLE corgipile.past (
+    model text NOT NULL REFERENCES corgipile.models (name) ON UPDATE CASCADE ON DELETE CASCADE,
+    version bigint NOT NULL,
+    before bigint,
+    kind text NOT NULL,
+    dims int NOT NULL,
+    classes float8[] NOT NULL,
+    coefficients float8[] NOT NULL,
+    intercepts float8[] NOT NULL,
+    params jsonb NOT NULL,
+    source text NOT NULL,
+    created timestamptz NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (model, version)
+);
+COMMENT ON TABLE corgipile.past IS 'earlier versions of models, as many as the setting corgipile.versions says; forget one with DELETE';
+CREATE TABLE corgipile.past_history (
+    model text NOT NULL,
+    version bigint NOT NULL,
+    epoch bigint NOT NULL,
+    loss float8 NOT NULL,
+    accuracy float8,
+    r2 float8,
+    holdout_loss float8,
+    holdout_accuracy float8,
+    holdout_r2 float8,
+    rows bigint,
+    seconds float8,
+    PRIMARY KEY (model, version, epoch),
+    FOREIGN KEY (model, version) REFERENCES corgipile.past (model, version) ON UPDATE CASCADE ON DELETE CASCADE
+);
+COMMENT ON TABLE corgipile.past_history IS 'epochs of earlier versions of models';
+SELECT pg_catalog.pg_extension_config_dump('corgipile.past', '');
+SELECT pg_catalog.pg_extension_config_dump('corgipile.past_history', '');
+ALTER TABLE corgipile.past ENABLE ROW LEVEL SECURITY;
+ALTER TABLE corgipile.past_history ENABLE ROW LEVEL SECURITY;
+CREATE POLICY see ON corgipile.past FOR SELECT
+    USING (EXISTS (SELECT FROM corgipile.models m WHERE m.name = model));
+CREATE POLICY drop ON corgipile.past FOR DELETE
+    USING (EXISTS (SELECT FROM corgipile.models m WHERE m.name = model
+        AND corgipile.may('own', m.owner, m.may_use, m.may_read, m.may_replace)));
+CREATE POLICY see ON corgipile.past_history FOR SELECT
+    USING (EXISTS (SELECT FROM corgipile.models m WHERE m.name = model));
+
+CREATE VIEW corgipile.versions WITH (security_invoker) AS
+    SELECT v.model, v.version, v.current, v.before, v.kind, v.dims, e.epochs, e.loss, e.accuracy, e.r2, e.holdout_loss,
+        e.holdout_accuracy, e.holdout_r2, v.source, v.created
+    FROM (SELECT name AS model, version, true AS current, before, kind, dims, source, created FROM corgipile.models
+        UNION ALL SELECT model, version, false, before, kind, dims, source, created FROM corgipile.past) v
+    LEFT JOIN LATERAL (SELECT h.epoch + 1 AS epochs, h.loss, h.accuracy, h.r2, h.holdout_loss, h.holdout_accuracy,
+            h.holdout_r2
+        FROM (SELECT epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2
+                FROM corgipile.history WHERE v.current AND model = v.model
+            UNION ALL SELECT epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2
+                FROM corgipile.past_history p WHERE NOT v.current AND p.model = v.model AND p.version = v.version) h
+        ORDER BY h.epoch DESC LIMIT 1) e ON true;
+COMMENT ON VIEW corgipile.versions IS 'versions of models that are kept, with the figures of the last epoch of each';
+
+CREATE FUNCTION corgipile.keep_version() RETURNS trigger AS 'MODULE_PATHNAME', 'corgipile_keep_version' LANGUAGE C;
+REVOKE ALL ON FUNCTION corgipile.keep_version() FROM PUBLIC;
+CREATE TRIGGER keep_version BEFORE UPDATE ON corgipile.models
+    FOR EACH ROW EXECUTE FUNCTION corgipile.keep_version();
+
+CREATE FUNCTION corgipile.rollback(model text, version bigint DEFAULT NULL) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'corgipile_rollback' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION corgipile.rollback(text, bigint)
+    IS 'bring back the version before the present one, or the one of this number; returns its number';
+
+-- Default privileges may have granted more.
+DO $revoke$
+DECLARE
+    given record;
+BEGIN
+    FOR given IN SELECT DISTINCT c.oid::pg_catalog.regclass AS relation, a.grantee
+        FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
+        WHERE c.relnamespace = 'corgipile'::pg_catalog.regnamespace AND a.grantee <> c.relowner
+            AND c.relname IN ('past', 'past_history', 'versions')
+    LOOP
+        EXECUTE pg_catalog.format('REVOKE ALL ON %s FROM %s', given.relation, CASE given.grantee WHEN 0 THEN 'PUBLIC'
+            ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(given.grantee)) END);
+    END LOOP;
+END $revoke$;
+GRANT SELECT ON corgipile.past, corgipile.past_history, corgipile.versions TO PUBLIC;
+GRANT DELETE ON corgipile.past TO PUBLIC;

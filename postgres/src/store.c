@@ -45,13 +45,6 @@ static void refuse(const char *name, Oid owner)
             errmsg("model \"%s\" belongs to %s; choose another name", name, whose ? whose : "a role that is gone"));
 }
 
-static void check_table(AclMode mode, Oid user)
-{
-    AclResult may = pg_class_aclcheck(corgi_models_table(), user, mode);
-    if (may != ACLCHECK_OK)
-        aclcheck_error(may, OBJECT_TABLE, "models");
-}
-
 /* Refuse a model that another transaction stored after this one's snapshot: it cannot be replaced. */
 static void check_latest(const char *name)
 {
@@ -74,14 +67,14 @@ void corgi_check_name(const CorgiOptions *o)
     if (strlen(o->name) > LONGEST_NAME)
         ereport(ERROR, errcode(ERRCODE_NAME_TOO_LONG),
                 errmsg("name has %zu bytes; %d at most are allowed", strlen(o->name), LONGEST_NAME));
-    check_table(ACL_INSERT, o->user);
+    corgi_check_models(ACL_INSERT, o->user);
     corgi_lock_name(o->name);
     caller = corgi_become_owner();
     SPI_connect();
     there = find(there_query, o->name, false);
     if (there) {
         CorgiHolders holders = corgi_holders_at(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-        check_table(ACL_UPDATE, o->user);
+        corgi_check_models(ACL_UPDATE, o->user);
         if (!corgi_may(CORGI_REPLACE, o->user, &holders))
             refuse(o->name, holders.owner);
     } else
