@@ -28,6 +28,12 @@ typedef struct {
 extern CorgiVersion corgi_find_model(const char *name, CorgiRight right);
 extern CorgiCached *corgi_cached_model(const char *name);
 
+/* predict.c */
+extern int64 corgi_best_class(const CorgiModel *m, const double *scores);
+extern double corgi_predicted_number(const CorgiModel *m, const double *scores);
+extern const CorgiNames *corgi_class_names(const CorgiModel *m);
+extern const char *corgi_class_name(const CorgiModel *m, int64 k);
+
 /* predict_sparse.c */
 extern bool corgi_is_pair(Oid indices, Oid values);
 extern void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type);
