@@ -140,7 +140,7 @@ bool corgi_auc(CorgiRanks *r, double *area)
         tuplesort_end(r->sorts[i]);
     if (r->counts[OTHERS] == 0 || r->counts[CLASS] == 0)
         return false;
-    *area = (double) sum / 2 / (double) r->counts[OTHERS] / (double) r->counts[CLASS];
+    *area = (double) sum / (2 * ((double) r->counts[OTHERS] * (double) r->counts[CLASS]));
     return true;
 }
 
