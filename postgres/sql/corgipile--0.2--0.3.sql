@@ -34,6 +34,7 @@ CREATE FUNCTION corgipile.train(
     missing "any" DEFAULT 'error'::text,
     query text DEFAULT NULL,
     "where" text DEFAULT NULL,
+    standardize bool DEFAULT NULL,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,
@@ -79,6 +80,10 @@ BEGIN
         EXECUTE pg_catalog.format('DROP FUNCTION %s', call.old);
     END LOOP;
 END $copy$;
+
+-- A model of standardised features as it was learnt: what was taken from them, what they were divided by, and the weights
+-- of each output, the intercept behind them.
+ALTER TABLE corgipile.models ADD learnt float8[];
 
 -- Classes of text: as numbers they are their places.
 CREATE FUNCTION corgipile.class_names(model text) RETURNS text[]

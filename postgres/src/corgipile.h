@@ -12,6 +12,7 @@
 #include "compat.h"
 #include "encoders.h"
 #include "sgd/epochs.h"
+#include "sgd/look.h"
 #include "executor/executor.h"
 #include "nodes/extensible.h"
 #include "plan/permute.h"
@@ -19,6 +20,8 @@
 #include "rights.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+
+typedef enum { CORGI_NO, CORGI_YES, CORGI_AS_NEEDED } CorgiChoice;
 
 /* What the caller of corgipile.train asked for. */
 typedef struct {
@@ -36,6 +39,7 @@ typedef struct {
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
     bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
     bool intercept, balance;
+    CorgiChoice standardize;
     double *classes;        /* NULL: to be found */
     int class_count;
     List *class_texts;      /* of char *: classes given as text */
@@ -132,12 +136,19 @@ static inline int64 corgi_pair_bytes(int64 count, int bytes)
     return TYPEALIGN(bytes, count * sizeof(int32)) + count * bytes;
 }
 
+/* What features are standardised by. */
+typedef struct CorgiScaling CorgiScaling;
+
 typedef struct {
     CorgiOptions options;
     CorgiSource source;
+    struct CorgiModel *past; /* to go on from, or NULL */
     CorgiSurvey survey;
     CorgiSizes sizes;
     CorgiBuffer buffer;
+    bool standardize;       /* features are to be standardised */
+    CorgiScaling *scaling;  /* by this, once it is known; else NULL */
+    int passes;             /* over the table, before the epochs */
     uint64 holdout_key, holdout_below; /* see corgi_held_out */
     struct CorgiWhere *where; /* NULL: all rows */
     struct CorgiWatch *watch; /* is told of rows that are measured; or NULL */
@@ -171,7 +182,7 @@ static inline Snapshot corgi_snapshot(const CorgiRun *run, const EState *estate)
 enum { CORGI_FIGURES = 8 };
 
 /* A stored model. */
-typedef struct {
+typedef struct CorgiModel {
     char *kind, *label;
     Datum figures[CORGI_FIGURES]; /* of its epochs: arrays, see model.c */
     List *features;         /* of char * */
@@ -179,6 +190,7 @@ typedef struct {
     int bytes;
     int64 width, outputs, classes, epochs;
     double *class_values, *coefficients, *intercepts;
+    double *learnt;         /* [outputs + 2][width + 1], see corgi_get_learnt; NULL: features were as they are */
     double *losses;         /* [epochs] */
     CorgiEncoding *encoding; /* NULL: columns are numbers as they are */
 } CorgiModel;
@@ -200,14 +212,8 @@ typedef struct {
 extern const char *corgi_cast_to_list(Oid type);
 extern int corgi_hint_cast(Oid type, const char *column);
 
-typedef struct {
-    double *most;           /* [width] largest size of each feature in a sample */
-    char *row;
-    int64 width, seen;
-    int block;              /* rows to look at in the block under way */
-} CorgiScales;
-extern void corgi_note_scales(CorgiScales *s, const CorgiSource *source, TupleTableSlot *row, int64 width);
-extern void corgi_tell_scales(const CorgiScales *s, const CorgiSource *source);
+extern char *corgi_feature_name(const CorgiSource *source, int64 i);
+extern void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run);
 extern void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last);
 
 /* options.c */
@@ -215,7 +221,7 @@ enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
-    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_COUNT
+    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
@@ -309,7 +315,7 @@ extern CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, in
                                    const double *classes);
 extern CorgiLearner *corgi_learner_for(const CorgiRun *run);
 extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
-extern void corgi_learner_copy(CorgiLearner *to, CorgiLearner *from);
+extern void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner);
 extern void corgi_learner_begin(CorgiLearner *m, double rate);
 extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
 extern bool corgi_learner_skips(const CorgiRun *run, int status);
@@ -326,6 +332,18 @@ extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, cons
                                      double *scores);
 extern void corgi_probabilities(double *scores, int64 classes);
 extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes);
+
+/* standardize.c */
+struct cp_moments;
+extern void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot);
+extern struct cp_moments *corgi_begin_moments(const CorgiRun *run);
+extern void corgi_add_moments(struct cp_moments *m, const CorgiRun *run, int64 rows);
+extern CorgiScaling *corgi_end_moments(struct cp_moments *m, const CorgiRun *run);
+extern CorgiScaling *corgi_past_scaling(const CorgiRun *run);
+extern void corgi_scale_rows(const CorgiRun *run, const int32 *slots, int count);
+extern void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts);
+extern void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to);
+extern void corgi_go_on(const CorgiRun *run, CorgiLearner *learner);
 
 /* pipeline.c */
 extern int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);

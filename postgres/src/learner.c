@@ -107,7 +107,8 @@ void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("training diverged: %s brought the weights beyond what %s can hold", row,
                        run->source.bytes == 4 ? "real" : "double precision"),
-                errhint("Try learning_rate => %g.", run->options.learning_rate / 10));
+                errhint("Try learning_rate => %g%s.", run->options.learning_rate / 10,
+                        run->scaling ? "" : ", or standardize => true"));
         break;
     default:
         elog(ERROR, "%s was refused by the kernel with status %d", row, status);
@@ -156,17 +157,6 @@ void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts
     pfree(weights);
 }
 
-/* Copy the weights of a flushed learner into one of the same shape. */
-void corgi_learner_copy(CorgiLearner *to, CorgiLearner *from)
-{
-    Size count = (Size) (from->state->outputs * (from->state->features + 1)) * from->state->bytes;
-    char *weights = MemoryContextAllocHuge(CurrentMemoryContext, count);
-    char *biases = weights + from->state->outputs * from->state->features * from->state->bytes;
-    cp_sgd_get(from->state, weights, biases);
-    cp_sgd_set(to->state, weights, biases);
-    pfree(weights);
-}
-
 void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts)
 {
     int bytes = m->state->bytes;
@@ -175,6 +165,16 @@ void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double
     cp_cast(weights, bytes == 8, (const char *) coefficients, CP_F64, count);
     cp_cast(weights + count * bytes, bytes == 8, (const char *) intercepts, CP_F64, outputs);
     cp_sgd_set(m->state, weights, weights + count * bytes);
+    pfree(weights);
+}
+
+/* Let a judge measure rows as they are by what a flushed learner has learnt. */
+void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner)
+{
+    int64 count = judge->state->outputs * judge->state->features;
+    double *weights = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *weights * (Size) (count + judge->state->outputs));
+    corgi_get_folded(run, learner, weights, weights + count);
+    corgi_learner_set(judge, weights, weights + count);
     pfree(weights);
 }
 

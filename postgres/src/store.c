@@ -19,10 +19,10 @@ enum { LONGEST_NAME = 1000, REST_OF_ROW = 1 << 20 }; /* bytes: a name fits into 
 
 static const char *const insert =
     "INSERT INTO corgipile.models AS m (name, kind, dims, classes, coefficients, intercepts, params, source, owner, may_use, "
-    "may_read) VALUES ($1, $2, $3, $4, $5, $6, $7::pg_catalog.jsonb, $8, $9::corgipile.role, $10::corgipile.role[], "
-    "$11::corgipile.role[]) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, dims = excluded.dims, "
+    "may_read, learnt) VALUES ($1, $2, $3, $4, $5, $6, $7::pg_catalog.jsonb, $8, $9::corgipile.role, $10::corgipile.role[], "
+    "$11::corgipile.role[], $12) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, dims = excluded.dims, "
     "classes = excluded.classes, coefficients = excluded.coefficients, intercepts = excluded.intercepts, "
-    "params = excluded.params, source = excluded.source, created = pg_catalog.now() "
+    "params = excluded.params, source = excluded.source, learnt = excluded.learnt, created = pg_catalog.now() "
     "WHERE corgipile.may('replace', $9::corgipile.role, m.owner, m.may_use, m.may_read, m.may_replace)";
 
 static const char *const there_query =
@@ -103,6 +103,8 @@ void corgi_check_size(const CorgiRun *run)
     const CorgiSurvey *v = &run->survey;
     int64 outputs = corgi_outputs(&run->options.of, v->class_count);
     int64 most = (int64) (MaxAllocSize - REST_OF_ROW) / (int64) sizeof(double) - outputs - v->class_count;
+    if (run->standardize) /* it is stored as it was learnt too */
+        most = (most - 2 * v->width) / 2 - outputs;
     if (outputs * v->width > most)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("the model has " INT64_FORMAT " weights; a row can hold " INT64_FORMAT, outputs * v->width, most),
@@ -171,6 +173,7 @@ static char *params_of(const CorgiRun *run)
     add_number(&json, "l2", o->l2);
     add_flag(&json, "intercept", o->intercept);
     add_flag(&json, "balance", o->balance);
+    add_flag(&json, "standardize", run->scaling != NULL);
     if (o->holdout > 0)
         add_number(&json, "holdout", o->holdout);
     if (o->tolerance >= 0)
@@ -216,10 +219,21 @@ CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
     CorgiWeights w = {.coefficients = make_array(2, outputs, v->width), .intercepts = make_array(1, 0, outputs)};
     w.names = corgi_text_array(run->source.label.classes);
     w.classes = v->class_count ? make_array(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
-    corgi_learner_get(learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
+    corgi_get_folded(run, learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
     if (v->class_count)
         memcpy(ARR_DATA_PTR(w.classes), v->classes, sizeof(double) * (Size) v->class_count);
     return w;
+}
+
+/* Return the model as it was learnt, where features were standardised; else 0, which stands for NULL. */
+static Datum learnt(const CorgiRun *run, CorgiLearner *learner)
+{
+    ArrayType *a;
+    if (run->scaling == NULL)
+        return (Datum) 0;
+    a = make_array(2, corgi_outputs(&run->options.of, run->survey.class_count) + 2, run->survey.width + 1);
+    corgi_get_learnt(run, learner, (double *) ARR_DATA_PTR(a));
+    return PointerGetDatum(a);
 }
 
 /* A list with everybody on it, or nobody. */
@@ -235,7 +249,7 @@ void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHi
     const CorgiOptions *o = &run->options;
     CorgiWeights w = corgi_get_weights(run, learner);
     Oid types[] = {TEXTOID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, TEXTOID, TEXTOID, INT8OID,
-                   INT8ARRAYOID, INT8ARRAYOID};
+                   INT8ARRAYOID, INT8ARRAYOID, FLOAT8ARRAYOID};
     Datum values[] = {CStringGetTextDatum(o->name),
                       CStringGetTextDatum(o->kind),
                       Int32GetDatum((int32) run->survey.width),
@@ -246,10 +260,12 @@ void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHi
                       CStringGetTextDatum(o->query ? o->query : corgi_sql_name(run->source.rel)),
                       Int64GetDatum(o->user),
                       everybody(corgi_share == CORGI_USE),
-                      everybody(corgi_share == CORGI_READ)};
+                      everybody(corgi_share == CORGI_READ),
+                      learnt(run, learner)};
+    const char *nulls = run->scaling ? NULL : "           n";
     CorgiCaller caller = corgi_become_owner();
     SPI_connect();
-    if (SPI_execute_with_args(insert, lengthof(types), types, values, NULL, false, 0) != SPI_OK_INSERT)
+    if (SPI_execute_with_args(insert, lengthof(types), types, values, nulls, false, 0) != SPI_OK_INSERT)
         elog(ERROR, "storing model \"%s\" failed", o->name);
     if (SPI_processed == 0)
         ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

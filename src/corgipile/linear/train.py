@@ -228,12 +228,12 @@ def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
         task.note(text)
     kept = past.learnt.scaling if past is not None and past.learnt is not None else None
     if standardize is None and past is None and seen.unscaled:
-        task.note(f"{seen.scales()}: they are standardised; standardize=False learns from them as they are")
+        task.note(f"{seen.told()}: they are standardised; standardize=False learns from them as they are")
     elif standardize is None:
         return task if kept is None else replace(task, scaling=kept, inputs=_exact(inputs, task.source))
     elif not standardize:
         if seen.unscaled:
-            task.note(f"{seen.scales()}: standardize=True would help")
+            task.note(f"{seen.told()}: standardize=True would help")
         return task
     return replace(task, inputs=_exact(inputs, task.source), standardize=True, scaling=kept)
 
