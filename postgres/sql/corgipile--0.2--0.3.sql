@@ -120,6 +120,7 @@ CREATE TABLE corgipile.past (
     params jsonb NOT NULL,
     source text NOT NULL,
     created timestamptz NOT NULL,
+    learnt float8[],
     until timestamptz NOT NULL,
     PRIMARY KEY (model, version)
 );
@@ -249,3 +250,14 @@ CREATE FUNCTION corgipile.roc(model text, source regclass DEFAULT NULL, features
     RETURNS SETOF record AS 'MODULE_PATHNAME', 'corgipile_roc' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
 COMMENT ON FUNCTION corgipile.roc(text, regclass, "any", text, text, text, "any")
     IS 'ROC curve of a class, of two the second: rows of which the score is threshold or more';
+
+-- Models as the bytes of model files.
+CREATE FUNCTION corgipile.export(model text) RETURNS bytea
+    AS 'MODULE_PATHNAME', 'corgipile_export' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10000
+    SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1;
+COMMENT ON FUNCTION corgipile.export(text) IS 'a model as the content of a model file, which Python loads';
+CREATE FUNCTION corgipile.import(model text, content bytea) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'corgipile_import' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000
+    SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1;
+COMMENT ON FUNCTION corgipile.import(text, bytea)
+    IS 'store a model that Python saved, or that was exported, under a name; returns its version';

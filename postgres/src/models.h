@@ -43,9 +43,21 @@ typedef struct {
     ArrayType *classes, *coefficients, *intercepts, *names; /* names: of classes, or NULL */
 } CorgiWeights;
 extern ArrayType *corgi_text_array(const CorgiNames *names);
-extern void corgi_check_name(const CorgiOptions *o);
+
+/* A row of the table of models, but of what the server fills in. */
+typedef struct {
+    const char *name, *kind, *params, *source;
+    Oid user;
+    int64 width;
+    CorgiWeights weights;
+    ArrayType *learnt;      /* NULL: features were as they are */
+} CorgiRow;
+extern ArrayType *corgi_make_doubles(int dimensions, int64 rows, int64 columns);
+extern void corgi_check_name(const char *name, Oid user, const char *what);
+extern void corgi_check_weights(int64 outputs, int64 width, int64 classes, bool standardized);
 extern void corgi_check_size(const CorgiRun *run);
 extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner);
+extern void corgi_store_row(const CorgiRow *row);
 extern void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history,
                               const CorgiModel *past);
 

@@ -19,12 +19,13 @@ PG_FUNCTION_INFO_V1(corgipile_keep_version);
 PG_FUNCTION_INFO_V1(corgipile_rollback);
 
 /* What a version is of. The first are columns of corgipile.past by the same names. */
-static const char *const parts[] = {"kind", "dims", "classes", "coefficients", "intercepts", "params", "source", "created"};
+static const char *const parts[] = {"kind", "dims", "classes", "coefficients", "intercepts", "params", "source", "created",
+                                    "learnt"};
 static bool going_back = false; /* this backend is in a rollback */
 
 static const char *const keep_query =
     "INSERT INTO corgipile.past (model, version, before, kind, dims, classes, coefficients, intercepts, params, source, "
-    "created, until) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, pg_catalog.clock_timestamp())";
+    "created, learnt, until) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, pg_catalog.clock_timestamp())";
 #define FIGURES "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
 static const char *const keep_history_query =
     "INSERT INTO corgipile.past_history (model, version, " FIGURES ") SELECT model, $2, " FIGURES
@@ -77,7 +78,7 @@ static bool same_model(const TriggerData *t)
 static void keep(const TriggerData *t, Datum name, Datum version)
 {
     Oid types[] = {TEXTOID, INT8OID, INT8OID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, JSONBOID,
-                   TEXTOID, TIMESTAMPTZOID};
+                   TEXTOID, TIMESTAMPTZOID, FLOAT8ARRAYOID};
     Datum values[lengthof(types)] = {name, version};
     char nulls[lengthof(types)];
     bool null;
@@ -139,8 +140,8 @@ static const char *const kept_query =
     "pg_catalog.bool_or(version operator(pg_catalog.=) $2) FROM corgipile.past WHERE model operator(pg_catalog.=) $1";
 static const char *const back_query =
     "UPDATE corgipile.models m SET kind = p.kind, dims = p.dims, classes = p.classes, coefficients = p.coefficients, "
-    "intercepts = p.intercepts, params = p.params, source = p.source, created = p.created, version = p.version, "
-    "before = p.before FROM corgipile.past p WHERE m.name operator(pg_catalog.=) $1 AND p.model operator(pg_catalog.=) $1 "
+    "intercepts = p.intercepts, params = p.params, source = p.source, created = p.created, learnt = p.learnt, "
+    "version = p.version, before = p.before FROM corgipile.past p WHERE m.name operator(pg_catalog.=) $1 AND p.model operator(pg_catalog.=) $1 "
     "AND p.version operator(pg_catalog.=) $2";
 static const char *const clear_query = "DELETE FROM corgipile.history WHERE model operator(pg_catalog.=) $1";
 static const char *const history_query =
