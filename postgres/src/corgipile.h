@@ -151,6 +151,7 @@ typedef struct {
     int passes;             /* over the table, before the epochs */
     uint64 holdout_key, holdout_below; /* see corgi_held_out */
     struct CorgiWhere *where; /* NULL: all rows */
+    struct CorgiWatch *watch; /* is told of rows that are measured; or NULL */
     Snapshot snapshot;      /* that sees the rows of a query; else NULL */
     ResourceOwner owner;    /* of it */
     bool prepared;          /* surveyed, sized, allocated */
@@ -231,6 +232,8 @@ extern void corgi_check_class_names(CorgiNames *names, const char *whose, const 
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
 extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
+extern List *corgi_check_feature_names(List *names);
+extern void corgi_check_rows(bool no_source, const char *query, const char *where);
 
 /* wishes.c */
 extern List *corgi_read_wishes(Datum value, Oid type);
@@ -319,10 +322,13 @@ extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32
 extern bool corgi_learner_skips(const CorgiRun *run, int status);
 extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
 extern cp_figures corgi_learner_end(CorgiLearner *m);
+extern int64 corgi_learner_outputs(const CorgiLearner *m);
 extern cp_figures corgi_learner_figures(const CorgiLearner *m);
 extern void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts);
 extern void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts);
 extern void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores);
+extern void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count,
+                                      double *scores);
 extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count,
                                      double *scores);
 extern void corgi_probabilities(double *scores, int64 classes);
@@ -359,6 +365,7 @@ extern void corgi_progress_end(CorgiRun *run);
 extern uint32 corgi_wait_event(void);
 
 #include "models.h"
+#include "metrics.h"
 
 /* blockshuffle.c */
 extern const CustomScanMethods corgi_block_methods;

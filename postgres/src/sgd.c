@@ -137,7 +137,7 @@ static void prepare(SgdState *s)
 {
     CorgiRun *run = &s->run;
     if (run->options.name != NULL)
-        corgi_check_name(&run->options);
+        corgi_check_name(run->options.name, run->options.user, "corgipile.train with a name");
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
     if (run->options.name != NULL || run->options.weights)
