@@ -14,7 +14,7 @@ import pytest
 import typer.core
 
 import corgipile as cp
-from corgipile import cli, scratch
+from corgipile import bars, cli, scratch
 from corgipile.cli import console
 from corgipile.datasets import higgs_like
 
@@ -350,7 +350,7 @@ def test_a_signal_while_words_are_read_is_told(words, number, word, monkeypatch,
 
 def test_progress_of_rows_visited_twice_is_not_beyond_the_whole():
     told = []
-    watch = console.Watch(lambda *said: told.append(said), 10)
+    watch = bars.Watch(lambda *said: told.append(said), 10)
     for _ in range(3):
         watch.rows(5)
     assert told == [(5, 10, ""), (10, 10, ""), (15, None, "")]

@@ -4,7 +4,6 @@ import contextlib
 from typing import Any
 
 from corgipile.linear.model import Model
-from corgipile.sql.engines.answers import EPOCHS, epoch_row, result_of
 from corgipile.sql.engines.duckdb import calls
 from corgipile.sql.engines.duckdb.binding import Bound, lasts
 from corgipile.sql.engines.duckdb.explain import explained
@@ -15,6 +14,7 @@ from corgipile.sql.engines.duckdb.prediction import check_kept, pinned, predicti
 from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
+from corgipile.sql.engines.results import EPOCHS, epoch_row, result_of
 from corgipile.sql.engines.shared import Shared
 from corgipile.sql.engines.training import arguments, fit_model
 from corgipile.sql.exceptions import DatabaseError
