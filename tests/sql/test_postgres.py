@@ -15,7 +15,7 @@ from corgipile.sql.answers.frame import FrameAnswers
 from corgipile.sql.connection import connect
 from corgipile.sql.engines.postgres import training
 from corgipile.sql.exceptions import DataError, Interrupted, NotSupportedError, OperationalError, ProgrammingError
-from corgipile.sql.session import Session
+from corgipile.sql.runner import Runner
 
 pytest.importorskip("psycopg")
 ROWS = "SELECT i % 7 / 7.0::float8 AS a, i % 11 / 11.0::float8 AS b, i % 2 AS label FROM generate_series(1, 200) i"
@@ -145,10 +145,10 @@ def test_settings_that_are_arguments_of_the_extension(sql, setting):
 
 
 def test_a_budget_gives_way_to_a_buffer(sql):
-    session = Session(sql, FrameAnswers(), lambda note: None, memory="1MB")
-    session.run("SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1, buffer_size = 2MB")
-    session.run("EXPLAIN SELECT a, b, label FROM t TRAIN BY svm WITH buffer_size = 2MB")
-    assert len(session.answers.frames) == 2
+    runner = Runner(sql, FrameAnswers(), lambda note: None, memory="1MB")
+    runner.run("SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1, buffer_size = 2MB")
+    runner.run("EXPLAIN SELECT a, b, label FROM t TRAIN BY svm WITH buffer_size = 2MB")
+    assert len(runner.answers.frames) == 2
 
 
 def test_many_columns_and_classes_of_text(sql):

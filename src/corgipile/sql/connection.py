@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
 from corgipile.sql import exceptions
-from corgipile.sql.engines.engine import Engine, Progress, Result, Values
+from corgipile.sql.engines.engine import Engine, Progress, Result, Values, perform
 from corgipile.sql.exceptions import InterfaceError
-from corgipile.sql.running import perform
 from corgipile.sql.statements import Statement
 from corgipile.sql.types import type_code
 

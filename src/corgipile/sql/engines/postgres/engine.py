@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from corgipile.sql.engines.answers import EPOCHS, lines, result_of
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.postgres import calls
 from corgipile.sql.engines.postgres.faults import translated
@@ -13,6 +12,7 @@ from corgipile.sql.engines.postgres.rows import Relation, relation_of
 from corgipile.sql.engines.postgres.session import Session
 from corgipile.sql.engines.postgres.training import following, train_call
 from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.engines.results import EPOCHS, lines, result_of
 from corgipile.sql.engines.shared import Shared
 from corgipile.sql.options import settled
 from corgipile.sql.statements import Explain, Predict, Query, Train
