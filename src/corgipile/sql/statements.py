@@ -99,8 +99,10 @@ class Source:
         rest: What follows, FROM included.
         columns: The columns that are chosen, by name; None: all, or some are more than names.
         table: The name of the table that FROM names, its schema first; None: it names a file, or more than one table.
+        alias: The other name that FROM gives it.
         file: The path, glob or URL that FROM names.
         plain: It chooses columns of one table or file, all rows, so that nothing has to be computed to read it.
+        where: The condition behind WHERE, where the source would be plain without it.
         foldable: An expression may be added to `items`: no WITH, grouping, DISTINCT or set operation.
     """
 
@@ -109,8 +111,10 @@ class Source:
     rest: Fragment
     columns: tuple[str, ...] | None = None
     table: tuple[str, ...] | None = None
+    alias: str | None = None
     file: str | None = None
     plain: bool = False
+    where: Fragment | None = None
     foldable: bool = False
 
 
