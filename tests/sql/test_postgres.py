@@ -157,6 +157,16 @@ def test_types_of_columns(sql, expression):
     assert sql.execute(f"SELECT {expression} AS x WHERE false").arrow().num_rows == 0
 
 
+def test_times_are_those_of_the_session(sql):
+    moment = "SELECT timestamptz '2026-02-03 04:05:06+00' AS x"
+    for zone, known in (("Europe/Oslo", "Europe/Oslo"), ("<+05>-05", "UTC")):
+        found = sql.execute(f"SET TimeZone = '{zone}'; {moment}").arrow()
+        assert found.schema.field("x").type == pa.timestamp("us", known)
+        assert found["x"].to_pylist() == [dt.datetime(2026, 2, 3, 4, 5, 6, tzinfo=dt.UTC)]
+    with pytest.raises(DataError, match="cast the column to text"):
+        sql.execute("SELECT date 'infinity'").fetchall()
+
+
 def test_arrays_that_differ_in_depth(sql):
     with pytest.raises(DataError, match="cast it to text"):
         sql.execute("SELECT x FROM (VALUES (ARRAY[1]), (ARRAY[[1], [2]])) v (x)").fetchall()
