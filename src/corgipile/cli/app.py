@@ -72,6 +72,7 @@ app = typer.Typer(
 def run(words: list[str]) -> int:
     """Run a command and return its exit code; what it printed is then on its way."""
     json = "--json" in words
+    words = [f" {word}" if word[:2] == "--" and word[2:3].isspace() else word for word in words]  # a comment of SQL
     try:
         # As JSON, what typer says of wrong words is printed by us.
         code = app(words, prog_name="corgipile", standalone_mode=not json) or 0

@@ -99,14 +99,13 @@ class CorgiPileMagics(Magics):
 
 
 class _Variables(Mapping[str, Any]):
-    """The variables of a notebook as values of a statement; numbers of NumPy are those of Python."""
+    """The variables of a notebook as values of a statement."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
 
     def __getitem__(self, name: str) -> Any:
-        value = self._names[name]
-        return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+        return self._names[name]
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._names if not name.startswith("_"))
