@@ -3,10 +3,10 @@
 #ifndef CP_SVMLIGHT_H
 #define CP_SVMLIGHT_H
 
+#include "formats/number.h"
+
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum cp_svm_code {
@@ -19,11 +19,8 @@ enum cp_svm_code {
     CP_SVM_NOT_FINITE, /* NaN or infinity, also by overflow */
     CP_SVM_ORDER,      /* an index not greater than the one before */
     CP_SVM_NEGATIVE,   /* an index below the base */
-    CP_SVM_LARGE,      /* an index beyond 31 bits */
-    CP_SVM_LONG        /* a number of too many characters */
+    CP_SVM_LARGE       /* an index beyond 31 bits */
 };
-
-#define CP_SVM_LONGEST 1000 /* characters of a number */
 
 typedef struct {
     /* in */
@@ -52,27 +49,6 @@ static inline int cp_svm_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Convert a checked decimal by strtod, which is right to the last bit; the locale's point is found by printing one. */
-static inline int cp_svm_slow(const char *p, int64_t length, double *out)
-{
-    char point[16], copy[CP_SVM_LONGEST + 16];
-    int64_t n = 0;
-    if (length > CP_SVM_LONGEST)
-        return CP_SVM_LONG;
-    int written = snprintf(point, sizeof point, "%.1f", 0.5);
-    for (int64_t i = 0; i < length; i++) {
-        if (p[i] != '.') {
-            copy[n++] = p[i];
-            continue;
-        }
-        for (int k = 1; k + 1 < written && k < 8; k++)
-            copy[n++] = point[k];
-    }
-    copy[n] = 0;
-    *out = strtod(copy, NULL);
-    return CP_SVM_OK;
-}
-
 static inline int cp_svm_word(const char *p, const char *end, const char *word)
 {
     for (; *word; p++, word++)
@@ -81,65 +57,19 @@ static inline int cp_svm_word(const char *p, const char *end, const char *word)
     return 1;
 }
 
-/* Parse the exponent, if one follows; return 0 if it has no digits. */
-static inline int cp_svm_exponent(const char **at, const char *end, int64_t *scale)
-{
-    const char *p = *at;
-    int64_t exponent = 0;
-    if (p == end || (*p | 32) != 'e')
-        return 1;
-    p++;
-    int negative = p < end && *p == '-';
-    if (p < end && (*p == '-' || *p == '+'))
-        p++;
-    if (p == end || !cp_svm_digit(*p))
-        return 0;
-    for (; p < end && cp_svm_digit(*p); p++)
-        exponent = exponent < 100000 ? exponent * 10 + (*p - '0') : exponent;
-    *scale += negative ? -exponent : exponent;
-    *at = p;
-    return 1;
-}
-
 /* Parse a number; `bad` is the code for what is none. `at` moves on only if there is one. */
 static inline int cp_svm_number(const char **at, const char *end, double *out, int bad)
 {
-    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-    const char *p = *at, *begin = p;
-    uint64_t digits = 0;
-    int64_t scale = 0, kept = 0, seen = 0, point = 0;
-    int negative = p < end && *p == '-';
-    if (p < end && (*p == '-' || *p == '+'))
-        p++;
-    for (; p < end; p++) {
-        if (!cp_svm_digit(*p)) {
-            if (*p != '.' || point)
-                break;
-            point = 1;
-            continue;
-        }
-        seen++;
-        kept += kept || *p != '0';
-        if (kept <= 19)
-            digits = digits * 10 + (uint64_t)(*p - '0');
-        scale -= point;
-    }
-    if (!seen)
+    cp_decimal decimal;
+    const char *p = *at, *stop = cp_decimal_read(p, end, &decimal);
+    if (!stop) {
+        p += p < end && (*p == '-' || *p == '+');
         return cp_svm_word(p, end, "nan") || cp_svm_word(p, end, "inf") ? CP_SVM_NOT_FINITE : bad;
-    if (!cp_svm_exponent(&p, end, &scale))
-        return bad;
-    if (kept <= 19 && digits <= (uint64_t)1 << 53 && scale >= -22 && scale <= 22) {
-        /* Both operands are exact, so the one rounding is the right one. */
-        double value = scale < 0 ? (double)digits / powers[-scale] : (double)digits * powers[scale];
-        *out = negative ? -value : value;
-        *at = p;
-        return CP_SVM_OK;
     }
-    int code = cp_svm_slow(begin, p - begin, out);
-    if (code || !isfinite(*out))
-        return code ? code : CP_SVM_NOT_FINITE;
-    *at = p;
+    *out = cp_decimal_double(&decimal);
+    if (!isfinite(*out))
+        return CP_SVM_NOT_FINITE;
+    *at = stop;
     return CP_SVM_OK;
 }
 
@@ -293,6 +223,7 @@ static inline void cp_svm_parse(cp_svm *s, const char *text, int64_t length, int
     s->rows = s->entries = s->lines = s->zero_line = s->zero_column = s->line = s->column = 0;
     s->largest = -1;
     s->code = CP_SVM_OK;
+    cp_number_begin();
     while (p < end) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         if (!stop && !final)

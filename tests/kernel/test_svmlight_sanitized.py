@@ -4,6 +4,8 @@ import random
 
 MAIN = r"""
 #include "formats/svmlight.h"
+#include <stdio.h>
+#include <stdlib.h>
 
 static int64_t parse(const char *text, int64_t length, int final, int64_t base, int64_t room)
 {

@@ -279,6 +279,12 @@ def few_files(
         yield np.unique(files[:, found[at : at + step]]).astype(np.int64), runs, into[np.concatenate(rows)]
 
 
+def taken_runs(table: Table) -> int:
+    """Return the rows of runs that a table would rather be asked for together; it may say so by ``taken_runs``."""
+    inside = getattr(table, "table", None) or next(iter(getattr(table, "tables", ())), None)
+    return taken_runs(inside) if inside is not None else getattr(table, "taken_runs", TAKEN_RUNS)
+
+
 class TableReader:
     """Reads record batches from the table and puts their rows into slots."""
 
@@ -289,8 +295,9 @@ class TableReader:
         self._taken = SHORT_RUNS  # rows, until their size is known
         width, most = max(1, size // max(1, buffer.slots)), max(size, buffer.limit or 0)
         # An order may need less than it was given: there rows may leave memory later.
-        worth = CALL_BYTES if most < 2 * size else 4 * CALL_BYTES
-        self._short = max(SHORT_RUNS, min(TAKEN_RUNS, worth // width))  # rows; runs this short are taken together
+        worth, runs = CALL_BYTES if most < 2 * size else 4 * CALL_BYTES, taken_runs(table)
+        worth *= runs // TAKEN_RUNS
+        self._short = max(SHORT_RUNS, min(runs, worth // width))  # rows; runs this short are taken together
         self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, most // 64))  # all are kept while one of them is waited for
         self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
         self._tidy, self.bytes_read = Tidy(), 0

@@ -49,7 +49,7 @@ class TextReader(TableReader):
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots."""
-        parts = list(self._parts(step)) if self._sure and len(step.into) else [step]
+        parts = list(self._parts(step)) if self._sure else [step]
         for part, nbytes in zip(parts, self._put(parts), strict=True):
             self._sure = self._sure and nbytes is not None
             if nbytes is None:
@@ -74,7 +74,7 @@ class TextReader(TableReader):
         """Divide a step into parts of not too much text."""
         extents, into = step.extents, step.into
         if len(into) <= self._most:
-            yield step
+            yield from [step] if len(into) else []
             return
         lengths = extents[:, 1] - extents[:, 0]
         ends = np.cumsum(lengths)

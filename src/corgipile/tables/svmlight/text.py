@@ -34,7 +34,6 @@ _ERRORS: dict[int, tuple[type[TableError], str]] = {
     7: (BadSparseRow, "the index of {token} is not greater than the one before it; indices must ascend"),
     8: (BadSparseRow, "the index of {token} is below the first index, {base}"),
     9: (BadSparseRow, "the index of {token} is too large; 2147483647 is the largest possible"),
-    10: (ParseError, "a number has more than 1000 characters: {token}"),
 }
 
 

@@ -74,13 +74,14 @@ class Lines:
         return self._parsed(memoryview(data), places - places[0], np.arange(start, stop), parse)
 
     def text(self, runs: IntArray) -> npt.NDArray[np.uint8]:
-        """Return the text of runs of rows, one after the other, and a line end."""
+        """Return the text of runs of rows, one after the other: each ends with a line end, which the file may lack."""
         places = self._starts(runs.ravel() + self._header).reshape(runs.shape)
         lengths = places[:, 1] - places[:, 0]
         self._check(lengths)
-        text = np.empty(int(lengths.sum()) + 1, np.uint8)
-        text[-1] = ord("\n")
-        return self.file.gather(places[:, 0], lengths, text)
+        ends = np.cumsum(lengths + 1)
+        text = np.empty(int(ends[-1]), np.uint8)
+        text[ends - 1] = ord("\n")
+        return self.file.gather(places[:, 0], lengths, text, ends - 1 - lengths)
 
     def pick(self, rows: IntArray, parse: Parse) -> pa.RecordBatch:
         """Read and parse scattered rows, ascending: neighbours are read together."""

@@ -32,6 +32,7 @@ class TextTable(Checked):
 
     advice = ADVICE
     any_key = False  # whether a row may lack columns
+    taken_runs = 1024  # rows: a call of a parser, which makes an array of each column, costs as much as these
 
     def __init__(self, lines: Lines, types: Types | None, names: Sequence[str] = ()) -> None:
         self._lines, self._types = lines, types
