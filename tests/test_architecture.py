@@ -14,6 +14,7 @@ BASE = {
     "bars",
     "_kernel",
     "errors",
+    "losses",
     "random",
     "sizes",
     "settings",

@@ -11,7 +11,7 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import fail, printable, terminal_width, told
-from corgipile.cli.options import Json, Quiet
+from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.signals import outcome
 
 if TYPE_CHECKING:

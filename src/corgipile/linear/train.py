@@ -18,7 +18,6 @@ from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_classes, check_label
 from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs
-from corgipile.linear.losses import loss_of
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.precheck import precheck
@@ -26,6 +25,7 @@ from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD
 from corgipile.linear.training import Record, Task, Training
+from corgipile.losses import loss_of
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
@@ -47,7 +47,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     Args:
         table: A path, glob or list of them, a `Table`, a ``pyarrow.Table`` or a data frame.
         model: A loss by its name: ``"logistic"``, ``"svm"`` (hinge loss), ``"linear"`` (squared loss), ``"softmax"``,
-            or another of `corgipile.linear.losses.NAMES`; one with a parameter takes it after a colon.
+            or another of `corgipile.losses.NAMES`; one with a parameter takes it after a colon.
         features: The feature columns; see `corgipile.linear.features.find_inputs`. Which were found, and which columns
             were left out, the log says, and ``features`` and ``left_out`` of the model.
         label: The label column, of numbers or text: two values for logistic, any number of classes for softmax, and for

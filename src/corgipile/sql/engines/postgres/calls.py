@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from corgipile.errors import BadArgument
-from corgipile.linear.losses import loss_of
+from corgipile.losses import loss_of
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.rows import relation_of
 from corgipile.sql.engines.postgres.writing import Writer
