@@ -74,7 +74,7 @@ class Task:
         if not self.standardize or self.scaling is not None:
             return self
         found, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
-        return replace(self, scaling=found.scaling(self.inputs.dtype, centred=centred))
+        return replace(self, scaling=found.scaling(centred=centred))
 
     def sgd(self, schedule: Schedule) -> SGD:
         """Return an SGD kernel that has learnt nothing yet."""
