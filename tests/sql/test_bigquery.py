@@ -98,3 +98,19 @@ def test_options_that_set_one_thing_exclude_each_other(option, setting, name):
         message, _ = error(f"CREATE MODEL m OPTIONS (model_type = 'svm', {', '.join(pair)}) AS SELECT 1, 2")
         first, second = (one.split(" ")[0] for one in pair)
         assert f"{first} and {second} both set {name}" in message
+
+
+def test_labels_are_those_of_the_rows_or_of_the_model():
+    script = "CREATE MODEL m OPTIONS (model_type = 'linear_reg', labels = [{}]) AS SELECT y, x FROM t"
+    assert (one(script.format("'y'")).label, one(script.format("'y'")).notes) == ("y", ())
+    found = one(script.format("('team', 'a'), ('cost', 'b')"))
+    assert (found.label, found.notes) == (None, ("option labels means nothing here",))
+    assert error(script.format("'x', 'y'"))[0].endswith("labels must be the name of one column, got 2")
+
+
+def test_where_nobody_names_the_label_it_is_called_so():
+    found = one("CREATE MODEL m OPTIONS (model_type = 'linear_reg') AS SELECT Label, x FROM t")
+    assert (found.label_of(["Label", "x"]), found.label_of(["a", "x"])) == ("Label", "x")
+    assert one("SELECT label, x FROM t TRAIN BY linear").label_of(["label", "x"]) == "x"
+    message, _ = error("CREATE MODEL m (a INT64) OPTIONS (model_type = 'linear_reg') AS SELECT 1")
+    assert message.endswith("expected OPTIONS (model_type = …), got (")

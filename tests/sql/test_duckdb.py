@@ -359,3 +359,23 @@ def test_another_database_of_the_session(sql, tmp_path):
     sql.execute("USE m")
     assert sql.execute("SHOW MODELS").fetchall() == []
     assert value(sql, 'SELECT count(*) FROM "o\'ther".corgipile_models') == 1
+
+
+def test_nobody_sees_what_stands_for_a_model_in_a_transaction(sql):
+    sql.execute("CREATE TABLE rows AS SELECT (i / 9)::DOUBLE AS x, i % 2 AS label FROM range(90) r (i)")
+    sql.begin()
+    sql.execute("""SELECT * FROM rows TRAIN BY logistic WITH epochs = 1 INTO "it's new" """)
+    call = "predict('it''s new', x)"
+    assert [one[0] for one in sql.execute(f"SELECT {call}, sum({call}) OVER () FROM rows").description] == [
+        call,
+        f"sum({call}) OVER ()",
+    ]
+    sql.execute(f"CREATE TABLE p AS SELECT x, {call} FROM rows")
+    assert sql.tables()["p"] == ["x", call]
+    plans = sql.execute(f"EXPLAIN SELECT {call} FROM rows").fetchall()
+    plans += sql.execute("""EXPLAIN SELECT * FROM rows PREDICT BY "it's new" """).fetchall()
+    assert call in plans[0][1]
+    assert "\x01" not in str(plans)
+    with pytest.raises(sql.Error, match="it's new") as error:
+        sql.execute("SELECT predict('it''s new', x, x) FROM rows").fetchall()
+    assert "\x01" not in str(error.value)

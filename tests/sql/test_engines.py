@@ -101,6 +101,16 @@ class Statements:
         assert [row[7] for row in cursor.fetchall()] == [rows]
         assert cursor.notes != []
 
+    def test_weights_are_named_by_what_their_numbers_are(self, sql):
+        colours = "SELECT a, CASE part WHEN 0 THEN 'red' ELSE 'blue' END AS colour, label FROM t"
+        sql.execute(f"{colours} TRAIN BY svm WITH encode = onehot, epochs = 1 INTO m")
+        names = ["a", "colour=blue", "colour=red", "__INTERCEPT__"]
+        assert sorted(name for _, name in self.weights(sql, "m")) == sorted(names)
+
+    def test_the_label_of_create_model_is_called_so(self, sql):
+        sql.execute("CREATE MODEL m OPTIONS (model_type = 'svm', epochs = 1) AS SELECT label, a, b FROM t")
+        assert self.weights(sql, "m").keys() == {(None, name) for name in ("a", "b", "__INTERCEPT__")}
+
     def test_labels_and_features_by_name(self, sql):
         sql.execute("SELECT * FROM t TRAIN BY svm WITH epochs = 1, features = [b, a] LABEL label INTO m")
         assert self.weights(sql, "m").keys() == {(None, name) for name in ("a", "b", "__INTERCEPT__")}

@@ -17,7 +17,7 @@ __all__ = ["create_model", "manage"]
 
 # Options that change nothing here, whatever they say.
 IDLE = frozenset(
-    """description enable_global_explain expiration_timestamp friendly_name kms_key_name labels model_registry
+    """description enable_global_explain expiration_timestamp friendly_name kms_key_name model_registry
     vertex_ai_model_id vertex_ai_model_version_aliases""".split()  # noqa: SIM905
 )
 
@@ -46,6 +46,7 @@ SPLITS = {"NO_SPLIT": None, "RANDOM": 0.2}
 OWN = (
     "model_type",
     "input_label_cols",
+    "labels",
     "data_split_method",
     "category_encoding_method",
     "early_stop",
@@ -111,6 +112,7 @@ def create_model(reader: Reader, offset: int) -> Train | None:
         offset=offset,
         source=source,
         name=name,
+        usual_label="label",
         replace=replace,
         if_not_exists=if_not_exists,
         **options.arguments(),
@@ -171,9 +173,12 @@ class Options:
         if option in self.given:
             raise reader.wrong(f"{option} is set twice", at)
         if option == "input_label_cols":
-            self._label(begin)
+            self._label(begin, option, column_names(reader))
             return
         given = self.given[option] = value(reader)
+        if option == "labels" and isinstance(given, list) and all(isinstance(one, str) for one in given):
+            self._label(begin, option, given)  # as older statements call them
+            return
         if isinstance(given, Parameter):
             raise reader.wrong(f"{option} takes no parameter; write its value", begin)
         try:
@@ -186,14 +191,14 @@ class Options:
         hint = did_you_mean(option, names) or "; it would change the model, and there is nothing like it here"
         raise self.reader.wrong(f"there is no option {option!r}{hint}", at)
 
-    def _label(self, begin: int) -> None:
-        given = self.given["input_label_cols"] = column_names(self.reader)
+    def _label(self, begin: int, option: str, given: Any) -> None:
+        self.given[option] = given
         try:
             label = checked("label", given)
         except BadArgument as error:
-            raise self.reader.wrong(str(error).replace("label", "input_label_cols", 1), begin) from None
+            raise self.reader.wrong(str(error).replace("label", option, 1), begin) from None
         try:
-            self._set("label", label, "input_label_cols")
+            self._set("label", label, option)
         except BadArgument as error:
             raise self.reader.wrong(str(error), begin) from None
 
@@ -209,7 +214,7 @@ class Options:
             self.given[option] = _loss(given)
         elif option == "warm_start":
             self.settings[option] = given if isinstance(given, bool) else checked(option, given)
-        elif option in IDLE:
+        elif option in IDLE or option == "labels":
             self.notes.append(f"option {option} means nothing here")
         elif option == "learn_rate_strategy" and str(given).upper() == "CONSTANT":
             self._set("decay", 1.0, option)

@@ -145,7 +145,9 @@ class Reader:
             return self.wrong(f"expected {what}, but {ends} here")
         shown = self.script.text[token.start : token.stop]
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        return self.wrong(f"expected {what}, got {shown}{did_you_mean(token.text, words)}")
+        return self.wrong(
+            f"expected {what}, got {shown}{'' if token.kind == 'sign' else did_you_mean(token.text, words)}"
+        )
 
     def closing(self, at: int) -> int:
         """Return where the bracket closes that opens at a token."""

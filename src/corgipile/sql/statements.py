@@ -1,6 +1,6 @@
 """What a script of SQL says, one value a statement; how it is written is `grammar`'s, what it does is an engine's."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,7 +116,8 @@ class Train(Statement):
     Attributes:
         source: The rows.
         model: The loss, as `corgipile.train` names it.
-        label: The column of labels; None: the last one.
+        label: The column of labels; None: see `label_of`.
+        usual_label: What the label is called where nobody says, in lower case.
         features: The columns of features; None: all but the label.
         settings: Settings of `corgipile.train` by their names there, and ``block``, ``buffer`` and ``balance`` of the
             order; values as Python has them. A `Parameter` is a value to come, of ``features``, ``label`` and
@@ -130,12 +131,18 @@ class Train(Statement):
     source: Source
     model: str
     label: str | None = None
+    usual_label: str | None = None
     features: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
     replace: bool = True
     if_not_exists: bool = False
     warm_start: str | None = None
+
+    def label_of(self, columns: Sequence[str]) -> str:
+        """Return the column of labels among those of the rows: the one that is named, the usual one, or the last."""
+        usual = [name for name in columns if name.lower() == self.usual_label]
+        return self.label or (usual or columns)[-1]
 
 
 @dataclass(frozen=True, kw_only=True)

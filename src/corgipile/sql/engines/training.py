@@ -32,7 +32,7 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
         BadArgument: There are no features.
         MissingColumn: There is no such column.
     """
-    label = column_named(statement.label or columns[-1], columns)
+    label = column_named(statement.label_of(columns), columns)
     features = [column_named(name, columns) for name in statement.features or ()] or [c for c in columns if c != label]
     if not features:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")

@@ -54,6 +54,8 @@ class DuckDB(Shared[Session, Models]):
         if not bound.lasting:
             sql = pinned(self, sql)
         result = self.session.run(sql, bound.values)
+        if self.session.pinned and result.schema is None:
+            self.session.name_plainly()
         result.notes.extend(statement.notes)
         return result
 

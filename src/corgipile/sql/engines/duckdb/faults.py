@@ -1,7 +1,7 @@
 """What DuckDB raises, as errors of ours."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,11 +30,12 @@ def library() -> Any:
 
 
 @contextmanager
-def translated(cause: Any = None) -> Iterator[None]:
+def translated(cause: Any = None, plain: Callable[[str], str] = str) -> Iterator[None]:
     """Turn the library's errors into ours.
 
     Args:
         cause: Returns the error that a function of ours raised within a query, which the library only quotes.
+        plain: Writes what the library says as users would.
     """
     duckdb = library()
     try:
@@ -46,12 +47,12 @@ def translated(cause: Any = None) -> Iterator[None]:
         if inner is not None:
             raise inner from None
         kind = next((name for name in KINDS if isinstance(error, getattr(duckdb, name))), "DatabaseError")
-        raise getattr(exceptions, kind)(str(error)) from None
+        raise getattr(exceptions, kind)(plain(str(error))) from None
     except (RuntimeError, OSError, pa.ArrowException) as error:  # the last two of rows on their way
-        raise _of_rows(error, cause) from None
+        raise _of_rows(error, cause, plain) from None
 
 
-def _of_rows(error: Exception, cause: Any) -> BaseException:
+def _of_rows(error: Exception, cause: Any, plain: Callable[[str], str]) -> BaseException:
     """Return the error that one is which reaches us by way of Python or of Arrow."""
     text = str(error)
     if text == INTERRUPTED:
@@ -61,7 +62,7 @@ def _of_rows(error: Exception, cause: Any) -> BaseException:
     if "INTERRUPT Error" in text:
         return exceptions.Interrupted("the statement was interrupted")
     inner: CorgiPileError | None = None if cause is None else cause(text)
-    return inner or exceptions.DatabaseError(text)
+    return inner or exceptions.DatabaseError(plain(text))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, CorgiPileError
 from corgipile.sql.engines.duckdb.faults import library
 from corgipile.sql.engines.duckdb.models import Models, Stored
+from corgipile.sql.engines.duckdb.pins import Pins
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.tables.databases import quoted
 
@@ -68,10 +69,10 @@ class Functions:
 
     def pin(self, stored: Stored, session: Session) -> str:
         """Keep a model for one statement of a session; return the name by which functions find it."""
-        name = f"\x01{next(_numbers)}"
-        self._pinned[name] = stored
-        session.pinned.append(name)
-        return name
+        key = Pins.key(next(_numbers), stored.name)
+        self._pinned[key] = stored
+        session.pinned[key] = stored.name
+        return key
 
     def register(self, connection: Any) -> None:
         """Make the functions known to a database."""

@@ -5,14 +5,17 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from corgipile.sql.engines.duckdb.faults import translated
+from corgipile.sql.engines.duckdb.pins import Pins
 from corgipile.sql.engines.engine import Result
 from corgipile.sql.engines.parking import Parked
 from corgipile.sql.exceptions import DatabaseError, Interrupted, OperationalError
+from corgipile.tables.databases import quoted
 
 if TYPE_CHECKING:
     from corgipile.errors import CorgiPileError
@@ -31,7 +34,7 @@ class Session:
 
     Attributes:
         database: The name of the database that it uses, as far as is known.
-        pinned: Names of models that functions keep for the statement under way.
+        pinned: The models that functions keep for the statement under way.
         lent: Names of rows that SQL reads until the next statement.
     """
 
@@ -39,34 +42,34 @@ class Session:
         self.connection, self.database = connection, ""
         self.stopped = threading.Event()
         self.cause: Callable[[str], CorgiPileError | None] | None = None
-        self.pinned: list[str] = []
+        self.pinned = Pins()
         self.lent: list[str] = []
         self._live: Callable[[], Parked | None] = lambda: None
 
     def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run a statement of our own and return its few rows."""
         self.park()
-        with translated(self.cause):
+        with self._translated():
             return list(self.connection.sql(sql, params=dict(values or {})).fetchall())
 
     def schema(self, sql: str, values: Mapping[str, Any] | None = None) -> pa.Schema:
         """Return the columns that a query would give; no row is read."""
         self.park()
-        with translated(self.cause):
+        with self._translated():
             relation = self.connection.sql(f"SELECT * FROM ({sql}\n) LIMIT 0", params=dict(values or {}))
             return pa.RecordBatchReader.from_stream(relation).schema
 
     def reader(self, sql: str, values: Mapping[str, Any] | None = None, rows: int = PART) -> Parked:
         """Run a query; its rows come as they are asked for, about so many at a time."""
         self.park()
-        with translated(self.cause):
+        with self._translated():
             relation = self.connection.sql(sql, params=dict(values or {}))
             return self._begun(relation.to_arrow_reader(rows))
 
     def run(self, sql: str, values: Mapping[str, Any] | None = None) -> Result:
         """Run one statement of the user's."""
         self.park()
-        with translated(self.cause):
+        with self._translated():
             (statement,) = self.connection.extract_statements(sql)
             expected = {str(kind).rpartition(".")[2] for kind in statement.expected_result_type}
             relation = self.connection.sql(statement, params=dict(values or {}))
@@ -80,9 +83,13 @@ class Session:
         return Result(reader.schema, reader)
 
     def _begun(self, reader: pa.RecordBatchReader) -> Parked:
-        found = Parked(reader.schema, iter(reader), lambda: translated(self.cause), reader.close)
+        schema, parts = self.pinned.answer(reader.schema, iter(reader))
+        found = Parked(schema, parts, self._translated, reader.close)
         self._live = weakref.ref(found)
         return found
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.cause, self.pinned.plain)
 
     def park(self) -> None:
         """Put aside the rest of an answer that is under way, so that another statement can run."""
@@ -91,11 +98,22 @@ class Session:
             live.park()
         self._live = lambda: None
 
+    def name_plainly(self) -> None:
+        """Name columns of a table that was made after calls as users wrote them."""
+        sql = (
+            "SELECT database_name, schema_name, table_name, column_name FROM duckdb_columns() "
+            "WHERE contains(column_name, chr(1)) AND NOT internal"
+        )
+        for *place, column in self.rows(sql):
+            if (name := self.pinned.plain(column)) != column:
+                table = ".".join(map(quoted, place))
+                self.rows(f"ALTER TABLE {table} RENAME COLUMN {quoted(column)} TO {quoted(name)}")
+
     def lend(self, rows: Any) -> str:
         """Let SQL read Arrow's rows until the next statement; return what it calls them."""
         name = f"corgipile_rows_{next(_numbers)}"
         self.park()
-        with translated(self.cause):
+        with self._translated():
             self.connection.register(name, rows)
         self.lent.append(name)
         return name

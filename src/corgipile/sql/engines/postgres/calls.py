@@ -96,9 +96,7 @@ def _row(values: dict[str, Any], writer: Writer) -> str:
 def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
     """Return the weights, a row a feature, and one for the constant; and for each class where there are more."""
     coefficients, constants = engine.models.weights(stored.name)
-    one = stored.features[0] if len(stored.features) == 1 else "feature"
-    known = stored.features if len(stored.features) == stored.width else [f"{one}[{i}]" for i in range(stored.width)]
-    names, several = [*known, "__INTERCEPT__"], len(coefficients) > 1
+    names, several = [*stored.numbers, "__INTERCEPT__"], len(coefficients) > 1
     classes = stored.class_names or stored.classes
     lines = [
         f"({writer.literal(name)}::text, {writer.literal(weight)}::float8"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corgipile.errors import BadArgument, MissingColumn, ServerError
+from corgipile.features.encoders import encoder_of
 from corgipile.sql.engines.postgres.session import Session
 from corgipile.sql.exceptions import NotSupportedError
 from corgipile.suggestions import did_you_mean, listed
@@ -39,7 +40,7 @@ class Known:
             return
         update = "in this database: ALTER EXTENSION corgipile UPDATE"
         how = update if self.version != self.newest else f"{BUILD}; then, {update}"
-        raise NotSupportedError(f"the extension corgipile {self.version} has no {argument!r}; a newer one has: {how}")
+        raise NotSupportedError(f"the extension corgipile {self.version} has no {argument!r}; a newer one may: {how}")
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,16 @@ class Stored:
     def features(self) -> list[str]:
         """Return the columns it was trained on."""
         return list(self.params["features"])
+
+    @property
+    def numbers(self) -> list[str]:
+        """Return the name of each number of a row."""
+        encoders = [encoder_of(state) for state in self.params.get("encoding", {}).get("features", ())]
+        for names in ([name for one in encoders for name in one.names], self.features):
+            if len(names) == self.width:
+                return names
+        one = self.features[0] if len(self.features) == 1 else "feature"
+        return [f"{one}[{i}]" for i in range(self.width)]
 
     @property
     def label(self) -> str:

@@ -69,7 +69,10 @@ class Session:
         columns = columns_of(self.described(sql), self._zone())
         tokens = [] if columns else tokenize(sql)
         if tokens and tokens[0].says("COPY") and any(token.says("STDIN", "STDOUT") for token in tokens):
-            raise NotSupportedError("COPY from STDIN and to STDOUT is psql's; here a query answers rows")
+            raise NotSupportedError(
+                "COPY from STDIN and to STDOUT needs psql, or corgipile pg; here a query answers rows (the command has "
+                "--csv), executemany inserts them, and corgipile.postgres.copy_table copies files"
+            )
         with translated():
             if not columns:
                 cursor = self.connection.execute(sql)

@@ -42,7 +42,7 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
         BadSchema: A column is neither numbers nor encoded.
         NotSupportedError: The extension of the server has no such argument.
     """
-    label = _found(train.label or relation.columns[-1], relation)
+    label = _found(train.label_of(relation.columns), relation)
     features = [_found(name, relation) for name in train.features or ()] or [
         name for name in relation.columns if name != label
     ]
