@@ -10,7 +10,6 @@ from corgipile.quality.keys import Floats
 from corgipile.quality.visits import Sample
 
 GROUPINGS = (8, 16, 32, 64)
-LEAST_UNITS = 20
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corgipile.quality.correlation import LEAST_UNITS, batches_again, common, correlation, units
+from corgipile.quality.correlation import batches_again, common, correlation, units
 from corgipile.quality.keyed import Spread
 from corgipile.quality.keys import Floats
 from corgipile.quality.visits import Sample, VisitWatch
@@ -15,6 +15,7 @@ NAMES = (
     "identical epochs", "correlated epochs", "correlated seeds", "same batches", "not shuffled",
     "not shuffled within blocks", "unshuffled head", "unshuffled tail", "biased window", "worker-local buffers",
 )  # fmt: skip
+LEAST_ERRORS = 6  # standard errors of a correlation of independent places that are no accident
 LEAST_RUN = 32  # rows in storage order that are no accident
 
 
@@ -125,7 +126,8 @@ def of_two(one: Sample, other: Sample, epoch: int, what: str) -> Iterator[Fault]
         yield Fault(name, f"all rows come in the same places: {hint}", epoch)
         return
     found = correlation(a.at, b.at)
-    if found.sure and abs(found.value) > 0.5 and min(units(a.at), units(b.at)) >= LEAST_UNITS:
+    free = min(units(a.at), units(b.at))
+    if found.sure and abs(found.value) > max(0.5, LEAST_ERRORS / free**0.5):
         yield Fault(f"correlated {what}", f"the places of rows correlate by {found.value:.2f}", epoch)
     pairs, share, chance = batches_again(a, b)
     if pairs >= LEAST_RUN and share > (1 + chance) / 2:
