@@ -149,7 +149,8 @@ typedef struct {
     bool standardize;       /* features are to be standardised */
     CorgiScaling *scaling;  /* by this, once it is known; else NULL */
     int passes;             /* over the table, before the epochs */
-    uint64 holdout_key, holdout_below; /* see corgi_held_out */
+    uint64 holdout_key, holdout_from, holdout_width; /* see corgi_held_out */
+    struct CorgiFold *fold; /* that the training is of, or NULL */
     struct CorgiWhere *where; /* NULL: all rows */
     struct CorgiWatch *watch; /* is told of rows that are measured; or NULL */
     Snapshot snapshot;      /* that sees the rows of a query; else NULL */
@@ -170,7 +171,7 @@ static inline uint64 corgi_key(const CorgiOptions *o, int epoch, int purpose)
 /* Return whether a row, by its number among the visible ones, is held out: nothing is kept, each pass asks again. */
 static inline bool corgi_held_out(const CorgiRun *run, int64 row)
 {
-    return run->holdout_below != 0 && cp_random(run->holdout_key, (uint64_t) row) < run->holdout_below;
+    return run->holdout_width != 0 && cp_random(run->holdout_key, (uint64_t) row) - run->holdout_from < run->holdout_width;
 }
 
 /* What the rows are seen by. */
@@ -178,6 +179,15 @@ static inline Snapshot corgi_snapshot(const CorgiRun *run, const EState *estate)
 {
     return run->snapshot ? run->snapshot : estate->es_snapshot;
 }
+
+/* A fold of a cross validation: the rows of its numbers are held out, and measured after the last epoch alone. */
+typedef struct CorgiFold {
+    int number, count;
+    cp_figures held;        /* what came out */
+    int64 epochs;
+    double seconds;
+    bool numbers;           /* the score is R2, else accuracy */
+} CorgiFold;
 
 enum { CORGI_FIGURES = 8 };
 
@@ -214,6 +224,7 @@ extern int corgi_hint_cast(Oid type, const char *column);
 
 extern char *corgi_feature_name(const CorgiSource *source, int64 i);
 extern void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run);
+extern int corgi_hint_rate(const CorgiRun *run);
 extern void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last);
 
 /* options.c */
@@ -264,6 +275,12 @@ extern int64 corgi_most_blocks(const CorgiSource *s);
 /* query.c */
 extern void corgi_open_query(CorgiRun *run);
 extern void corgi_close_query(CorgiRun *run);
+
+extern Oid corgi_keep_query(const char *query);
+extern void corgi_drop_query(Oid kept);
+
+/* folds.c */
+extern void corgi_hold_out(CorgiRun *run);
 
 /* where.c */
 extern void corgi_open_where(CorgiRun *run);
@@ -353,7 +370,7 @@ extern cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool h
 
 /* history.c */
 extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
-extern bool corgi_add_epoch(CorgiHistory *h, const CorgiOptions *o, const CorgiEpoch *e);
+extern bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *run, const CorgiEpoch *e);
 extern void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
 
 /* progress.c */

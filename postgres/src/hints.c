@@ -54,6 +54,13 @@ void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run)
                                seen->scales == CP_ROWS_SHORT ? "short" : "long", seen->length, done));
 }
 
+/* Add to an error of a training that diverged what to try. */
+int corgi_hint_rate(const CorgiRun *run)
+{
+    return errhint("Try learning_rate => %g%s.", run->options.learning_rate / 10,
+                   run->scaling ? "" : ", or standardize => true");
+}
+
 /* Say so where the last epoch has been no better than a constant: on the rows held out, if there are any. R2 compares
  * with the mean, so of losses with another best constant it says nothing. */
 void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)

@@ -107,8 +107,7 @@ void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("training diverged: %s brought the weights beyond what %s can hold", row,
                        run->source.bytes == 4 ? "real" : "double precision"),
-                errhint("Try learning_rate => %g%s.", run->options.learning_rate / 10,
-                        run->scaling ? "" : ", or standardize => true"));
+                corgi_hint_rate(run));
         break;
     default:
         elog(ERROR, "%s was refused by the kernel with status %d", row, status);

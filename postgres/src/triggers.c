@@ -3,7 +3,7 @@
  * An owner becomes a type that stands for the role, see roles.c. DROP OWNED drops the models of a role first. The server
  * also knows which roles hold rights on a model, as it does of the privileges of its own objects. */
 #include "rights.h"
-#include "compat.h"
+#include "jobs.h"
 
 #include "access/genam.h"
 #include "access/xact.h"
@@ -234,6 +234,16 @@ static bool drops_extension(const Node *command)
     return false;
 }
 
+/* End the jobs that would keep the tables of the extension, if the caller may drop those. */
+static void end_jobs(void)
+{
+    CorgiCaller caller = corgi_become_owner();
+    Oid owner = GetUserId();
+    corgi_become_caller(caller);
+    if (has_privs_of_role(GetUserId(), owner))
+        corgi_end_workers();
+}
+
 static void change(const char *query, Oid role)
 {
     Oid types[] = {TEXTOID};
@@ -256,7 +266,7 @@ static const char *const take_back =
     "operator(pg_catalog.||) may_read operator(pg_catalog.||) may_replace) r WHERE r::pg_catalog.text "
     "operator(pg_catalog.=) $1)";
 
-/* Before DROP EXTENSION: all that is made for models goes too. Before DROP OWNED: where the caller may do that, the
+/* Before DROP EXTENSION: all that is made for models goes too, and jobs end. Before DROP OWNED: where the caller may do that, the
  * models go, and the rights on others. Where not, the command itself will say so. */
 Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
 {
@@ -265,8 +275,10 @@ Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
     if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
         ereport(ERROR, errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
                 errmsg("this is an event trigger's function"));
-    if (drops_extension(data->parsetree))
+    if (drops_extension(data->parsetree)) {
         corgi_tie_types();
+        end_jobs();
+    }
     if (!IsA(data->parsetree, DropOwnedStmt))
         PG_RETURN_NULL();
     foreach (cell, roleSpecsToIds(((DropOwnedStmt *) data->parsetree)->roles)) {
