@@ -264,7 +264,7 @@ def test_bytes_at_random_are_a_model_or_an_error(server, rows):
     some = [mutated(content, draw) for _ in range(2000)]
     lines = "".join(f"{number}\t\\\\x{one.hex()}\n" for number, one in enumerate(some))
     server.text(f"""CREATE TABLE mutants (i int, content bytea, said text, found bytea);
-        COPY mutants (i, content) FROM stdin;\n{lines}\\.\nSET corgipile.versions = 1; DO $$
+        COPY mutants (i, content) FROM stdin;\n{lines}\\.\nSET corgipile.keep_versions = 1; DO $$
         DECLARE one record; why text; state text;
         BEGIN
             FOR one IN SELECT * FROM mutants ORDER BY i LOOP
