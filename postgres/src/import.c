@@ -65,7 +65,7 @@ static const char *const check_query =
     "WHEN EXISTS (SELECT FROM jsonb_array_elements(m -> 'classes') c WHERE jsonb_typeof(c) <> CASE m ->> 'class_type' "
     "WHEN 'str' THEN 'string' WHEN 'bool' THEN 'boolean' ELSE 'number' END) THEN 'its classes are not ' || (m ->> 'class_type') "
     "END, "
-    "CASE WHEN (m ->> 'class_type') !~ '^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
+    "CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN NULL WHEN (m ->> 'class_type') !~ '^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
     "THEN 'classes of type ' || (m ->> 'class_type') "
     "ELSE coalesce((SELECT format('the encoder \"%s\" of column \"%s\"', concat_ws(' ', coalesce(e ->> 'how', 'none'), "
     "e ->> 'way', e ->> 'family'), e ->> 'column') FROM " FEATURE " WHERE NOT coalesce(e ->> 'how' IN ('number', 'vector') "
@@ -147,10 +147,10 @@ static void check_meta(Import *m)
     execute(check_query, lengthof(types), types, &m->meta, true);
     wrong = text_at(1);
     lacking = text_at(2);
-    if (wrong != NULL)
-        corgi_bad_content("%s", wrong);
     if (lacking != NULL)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("the extension cannot hold %s", lacking));
+    if (wrong != NULL)
+        corgi_bad_content("%s", wrong);
     m->kind = text_at(3);
     m->class_type = text_at(4);
     names = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &null));

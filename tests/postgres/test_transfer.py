@@ -10,6 +10,7 @@ import string
 import numpy as np
 import pyarrow as pa
 import pytest
+from pgservers import literal
 
 import corgipile as cp
 from corgipile.errors import BadModelFile
@@ -109,12 +110,12 @@ def test_models_of_python_come_and_go(server, rows, name):
 
 
 TRAININGS = {
-    "columns": ("a, b", "'logistic', ARRAY['a', 'b'], 'two', holdout => 0.2"),
-    "standardised": ("a, b", "'logistic', ARRAY['a', 'b'], 'yes', standardize => true"),
-    "text": ("a, city", "'softmax', ARRAY['a', 'city'], 'word', encode => 'onehot', missing => 'mean'"),
-    "a list": ("v", "'svm', 'v', 'two', standardize => true"),
-    "numbers": ("b", "'poisson', 'b', 'b2', learning_rate => 0.001"),
-    "fractions": ("v", "'softmax', 'v', 'half'"),
+    "columns": ("a, b", {"model": "logistic", "label": "two", "holdout": 0.2}),
+    "standardised": ("a, b", {"model": "logistic", "label": "yes", "standardize": True}),
+    "text": ("a, city", {"model": "softmax", "label": "word", "encode": "onehot", "missing": "mean"}),
+    "a list": ("v", {"model": "svm", "label": "two", "standardize": True}),
+    "numbers": ("b", {"model": "poisson", "label": "b2", "learning_rate": 0.001}),
+    "fractions": ("v", {"model": "softmax", "label": "half"}),
 }
 
 
@@ -123,9 +124,10 @@ TRAININGS = {
 def test_models_of_the_server_go_and_come(server, rows, name):
     columns, options = TRAININGS[name]
     rows = rows.append_column("b2", rows["b"])
-    source = "query => 'SELECT *, b AS b2 FROM crossing ORDER BY i'"
-    options = re.sub("^('.*?'), (.*?), ('[a-z0-9]+')", r"model => \1, features => \2, label => \3", options)
-    server.text(f"SELECT count(*) FROM corgipile.train({source}, {options}, name => 'there', epochs => 2)")
+    source = "SELECT *, b AS b2 FROM crossing ORDER BY i"
+    given = options | {"query": source, "features": columns.split(", "), "name": "there", "epochs": 2}
+    arguments = ", ".join(f"{name} => {literal(value)}" for name, value in given.items())
+    server.text(f"SELECT count(*) FROM corgipile.train({arguments})")
     model = unpack(out_of(server, "there"))
     (row,) = server.rows(f"SELECT {PARTS} FROM corgipile.models WHERE name = 'there'")
     assert np.array_equal(model.coef, row["coefficients"])
@@ -137,8 +139,7 @@ def test_models_of_the_server_go_and_come(server, rows, name):
             assert here[said] == there.get(found)
     scores = model.decision(rows)
     assert np.array_equal(decisions(server, columns, "there"), scores.astype(np.float64))
-    (figures,) = server.rows("SELECT * FROM corgipile.evaluate('there', "
-                             "query => 'SELECT *, b AS b2 FROM crossing ORDER BY i')")  # fmt: skip
+    (figures,) = server.rows(f"SELECT * FROM corgipile.evaluate('there', query => {literal(source)})")
     assert figures["loss"] == model.measure(rows)["loss"]
     into(server, unpack(model.pack()).pack())
     (again,) = server.rows(f"SELECT {PARTS} FROM corgipile.models WHERE name = 'here'")
