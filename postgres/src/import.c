@@ -157,6 +157,10 @@ static void check_meta(Import *m)
     lists = text_at(7);
     encoded = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 8, &null));
     take_classes(m, corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null)));
+    if (!encoded && lists != NULL && *lists == 'f' && names > 1 && names < m->width)
+        ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                errmsg("the extension cannot hold lists beside other columns: " INT64_FORMAT " columns have " INT64_FORMAT
+                       " features", names, m->width));
     if (!encoded && lists != NULL && *lists == 'f' && names != m->width)
         corgi_bad_content("it has " INT64_FORMAT " names for " INT64_FORMAT " features", names, m->width);
 }

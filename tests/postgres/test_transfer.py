@@ -227,6 +227,9 @@ def test_what_is_no_model_or_cannot_be_held(server, rows, fails):
     large = changed(cp.train(rows, features=["a"], label="two", epochs=1, memory="1MB", standardize=False).pack(),
                     with_meta(classes=[0, 2**53 + 1], class_type="int64"))  # fmt: skip
     assert "cannot hold the class 9007199254740993" in fails(f"SELECT corgipile.import('here', '\\x{large.hex()}')")
+    mixed = cp.train(rows, features=["a", "v"], label="two", epochs=1, memory="1MB", standardize=False).pack()
+    said = fails(f"SELECT corgipile.import('here', '\\x{mixed.hex()}')")
+    assert "the extension cannot hold lists beside other columns: 2 columns have 4 features" in said
     assert parts(unpack(out_of(server))) == parts(unpack(content))
     assert "model is empty" in fails("SELECT corgipile.import('', '')")
     assert 'there is no model "absent"' in fails("SELECT corgipile.export('absent')")
