@@ -72,7 +72,8 @@ static const char *const check_query =
     "OR e ->> 'how' = 'categories' AND e ->> 'way' IN ('onehot', 'ordinal', 'hash') AND e ->> 'family' IN ('text', 'number', "
     "'time'), false) LIMIT 1), "
     "(SELECT format('the encoder \"%s\" of label \"%s\"', e ->> 'how', e ->> 'column') FROM jsonb_path_query(m, "
-    "'$.params.encoding.label') e WHERE jsonb_typeof(e) = 'object' AND NOT coalesce(e ->> 'how' = 'classes' AND m ->> 'class_type' = 'str' "
+    "'$.params.encoding.label') e WHERE jsonb_typeof(e) = 'object' AND NOT coalesce(e ->> 'how' = 'classes' "
+    "AND NOT e @? '$.values[*] ? (@.type() != \"string\")' "
     "OR e ->> 'how' = 'number' AND e ->> 'fill' IS NULL, false)), "
     "(SELECT format('lists beside other columns: \"%s\"', string_agg(e ->> 'column', '\", \"')) FROM " FEATURE
     " HAVING count(*) FILTER (WHERE e ->> 'how' = 'vector') > 0 AND (count(*) > 2 OR bool_or(e ->> 'how' <> 'vector')))) END, "
