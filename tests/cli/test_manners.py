@@ -195,9 +195,10 @@ def test_full_and_read_only_file_systems(higgs, tmp_path, before):
     ids=" ".join,
 )  # fmt: skip
 def test_output_that_cannot_be_written(higgs, tmp_path, words):
-    model = tmp_path / "m.safetensors"
-    cp.train(higgs[0], epochs=1, save=model)
-    sources = [str(model), higgs[0]] if words == ["predict"] else [higgs[0]]
+    sources = [higgs[0]]
+    if words == ["predict"]:
+        cp.train(higgs[0], epochs=1, save=tmp_path / "m.safetensors")
+        sources = [str(tmp_path / "m.safetensors"), higgs[0]]
     command = [*COMMAND, words[0], *sources, *words[1:]]
     if words[-1] == "--version":
         command = [*COMMAND, "--version"]
@@ -240,7 +241,7 @@ def test_tables_fit_the_terminal(higgs, columns):
         ["--help"],
         ["compare", "--help"],
     ]
-    for words in commands:
+    for words in commands if columns == 60 else commands[::3]:
         lines = on_terminal(words, columns)
         assert max(map(len, lines)) <= columns, (words, lines)
         assert lines

@@ -9,6 +9,7 @@ if it finds fault with the extension.
 
 # ruff: noqa: S608  # tests write SQL
 
+import functools
 import json
 import os
 import re
@@ -96,6 +97,7 @@ def literal(value):
     return str(value)
 
 
+@functools.cache  # every test that needs a server asks, and each answer takes a dozen processes
 def installations():
     """Return what servers can be made of, that of PG_CONFIG alone or the newest first, or why there is none."""
     if config := os.environ.get("PG_CONFIG"):
