@@ -129,9 +129,9 @@ static void take_classes(Import *m, List *texts)
             to[i] = strcmp(text, "true") == 0;
         else
             to[i] = DatumGetFloat8(DirectFunctionCall1(float8in, CStringGetDatum(text)));
-        if (integers && fabs(to[i]) > 9007199254740992.0)
+        if (integers && fabs(to[i]) >= 9007199254740992.0) /* or one beside it, rounded */
             ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("the extension cannot hold the class %s; integers up to 2^53 in size are exact", text));
+                    errmsg("the extension cannot hold the class %s; integers below 2^53 in size are exact", text));
         if (!isfinite(to[i]) || (integers && to[i] != floor(to[i])) || (i > 0 && to[i] <= to[i - 1]))
             corgi_bad_content("its classes are not finite numbers of their type in ascending order");
         i++;
