@@ -68,9 +68,9 @@ def test_as_many_are_kept_as_a_setting_says(server, train, fails):
     assert kept(server) == [3, 5, 6, 7, -8]
     said = fails("SELECT corgipile.rollback('v', 4)")
     assert "kept besides: 3, 5, 6, 7" in said
-    server.sql(f"SET corgipile.versions = 2; {trains(', name => $$v$$')}")
+    server.sql(f"SET corgipile.keep_versions = 2; {trains(', name => $$v$$')}")
     assert kept(server) == [8, -9]
-    server.sql(f"SET corgipile.versions = 1; {trains(', name => $$v$$')}")
+    server.sql(f"SET corgipile.keep_versions = 1; {trains(', name => $$v$$')}")
     assert kept(server) == [-10]
     assert "version 9 of model" in fails("SELECT corgipile.rollback('v')")
 
@@ -92,7 +92,8 @@ def test_any_change_of_the_model_is_a_version_and_no_other(server, train, fails)
     said = server.text(f"BEGIN; SELECT corgipile.rollback('v', 3); ROLLBACK; {KEPT}")
     assert "2|t|1" in said
     server.sql("DELETE FROM corgipile.models WHERE name = 'v'")
-    assert server.value("SELECT (SELECT count(*) FROM corgipile.past) + count(*) FROM corgipile.past_history") == 0
+    left = "SELECT (SELECT count(*) FROM corgipile.past WHERE {0}) + count(*) FROM corgipile.past_history WHERE {0}"
+    assert server.value(left.format("model IN ('v', 'w')")) == 0
 
 
 @pytest.mark.every_server
