@@ -23,8 +23,8 @@ def people(server):
         GRANT ALL ON said TO PUBLIC;
         CREATE FUNCTION peek(real[]) RETURNS real[] LANGUAGE plpgsql AS $$ BEGIN
             INSERT INTO public.said SELECT string_agg(current_setting(name, true), ' ' ORDER BY number)
-                FROM unnest(ARRAY['my.tenant', 'work_mem', 'search_path', 'corgipile.max_threads'])
-                    WITH ORDINALITY AS s (name, number);
+                FROM unnest(string_to_array('my.tenant work_mem search_path corgipile.max_threads '
+                    'plpgsql.variable_conflict', ' ')) WITH ORDINALITY AS s (name, number);
             RETURN $1; END $$;
         CREATE FUNCTION flee(real[]) RETURNS real[] LANGUAGE plpgsql AS $$ DECLARE way text; BEGIN
             FOREACH way IN ARRAY ARRAY['RESET ROLE', 'SET ROLE postgres', 'RESET SESSION AUTHORIZATION', 'RESET ALL',
@@ -52,7 +52,7 @@ def test_settings_and_roles_are_those_of_the_caller(server):
     settings = (
         "SET my.tenant = 'acme'; SET work_mem = '7MB'; SET search_path = public, j_evil; SET corgipile.max_threads = 1"
     )
-    what = "acme 7MB public, j_evil 1"
+    what = "acme 7MB public, j_evil 1 error"
     for become, role, session in (("SET ROLE j_group", "j_group", "postgres"), ("SET ROLE j_one", "j_one", "postgres"),
                                   ("SET SESSION AUTHORIZATION j_one; SET ROLE j_group", "j_group", "j_one"),
                                   ("SELECT 1", "postgres", "postgres")):  # fmt: skip
@@ -66,8 +66,13 @@ def test_settings_of_roles(server):
     """Limits that a superuser sets for who logs in hold in the worker, also for a role that has others of its own."""
     server.sql("ALTER ROLE j_one SET corgipile.max_threads = 1; ALTER ROLE j_one SET my.tenant = 'first'")
     server.sql("ALTER ROLE j_group SET my.tenant = 'other'")
-    _, said = run(server, CALL.format("peek", "g"), "SET ROLE j_group", "j_one")
-    assert said == [{"what": 'first 4MB "$user", public 1', "role": "j_group", "session": "j_one"}]
+    # what only superusers set can be set by others while its library is not loaded, to be of no effect when it is
+    early = "SET ROLE j_group; SET plpgsql.variable_conflict = 'use_column'"
+    _, said = run(server, CALL.format("peek", "g"), early, "j_one")
+    assert said == [{"what": 'first 4MB "$user", public 1 error', "role": "j_group", "session": "j_one"}]
+    warnings = server.value("SELECT warnings FROM corgipile.jobs ORDER BY id DESC LIMIT 1")
+    assert warnings == 'permission denied to set parameter "plpgsql.variable_conflict"'
+    server.sql("DELETE FROM corgipile.models WHERE name = 'g'")
     server.sql("ALTER ROLE j_one RESET ALL; ALTER ROLE j_group RESET ALL")
 
 
