@@ -48,7 +48,7 @@ static Oid make_table(TupleDesc columns)
     CreateStmt *statement = makeNode(CreateStmt);
     Oid space, made;
     int number = 0;
-    PreventCommandDuringRecovery("corgipile.train with a query");
+    PreventCommandDuringRecovery("a query of corgipile");
     statement->relation = makeRangeVar("pg_temp", "corgipile_rows", -1);
     statement->relation->relpersistence = RELPERSISTENCE_TEMP;
     statement->oncommit = ONCOMMIT_DROP;

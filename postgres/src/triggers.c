@@ -110,7 +110,8 @@ static void check_lists(const Owned *o)
                     errmsg("%s of model \"%s\" must not hold a NULL", lists[i], o->name));
 }
 
-static TriggerData *trigger_of(FunctionCallInfo fcinfo)
+/* Return what a trigger is called with; refuse other calls. */
+TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo)
 {
     if (!CALLED_AS_TRIGGER(fcinfo))
         ereport(ERROR, errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("this is a trigger's function"));
@@ -119,7 +120,7 @@ static TriggerData *trigger_of(FunctionCallInfo fcinfo)
 
 Datum corgipile_guard_model(PG_FUNCTION_ARGS)
 {
-    TriggerData *t = trigger_of(fcinfo);
+    TriggerData *t = corgi_trigger_of(fcinfo);
     Relation rel = t->tg_relation;
     Owned old, new;
     if (TRIGGER_FIRED_BY_INSERT(t->tg_event)) {
@@ -202,7 +203,7 @@ static void depend(Relation rel, const char *name, const Owned *old, const Owned
 /* After a row came in, changed, or went. */
 Datum corgipile_note_roles(PG_FUNCTION_ARGS)
 {
-    TriggerData *t = trigger_of(fcinfo);
+    TriggerData *t = corgi_trigger_of(fcinfo);
     Relation rel = t->tg_relation;
     bool update = TRIGGER_FIRED_BY_UPDATE(t->tg_event);
     Owned first = owned_at(rel, t->tg_trigtuple), new = first;
