@@ -71,7 +71,7 @@ def test_settings_of_roles(server):
     _, said = run(server, CALL.format("peek", "g"), early, "j_one")
     assert said == [{"what": 'first 4MB "$user", public 1 error', "role": "j_group", "session": "j_one"}]
     warnings = server.value("SELECT warnings FROM corgipile.jobs ORDER BY id DESC LIMIT 1")
-    assert warnings == 'permission denied to set parameter "plpgsql.variable_conflict"'
+    assert warnings.splitlines()[0] == 'permission denied to set parameter "plpgsql.variable_conflict"'
     server.sql("DELETE FROM corgipile.models WHERE name = 'g'")
     server.sql("ALTER ROLE j_one RESET ALL; ALTER ROLE j_group RESET ALL")
 

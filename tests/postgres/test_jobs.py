@@ -92,7 +92,7 @@ ARGUMENTS = {
                   seed => -5""",
     "query": """query => $q$SELECT *, '\\' AS s FROM plain WHERE kind <> 'b''s'$q$, model => 'svm', features => 'x',
                 label => 'label'""",
-    "where": "'plain', 'svm', 'x', 'label', \"where\" => 'kind = ''c\\d''', balance => true, block_size => '8kB'",
+    "where": "'plain', 'svm', 'x', 'label', \"where\" => 'kind = ''c\\d''', balance => true, standardize => true",
 }
 
 
