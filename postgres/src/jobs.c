@@ -4,13 +4,18 @@
  * started at once, for that may fail, and waits for the transaction's end. */
 #include "jobs.h"
 
+#include "catalog/pg_authid.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "settings.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -18,8 +23,6 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/wait_event.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_proc.h"
 
 enum { ARG_TIME_LIMIT = ARG_COUNT, JOB_ARGUMENTS, NAP_MILLISECONDS = 5 };
 
@@ -121,6 +124,26 @@ static int meet(BackgroundWorkerHandle *handle, TimestampTz *began)
     }
 }
 
+/* Start a worker for who is logged in, if there may be one more. Those who start some at once wait for each other. */
+static int start(int64 id, const char *library, TimestampTz *began)
+{
+    enum { JOBS_OF_ROLE = 7 };
+    Oid login = GetAuthenticatedUserId();
+    int pid, running;
+    if (corgi_max_jobs < 0)
+        return meet(start_worker(id, library), began);
+    LockSharedObject(AuthIdRelationId, login, JOBS_OF_ROLE, ExclusiveLock);
+    running = list_length(corgi_list_workers(false, login));
+    if (running >= corgi_max_jobs)
+        ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                errmsg("role \"%s\" has %d jobs; corgipile.max_jobs allows %d at a time", GetUserNameFromId(login, false), running,
+                       corgi_max_jobs),
+                errhint("Wait for another job to end."));
+    pid = meet(start_worker(id, library), began);
+    UnlockSharedObject(AuthIdRelationId, login, JOBS_OF_ROLE, ExclusiveLock);
+    return pid;
+}
+
 static void add_record(int64 id, int pid, TimestampTz began, const CorgiOptions *o, const char *call, Datum limit, bool none)
 {
     CorgiCaller caller = corgi_become_owner();
@@ -153,7 +176,7 @@ Datum corgipile_train_async(PG_FUNCTION_ARGS)
     check(&options, values, nulls);
     call = corgi_write_call(values, nulls, types);
     id = next_number();
-    pid = meet(start_worker(id, library_of(fcinfo->flinfo->fn_oid)), &began);
+    pid = start(id, library_of(fcinfo->flinfo->fn_oid), &began);
     add_record(id, pid, began, &options, call, values[ARG_TIME_LIMIT], nulls[ARG_TIME_LIMIT]);
     PG_RETURN_INT64(id);
 }

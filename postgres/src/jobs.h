@@ -13,7 +13,7 @@
 #define CORGI_WAITING "waiting"      /* for the end of the transaction that asked for it */
 #define CORGI_RUNNING "running"
 #define CORGI_CANCELLED "cancelled"
-#define CORGI_LOST "lost"            /* the worker is gone and has said nothing; never stored */
+#define CORGI_LOST "lost"            /* the worker is gone and has said nothing */
 
 /* What a worker is told when it is started; the rest is in the job's record. */
 typedef struct {
@@ -55,6 +55,8 @@ extern void corgi_change_records(const char *query, int count, Oid *types, Datum
 extern const PgBackendStatus *corgi_worker_at(int pid, TimestampTz began);
 extern bool corgi_read_job(int64 id, CorgiJob *job);
 extern bool corgi_is_over(const CorgiJob *job);
+extern void corgi_settle_lost(void);
+extern List *corgi_list_workers(bool here, Oid login);
 extern void corgi_end_workers(void);
 
 #endif

@@ -27,7 +27,7 @@
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
-enum { COLUMNS = 14, NAP_MILLISECONDS = 5 };
+enum { COLUMNS = 14, FIRST_NAP = 5, LONGEST_NAP = 100 }; /* milliseconds */
 
 PG_FUNCTION_INFO_V1(corgipile_read_jobs);
 PG_FUNCTION_INFO_V1(corgipile_cancel);
@@ -37,6 +37,10 @@ static const char *const read_query =
     "SELECT id, role, model, state, pid, began, started, finished, epoch, epochs, rows, loss, rows_per_second, error, "
     "warnings, xmin FROM corgipile.job_records WHERE id operator(pg_catalog.=) $1";
 static const char *const list_query = "SELECT id FROM corgipile.job_records ORDER BY id";
+static const char *const lost_query =
+    "UPDATE corgipile.job_records SET state = $2, error = $3, finished = pg_catalog.clock_timestamp(), call = NULL, "
+    "settings = NULL WHERE id operator(pg_catalog.=) ANY (ARRAY(SELECT id FROM corgipile.job_records WHERE id "
+    "operator(pg_catalog.=) $1 AND finished IS NULL FOR UPDATE SKIP LOCKED))";
 static const char *const never_query =
     "UPDATE corgipile.job_records SET state = '" CORGI_CANCELLED "', finished = pg_catalog.clock_timestamp(), call = NULL, "
     "settings = NULL WHERE id operator(pg_catalog.=) $1 AND state operator(pg_catalog.=) '" CORGI_WAITING "'";
@@ -108,11 +112,14 @@ static void look(const char *query, int64 id)
 static bool find_record(int64 id, CorgiJob *job)
 {
     MemoryContext context = CurrentMemoryContext;
-    CorgiCaller caller = corgi_become_owner();
+    CorgiCaller caller;
     bool found;
+    if (id <= 0)
+        return false;
+    caller = corgi_become_owner();
     SPI_connect();
     look(read_query, id);
-    found = id > 0 && SPI_processed > 0;
+    found = SPI_processed > 0;
     if (found)
         take_record(job, context);
     SPI_finish();
@@ -151,18 +158,14 @@ bool corgi_read_job(int64 id, CorgiJob *job)
     return true;
 }
 
-static bool may_see(const CorgiJob *job)
-{
-    return has_privs_of_role(GetUserId(), corgi_resolve(job->role)) ||
-           has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-}
+static bool is_own(const CorgiJob *job) { return has_privs_of_role(GetUserId(), corgi_resolve(job->role)); }
+
+static bool may_see(const CorgiJob *job) { return is_own(job) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS); }
 
 /* As the server has it for sessions: those of superusers are for superusers. */
 static bool may_cancel(const CorgiJob *job)
 {
-    Oid role = corgi_resolve(job->role);
-    return has_privs_of_role(GetUserId(), role) ||
-           (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND) && !superuser_arg(role));
+    return is_own(job) || (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND) && !superuser_arg(corgi_resolve(job->role)));
 }
 
 static void no_job(int64 id) __attribute__((noreturn));
@@ -196,8 +199,8 @@ static void put(ReturnSetInfo *result, const CorgiJob *job)
     nulls[8] = isnan(job->at.rate);
     nulls[9] = job->started == 0;
     nulls[10] = job->finished == 0;
-    nulls[11] = job->error == NULL;
-    nulls[12] = job->warnings == NULL;
+    nulls[11] = job->error == NULL || !is_own(job); /* what was said may tell of rows */
+    nulls[12] = job->warnings == NULL || !is_own(job);
     nulls[13] = corgi_is_over(job);
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
@@ -263,18 +266,21 @@ Datum corgipile_cancel(PG_FUNCTION_ARGS)
     PG_RETURN_BOOL(corgi_worker_at(job.pid, job.began) != NULL && kill(job.pid, SIGINT) == 0);
 }
 
-/* Wait for the end of the transaction that the worker is in, but no longer than so many milliseconds, if that is 0 or
- * more. As a lock of the server's: two that wait for each other are found out. */
-static void wait_for_worker(const CorgiJob *job, long most)
+/* Wait for the end of the transaction that the worker is in. As for a lock of the server's: two that wait for each other
+ * are found out. */
+static void wait_for_worker(const CorgiJob *job)
 {
     PGPROC *worker = BackendPidGetProc(job->pid);
     VirtualTransactionId transaction = {0};
-    long nap = most < 0 ? NAP_MILLISECONDS : Min(most, NAP_MILLISECONDS);
     if (worker != NULL)
         GET_VXID_FROM_PGPROC(transaction, *worker);
-    if (most < 0 && worker != NULL && VirtualTransactionIdIsValid(transaction))
+    if (worker != NULL && VirtualTransactionIdIsValid(transaction))
         (void) VirtualXactLock(transaction, true);
-    (void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, nap, PG_WAIT_EXTENSION);
+}
+
+static void nap(long milliseconds)
+{
+    (void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
     ResetLatch(MyLatch);
     CHECK_FOR_INTERRUPTS();
 }
@@ -284,14 +290,14 @@ Datum corgipile_wait(PG_FUNCTION_ARGS)
     int64 id;
     TimestampTz until = 0;
     CorgiJob job;
+    long longest = FIRST_NAP, left = LONGEST_NAP;
     if (PG_ARGISNULL(0))
         PG_RETURN_NULL();
     id = PG_GETARG_INT64(0);
     if (!PG_ARGISNULL(1))
         until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(GetCurrentTimestamp()),
                                                         PG_GETARG_DATUM(1)));
-    for (;;) {
-        long left = -1;
+    for (;; longest = Min(2 * longest, LONGEST_NAP)) {
         if (!corgi_read_job(id, &job) || !may_see(&job))
             no_job(id);
         if (corgi_is_over(&job))
@@ -302,22 +308,49 @@ Datum corgipile_wait(PG_FUNCTION_ARGS)
                     errhint("Wait for it in another transaction: COMMIT first."));
         if (!PG_ARGISNULL(1) && (left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until)) == 0)
             break;
-        wait_for_worker(&job, left);
+        if (PG_ARGISNULL(1))
+            wait_for_worker(&job);
+        nap(Min(left, longest));
     }
     PG_RETURN_TEXT_P(cstring_to_text(job.state));
+}
+
+/* Write of jobs whose workers are gone that they are over. Within SPI, as the owner. */
+void corgi_settle_lost(void)
+{
+    Oid types[] = {INT8OID, TEXTOID, TEXTOID};
+    int64 count, *numbers = job_numbers(&count);
+    CorgiJob job;
+    for (int64 i = 0; i < count; i++)
+        if (corgi_read_job(numbers[i], &job) && strcmp(job.state, CORGI_LOST) == 0 && job.finished == 0) {
+            Datum values[] = {Int64GetDatum(job.id), CStringGetTextDatum(job.state), CStringGetTextDatum(job.error)};
+            corgi_change_records(lost_query, lengthof(types), types, values, NULL);
+        }
+}
+
+/* List the workers, of all databases or of this one, and of all who are logged in or of one role: as integers, their
+ * processes. */
+List *corgi_list_workers(bool here, Oid login)
+{
+    int count;
+    List *found = NIL;
+    pgstat_clear_backend_activity_snapshot();
+    count = pgstat_fetch_stat_numbackends();
+    for (int i = 1; i <= count; i++) {
+        const PgBackendStatus *b = &CORGI_BACKEND(i)->backendStatus;
+        bool wanted = b->st_backendType == B_BG_WORKER && (!here || b->st_databaseid == MyDatabaseId) &&
+                      (!OidIsValid(login) || b->st_userid == login);
+        const char *type = wanted ? GetBackgroundWorkerTypeByPid(b->st_procpid) : NULL;
+        if (type != NULL && strcmp(type, CORGI_WORKER) == 0)
+            found = lappend_int(found, b->st_procpid);
+    }
+    return found;
 }
 
 /* End all workers of this database, before what they write goes. */
 void corgi_end_workers(void)
 {
-    int count;
-    pgstat_clear_backend_activity_snapshot();
-    count = pgstat_fetch_stat_numbackends();
-    for (int i = 1; i <= count; i++) {
-        const PgBackendStatus *b = &CORGI_BACKEND(i)->backendStatus;
-        const char *type = b->st_databaseid == MyDatabaseId && b->st_backendType == B_BG_WORKER
-                               ? GetBackgroundWorkerTypeByPid(b->st_procpid) : NULL;
-        if (type != NULL && strcmp(type, CORGI_WORKER) == 0)
-            (void) kill(b->st_procpid, SIGTERM);
-    }
+    ListCell *cell;
+    foreach (cell, corgi_list_workers(true, InvalidOid))
+        (void) kill(lfirst_int(cell), SIGTERM);
 }

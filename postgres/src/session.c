@@ -6,6 +6,8 @@
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 
+enum { OF_SETTING = 4 };  /* texts */
+
 /* Of the statement or the connection, not of what is asked for. */
 static const char *const left_behind[] = {"application_name", "client_encoding", "statement_timeout", "transaction_timeout"};
 
@@ -31,27 +33,31 @@ static bool is_taken(const struct config_generic *s)
     return s->source >= PGC_S_GLOBAL && s->source != PGC_S_OVERRIDE && s->source != PGC_S_TEST;
 }
 
-/* List names and values in turn. Called as who may see all of them. */
+/* List of each its name, its value, and by what right it was made: that of a library that is not loaded yet may turn out to
+ * be one that only a superuser makes. Called as who may see all of them. */
 ArrayType *corgi_take_settings(void)
 {
     int count, taken = 0;
     struct config_generic **settings = all_settings(&count);
-    Datum *texts = palloc(sizeof *texts * 2 * (Size) Max(count, 1));
+    Datum *texts = palloc(sizeof *texts * OF_SETTING * (Size) Max(count, 1));
     for (int i = 0; i < count; i++) {
         const char *value = is_taken(settings[i]) ? GetConfigOptionByName(settings[i]->name, NULL, true) : NULL;
         if (value == NULL)
             continue;
         texts[taken++] = CStringGetTextDatum(settings[i]->name);
         texts[taken++] = CStringGetTextDatum(value);
+        texts[taken++] = CStringGetTextDatum(psprintf("%d", settings[i]->scontext));
+        texts[taken++] = CStringGetTextDatum(psprintf("%u", settings[i]->srole));
     }
     return construct_array(texts, taken, TEXTOID, -1, false, TYPALIGN_INT);
 }
 
-/* Have the settings that were taken; those that only a superuser may make were made by one. */
+/* Have the settings that were taken, by the same right. */
 void corgi_apply_settings(const ArrayType *settings)
 {
     List *texts = corgi_text_list(PointerGetDatum(settings));
-    for (int i = 0; i + 1 < list_length(texts); i += 2)
-        (void) set_config_option(list_nth(texts, i), list_nth(texts, i + 1), PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SET, true,
-                                 ERROR, false);
+    for (int i = 0; i + OF_SETTING <= list_length(texts); i += OF_SETTING)
+        (void) set_config_option_ext(list_nth(texts, i), list_nth(texts, i + 1), (GucContext) atoi(list_nth(texts, i + 2)),
+                                     PGC_S_SESSION, (Oid) strtoul(list_nth(texts, i + 3), NULL, 10), GUC_ACTION_SET, true,
+                                     ERROR, false);
 }

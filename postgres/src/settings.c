@@ -10,6 +10,7 @@
 int corgi_share = CORGI_SHARE_NONE;
 int corgi_max_threads = 2;
 int corgi_max_memory = -1;
+int corgi_max_jobs = -1;
 int corgi_versions = 5;
 
 static const struct config_enum_entry shares[] = {
@@ -24,6 +25,8 @@ void corgi_define_settings(void)
     DefineCustomIntVariable("corgipile.max_memory", "Largest buffer_size that a training may ask for.",
                             "-1 means no limit.", &corgi_max_memory, -1, -1, INT_MAX, PGC_SUSET, GUC_UNIT_KB, NULL, NULL,
                             NULL);
+    DefineCustomIntVariable("corgipile.max_jobs", "Jobs that a role that is logged in may have at a time, in all databases.",
+                            "-1 means no limit.", &corgi_max_jobs, -1, -1, INT_MAX, PGC_SUSET, 0, NULL, NULL, NULL);
     DefineCustomIntVariable("corgipile.keep_versions", "Versions of a model that are kept, with the present one.",
                             "Counts when a model is replaced.", &corgi_versions, 5, 1, INT_MAX, PGC_USERSET, 0, NULL, NULL,
                             NULL);

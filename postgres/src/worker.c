@@ -55,12 +55,11 @@ static const char *const begin_query =
     "UPDATE corgipile.job_records SET state = '" CORGI_RUNNING "', started = pg_catalog.clock_timestamp() WHERE id "
     "operator(pg_catalog.=) $1 AND state operator(pg_catalog.=) '" CORGI_WAITING "' RETURNING call, settings, role, "
     "session_role, context, time_limit, epochs";
-/* Jobs of before the server came up have ended, whatever their records say. */
 static const char *const prune_query =
     "DELETE FROM corgipile.job_records WHERE id operator(pg_catalog.=) ANY (ARRAY(SELECT id FROM corgipile.job_records "
-    "WHERE (finished IS NOT NULL OR began operator(pg_catalog.<) pg_catalog.pg_postmaster_start_time()) AND "
-    "role::pg_catalog.int8 operator(pg_catalog.=) $1 AND id operator(pg_catalog.<=) (SELECT id FROM corgipile.job_records "
-    "WHERE role::pg_catalog.int8 operator(pg_catalog.=) $1 ORDER BY id DESC OFFSET $2 LIMIT 1) FOR UPDATE SKIP LOCKED))";
+    "WHERE finished IS NOT NULL AND role::pg_catalog.int8 operator(pg_catalog.=) $1 AND id operator(pg_catalog.<=) "
+    "(SELECT id FROM corgipile.job_records WHERE role::pg_catalog.int8 operator(pg_catalog.=) $1 ORDER BY id DESC "
+    "OFFSET $2 LIMIT 1) FOR UPDATE SKIP LOCKED))";
 static const char *const end_query =
     "UPDATE corgipile.job_records SET state = $2, error = $3, warnings = $4, epoch = $5, rows = $6, loss = $7, "
     "rows_per_second = $8, finished = pg_catalog.clock_timestamp(), call = NULL, settings = NULL WHERE id "
@@ -140,6 +139,7 @@ static void begin_job(Work *w)
     corgi_change_records(begin_query, lengthof(types), types, values, NULL);
     take_record(w);
     if (w->begun) {
+        corgi_settle_lost();
         prune_values[0] = Int64GetDatum(w->role);
         prune_values[1] = Int64GetDatum(KEPT_JOBS);
         corgi_change_records(prune_query, lengthof(prune_types), prune_types, prune_values, NULL);
@@ -298,6 +298,7 @@ static void enter(Work *w)
     pqsignal(SIGTERM, die);
     BackgroundWorkerUnblockSignals();
     BackgroundWorkerInitializeConnectionByOid(w->ticket.database, w->ticket.login, 0);
+    process_session_preload_libraries(); /* as of any session */
 #if PG_VERSION_NUM >= 170000
     SetConfigOption("transaction_timeout", "0", PGC_USERSET, PGC_S_SESSION);
 #endif
