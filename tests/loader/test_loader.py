@@ -200,10 +200,13 @@ def test_reads_each_row_once_and_in_blocks(rows_table):
     assert counting.calls <= len(rows_table) // 100
 
 
+OF_STORES = ("corgipile-request", "corgipile-fetch")
+
+
 def threads():
-    """Return the threads of loaders; the one that speaks to stores is the process's."""
+    """Return the threads of loaders; those that speak to stores are the process's."""
     names = [thread.name for thread in threading.enumerate()]
-    return [name for name in names if name.startswith("corgipile") and name != "corgipile-requests"]
+    return [name for name in names if name.startswith("corgipile") and not name.startswith(OF_STORES)]
 
 
 def test_threads_end_with_the_iterator():

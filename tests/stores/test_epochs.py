@@ -7,14 +7,16 @@ import shutil
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import shards
 
 import corgipile as cp
 from corgipile import cli
-from corgipile.errors import CorruptFile, StateMismatch
+from corgipile.errors import CorruptFile, ReadFailed, StateMismatch
 from corgipile.loader.remote import RemoteLayoutReader, RemoteTableReader
+from corgipile.stores import requests
 from corgipile.tables.io import spill
 from corgipile.tables.io.remote import RemoteFile
 
@@ -26,6 +28,7 @@ X = np.random.default_rng(0).random((ROWS, 24), np.float32)
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("CORGIPILE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CORGIPILE_SPILL", str(tmp_path))  # where no other test has unpacked the same
 
 
 @pytest.fixture
@@ -212,6 +215,54 @@ def test_a_change_midway_ends_the_epoch(objects, bucket):
     (bucket / "a.arrow").write_bytes((bucket / "a.arrow").read_bytes()[::-1])
     with pytest.raises(CorruptFile, match="changed or replaced"):
         list(batches)
+
+
+WRITERS = {
+    "a.parquet": lambda path, rows: pq.write_table(rows, path, row_group_size=ROWS),
+    "a.feather": lambda path, rows: pa.feather.write_feather(rows, path, compression="zstd", chunksize=6000),
+    "a.arrow": arrow,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_is_unpacked_is_of_one_state(objects, bucket, name):
+    WRITERS[name](bucket / name, scalars())
+    changed, was = cp.open(f"s3://bucket/{name}"), (bucket / name).read_bytes()
+    (bucket / name).write_bytes(was[::-1])
+    with pytest.raises(CorruptFile, match="changed or replaced"):
+        list(cp.Loader(changed, batch_size=300, memory="700KB", order="riffle"))
+    (bucket / name).write_bytes(was)
+    table = cp.open(f"s3://bucket/{name}")
+    check_epoch(cp.Loader(table, batch_size=300, memory="700KB", order="riffle"))
+    (bucket / name).unlink()
+    check_epoch(cp.Loader(table, batch_size=300, memory="700KB", order="riffle", seed=1))  # it was read before
+
+
+@pytest.mark.parametrize("lie", [{"less": 7}, {"shift": 5}, {"whole": True}, {"grown": 9}])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_server_that_lies_gives_no_rows(objects, bucket, name, lie, monkeypatch):
+    monkeypatch.setattr(requests, "PATIENCE", 0.2)
+    WRITERS[name](bucket / name, scalars())
+    loader = cp.Loader(f"s3://bucket/{name}", batch_size=300, memory="700KB", order="riffle")
+    objects.set(**lie)
+    with pytest.raises((CorruptFile, ReadFailed), match=name):
+        list(loader)
+
+
+def test_credentials_that_expire_midway(objects, bucket, monkeypatch):
+    arrow(bucket / "a.arrow", packed())
+    batches = iter(cp.Loader("s3://bucket/a.arrow", batch_size=100, order="riffle", memory="400KB"))
+    seen = [next(batches)["id"]]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
+    objects.set(token="second")  # the first are refused from now on
+    seen += [batch["id"] for batch in batches]
+    assert np.array_equal(np.sort(np.concatenate(seen)), np.arange(ROWS))
+    batches = iter(cp.Loader("s3://bucket/a.arrow", batch_size=100, order="riffle", memory="400KB"))
+    next(batches)
+    objects.set(token="third")
+    with pytest.raises(ReadFailed, match="AWS_ACCESS_KEY_ID") as caught:
+        list(batches)
+    assert "second" not in str(caught.value).replace("seconds", "")
 
 
 def test_workers_that_are_forked(bucket):

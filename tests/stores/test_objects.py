@@ -192,7 +192,7 @@ def test_a_server_that_others_wrote_and_that_checks_signatures(hadro, monkeypatc
     ranges, _ = open_object(RemotePath("s3://bucket/x=1 ä.bin"))
     check(ranges, data)
     found = list(list_objects(RemotePath("s3://bucket/")))
-    assert ("x=1 ä.bin", SIZE) in found
+    assert ("x=1 ä.bin", SIZE) in [one[:2] for one in found]
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(ReadFailed, match="AWS_ACCESS_KEY_ID"):
         open_object(RemotePath("s3://bucket/x=1 ä.bin"))

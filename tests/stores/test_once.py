@@ -65,6 +65,11 @@ LOOKS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CORGIPILE_SPILL", str(tmp_path))  # where no other test has unpacked the same
+
+
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.filterwarnings("ignore::corgipile.errors.DivergenceWarning")
 def test_every_byte_comes_once(objects, tmp_path, look):

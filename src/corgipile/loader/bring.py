@@ -16,7 +16,7 @@ from corgipile.tables.table import Table
 __all__ = ["bring", "worth_bringing"]
 
 LITTLE = 1 / 16  # of the requests, or the bytes, of an epoch that may be sent before it for the labels alone
-REQUEST = 1 << 20
+REQUEST, SOON = 1 << 20, 8 << 30  # bytes of a request, and of a table that is fetched in a minute or so
 
 
 def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
@@ -40,13 +40,14 @@ def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
 
 
 def worth_bringing(table: Table, order: Order, columns: Sequence[str], way: Way) -> bool:
-    """Say whether a table is to be unpacked before its labels are looked at, because they would be much by themselves.
+    """Say whether a table is to be unpacked before its labels are looked at, which then cost nothing.
 
-    Of large row groups the labels are one request of a hundred, and an epoch that never comes fetches no rows.
+    It is not where that takes long, and labels are little by themselves: an epoch may never come.
     """
     label = order.sketch_column
     if label is None or label not in columns or not way.spilled or way.units is None or not is_remote(table):
         return False
     found: Units | None = table.units([label])  # type: ignore[attr-defined]
-    few = way.units.pieces <= LITTLE * way.units.total / REQUEST
-    return found is not None and not (few and found.total <= LITTLE * way.units.total)
+    total = way.units.total
+    few = way.units.pieces <= LITTLE * total / REQUEST and found is not None and found.total <= LITTLE * total
+    return total <= SOON or not few

@@ -44,10 +44,11 @@ class Stated(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """An object in a list: its key and its bytes."""
+    """An object in a list: its key, its bytes, and its ETag where that is said."""
 
     key: str
     size: int
+    etag: str = ""
 
 
 class Bucket:
@@ -71,7 +72,8 @@ class Bucket:
         if known.strong:
             options["if_match"] = known.strong
         data, found = await self._get(key, url, options)
-        if found.size != known.size or (found.etag or found.time) != (known.etag or known.time):
+        now, then = found.etag or found.time, known.etag or known.time
+        if found.size != known.size or (then and now != then):
             raise changed(url)
         return data
 
@@ -122,7 +124,9 @@ class Bucket:
             except Exception as error:  # noqa: BLE001 - as above
                 found = of_obstore(error, url)
             else:
-                yield from (Listed(meta["path"], int(meta["size"])) for page in pages for meta in page)
+                yield from (
+                    Listed(meta["path"], int(meta["size"]), meta["e_tag"] or "") for page in pages for meta in page
+                )
                 return
             if not isinstance(found, (Transient, Denied)):
                 raise found

@@ -44,8 +44,12 @@ def open_file(path: RemotePath) -> tuple["FileRanges", bytes]:
         raise MissingFile(f"no file at {path}: it is a folder")
     if info.get("size") is None:
         raise ReadFailed(errno.ENOTSUP, f"{path}: how many bytes it has is not said, so ranges cannot be read")
-    tag = next((f"{name}:{info[name]}" for name in _TAGS if info.get(name)), "")
-    return FileRanges(path, int(info["size"]), tag), b""
+    return FileRanges(path, int(info["size"]), _tag(info)), b""
+
+
+def _tag(info: dict[str, Any]) -> str:
+    """Return what changes with a file's content, if the file system says."""
+    return next((f"{name}:{info[name]}" for name in _TAGS if info.get(name)), "")
 
 
 class FileRanges:
@@ -111,7 +115,7 @@ def listed(path: RemotePath) -> Iterator[Listed]:
     _, root = system_of(path)
     for name, info in _said(path, lambda system, name: system.find(name, detail=True)).items():
         below = name.removeprefix(root.rstrip("/")).lstrip("/")
-        yield Listed(parts_of(path.full).key + below, int(info.get("size") or 0))
+        yield Listed(parts_of(path.full).key + below, int(info.get("size") or 0), _tag(info))
 
 
 def _said(path: RemotePath, ask: Any) -> Any:

@@ -14,7 +14,7 @@ from corgipile.stores.urls import RemotePath, is_url, parts_of
 if TYPE_CHECKING:
     from corgipile.stores.buckets import Listed
 
-__all__ = ["list_objects", "located", "open_ranges"]
+__all__ = ["list_objects", "listed_ranges", "located", "open_ranges"]
 
 _ONE_SLASH = re.compile(r"(s3|gs|az|abfss?|https?|hf|file):/[^/]")
 OBSTORE = ("s3", "gs", "az", "abfs", "abfss", "adl", "http", "https")
@@ -50,6 +50,16 @@ def list_objects(path: RemotePath) -> Iterator["Listed"]:
         raise BadArgument(f"{path}: a web server does not say which files it has; give their URLs, or use braces")
     bucket, key = buckets.bucket_of(path)
     return bucket.listed(key.rstrip("/"), path)
+
+
+def listed_ranges(path: RemotePath, one: "Listed") -> Ranges:
+    """Return what reads an object that was listed: nothing is asked for until it is read."""
+    from corgipile.stores import buckets, files, objects  # noqa: PLC0415 - as above
+
+    if not _by_obstore(path):
+        return files.FileRanges(path, one.size, one.etag)
+    found = objects.ObjectRanges(path, buckets.Stated(one.size, one.etag, ""))
+    return found if path.cache is None or not found.etag else _cached(found, path.cache)
 
 
 def located(source: Any, filesystem: Any = None, cache: Any = None, cache_size: Any = None) -> Any:

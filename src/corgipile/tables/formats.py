@@ -13,6 +13,7 @@ from corgipile.tables import (
     numpy,
     orc,
     parquet,
+    remote_images,
     sqlite,
     zarr,
 )
@@ -71,7 +72,7 @@ OURS = {
         folder=lambda path, files: iceberg.is_iceberg(path),  # noqa: ARG005 - as above
         log=True,
     ),
-    "images": Format(b"", (), images.ImageFolder, frozenset({"paths"}), folder=images.holds_images),
+    "images": Format(b"", (), remote_images.open_folder, frozenset({"paths"}), folder=images.holds_images),
     "jsonl": Format(
         b"",
         json.SUFFIXES,

@@ -5,7 +5,7 @@ import io
 import json
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -60,14 +60,18 @@ class ImageFolder(Checked):
     """
 
     def __init__(self, path: PathLike, *, paths: bool = False) -> None:
-        self.path = str(Path(path).expanduser().absolute())
-        self.classes = sorted(entry.name for entry in _entries(self.path) if _is_class(entry))
+        place = str(Path(path).expanduser().absolute())
+        classes = sorted(entry.name for entry in _entries(place) if _is_class(entry))
+        self._set(place, {name: sorted(_images(place, name)) for name in classes}, paths=paths)
+
+    def _set(self, path: str, classes: Mapping[str, Sequence[tuple[str, int]]], *, paths: bool) -> None:
+        """Take what the folder has: path, relative to it, and size of the images of each class."""
+        self.path, self.classes, found = path, [*classes], [*classes.values()]
         if not self.classes:
-            raise MissingFile(f"folder {self.path} has no folder of images for each class, as in cat/1.jpg, dog/1.jpg")
-        found = [sorted(_images(self.path, name)) for name in self.classes]
-        for name, images in zip(self.classes, found, strict=True):
+            raise MissingFile(f"folder {path} has no folder of images for each class, as in cat/1.jpg, dog/1.jpg")
+        for name, images in classes.items():
             if not images:
-                raise MissingFile(f"{Path(self.path) / name} has no image: no file ends in {', '.join(IMAGES)}")
+                raise MissingFile(f"{path.rstrip('/')}/{name} has no image: no file ends in {', '.join(IMAGES)}")
         self._names = pa.array([name for images in found for name, _ in images], pa.string())
         self._sizes = np.array([size for images in found for _, size in images], np.int64)
         self._labels = np.repeat(np.arange(len(found)), list(map(len, found)))
@@ -126,25 +130,28 @@ class ImageFolder(Checked):
     def _column(self, name: str, rows: IntArray) -> pa.Array:
         if name == "label":
             return array_of(self._labels[rows])
-        paths = self._names.take(array_of(rows))
-        return paths if name == "path" else self._files(paths.to_pylist(), self._sizes[rows])
+        return self._names.take(array_of(rows)) if name == "path" else self._files(rows)
 
-    def _files(self, names: list[str], sizes: IntArray) -> pa.Array:
+    def _files(self, rows: IntArray) -> pa.Array:
         """Read whole files into one array."""
-        ends = np.append(0, np.cumsum(sizes))
+        ends = np.append(0, np.cumsum(self._sizes[rows]))
         if ends[-1] >= LIMIT:
             raise BadArgument(
-                f"{len(names)} images do not fit one record batch ({ends[-1]} bytes); read fewer at a time"
+                f"{len(rows)} images do not fit one record batch ({ends[-1]} bytes); read fewer at a time"
             )
         data = np.empty(int(ends[-1]), np.uint8)
-        parts = [data[start:stop] for start, stop in pairwise(ends.tolist())]
+        self._fill(rows, [data[start:stop] for start, stop in pairwise(ends.tolist())])
+        return binary_array(data, ends)
+
+    def _fill(self, rows: IntArray, parts: list[npt.NDArray[np.uint8]]) -> None:
+        """Read files, each to its place."""
+        names = self._names.take(array_of(rows)).to_pylist()
 
         def run(first: int) -> None:
             for name, part in zip(names[first : first + FILES_A_TASK], parts[first:], strict=False):
                 _read_file(os.path.join(self.path, name), part)  # noqa: PTH118 - much faster than Path
 
         _in_turn(run, len(names))
-        return binary_array(data, ends)
 
 
 def holds_images(folder: Path, tables: Sequence[str]) -> bool:

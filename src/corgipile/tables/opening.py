@@ -19,6 +19,7 @@ from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.partitions import Found, with_keys
 from corgipile.tables.remote_folders import remote_files_of
+from corgipile.tables.remote_images import ImageObjects
 from corgipile.tables.table import Table
 
 if TYPE_CHECKING:
@@ -242,6 +243,8 @@ def find_format(path: str | File) -> str:
     Raises:
         UnknownFormat: It is of no known format.
     """
+    if isinstance(path, ImageObjects):
+        return "images"
     for name, kind in formats().items():
         if isinstance(path, str) and Path(path).is_dir() and kind.folder(Path(path), []):
             return name

@@ -1,22 +1,27 @@
 """Which objects a URL names: one, all that a folder of a bucket holds, or those that a glob matches."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from corgipile.errors import BadArgument, MissingFile
 from corgipile.stores.opening import list_objects
 from corgipile.stores.urls import GLOB, RemotePath, local_path, parts_of
 from corgipile.tables.folders import expand_braces, files_of, format_named, kind_named, passed, refuse_several
 from corgipile.tables.format import formats
+from corgipile.tables.images import TEXT
 from corgipile.tables.io.files import File
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.partitions import Found, is_key, keys_of
+from corgipile.tables.remote_images import ImageObjects
 from corgipile.tables.table_logs import refuse_logged_keys
 from corgipile.tables.tfrecord.index import SUFFIXES as TFRECORDS
 from corgipile.tables.tfrecord.index import TEXT_SUFFIXES
+
+if TYPE_CHECKING:
+    from corgipile.stores.buckets import Listed
 
 __all__ = ["remote_files_of"]
 
@@ -75,8 +80,11 @@ def _keys(path: RemotePath, root: PurePosixPath) -> dict[str, str | None]:
 
 
 def _in_folder(folder: RemotePath, format_name: str | None) -> list[Found]:
-    listed = _listed(folder)
+    every = [*list_objects(folder)]
+    listed = _rows_of(every, folder)
     refuse_logged_keys(str(folder), (str(one.below) for one in listed))
+    if images := _images(folder, every, listed, format_name):
+        return [Found(cast("Any", images), {})]
     objects = [one for one in listed if not any(map(passed, one.below.parts))]
     _refuse_others(folder, objects)
     found = _one_format(folder, objects, format_name, f"{folder} has")
@@ -84,6 +92,11 @@ def _in_folder(folder: RemotePath, format_name: str | None) -> list[Found]:
         suffixes = ", ".join(
             suffix for name, kind in formats().items() for suffix in kind.suffixes if format_name in (None, name)
         )
+        if not suffixes:
+            raise BadArgument(
+                f"{folder} cannot be opened as {format_name}: folders of this format are read on this machine, or "
+                "opened by their own library; copy it here, by `aws s3 sync` or the like"
+            )
         raise MissingFile(f"folder {folder} has no object whose name ends in {suffixes}")
     return _named(folder, found, parts_of(folder.full).key)
 
@@ -95,7 +108,7 @@ def _matching(pattern: RemotePath, format_name: str | None) -> list[Found]:
     root = "".join(f"{piece}/" for piece in pieces[:fixed])
     folder = pattern.beside(f"{pattern.full.partition('://')[0]}://{_host(pattern)}/{root}")
     wanted, asked = _expression("/".join(pieces[fixed:])), any(piece[:1] in ("_", ".") for piece in pieces)
-    objects = _listed(folder)
+    objects = _rows_of(list_objects(folder), folder)
     found = [
         one for one in objects if wanted.fullmatch(str(one.below)) and (asked or not any(map(passed, one.below.parts)))
     ]
@@ -136,10 +149,22 @@ def _expression(glob: str) -> re.Pattern[str]:
     return re.compile(made, re.DOTALL)
 
 
-def _listed(folder: RemotePath) -> list[_Object]:
-    """List the objects below a folder; indexes, and empty objects that stand for a folder, are none."""
+def _images(
+    folder: RemotePath, found: "list[Listed]", listed: list[_Object], format_name: str | None
+) -> ImageObjects | None:
+    """Return the images of a folder that is one of these: no table lies in it, but for text that may be about them."""
+    if format_name not in (None, "images"):
+        return None
+    direct = [one.below.name for one in listed if len(one.below.parts) == 1]
+    if format_name is None and any(kind_named(name) and not name.lower().endswith(TEXT) for name in direct):
+        return None
+    return ImageObjects(folder, found) or None
+
+
+def _rows_of(objects: "Iterable[Listed]", folder: RemotePath) -> list[_Object]:
+    """Return the objects below a folder; indexes, and empty objects that stand for a folder, are none."""
     root = parts_of(folder.full).key
-    keys = {key for key, _ in list_objects(folder) if key.startswith(root) and not key.endswith("/")}
+    keys = {one.key for one in objects if one.key.startswith(root) and not one.key.endswith("/")}
     return [_Object(key, PurePosixPath(key.removeprefix(root))) for key in sorted(keys) if not _is_index(key, keys)]
 
 

@@ -162,9 +162,8 @@ def _cut(offsets: IntArray, lengths: IntArray, size: int, *, in_turn: bool) -> I
 def _wanted(windows: IntArray, groups: Sequence[Ranges]) -> IntArray:
     """Return how many bytes of each window somebody reads."""
     none = np.zeros(0, np.int64)
-    offsets, lengths = joined(
-        tuple(np.concatenate([none, *parts]) for parts in zip(*groups, strict=True)) or (none, none)
-    )
+    offsets = np.concatenate([none, *(offsets for offsets, _ in groups)])
+    offsets, lengths = joined((offsets, np.concatenate([none, *(lengths for _, lengths in groups)])))
     if not len(offsets):
         return np.zeros(len(windows), np.int64)
     last = np.maximum(np.searchsorted(offsets, windows, side="right") - 1, 0)

@@ -185,7 +185,7 @@ class RemoteFile(File):
 
 def is_remote(table: Any) -> bool:
     """Say whether rows of a table are read from a store, or from the web."""
-    return any(isinstance(file, RemoteFile) for file in files_read(table))
+    return any(isinstance(file, RemoteFile) or hasattr(file, "elsewhere") for file in files_read(table))
 
 
 def in_turn(

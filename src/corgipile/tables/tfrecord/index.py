@@ -2,24 +2,27 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument, CorruptFile, MissingFile, UnknownFormat
+from corgipile.errors import BadArgument, CorruptFile, MissingFile, ReadFailed, UnknownFormat
 from corgipile.outputs import Kind, replacing
+from corgipile.stores.urls import RemotePath, is_url
 from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.index_cache import Numbers, load_index, open_index
-from corgipile.tables.io.remote import file_of
+from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import IntArray, Table
 
 SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
 TEXT_SUFFIXES = (".idx", ".index")
+_FIRST = re.compile(rb"\d+ \d+\n")
 CHUNK = 1 << 22
 HEAD, FRAME = 12, 16
 BAD_LENGTH = 1
@@ -65,7 +68,9 @@ def open_records(file: File, index: PathLike | None, on_bad: str) -> tuple[Table
     if index is not None and on_bad == "skip":
         raise BadArgument(f'index={index!r} does not tell which records are bad; on_bad="skip" goes without it')
     kept = load_index(file, SCHEMA, NUMBERS)
-    text = index if index is not None or kept is not None or on_bad == "skip" else _text_beside(file)
+    text: PathLike | File | None = (
+        index if index is not None or kept is not None or on_bad == "skip" else _text_beside(file)
+    )
     if text is not None:
         return MemoryTable(read_text(file, text, gaps=index is not None)), 0
     table, numbers = kept or open_index(file, SCHEMA, NUMBERS, lambda filled: scan(file.scanned(), filled))
@@ -91,7 +96,7 @@ def _refuse_bad(file: File, numbers: Numbers, remedy: str) -> None:
 def is_index_text(path: Path) -> bool:
     """Say whether a file begins as a text index does."""
     with path.open("rb") as file:
-        return re.fullmatch(rb"\d+ \d+\n", file.readline(64)) is not None
+        return _FIRST.fullmatch(file.readline(64)) is not None
 
 
 TEXT_INDEX = Kind("text index", is_index_text, follow=False)
@@ -140,12 +145,28 @@ def scan(file: File, numbers: Numbers) -> Iterator[pa.RecordBatch]:
         at, lost = at + walk.consumed, walk.lost
 
 
-def _text_beside(file: File) -> str | None:
+def _text_beside(file: File) -> PathLike | File | None:
     """Find the text index of a file: ``a.tfrecord.idx`` or ``a.idx`` for ``a.tfrecord``."""
-    path = Path(file.path)
+    path = PurePosixPath(file.path)
     stems = [path.name, path.stem] if path.suffix in SUFFIXES else [path.name]
-    found = [path.with_name(stem + end) for stem in stems for end in TEXT_SUFFIXES]
-    return next((str(name) for name in found if name.is_file()), None)
+    names = [stem + end for stem in stems for end in TEXT_SUFFIXES]
+    if not isinstance(file, RemoteFile):
+        return next((found for name in names if (found := Path(path).with_name(name)).is_file()), None)
+    folder, _, last = file.path.full.rpartition("/")
+    if last != path.name:  # signed, for this object alone
+        return None
+    there = [file.path.beside(f"{folder}/{name}") for name in names]
+    with ThreadPoolExecutor(len(there)) as pool:
+        return next((index for index in pool.map(_index_at, there) if index is not None), None)
+
+
+def _index_at(path: RemotePath) -> File | None:
+    """Open a text index; None where there is none, or a store says no, or something else, of what is not there."""
+    try:
+        index = file_of(path)
+    except (MissingFile, ReadFailed):
+        return None
+    return index if _FIRST.match(index.read(0, min(64, index.size))) else None
 
 
 def is_text_index(name: str) -> bool:
@@ -154,7 +175,7 @@ def is_text_index(name: str) -> bool:
     return path.suffix in TEXT_SUFFIXES and any(path.with_suffix(end).is_file() for end in ("", *SUFFIXES))
 
 
-def read_text(file: File, path: PathLike, *, gaps: bool) -> pa.Table:
+def read_text(file: File, path: PathLike | File, *, gaps: bool) -> pa.Table:
     """Read a text index: a line ``start size`` a record, ascending, as ``tfrecord2idx`` writes it.
 
     Args:
@@ -166,10 +187,14 @@ def read_text(file: File, path: PathLike, *, gaps: bool) -> pa.Table:
     Raises:
         CorruptFile: It is no such text, or does not fit the file.
     """
-    name = str(Path(path).expanduser().absolute())
-    if not Path(name).is_file():
-        raise MissingFile(f"no index at {name}")
-    text = _parse_text(name) if Path(name).stat().st_size else SCHEMA.empty_table()
+    if isinstance(path, File) or is_url(path):
+        index = file_of(path)
+    elif (place := Path(path).expanduser().absolute()).is_file():
+        index = file_of(place)
+    else:
+        raise MissingFile(f"no index at {place}")
+    name = index.path
+    text = _parse_text(index) if index.size else SCHEMA.empty_table()
     starts, sizes = (flat(pa.concat_arrays(text.column(i).chunks)) for i in range(2))
     check_places(file, starts, sizes)
     ends = np.append(0, starts + sizes)
@@ -188,12 +213,12 @@ def read_text(file: File, path: PathLike, *, gaps: bool) -> pa.Table:
     return text.combine_chunks()
 
 
-def _parse_text(name: str) -> pa.Table:
+def _parse_text(index: File) -> pa.Table:
     from pyarrow import csv  # noqa: PLC0415 - keeps the import of corgipile light
 
-    with decoding(name):
+    with decoding(index.path):
         return csv.read_csv(
-            name,
+            index.scanned().source(),
             csv.ReadOptions(use_threads=False, column_names=SCHEMA.names),
             csv.ParseOptions(delimiter=" "),
             csv.ConvertOptions(column_types=SCHEMA, null_values=[]),

@@ -1,0 +1,119 @@
+"""Image folders in stores: their objects as a list tells them, each fetched whole by a request."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.stores.opening import listed_ranges
+from corgipile.stores.urls import RemotePath, parts_of
+from corgipile.tables.images import IMAGES, ImageFolder
+from corgipile.tables.io.files import PathLike, digest
+from corgipile.tables.table import IntArray, check_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from corgipile.stores.buckets import Listed
+
+__all__ = ["ImageObjects", "RemoteImageFolder", "open_folder"]
+
+FETCHES = 48
+
+
+class ImageObjects:
+    """The images below a folder of a store.
+
+    Args:
+        path: The folder; its URL ends with a slash.
+        objects: What is listed below it.
+    """
+
+    def __init__(self, path: RemotePath, objects: "Sequence[Listed]") -> None:
+        self.path, root = path, parts_of(path.full).key
+        found = [(PurePosixPath(one.key.removeprefix(root)), one) for one in objects if one.key.startswith(root)]
+        self.objects = [
+            (str(below), one)
+            for below, one in sorted(found)
+            if len(below.parts) > 1 and not any(part.startswith(".") for part in below.parts)
+        ]
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __bool__(self) -> bool:
+        return any(is_image(below) for below, _ in self.objects)
+
+
+def is_image(name: str) -> bool:
+    """Say whether an object is named like an image.
+
+    Example:
+        >>> is_image("cat/1.JPG"), is_image("cat/1.txt")
+        (True, False)
+    """
+    return name.lower().endswith(IMAGES)
+
+
+def open_folder(path: PathLike | ImageObjects, *, paths: bool = False) -> ImageFolder:
+    """Open a folder of images, of this machine or of a store."""
+    return RemoteImageFolder(path, paths=paths) if isinstance(path, ImageObjects) else ImageFolder(path, paths=paths)
+
+
+class RemoteImageFolder(ImageFolder):
+    """Reads a folder of a store that has a folder of images for each class.
+
+    An object that was changed since it was listed is an error.
+
+    Args:
+        folder: The folder.
+        paths: Add a column ``path``, relative to the folder.
+    """
+
+    elsewhere = True  # what `is_remote` asks for
+
+    def __init__(self, folder: ImageObjects, *, paths: bool = False) -> None:
+        self._folder, self._shown = folder, paths
+        images: dict[str, list[tuple[str, int]]] = {below.partition("/")[0]: [] for below, _ in folder.objects}
+        for below, one in folder.objects:
+            if is_image(below):
+                images[below.partition("/")[0]].append((below, one.size))
+        self._set(str(folder.path), images, paths=paths)
+        self._objects = [one for below, one in folder.objects if is_image(below)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._folder, self._shown)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity: classes, and path, size and content of every object, as far as the list tells."""
+        return digest(super().fingerprint, *(one.etag for one in self._objects))
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered images, many at a time."""
+        check_columns(self.schema, [column])
+        return [data.tobytes() for data in self._fetched(np.asarray(rows))]
+
+    def _fill(self, rows: IntArray, parts: list[npt.NDArray[np.uint8]]) -> None:
+        for data, part in zip(self._fetched(rows), parts, strict=True):
+            part[:] = data
+
+    def _fetched(self, rows: IntArray) -> list[npt.NDArray[np.uint8]]:
+        """Fetch objects, many at a time."""
+
+        def fetch(row: int) -> npt.NDArray[np.uint8]:
+            one = self._objects[row]
+            scheme, _, rest = self._folder.path.full.partition("://")
+            url = self._folder.path.beside(f"{scheme}://{rest.partition('/')[0]}/{one.key}")
+            return listed_ranges(url, one).whole(0, one.size) if one.size else np.empty(0, np.uint8)
+
+        if len(rows) < 2:
+            return [*map(fetch, rows.tolist())]
+        with ThreadPoolExecutor(min(FETCHES, len(rows)), "corgipile-images") as pool:
+            return [*pool.map(fetch, rows.tolist())]
+
+
+def _again(folder: ImageObjects, paths: bool) -> RemoteImageFolder:
+    return RemoteImageFolder(folder, paths=paths)
