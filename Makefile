@@ -11,20 +11,27 @@ KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
 .PHONY: setup demo test test-beside test-torch test-rest check docs memcheck bench clean
 
-setup: $(VENV)/.done
+BUILT := src/corgipile/_kernel.abi3.so
+# What is imported is compiled then, once: packages hold ten times as much.
+INSTALL := $(PY) -m pip install --quiet --no-compile
 
+setup: $(VENV)/.installed
+	@$(MAKE) --no-print-directory $(BUILT)
+
+# The kernel is compiled beside the download of PyTorch and what depends on it, which would fetch another build of it.
 $(VENV)/.installed: pyproject.toml setup.py
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --upgrade "pip>=25.1" "setuptools>=77" wheel
-	$(PY) -m pip install --quiet --no-build-isolation --editable ".[all]" --group dev
-	$(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet "$(TORCH)" || \
-	    echo "PyTorch is not to be had here; what needs it is skipped"
-	! $(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet --no-deps "torchdata>=0.11"
-	! $(PY) -c "import torch" 2>/dev/null || $(PY) -m pip install --quiet $(TRAINERS) || \
-	    echo "$(TRAINERS) are not to be had here; their tests are skipped"
+	$(INSTALL) --upgrade "pip>=25.1" "setuptools>=77" wheel
+	$(PY) setup.py --quiet build_ext --inplace & built=$$!; \
+	$(PY) -c "import torch" 2>/dev/null || $(INSTALL) "$(TORCH)" || \
+	    echo "PyTorch is not to be had here; what needs it is skipped"; \
+	! $(PY) -m pip show --quiet torch 2>/dev/null || $(INSTALL) "torchdata>=0.11" $(TRAINERS) || \
+	    echo "$(TRAINERS) are not to be had here; their tests are skipped"; \
+	wait $$built
+	$(INSTALL) --no-build-isolation --editable ".[all]" --group dev
 	touch $@
 
-$(VENV)/.done: $(VENV)/.installed $(KERNEL)
+$(BUILT): $(KERNEL)
 	$(PY) setup.py --quiet build_ext --inplace
 	touch $@
 

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
@@ -27,6 +28,21 @@ class BuildPy(build_py):
             self.copy_file(str(path), str(target))
 
 
+class BuildExt(build_ext):
+    """Compiles the kernel; for a checkout that is installed as it is not once more what `build_ext --inplace` made."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile, or take what is newer than its sources."""
+        there, made = Path(self.get_ext_fullpath(ext.name)), HERE / "src" / self.get_ext_filename(ext.name)
+        newest = max(Path(path).stat().st_mtime for path in (*ext.sources, *ext.depends, __file__))
+        fresh = self.editable_mode and made.exists() and made.stat().st_mtime > newest
+        if not fresh or os.environ.get("CORGIPILE_CFLAGS"):
+            super().build_extension(ext)
+            return
+        self.mkpath(str(there.parent))
+        self.copy_file(str(made), str(there))
+
+
 def long_description() -> str:
     """Return README.md as a package index can show it: without pictures and links to files of the repository."""
     text = (HERE / "README.md").read_text(encoding="utf-8")
@@ -37,7 +53,7 @@ def long_description() -> str:
 setup(
     long_description=long_description(),
     long_description_content_type="text/markdown",
-    cmdclass={"build_py": BuildPy},
+    cmdclass={"build_py": BuildPy, "build_ext": BuildExt},
     ext_modules=[
         Extension(
             "corgipile._kernel",

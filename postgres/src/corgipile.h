@@ -149,8 +149,10 @@ typedef struct {
     bool standardize;       /* features are to be standardised */
     CorgiScaling *scaling;  /* by this, once it is known; else NULL */
     int passes;             /* over the table, before the epochs */
-    uint64 holdout_key, holdout_below; /* see corgi_held_out */
+    uint64 holdout_key, holdout_from, holdout_width; /* see corgi_held_out */
+    struct CorgiFold *fold; /* that the training is of, or NULL */
     struct CorgiWhere *where; /* NULL: all rows */
+    struct CorgiWatch *watch; /* is told of rows that are measured; or NULL */
     Snapshot snapshot;      /* that sees the rows of a query; else NULL */
     ResourceOwner owner;    /* of it */
     bool prepared;          /* surveyed, sized, allocated */
@@ -169,7 +171,7 @@ static inline uint64 corgi_key(const CorgiOptions *o, int epoch, int purpose)
 /* Return whether a row, by its number among the visible ones, is held out: nothing is kept, each pass asks again. */
 static inline bool corgi_held_out(const CorgiRun *run, int64 row)
 {
-    return run->holdout_below != 0 && cp_random(run->holdout_key, (uint64_t) row) < run->holdout_below;
+    return run->holdout_width != 0 && cp_random(run->holdout_key, (uint64_t) row) - run->holdout_from < run->holdout_width;
 }
 
 /* What the rows are seen by. */
@@ -177,6 +179,15 @@ static inline Snapshot corgi_snapshot(const CorgiRun *run, const EState *estate)
 {
     return run->snapshot ? run->snapshot : estate->es_snapshot;
 }
+
+/* A fold of a cross validation: the rows of its numbers are held out, and measured after the last epoch alone. */
+typedef struct CorgiFold {
+    int number, count;
+    cp_figures held;        /* what came out */
+    int64 epochs;
+    double seconds;
+    bool numbers;           /* the score is R2, else accuracy */
+} CorgiFold;
 
 enum { CORGI_FIGURES = 8 };
 
@@ -231,6 +242,8 @@ extern void corgi_check_class_names(CorgiNames *names, const char *whose, const 
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
 extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
+extern List *corgi_check_feature_names(List *names);
+extern void corgi_check_rows(bool no_source, const char *query, const char *where);
 
 /* wishes.c */
 extern List *corgi_read_wishes(Datum value, Oid type);
@@ -262,6 +275,12 @@ extern int64 corgi_most_blocks(const CorgiSource *s);
 /* query.c */
 extern void corgi_open_query(CorgiRun *run);
 extern void corgi_close_query(CorgiRun *run);
+
+extern Oid corgi_keep_query(const char *query);
+extern void corgi_drop_query(Oid kept);
+
+/* folds.c */
+extern void corgi_hold_out(CorgiRun *run);
 
 /* where.c */
 extern void corgi_open_where(CorgiRun *run);
@@ -319,10 +338,13 @@ extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32
 extern bool corgi_learner_skips(const CorgiRun *run, int status);
 extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
 extern cp_figures corgi_learner_end(CorgiLearner *m);
+extern int64 corgi_learner_outputs(const CorgiLearner *m);
 extern cp_figures corgi_learner_figures(const CorgiLearner *m);
 extern void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts);
 extern void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts);
 extern void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores);
+extern void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count,
+                                      double *scores);
 extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count,
                                      double *scores);
 extern void corgi_probabilities(double *scores, int64 classes);
@@ -359,6 +381,7 @@ extern void corgi_progress_end(CorgiRun *run);
 extern uint32 corgi_wait_event(void);
 
 #include "models.h"
+#include "metrics.h"
 
 /* blockshuffle.c */
 extern const CustomScanMethods corgi_block_methods;

@@ -137,6 +137,9 @@ cp_figures corgi_learner_end(CorgiLearner *m)
     return cp_sgd_figures(m->state);
 }
 
+/* Return the number of scores of a row. */
+int64 corgi_learner_outputs(const CorgiLearner *m) { return m->state->outputs; }
+
 /* Return the figures of the epoch so far. */
 cp_figures corgi_learner_figures(const CorgiLearner *m) { return cp_sgd_figures(m->state); }
 
@@ -195,6 +198,23 @@ void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores)
     cp_rows rows = {.x = row, .stride = m->state->features * m->state->bytes};
     if (decide(m, rows, scores) != CP_SGD_OK)
         elog(ERROR, "the kernel refused to score a row");
+}
+
+/* Score rows by slot, which the kernel has measured before: scores[row][output]. */
+void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
+{
+    const CorgiBuffer *b = &run->buffer;
+    cp_rows rows = {.x = b->x, .slots = b->slots, .stride = b->stride, .indices = b->indices, .values = b->values,
+                    .lengths = b->lengths, .visit = visit, .m = count};
+    bool wide = m->state->bytes == sizeof(double);
+    Size numbers = (Size) (count * m->state->outputs);
+    char *out = wide ? (char *) scores : palloc(numbers * sizeof(float));
+    if (cp_sgd_decide(m->state, &rows, out) != CP_SGD_OK)
+        elog(ERROR, "the kernel refused to score rows");
+    if (wide)
+        return;
+    cp_cast((char *) scores, 1, out, CP_F32, (int64) numbers);
+    pfree(out);
 }
 
 /* Score one sparse row. Returns a status of the kernel. */

@@ -52,7 +52,12 @@ List *corgi_text_list(Datum array)
 /* Read the names of feature columns from a text[], or from one text. */
 List *corgi_feature_names(Datum value, bool one)
 {
-    List *names = one ? list_make1(TextDatumGetCString(value)) : corgi_text_list(value);
+    return corgi_check_feature_names(one ? list_make1(TextDatumGetCString(value)) : corgi_text_list(value));
+}
+
+/* Return names of columns, if there are some and none is NULL. */
+List *corgi_check_feature_names(List *names)
+{
     if (names == NIL)
         REFUSE("features is an empty list; name at least one column");
     if (list_member_ptr(names, NULL))
@@ -239,20 +244,26 @@ static bool may_be_null(int argument)
            argument == ARG_STANDARDIZE;
 }
 
+/* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
+void corgi_check_rows(bool no_source, const char *query, const char *where)
+{
+    if (no_source && query == NULL)
+        REFUSE("source must not be NULL; name a table, or give a query");
+    if (!no_source && query != NULL)
+        REFUSE("source and query both name rows; give one of them");
+    if (where != NULL && query != NULL)
+        REFUSE("where is a condition of the rows of source; write it into query");
+}
+
 void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types)
 {
     for (int i = 0; i < ARG_COUNT; i++)
         if (nulls[i] && !may_be_null(i) && i != ARG_SOURCE)
             REFUSE("%s must not be NULL", arguments[i]);
-    if (nulls[ARG_SOURCE] && nulls[ARG_QUERY])
-        REFUSE("source must not be NULL; name a table, or give a query");
-    if (!nulls[ARG_SOURCE] && !nulls[ARG_QUERY])
-        REFUSE("source and query both name rows to learn from; give one of them");
     o->source = nulls[ARG_SOURCE] ? InvalidOid : DatumGetObjectId(values[ARG_SOURCE]);
-    if (!nulls[ARG_WHERE] && !nulls[ARG_QUERY])
-        REFUSE("where is a condition of the rows of source; write it into query");
     o->where = nulls[ARG_WHERE] ? NULL : TextDatumGetCString(values[ARG_WHERE]);
     o->query = nulls[ARG_QUERY] ? NULL : TextDatumGetCString(values[ARG_QUERY]);
+    corgi_check_rows(nulls[ARG_SOURCE], o->query, o->where);
     o->kind = TextDatumGetCString(values[ARG_MODEL]);
     o->of = corgi_loss_of(o->kind, 2);
     o->features = nulls[ARG_FEATURES] ? NIL : corgi_feature_names(values[ARG_FEATURES], types[ARG_FEATURES] == TEXTOID);

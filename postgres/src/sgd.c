@@ -58,8 +58,7 @@ static void configure(SgdState *s)
     }
     corgi_read_options(o, values, nulls, s->types);
     o->user = GetUserId();
-    s->run.holdout_key = corgi_key(o, 0, CORGI_HOLDOUT);
-    s->run.holdout_below = (uint64) (o->holdout * 18446744073709551616.0);
+    corgi_hold_out(&s->run);
     s->run.past = o->warm_start ? corgi_load_past(o) : NULL;
     s->configured = true;
     if (o->query != NULL)
@@ -137,7 +136,7 @@ static void prepare(SgdState *s)
 {
     CorgiRun *run = &s->run;
     if (run->options.name != NULL)
-        corgi_check_name(&run->options);
+        corgi_check_name(run->options.name, run->options.user, "corgipile.train with a name");
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
     if (run->options.name != NULL || run->options.weights)
@@ -168,6 +167,25 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     return figures;
 }
 
+/* Measure on the rows held out, if there are any. */
+static cp_figures judge(SgdState *s)
+{
+    if (s->judge == NULL)
+        return (cp_figures){0};
+    corgi_learner_show(&s->run, s->judge, s->learner);
+    return corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
+}
+
+static void fill_fold(SgdState *s)
+{
+    CorgiFold *fold = s->run.fold;
+    fold->held = judge(s);
+    fold->numbers = corgi_predicts_numbers(&s->run.options.of);
+    fold->epochs = s->history.count;
+    for (int64 i = 0; i < s->history.count; i++)
+        fold->seconds += s->history.epochs[i].seconds;
+}
+
 /* Learn one more epoch; after the last, store the model. */
 static void advance(SgdState *s)
 {
@@ -184,12 +202,12 @@ static void advance(SgdState *s)
     INSTR_TIME_SET_CURRENT(took);
     INSTR_TIME_SUBTRACT(took, start);
     epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
-    if (s->judge != NULL) {
-        corgi_learner_show(&s->run, s->judge, s->learner);
-        epoch.held = corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
-    }
+    if (s->run.fold == NULL)
+        epoch.held = judge(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
     if (s->finished) {
+        if (s->run.fold != NULL)
+            fill_fold(s);
         corgi_progress_end(&s->run);
         corgi_tell_chance(&s->run, &epoch);
         if (o->name != NULL)

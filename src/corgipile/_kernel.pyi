@@ -264,6 +264,16 @@ def sketch_add(sketch: object, values: _Array, number_type: int, /) -> int: ...
 def sketch_new(cuts: _Array, floats: bool, /) -> object: ...
 def sketch_values(sketch: object, out: _Array, /) -> None: ...
 
+# bind_fields.c
+def fields_read(
+    text: _Array | bytes | memoryview,
+    rows: int,
+    mark: int,
+    into: _Array | None,
+    fields: list[tuple[_Array, int, int, int, int, _Array | None] | None],
+    /,
+) -> list[int] | None: ...
+
 # bind_text.c
 def lines_scan(
     text: _Array, final: int, mark: int, quote: int, fields: int, starts: _Array, /

@@ -14,7 +14,7 @@ import pytest
 import typer.core
 
 import corgipile as cp
-from corgipile import cli, scratch
+from corgipile import bars, cli, scratch
 from corgipile.cli import console
 from corgipile.datasets import higgs_like
 
@@ -113,7 +113,8 @@ def test_an_interrupted_import_shows_no_traceback():
     )
     for module in ("corgipile", "numpy", "corgipile.tables.arrow.writer", "corgipile.cli.app", "typer"):
         code = script.replace("WORD", repr(module))
-        done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False)
+        words = [sys.executable, "-c", code, "info", "none.arrow"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode in (-signal.SIGINT, 130), module
         assert "Traceback" not in done.stderr, module
 
@@ -194,9 +195,10 @@ def test_full_and_read_only_file_systems(higgs, tmp_path, before):
     ids=" ".join,
 )  # fmt: skip
 def test_output_that_cannot_be_written(higgs, tmp_path, words):
-    model = tmp_path / "m.safetensors"
-    cp.train(higgs[0], epochs=1, save=model)
-    sources = [str(model), higgs[0]] if words == ["predict"] else [higgs[0]]
+    sources = [higgs[0]]
+    if words == ["predict"]:
+        cp.train(higgs[0], epochs=1, save=tmp_path / "m.safetensors")
+        sources = [str(tmp_path / "m.safetensors"), higgs[0]]
     command = [*COMMAND, words[0], *sources, *words[1:]]
     if words[-1] == "--version":
         command = [*COMMAND, "--version"]
@@ -239,7 +241,7 @@ def test_tables_fit_the_terminal(higgs, columns):
         ["--help"],
         ["compare", "--help"],
     ]
-    for words in commands:
+    for words in commands if columns == 60 else commands[::3]:
         lines = on_terminal(words, columns)
         assert max(map(len, lines)) <= columns, (words, lines)
         assert lines
@@ -350,7 +352,23 @@ def test_a_signal_while_words_are_read_is_told(words, number, word, monkeypatch,
 
 def test_progress_of_rows_visited_twice_is_not_beyond_the_whole():
     told = []
-    watch = console.Watch(lambda *said: told.append(said), 10)
+    watch = bars.Watch(lambda *said: told.append(said), 10)
     for _ in range(3):
         watch.rows(5)
     assert told == [(5, 10, ""), (10, 10, ""), (15, None, "")]
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        (["--help"], {"numpy", "pyarrow", "corgipile.settings"}),
+        (
+            ["sql", "SELECT 1"],
+            {"corgipile.settings", "corgipile.linear", "corgipile.loader", "corgipile.tables.opening"},
+        ),
+    ],
+)
+def test_a_command_loads_what_it_needs(words, absent):
+    code = "import sys, corgipile.cli as cli; cli.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert absent & set(done.stderr.split()) == set()

@@ -10,7 +10,7 @@ import pytest
 
 import corgipile as cp
 from corgipile import random
-from corgipile.linear.losses import NAMES
+from corgipile.losses import NAMES
 from corgipile.tables import MemoryTable
 
 ROWS, WIDTH = 4000, 9

@@ -272,7 +272,7 @@ class Statements:
         self.fails(sql, "SELECT a, b, label FROM holes TRAIN BY svm INTO m", "null|NULL")
         self.fails(sql, "SELECT a, b, label FROM holes WHERE a >= 0 TRAIN BY svm INTO m", "null|NULL")
         self.fails(sql, "SELECT a, b, part FROM t TRAIN BY logistic INTO m", "class|takes two")
-        self.fails(sql, "SELECT a, b, label FROM t WHERE false TRAIN BY svm INTO m", "rows")
+        self.fails(sql, "SELECT a, b, label FROM t WHERE false TRAIN BY svm INTO m", "no rows?")
         assert self.rows(sql, "SHOW MODELS") == []
         assert self.value(sql, "SELECT count(*) FROM t") == ROWS
 
@@ -311,7 +311,8 @@ class Statements:
         assert self.value(sql, "SELECT CAST(? AS text)", [text]) == text
         assert self.value(sql, "SELECT CAST(:x AS text)", {"x": text}) == text
         assert self.value(sql, f"SELECT {literal(text)}") == text
-        for option in ("order", "missing", "encode", "memory", "on_bad", "classes"):
+        options = ("order", "missing", "encode", "memory", "on_bad", "classes")
+        for option in options[NASTY.index(text) % 3 :: 3]:
             with pytest.raises(CorgiPileError):
                 sql.execute(f"SELECT a, b, label FROM t TRAIN BY svm WITH {option} = {literal(text)}")
             with pytest.raises(CorgiPileError):

@@ -8,7 +8,7 @@ import pytest
 from sqlengines import OnDuckDB, OnPostgreSQL
 
 import corgipile as cp
-from corgipile.linear.losses import NAMES
+from corgipile.losses import NAMES
 
 
 class Bits:

@@ -9,6 +9,7 @@ if it finds fault with the extension.
 
 # ruff: noqa: S608  # tests write SQL
 
+import functools
 import json
 import os
 import re
@@ -77,11 +78,17 @@ class Server(postgres.Server):
             assert time.monotonic() < end, "no session waits"
             time.sleep(0.01)
 
+    def dump(self):
+        """Return the script that pg_dump writes of the database."""
+        command = [self.bin / "pg_dump", "-h", self.where().host, "-U", "postgres", "postgres"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
+
     def log(self):
         """Return the server's log."""
         return (self.home / "log").read_text()
 
 
+@functools.cache  # every test that needs a server asks, and each answer takes a dozen processes
 def installations():
     """Return what servers can be made of, that of PG_CONFIG alone or the newest first, or why there is none."""
     if config := os.environ.get("PG_CONFIG"):

@@ -2,6 +2,7 @@
 
 # ruff: noqa: S608  # tests write SQL
 
+import functools
 import json
 
 import pytest
@@ -24,6 +25,14 @@ PARAMS = ("block_pages", "blocks", "buffer_blocks", "group", "whole")
 def quoted(name):
     """Write a name in quotes."""
     return '"' + name.replace('"', '""') + '"'
+
+
+@functools.cache
+def _template(server):
+    """Make a database with the extension and the tables, of which each test has a copy; return its name."""
+    server.sql("DROP DATABASE IF EXISTS sql_template; CREATE DATABASE sql_template")
+    server.text("CREATE EXTENSION corgipile; " + TABLES, database="sql_template")
+    return "sql_template"
 
 
 class Asking:
@@ -72,10 +81,9 @@ class OnPostgreSQL(Asking):
     @pytest.fixture
     def sql(self, server):
         pytest.importorskip("psycopg")
-        server.sql("DROP DATABASE IF EXISTS sql_tests")
-        server.sql("CREATE DATABASE sql_tests STRATEGY file_copy")
+        made = f"CREATE DATABASE sql_tests TEMPLATE {_template(server)} STRATEGY file_copy"
+        server.sql(f"DROP DATABASE IF EXISTS sql_tests; {made}")
         with connect(server.url.replace("/postgres?", "/sql_tests?")) as connection:
-            connection.execute("CREATE EXTENSION corgipile; " + TABLES)
             yield connection
 
     def sizes(self, sql, order):

@@ -32,8 +32,8 @@ def test_workers_share_one_spill_file(path, context, monkeypatch):
     assert made == [1]
     monkeypatch.setattr(encoded, "_written", None)
     loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
-    assert sorted(ids(loader)) == list(range(ROWS))
-    assert sorted(ids(loader)) == list(range(ROWS))
+    for _ in range(2 if context == "fork" else 1):  # epochs
+        assert sorted(ids(loader)) == list(range(ROWS))
 
 
 @pytest.mark.parametrize(("before", "after"), [("400KB", "64MB"), ("64MB", "400KB"), ("400KB", "800KB")])

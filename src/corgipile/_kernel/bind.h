@@ -17,6 +17,7 @@ extern PyMethodDef cp_run_methods[];    /* bind_prefetch.c: plans run ahead */
 extern PyMethodDef cp_sgd_methods[];    /* bind_sgd.c: SGD steps */
 extern PyMethodDef cp_losses_methods[]; /* bind_losses.c: what is known of losses */
 extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
+extern PyMethodDef cp_fields_methods[]; /* bind_fields.c: columns of delimited text */
 extern PyMethodDef cp_sketch_methods[]; /* bind_sketch.c: descriptions of blocks */
 extern PyMethodDef cp_sums_methods[];   /* bind_sums.c: sums without rounding */
 extern PyMethodDef cp_moments_methods[]; /* bind_moments.c: how features are scaled */
