@@ -223,7 +223,7 @@ CREATE TABLE corgipile.past (
     until timestamptz NOT NULL,
     PRIMARY KEY (model, version)
 );
-COMMENT ON TABLE corgipile.past IS 'earlier versions of models, as many as the setting corgipile.versions says; forget one with DELETE';
+COMMENT ON TABLE corgipile.past IS 'earlier versions of models, as many as corgipile.keep_versions says; forget one with DELETE';
 CREATE TABLE corgipile.past_history (
     model text NOT NULL,
     version bigint NOT NULL,

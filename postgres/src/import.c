@@ -28,6 +28,7 @@ typedef struct {
 
 #define TYPE(of) "coalesce(jsonb_typeof(" of "), 'nothing')"
 #define FEATURE "jsonb_path_query(m, '$.params.encoding.features[*]') e"
+#define ENCODER "jsonb_path_query(m, '$.params.encoding.*[*]') e" /* of features and of the label */
 /* What is wrong with the text about a model; what the extension lacks; its kind, the type of its classes. */
 static const char *const check_query =
     "SELECT CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN 'format ' || coalesce(m ->> 'format', 'NULL') || "
@@ -47,10 +48,16 @@ static const char *const check_query =
     "WHEN NOT encoded AND " TYPE("m #> '{params,encoding}'") " <> 'null' AND m -> 'params' ? 'encoding' "
     "OR encoded AND (m #> '{params,encoding,version}' IS DISTINCT FROM '1' "
     "OR " TYPE("m #> '{params,encoding,features}'") " <> 'array' "
-    "OR " TYPE("m #> '{params,encoding,label}'") " NOT IN ('object', 'null')) THEN 'its encoding is damaged' "
+    "OR " TYPE("m #> '{params,encoding,label}'") " NOT IN ('object', 'null') "
+    "OR EXISTS (SELECT FROM " ENCODER " WHERE jsonb_typeof(e) = 'object' AND (" TYPE("e -> 'column'") " <> 'string' "
+    "OR (e - ARRAY['how', 'column'] - CASE e ->> 'how' WHEN 'categories' THEN ARRAY['way', 'values', 'buckets', 'family', "
+    "'strict'] WHEN 'classes' THEN ARRAY['values', 'strict'] ELSE ARRAY['fill'] END) <> '{}'))) THEN 'its encoding is damaged' "
+    "WHEN " TYPE("m #> '{params,left_out}'") " NOT IN ('object', 'nothing') "
+    "OR " TYPE("m #> '{params,notes}'") " NOT IN ('array', 'nothing') THEN 'the notes on its columns are damaged' "
     "WHEN encoded AND m #> '{params,features}' IS DISTINCT FROM to_jsonb(ARRAY(SELECT e -> 'column' FROM " FEATURE ")) "
     "THEN 'its features are not those that are encoded' "
-    "WHEN m ->> 'class_type' = 'str' AND (NOT encoded OR m -> 'classes' IS DISTINCT FROM m #> '{params,encoding,label,values}') "
+    "WHEN (m ->> 'class_type' = 'str' OR m @? '$.params.encoding.label.values[*] ? (@.type() == \"string\")') AND "
+    "(NOT encoded OR m -> 'classes' IS DISTINCT FROM m #> '{params,encoding,label,values}') "
     "THEN 'its classes are not those of its label' "
     "WHEN m ->> 'class_type' = 'str' AND getdatabaseencoding() = 'UTF8' AND EXISTS (SELECT FROM (SELECT c #>> '{}' "
     "COLLATE \"C\" AS c, lag(c #>> '{}') OVER (ORDER BY n) COLLATE \"C\" AS before FROM jsonb_array_elements(m -> 'classes') "
@@ -65,7 +72,7 @@ static const char *const check_query =
     "OR e ->> 'how' = 'categories' AND e ->> 'way' IN ('onehot', 'ordinal', 'hash') AND e ->> 'family' IN ('text', 'number', "
     "'time'), false) LIMIT 1), "
     "(SELECT format('the encoder \"%s\" of label \"%s\"', e ->> 'how', e ->> 'column') FROM jsonb_path_query(m, "
-    "'$.params.encoding.label') e WHERE jsonb_typeof(e) = 'object' AND NOT coalesce(e ->> 'how' = 'classes' "
+    "'$.params.encoding.label') e WHERE jsonb_typeof(e) = 'object' AND NOT coalesce(e ->> 'how' = 'classes' AND m ->> 'class_type' = 'str' "
     "OR e ->> 'how' = 'number' AND e ->> 'fill' IS NULL, false)), "
     "(SELECT format('lists beside other columns: \"%s\"', string_agg(e ->> 'column', '\", \"')) FROM " FEATURE
     " HAVING count(*) FILTER (WHERE e ->> 'how' = 'vector') > 0 AND (count(*) > 2 OR bool_or(e ->> 'how' <> 'vector')))) END, "
@@ -81,7 +88,7 @@ static const char *const params_query =
     "SELECT (m -> 'params' || jsonb_build_object('numbers', $2) || CASE WHEN i = '{}' THEN i ELSE "
     "jsonb_build_object('imported', i) END)::text FROM (SELECT m, jsonb_strip_nulls(jsonb_build_object('class_type', "
     "CASE WHEN m ->> 'class_type' <> CASE WHEN $3 THEN 'int64' ELSE 'float64' END AND m ->> 'class_type' <> 'str' "
-    "THEN m -> 'class_type' END)) || CASE WHEN r.records @? '$[*] ? (@ != $none)' THEN "
+    "THEN m -> 'class_type' END)) || CASE WHEN r.records @? '$[*].*' THEN "
     "jsonb_build_object('records', r.records) ELSE '{}' END AS i FROM (SELECT $1 AS m) q, LATERAL (SELECT "
     "coalesce(jsonb_agg(r - ARRAY[" FIGURES "] - CASE WHEN r -> 'epoch' = to_jsonb(n - 1) THEN 'epoch' ELSE '' END ORDER BY n), "
     "'[]') AS records FROM jsonb_array_elements(m -> 'history') WITH ORDINALITY h (r, n)) r) q";

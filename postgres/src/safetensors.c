@@ -14,7 +14,7 @@
 #error "numbers lie in files with the lowest byte first, and are copied as they are"
 #endif
 
-enum { LENGTH = 8, ALIGN = 8 };
+enum { LENGTH = 8, ALIGN = 8, MOST_SHOWN = 400 }; /* bytes */
 
 static const char *const header_query =
     "SELECT key, value ->> 'dtype', value ->> 'shape', value ->> 'data_offsets', pg_catalog.jsonb_typeof(value -> $2), "
@@ -36,7 +36,8 @@ void corgi_bad_content(const char *format, ...)
         enlargeStringInfo(&why, needed);
     }
     ereport(ERROR, errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-            errmsg("the content is not a model saved by corgipile: %s", why.data));
+            errmsg("the content is not a model saved by corgipile: %.*s", pg_mbcliplen(why.data, why.len, MOST_SHOWN),
+                   why.data));
 }
 
 static const char *text_at(HeapTuple row, int column)

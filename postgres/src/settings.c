@@ -24,7 +24,7 @@ void corgi_define_settings(void)
     DefineCustomIntVariable("corgipile.max_memory", "Largest buffer_size that a training may ask for.",
                             "-1 means no limit.", &corgi_max_memory, -1, -1, INT_MAX, PGC_SUSET, GUC_UNIT_KB, NULL, NULL,
                             NULL);
-    DefineCustomIntVariable("corgipile.versions", "Versions of a model that are kept, with the present one.",
+    DefineCustomIntVariable("corgipile.keep_versions", "Versions of a model that are kept, with the present one.",
                             "Counts when a model is replaced.", &corgi_versions, 5, 1, INT_MAX, PGC_USERSET, 0, NULL, NULL,
                             NULL);
     MarkGUCPrefixReserved("corgipile");

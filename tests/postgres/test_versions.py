@@ -68,9 +68,9 @@ def test_as_many_are_kept_as_a_setting_says(server, train, fails):
     assert kept(server) == [3, 5, 6, 7, -8]
     said = fails("SELECT corgipile.rollback('v', 4)")
     assert "kept besides: 3, 5, 6, 7" in said
-    server.sql(f"SET corgipile.versions = 2; {trains(', name => $$v$$')}")
+    server.sql(f"SET corgipile.keep_versions = 2; {trains(', name => $$v$$')}")
     assert kept(server) == [8, -9]
-    server.sql(f"SET corgipile.versions = 1; {trains(', name => $$v$$')}")
+    server.sql(f"SET corgipile.keep_versions = 1; {trains(', name => $$v$$')}")
     assert kept(server) == [-10]
     assert "version 9 of model" in fails("SELECT corgipile.rollback('v')")
 
