@@ -65,14 +65,15 @@ static const char *const check_query =
     "WHEN EXISTS (SELECT FROM jsonb_array_elements(m -> 'classes') c WHERE jsonb_typeof(c) <> CASE m ->> 'class_type' "
     "WHEN 'str' THEN 'string' WHEN 'bool' THEN 'boolean' ELSE 'number' END) THEN 'its classes are not ' || (m ->> 'class_type') "
     "END, "
-    "CASE WHEN (m ->> 'class_type') !~ '^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
+    "CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN NULL WHEN (m ->> 'class_type') !~ '^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
     "THEN 'classes of type ' || (m ->> 'class_type') "
     "ELSE coalesce((SELECT format('the encoder \"%s\" of column \"%s\"', concat_ws(' ', coalesce(e ->> 'how', 'none'), "
     "e ->> 'way', e ->> 'family'), e ->> 'column') FROM " FEATURE " WHERE NOT coalesce(e ->> 'how' IN ('number', 'vector') "
     "OR e ->> 'how' = 'categories' AND e ->> 'way' IN ('onehot', 'ordinal', 'hash') AND e ->> 'family' IN ('text', 'number', "
     "'time'), false) LIMIT 1), "
     "(SELECT format('the encoder \"%s\" of label \"%s\"', e ->> 'how', e ->> 'column') FROM jsonb_path_query(m, "
-    "'$.params.encoding.label') e WHERE jsonb_typeof(e) = 'object' AND NOT coalesce(e ->> 'how' = 'classes' AND m ->> 'class_type' = 'str' "
+    "'$.params.encoding.label') e WHERE jsonb_typeof(e) = 'object' AND NOT coalesce(e ->> 'how' = 'classes' "
+    "AND NOT e @? '$.values[*] ? (@.type() != \"string\")' "
     "OR e ->> 'how' = 'number' AND e ->> 'fill' IS NULL, false)), "
     "(SELECT format('lists beside other columns: \"%s\"', string_agg(e ->> 'column', '\", \"')) FROM " FEATURE
     " HAVING count(*) FILTER (WHERE e ->> 'how' = 'vector') > 0 AND (count(*) > 2 OR bool_or(e ->> 'how' <> 'vector')))) END, "
@@ -147,16 +148,20 @@ static void check_meta(Import *m)
     execute(check_query, lengthof(types), types, &m->meta, true);
     wrong = text_at(1);
     lacking = text_at(2);
-    if (wrong != NULL)
-        corgi_bad_content("%s", wrong);
     if (lacking != NULL)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("the extension cannot hold %s", lacking));
+    if (wrong != NULL)
+        corgi_bad_content("%s", wrong);
     m->kind = text_at(3);
     m->class_type = text_at(4);
     names = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &null));
     lists = text_at(7);
     encoded = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 8, &null));
     take_classes(m, corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null)));
+    if (!encoded && lists != NULL && *lists == 'f' && names > 1 && names < m->width)
+        ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                errmsg("the extension cannot hold lists beside other columns: " INT64_FORMAT " columns have " INT64_FORMAT
+                       " features", names, m->width));
     if (!encoded && lists != NULL && *lists == 'f' && names != m->width)
         corgi_bad_content("it has " INT64_FORMAT " names for " INT64_FORMAT " features", names, m->width);
 }

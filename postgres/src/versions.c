@@ -3,6 +3,7 @@
  * A trigger keeps them, so that it does not matter who changes a model and how. Each version names the one before it, to
  * which rollback goes; versions keep their numbers, and the next new one has a number of its own. */
 #include "rights.h"
+#include "compat.h"
 
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -57,13 +58,23 @@ static Datum column(const TriggerData *t, HeapTuple row, const char *name, bool 
     return heap_getattr(row, SPI_fnumber(columns, name), columns, null);
 }
 
+/* Return whether two values are the same; one that lies elsewhere and was not touched is not fetched. */
+static bool same_value(Datum a, Datum b, Form_pg_attribute of)
+{
+    const char *x = DatumGetPointer(a), *y = DatumGetPointer(b);
+    if (of->attlen == -1 && VARATT_IS_EXTERNAL_ONDISK(x) && VARATT_IS_EXTERNAL_ONDISK(y) &&
+        memcmp(x, y, VARSIZE_EXTERNAL(x)) == 0)
+        return true;
+    return datum_image_eq(a, b, of->attbyval, of->attlen);
+}
+
 static bool same_column(const TriggerData *t, const char *name)
 {
     TupleDesc columns = RelationGetDescr(t->tg_relation);
     Form_pg_attribute a = TupleDescAttr(columns, SPI_fnumber(columns, name) - 1);
     bool null, null_before;
     Datum before = column(t, t->tg_trigtuple, name, &null_before), now = column(t, t->tg_newtuple, name, &null);
-    return null == null_before && (null || datum_image_eq(before, now, a->attbyval, a->attlen));
+    return null == null_before && (null || same_value(before, now, a));
 }
 
 static bool same_model(const TriggerData *t)

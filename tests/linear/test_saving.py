@@ -4,6 +4,7 @@ import json
 import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -187,6 +188,17 @@ def test_what_is_no_file_of_a_model(tmp_path):
         file.truncate(1 << 40)
     with pytest.raises(BadModelFile):
         load(tmp_path / "big")
+
+
+@pytest.mark.parametrize("features", [["a", "v"], ["v", "u"]])
+def test_a_model_of_lists_beside_other_columns_loads(tmp_path, features):
+    lists = {name: list(np.random.default_rng(width).normal(size=(60, width))) for name, width in (("v", 3), ("u", 2))}
+    rows = pa.table({"a": np.arange(60) / 60, **lists, "y": np.arange(60) % 2})
+    model = train(rows, features=features, label="y", epochs=1, learning_rate=0.01, memory="1MB", standardize=False)
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert (again.features, again.names) == (tuple(features), ())
+    assert np.array_equal(again.decision(rows), model.decision(rows))
 
 
 def test_models_saved_before_features_had_names_still_load(tmp_path):

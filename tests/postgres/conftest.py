@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from pgroles import ROLES
-from pgservers import SqlError, installations
+from pgservers import SqlError, installations, literal
 
 
 @pytest.fixture(scope="session")
@@ -102,12 +102,3 @@ def model(server, train, roles):
     train("seen", name="m", user="m_owner")
     for role, right in (("user", "use"), ("reader", "read"), ("replacer", "replace")):
         server.text(f"SELECT corgipile.grant_model('m', 'm_{role}', '{right}')", "m_owner")
-
-
-def literal(value):
-    """Write a Python value in SQL."""
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, list):
-        return "ARRAY[" + ", ".join(map(literal, value)) + "]"
-    return str(value)

@@ -92,7 +92,8 @@ def test_any_change_of_the_model_is_a_version_and_no_other(server, train, fails)
     said = server.text(f"BEGIN; SELECT corgipile.rollback('v', 3); ROLLBACK; {KEPT}")
     assert "2|t|1" in said
     server.sql("DELETE FROM corgipile.models WHERE name = 'v'")
-    assert server.value("SELECT (SELECT count(*) FROM corgipile.past) + count(*) FROM corgipile.past_history") == 0
+    left = "SELECT (SELECT count(*) FROM corgipile.past WHERE {0}) + count(*) FROM corgipile.past_history WHERE {0}"
+    assert server.value(left.format("model IN ('v', 'w')")) == 0
 
 
 @pytest.mark.every_server

@@ -88,6 +88,15 @@ class Server(postgres.Server):
         return (self.home / "log").read_text()
 
 
+def literal(value):
+    """Write a Python value in SQL."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, list):
+        return "ARRAY[" + ", ".join(map(literal, value)) + "]"
+    return str(value)
+
+
 @functools.cache  # every test that needs a server asks, and each answer takes a dozen processes
 def installations():
     """Return what servers can be made of, that of PG_CONFIG alone or the newest first, or why there is none."""

@@ -81,7 +81,7 @@ class Model:
         """Return the name of each feature; nothing where they have none, as in a list column."""
         if (encoding := self.encoding) is not None:
             return tuple(names) if len(names := encoding.names) == self.width else ()
-        return () if self.params.get("lists", True) else self.features
+        return () if self.params.get("lists", True) or len(self.features) != self.width else self.features
 
     @property
     def encoding(self) -> Encoding | None:
@@ -346,8 +346,9 @@ def _check_notes(model: Model) -> None:
     encoding = model.encoding
     if encoding is not None and list(encoding.columns) != features:
         raise ValueError(f"its features are {features!r}, and those encoded {list(encoding.columns)}")
-    if encoding is None and lists is False and len(features or ()) != model.width:
-        raise ValueError(f"{len(features or ())} names for {model.width} features")
+    named = len(features or ())  # of several some may be lists
+    if encoding is None and lists is False and named != model.width and not 1 < named < model.width:
+        raise ValueError(f"{named} names for {model.width} features")
     if not (isinstance(label, str | None) and isinstance(lists, bool | None)):
         raise TypeError(f"its label is {label!r} and lists is {lists!r}")
     if not isinstance(model.params.get("left_out", {}), dict) or not isinstance(model.params.get("notes", []), list):
