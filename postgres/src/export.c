@@ -10,14 +10,13 @@ PG_FUNCTION_INFO_V1(corgipile_export);
 
 /* What is said of a model, as Model.save says it. The functions of this file run with a search path that has no names of
  * others, and with all digits. */
-#define CLASS_TYPE "coalesce(params ->> 'class_type', params #>> '{imported,class_type}')"
 #define FIGURE(name, column) "'" name "', CASE WHEN pg_catalog.abs(" column ") < 'Infinity' THEN " column " END"
 static const char *const meta_query =
     "SELECT json_build_object('format', 1, 'kind', kind, "
     "'classes', CASE WHEN named THEN params #> '{encoding,label,values}' "
-    "WHEN " CLASS_TYPE " = 'bool' THEN (SELECT jsonb_agg(c <> 0 ORDER BY c) FROM unnest(classes) c) "
+    "WHEN params ->> 'class_type' = 'bool' THEN (SELECT jsonb_agg(c <> 0 ORDER BY c) FROM unnest(classes) c) "
     "ELSE to_jsonb(classes) END, "
-    "'class_type', coalesce(" CLASS_TYPE ", CASE WHEN named THEN 'str' WHEN whole THEN 'int64' "
+    "'class_type', coalesce(params ->> 'class_type', CASE WHEN named THEN 'str' WHEN whole THEN 'int64' "
     "ELSE 'float64' END), 'params', params - 'imported' - 'numbers' - 'class_type', 'history', coalesce((SELECT json_agg("
     "jsonb_strip_nulls(jsonb_build_object('epoch', epoch, 'loss', loss, " FIGURE("accuracy", "accuracy") ", "
     FIGURE("r2", "r2") ", 'rows', rows, 'seconds', seconds, " FIGURE("test_loss", "holdout_loss") ", "

@@ -147,7 +147,7 @@ class Models:
             raise self._missing(name)
         called, kind, width, classes, params, *more = found[0]
         stored = Stored(called, kind, width, json.loads(classes), json.loads(params), *more)
-        if stored.params.get("class_type", stored.params.get("imported", {}).get("class_type")) == "bool":
+        if stored.params.get("class_type") == "bool":
             stored = replace(stored, classes=[bool(value) for value in stored.classes])
         return stored
 
