@@ -14,10 +14,10 @@ PG_FUNCTION_INFO_V1(corgipile_export);
 static const char *const meta_query =
     "SELECT json_build_object('format', 1, 'kind', kind, "
     "'classes', CASE WHEN named THEN params #> '{encoding,label,values}' "
-    "WHEN params #>> '{imported,class_type}' = 'bool' THEN (SELECT jsonb_agg(c <> 0 ORDER BY c) FROM unnest(classes) c) "
+    "WHEN params ->> 'class_type' = 'bool' THEN (SELECT jsonb_agg(c <> 0 ORDER BY c) FROM unnest(classes) c) "
     "ELSE to_jsonb(classes) END, "
-    "'class_type', coalesce(params #>> '{imported,class_type}', CASE WHEN named THEN 'str' WHEN whole THEN 'int64' "
-    "ELSE 'float64' END), 'params', params - 'imported' - 'numbers', 'history', coalesce((SELECT json_agg("
+    "'class_type', coalesce(params ->> 'class_type', CASE WHEN named THEN 'str' WHEN whole THEN 'int64' "
+    "ELSE 'float64' END), 'params', params - 'imported' - 'numbers' - 'class_type', 'history', coalesce((SELECT json_agg("
     "jsonb_strip_nulls(jsonb_build_object('epoch', epoch, 'loss', loss, " FIGURE("accuracy", "accuracy") ", "
     FIGURE("r2", "r2") ", 'rows', rows, 'seconds', seconds, " FIGURE("test_loss", "holdout_loss") ", "
     FIGURE("test_accuracy", "holdout_accuracy") ", " FIGURE("test_r2", "holdout_r2") ")) "

@@ -86,13 +86,13 @@ static const char *const check_query =
  * epochs beside those of corgipile.history. */
 #define FIGURES "'loss', 'accuracy', 'r2', 'rows', 'seconds', 'test_loss', 'test_accuracy', 'test_r2'"
 static const char *const params_query =
-    "SELECT (m -> 'params' || jsonb_build_object('numbers', $2) || CASE WHEN i = '{}' THEN i ELSE "
-    "jsonb_build_object('imported', i) END)::text FROM (SELECT m, jsonb_strip_nulls(jsonb_build_object('class_type', "
-    "CASE WHEN m ->> 'class_type' <> CASE WHEN $3 THEN 'int64' ELSE 'float64' END AND m ->> 'class_type' <> 'str' "
-    "THEN m -> 'class_type' END)) || CASE WHEN r.records @? '$[*].*' THEN "
-    "jsonb_build_object('records', r.records) ELSE '{}' END AS i FROM (SELECT $1 AS m) q, LATERAL (SELECT "
+    "SELECT ((m -> 'params') - 'class_type' || jsonb_build_object('numbers', $2) || CASE WHEN m ->> 'class_type' <> "
+    "CASE WHEN $3 THEN 'int64' ELSE 'float64' END AND m ->> 'class_type' <> 'str' "
+    "THEN jsonb_build_object('class_type', m -> 'class_type') ELSE '{}' END || CASE WHEN r.records @? '$[*].*' THEN "
+    "jsonb_build_object('imported', jsonb_build_object('records', r.records)) ELSE '{}' END)::text "
+    "FROM (SELECT $1 AS m) q, LATERAL (SELECT "
     "coalesce(jsonb_agg(r - ARRAY[" FIGURES "] - CASE WHEN r -> 'epoch' = to_jsonb(n - 1) THEN 'epoch' ELSE '' END ORDER BY n), "
-    "'[]') AS records FROM jsonb_array_elements(m -> 'history') WITH ORDINALITY h (r, n)) r) q";
+    "'[]') AS records FROM jsonb_array_elements(m -> 'history') WITH ORDINALITY h (r, n)) r";
 #define NUMBER(name, type) "CASE WHEN r -> '" name "' <> 'null' THEN (r ->> '" name "')::" type " END"
 static const char *const history_query =
     "INSERT INTO corgipile.history (model, epoch, loss, accuracy, r2, rows, seconds, holdout_loss, holdout_accuracy, holdout_r2) "

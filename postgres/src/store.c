@@ -169,6 +169,8 @@ static char *params_of(const CorgiRun *run)
     appendStringInfoChar(&json, ']');
     add_flag(&json, "lists", run->source.features->list);
     add_text(&json, "label", o->label);
+    if (run->source.label.type == BOOLOID && !corgi_predicts_numbers(&o->of))
+        add_text(&json, "class_type", "bool");
     add_text(&json, "order", o->order_name);
     add_text(&json, "numbers", run->source.bytes == 4 ? "real" : "double precision");
     add_integer(&json, "epochs", o->epochs);

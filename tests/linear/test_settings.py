@@ -84,7 +84,7 @@ def test_models_say_what_they_were_trained_with():
 def test_sql_agrees():
     found, wanted = in_sql(), declared(TrainSettings)
     shared = (found.keys() & wanted.keys()) - {"learning_rate", "intercept", "order", "model", "label"}
-    assert shared == {"epochs", "decay", "l2", "batch_size", "seed", "tolerance"}
+    assert shared == {"epochs", "decay", "l2", "batch_size", "seed", "tolerance", "standardize"}
     for name in shared:
         said, default = found[name], wanted[name].default
         assert said == "NULL" if default is None else float(said) == default, name

@@ -32,6 +32,13 @@ TABLES = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def gone(server):
+    """Leave neither tables nor models."""
+    yield
+    server.sql("DROP TABLE IF EXISTS st; DELETE FROM corgipile.models")
+
+
 def make(server, columns, rows=900, label="(i * 7 % 900 < 450)::int"):
     """Make a table of rows that are not all alike, and return it as Python reads it."""
     made = ", ".join(f"({text})::{kind} AS {name}" for name, (kind, text) in columns.items())

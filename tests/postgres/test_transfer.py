@@ -133,6 +133,7 @@ def test_models_of_the_server_go_and_come(server, rows, name):
     assert np.array_equal(model.coef, row["coefficients"])
     assert model.coef.dtype == (np.float32 if row["params"]["numbers"] == "real" else np.float64)
     assert model.classes.tolist() == (["x", "é", "日本"] if name == "text" else row["classes"])
+    assert (model.classes.dtype == bool) == (name == "standardised")  # whose label is
     history = server.rows("SELECT * FROM corgipile.history WHERE model = 'there' ORDER BY epoch")
     for here, there in zip(history, model.history, strict=True):
         for said, found in (("loss", "loss"), (model.loss.score,) * 2, ("holdout_loss", "test_loss"), ("rows", "rows")):

@@ -132,9 +132,18 @@ class Statements:
         sql.execute(
             "SELECT a, b, label FROM t TRAIN BY logistic WITH epochs = 3, order = no_shuffle, learning_rate = 0.1 INTO whole"
         )
-        assert found[-1]["epoch"] == 2
+        assert [row["epoch"] for row in found] == [2]
         assert self.weights(sql, "three") == self.weights(sql, "whole")
         self.fails(sql, "SELECT a, b, label FROM t TRAIN BY logistic USING nothing", "nothing")
+
+    def test_booleans_are_classes_of_their_own(self, sql):
+        sql.execute("SELECT a, b, label = 1 AS yes FROM t TRAIN BY softmax WITH epochs = 1, learning_rate = 0.1 INTO m")
+        described = {row["property"]: row["value"] for row in self.rows(sql, "DESCRIBE MODEL m")}
+        assert (described["classes"], described.get("class_type")) == ("[false, true]", None)
+        assert {of for of, _ in self.weights(sql, "m")} == {"False", "True"}
+        found = self.rows(sql, "SELECT a, label = 1 AS yes, b FROM t PREDICT BY m")
+        assert {row["prediction"] for row in found} == {0.0, 1.0}
+        assert found[0]["prediction"] == float(found[0]["yes"])
 
     def test_models_as_bigquery_makes_them(self, sql):
         script = "MODEL m OPTIONS (model_type = 'LOGISTIC_REG', input_label_cols = ['label'], learn_rate = 0.5, max_iterations = {}, friendly_name = 'x') AS SELECT label, a FROM t"

@@ -69,21 +69,22 @@ class DuckDB(Shared[Session, Models]):
             self.models.check_writable(statement.name)
         if (kept := self._kept(statement)) is not None:
             return kept
-        model, rows = self.fitted(statement, values, progress)
+        model, rows, past = self.fitted(statement, values, progress)
         if statement.name is not None:
             self.models.keep(statement.name, model, replace=statement.replace)
         notes = [*statement.notes, *rows.notes, *model.notes]
-        return result_of(EPOCHS, [epoch_row(record) for record in model.history], notes)
+        return result_of(EPOCHS, [epoch_row(record) for record in model.history[past:]], notes)
 
-    def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows]":
-        """Return a model that was trained as a settled statement says, and the rows it was trained from."""
+    def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows, int]":
+        """Return a model that was trained as a settled statement says, its rows, and the epochs before."""
         from corgipile.sql.engines.duckdb.rows import read_rows  # noqa: PLC0415 - as above
         from corgipile.sql.engines.training import arguments, fit_model  # noqa: PLC0415 - as above
 
         past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
         rows = read_rows(self.session, statement.source, self.bound(values), statement.settings.get("memory"))
         given = arguments(statement, rows.columns)
-        return fit_model(rows.table, given, past, progress, self.session.check), rows
+        model = fit_model(rows.table, given, past, progress, self.session.check)
+        return model, rows, 0 if past is None else len(past.history)
 
     def predict(self, statement: Predict, values: Values) -> Result:
         """Answer rows with a prediction beside them, or do with them what the statement says."""

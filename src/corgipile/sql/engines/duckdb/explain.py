@@ -22,7 +22,6 @@ from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
 if TYPE_CHECKING:
-    from corgipile.linear.model import Model
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
 __all__ = ["explained"]
@@ -35,13 +34,13 @@ def explained(engine: "DuckDB", statement: Explain, values: Values) -> Result:
     """Answer the operators of a training, which runs for ANALYZE, its model kept nowhere."""
     train = settled(statement.train, values)
     settings = train.settings
-    model, rows = engine.fitted(train, values) if statement.analyze else (None, None)
+    model, rows, past = engine.fitted(train, values) if statement.analyze else (None, None, 0)
     given, table, notes = _known(engine, train, values, rows)
     sizes = {} if table is None else _sizes(table, given)
     sgd, tuples, blocks = _learning(train, settings, sizes), _tuples(settings, sizes), _blocks(train, sizes)
     scan: Properties = {"Read": _way(train, rows)}
     if model is not None and rows is not None:
-        _measured(model, rows, sgd, scan)
+        _measured(model.history[past:], rows, sgd, scan)
     chain = [("SGD", sgd), ("TupleShuffle", tuples), ("BlockShuffle", blocks), ("Scan", scan)]
     return lines("plan", _drawn(chain), [*statement.notes, *notes])
 
@@ -130,9 +129,8 @@ def _way(train: Train, rows: Rows | None) -> str:
     return rows.notes[0] if rows is not None and rows.notes else "once, into memory or a spill file, by DuckDB"
 
 
-def _measured(model: "Model", rows: Rows, sgd: Properties, scan: Properties) -> None:
+def _measured(learnt: list[dict[str, Any]], rows: Rows, sgd: Properties, scan: Properties) -> None:
     """Add what a training has taken."""
-    learnt = model.history
     sgd["Actual Rows"] = sum(record["rows"] for record in learnt)
     sgd["Epochs Run"] = len(learnt)
     sgd["Seconds"] = f"{sum(record['seconds'] for record in learnt):.3f}"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["described", "predicting", "table_of"]
 
 MOST_ARGUMENTS = 99  # numbers that a function takes one by one
+HIDDEN = ("features", "label", "encoding", "class_type", "imported")  # of params, in a description
 FIGURES = {"loss": "float8", "accuracy": "float8", "r2": "float8", "rows": "int8"}
 
 
@@ -153,7 +154,7 @@ def described(stored: Stored, history: list[dict[str, Any]]) -> list[dict[str, s
         "inputs": stored.width,
         "classes": stored.class_names or stored.classes,
         **{name: value for name, value in last.items() if name != "epoch"},
-        **{name: value for name, value in stored.params.items() if name not in ("features", "label", "encoding")},
+        **{name: value for name, value in stored.params.items() if name not in HIDDEN},
         "epochs": len(history),
         "source": stored.source,
         "owner": stored.owner,

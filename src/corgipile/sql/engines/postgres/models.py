@@ -1,7 +1,7 @@
 """Models in a server: rows of the extension's tables, of which a session sees those that it may read."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from corgipile.errors import BadArgument, MissingColumn, ServerError
@@ -157,7 +157,10 @@ class Models:
         if not found:
             raise self._missing(name)
         called, kind, width, classes, params, *more = found[0]
-        return Stored(called, kind, width, json.loads(classes), json.loads(params), *more)
+        stored = Stored(called, kind, width, json.loads(classes), json.loads(params), *more)
+        if stored.params.get("class_type") == "bool":
+            stored = replace(stored, classes=[bool(value) for value in stored.classes])
+        return stored
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Return the epochs of a model, rows of training's answer."""

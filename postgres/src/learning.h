@@ -1,0 +1,48 @@
+/* What learns, and from what: the kernel's SGD, standardised features, an epoch, a measure. Included by corgipile.h, whose
+ * types it uses. */
+#ifndef CORGI_LEARNING_H
+#define CORGI_LEARNING_H
+
+/* learner.c */
+typedef struct CorgiLearner CorgiLearner;
+extern CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
+                                   const double *classes);
+extern CorgiLearner *corgi_learner_for(const CorgiRun *run);
+extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
+extern void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner);
+extern void corgi_learner_begin(CorgiLearner *m, double rate);
+extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
+extern bool corgi_learner_skips(const CorgiRun *run, int status);
+extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
+extern cp_figures corgi_learner_end(CorgiLearner *m);
+extern int64 corgi_learner_outputs(const CorgiLearner *m);
+extern cp_figures corgi_learner_figures(const CorgiLearner *m);
+extern void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts);
+extern void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts);
+extern void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores);
+extern void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count,
+                                      double *scores);
+extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count,
+                                     double *scores);
+extern void corgi_probabilities(double *scores, int64 classes);
+extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes);
+
+/* standardize.c */
+struct cp_moments;
+extern void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot);
+extern struct cp_moments *corgi_begin_moments(const CorgiRun *run);
+extern void corgi_add_moments(struct cp_moments *m, const CorgiRun *run, int64 rows);
+extern CorgiScaling *corgi_end_moments(struct cp_moments *m, const CorgiRun *run);
+extern CorgiScaling *corgi_past_scaling(const CorgiRun *run);
+extern void corgi_scale_rows(const CorgiRun *run, const int32 *slots, int count);
+extern void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts);
+extern void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to);
+extern void corgi_go_on(const CorgiRun *run, CorgiLearner *learner);
+
+/* pipeline.c */
+extern int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
+
+/* measure.c */
+extern cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool held, Snapshot snapshot);
+
+#endif
