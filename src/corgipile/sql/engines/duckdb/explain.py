@@ -8,6 +8,7 @@ import numpy as np
 
 from corgipile.linear.features import find_inputs
 from corgipile.linear.nulls import NaNs
+from corgipile.linear.train import order_of
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
 from corgipile.sql.engines.duckdb.files import text_of
@@ -17,6 +18,7 @@ from corgipile.sql.engines.results import lines
 from corgipile.sql.engines.training import arguments
 from corgipile.sql.options import settled
 from corgipile.sql.statements import Explain, Train
+from corgipile.stores.urls import redacted
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
@@ -73,6 +75,7 @@ def _sizes(table: Table, given: Properties) -> Properties:
         table, _ = train_test_split(table, given["validation"], seed, given.get("group"))
     inputs = find_inputs(table, given["features"], given["label"])
     order, memory, seed = (given.get(name, DEFAULTS[name]) for name in ("order", "memory", "seed"))
+    order = order_of(order, memory)
     flat = lambda _, cuts, __: np.zeros(len(cuts) - 1)  # noqa: E731 - which blocks are alike is no matter here
     with inputs.feeder(NaNs(table, inputs, given["label"]), given["label"], order, memory, seed, sketch=flat) as feeder:
         return {
@@ -120,7 +123,9 @@ def _tuples(settings: Mapping[str, Any], sizes: Properties) -> Properties:
 
 def _blocks(train: Train, sizes: Properties) -> Properties:
     source = train.source
-    named = source.file or (".".join(source.table) if source.table and source.plain else "a query")
+    named = (redacted(source.file) if source.file else "") or (
+        ".".join(source.table) if source.table and source.plain else "a query"
+    )
     return {"Table": named, **({"Block Rows": sizes["block_rows"], "Blocks": sizes["blocks"]} if sizes else {})}
 
 
