@@ -122,6 +122,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
     with task.feeder(order_of(given.order, given.memory), given.memory, given.seed) as feeder:
+        if (coarser := feeder.coarser) is not None:
+            task.note(coarser)
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}

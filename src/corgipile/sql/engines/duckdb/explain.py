@@ -18,7 +18,7 @@ from corgipile.sql.engines.results import lines
 from corgipile.sql.engines.training import arguments
 from corgipile.sql.options import settled
 from corgipile.sql.statements import Explain, Train
-from corgipile.stores.urls import redacted
+from corgipile.stores.urls import is_url, redacted
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
@@ -45,7 +45,7 @@ def explained(engine: "DuckDB", statement: Explain, values: Values) -> Result:
     if model is not None and rows is not None:
         _measured(model, rows, sgd, scan)
     chain = [("SGD", sgd), ("TupleShuffle", tuples), ("BlockShuffle", blocks), ("Scan", scan)]
-    return lines("plan", _drawn(chain), [*statement.notes, *notes])
+    return lines("plan", _drawn(chain), [*statement.notes, *notes, *sizes.get("notes", ())])
 
 
 def _known(
@@ -88,6 +88,7 @@ def _sizes(table: Table, given: Properties) -> Properties:
             "width": inputs.width,
             "numbers": "real" if inputs.dtype.itemsize == 4 else "double precision",
             "rows": len(table),
+            "notes": [] if feeder.coarser is None else [feeder.coarser],
         }
 
 
@@ -123,9 +124,9 @@ def _tuples(settings: Mapping[str, Any], sizes: Properties) -> Properties:
 
 def _blocks(train: Train, sizes: Properties) -> Properties:
     source = train.source
-    named = (redacted(source.file) if source.file else "") or (
-        ".".join(source.table) if source.table and source.plain else "a query"
-    )
+    named = ".".join(source.table) if source.table and source.plain else "a query"
+    if source.file is not None:
+        named = redacted(source.file) if is_url(source.file) else source.file
     return {"Table": named, **({"Block Rows": sizes["block_rows"], "Blocks": sizes["blocks"]} if sizes else {})}
 
 
