@@ -87,6 +87,7 @@ def plan_fit(
     group: int,
     whole: int,
     balanced: bool,
+    spare: bool,
     ahead: int,
 ) -> tuple[int, int, bool]: ...
 def plan_new(

@@ -5,8 +5,11 @@
 import gzip
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import corgipile as cp
+from corgipile.orders import CorgiPile
 from corgipile.sql import NotSupportedError, connect
 
 
@@ -101,3 +104,18 @@ def test_a_view_keeps_no_rows_that_are_lent(tmp_path):
         assert value(session, "SELECT predicted_label FROM v") == 0
         session.execute("BEGIN; ALTER MODEL m RENAME TO n; CREATE VIEW w AS SELECT predict('n', 0.5) AS p; COMMIT")
         assert value(session, "SELECT p FROM w") == 0
+
+
+def test_blocks_larger_than_asked_for_are_told(tmp_path, caplog):
+    path = tmp_path / "t.parquet"
+    rows = pa.table({"a": [0.5, -0.5] * 3000, "label": [0, 1] * 3000})
+    pq.write_table(rows, path, row_group_size=1000)
+    told = "block is 100, 100 rows; blocks are of 1000, "
+    with connect() as session:
+        script = f"SELECT * FROM '{path}' TRAIN BY logistic WITH epochs = 1, block_size ="
+        assert any(note.startswith(told) for note in session.execute(f"{script} 100").notes)
+        assert any(note.startswith(told) for note in session.execute(f"EXPLAIN {script} 100").notes)
+        assert not any("blocks are" in note for note in session.execute(f"{script} 1000").notes)
+    caplog.clear()
+    cp.Loader(path, order=CorgiPile(block=100), batch_size=10)
+    assert caplog.text.count(told) == 1

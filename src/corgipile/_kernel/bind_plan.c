@@ -304,14 +304,14 @@ static PyObject *plan_slots(PyObject *self, PyObject *args)
 /* plan_fit(kind, rows, row_bytes, *, ...) -> buffer blocks, group, whole */
 static PyObject *plan_fit(PyObject *self, PyObject *args, PyObject *named)
 {
-    static char *names[] = {"", "", "", "even", "wanted", "budget", "group", "whole", "balanced", "ahead", NULL};
+    static char *names[] = {"", "", "", "even", "wanted", "budget", "group", "whole", "balanced", "spare", "ahead", NULL};
     cp_spec spec = {.kind = 0};
     cp_room room = {.spare = 0};
     long long rows, even, wanted, budget, group;
     double row_bytes;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "O&Ld$LLLLipi", names, order_kind, &spec.kind, &rows, &row_bytes, &even,
-                                     &wanted, &budget, &group, &spec.whole, &room.balanced, &spec.ahead))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&Ld$LLLLippi", names, order_kind, &spec.kind, &rows, &row_bytes, &even,
+                                     &wanted, &budget, &group, &spec.whole, &room.balanced, &room.spare, &spec.ahead))
         return NULL;
     if (even < 1 || !(row_bytes > 0))
         return PyErr_Format(PyExc_ValueError, "blocks have at least 1 row, of more than 0 bytes");

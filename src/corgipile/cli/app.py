@@ -46,7 +46,7 @@ def _loaded(name: str) -> Any:
         group.add_typer(module.group, name=name)
     else:
         group.command(name)(module.command if name in APART else with_opening(module.command))
-    return typer.main.get_command(group).commands[name]
+    return typer.main.get_group(group).commands[name]
 
 
 def _about(name: str) -> str | None:

@@ -26,6 +26,7 @@ from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD
 from corgipile.linear.training import Record, Task, Training
 from corgipile.loader.bring import bring
+from corgipile.loader.default_order import sparing
 from corgipile.losses import loss_of
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
@@ -35,7 +36,7 @@ from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
-__all__ = ["measuring", "prepare", "train"]
+__all__ = ["measuring", "order_of", "prepare", "train"]
 
 LEARNING_RATE = 0.01
 log = logging.getLogger("corgipile")
@@ -65,7 +66,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         batch_size: Rows of an update, whose gradient is their mean.
         order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label, and so is
             ``"auto"`` where the label can be read without the rows; else it is plain Riffle.
-        memory: Budget for rows in memory, read-ahead included.
+        memory: Budget for rows in memory, read-ahead included. Of the default Riffle takes no more than mixes well.
         seed: Seed of the order.
         test: Another table to measure the model on after each epoch.
         validation: The share of rows that are left out and take its place, such as 0.1; which, the seed says.
@@ -121,7 +122,9 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
-    with task.feeder(given.order, given.memory, given.seed) as feeder:
+    with task.feeder(order_of(given.order, given.memory), given.memory, given.seed) as feeder:
+        if (coarser := feeder.coarser) is not None:
+            task.note(coarser)
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
@@ -129,6 +132,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
+
+
+def order_of(order: Any, memory: Any) -> Any:
+    """Return the order of a training, which takes what it needs of a memory that is as it is by default."""
+    return sparing(order) if memory == declared(TrainArguments)["memory"].default else order
 
 
 def _sides(table: Table, given: TrainArguments) -> tuple[Table, Table | None]:

@@ -16,7 +16,7 @@ from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.loader.single_rows import bring_near
 from corgipile.orders import Key, Order, Shard, visited_rows
-from corgipile.sizes import Size, whole
+from corgipile.sizes import Size, to_rows, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import nearest, unpack_shared
@@ -124,6 +124,17 @@ class Feeder:
             return nearest(table, self.columns.sources) if self._way.ahead else table
         with within(self.limit):
             return unpack_shared(table, self.columns.sources)
+
+    @property
+    def coarser(self) -> str | None:
+        """Say that blocks are larger than was asked for, where those of the table can be no smaller; None elsewhere."""
+        asked = getattr(self.asked, "block", None)
+        if asked is None or self.order.cuts_into != "block":
+            return None
+        rows, widest = to_rows(asked, len(self.table), self.row_bytes, "block"), self.blocks.widest
+        if widest <= max(1, rows):
+            return None
+        return f"block is {asked!r}, {rows} rows; blocks are of {widest}, the units in which {self.table!r} is encoded"
 
     def _reader(self) -> RowReader:
         """Return what reads rows into slots."""

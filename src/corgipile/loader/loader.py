@@ -1,5 +1,6 @@
 """The loader: batches of a table in any order, at the speed of a sequential read, resumable anywhere."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from corgipile.tables import open as open_table
 __all__ = ["Loader"]
 
 DENSE = 2  # batches of sparse rows that are used again: the one in use, and the next
+log = logging.getLogger("corgipile")
 
 
 class Loader:
@@ -117,6 +119,8 @@ class Loader:
             table, order=order, memory=memory, columns=selection.columns, casts=selection.casts, pack=selection.pack,
             widths=selection.widths, seed=seed, prefetch=prefetch, shard=shard, apart=True, label=selection.label,
         )  # fmt: skip
+        if (coarser := self.feeder.coarser) is not None:
+            log.warning(coarser)
         self._selection, self._settings = selection, {**settings, "features": selection}
         self._size = min(batch_size, max(1, self.feeder.visits(0)))
         self._unseen = False

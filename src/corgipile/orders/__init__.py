@@ -88,7 +88,7 @@ def described(order: Order) -> dict[str, Any]:
     """
     fields = asdict(order)  # type: ignore[call-overload]
     version = {"version": order.version} if hasattr(order, "version") else {}
-    kept = {name: value for name, value in fields.items() if name not in ("row_bytes", "ahead")}
+    kept = {name: value for name, value in fields.items() if name not in ("row_bytes", "ahead", "spare")}
     return {"name": order.name} | version | kept
 
 

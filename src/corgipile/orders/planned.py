@@ -43,10 +43,11 @@ class Planned(Sized):
         block = self.fit_block(rows, row_bytes, budget)
         wanted = 0 if self.buffer is None else max(block, to_rows(self.buffer, rows, row_bytes, "buffer"))
         room = -1 if budget is None else budget
-        group, kept, balanced = self.wishes(whole)
+        group, kept, balanced, spare = self.wishes(whole)
         sizes = _kernel.plan_fit(
             self.kind, rows, row_bytes,
-            even=block, wanted=wanted, budget=room, group=group, whole=kept, balanced=balanced, ahead=self.ahead,
+            even=block, wanted=wanted, budget=room, group=group, whole=kept, balanced=balanced, spare=spare,
+            ahead=self.ahead,
         )  # fmt: skip
         fitted = self.sized(block, wanted or sizes[0] * block, *sizes[1:])
         needed = fitted.resident(Blocks(rows, even=block))
@@ -54,9 +55,9 @@ class Planned(Sized):
             raise too_small(self.name, needed, budget, row_bytes)
         return fitted
 
-    def wishes(self, whole: bool) -> tuple[int, int, bool]:  # by position, into the kernel
-        """Return blocks per step (0: any), whether blocks stay whole (-1: either), and whether they are balanced."""
-        return 1, int(whole), False
+    def wishes(self, whole: bool) -> tuple[int, int, bool, bool]:  # by position, into the kernel
+        """Return blocks per step (0: any), whether they stay whole (-1: either), are balanced, are no more than do."""
+        return 1, int(whole), False, False
 
     def sized(self, block: int, buffer: int, group: int, whole: bool) -> Self:
         """Return this order with sizes in rows."""

@@ -1,6 +1,6 @@
 """Riffle: deal rows from staggered piles, blocks in random or balanced order."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Self
 
 import numpy as np
@@ -30,6 +30,7 @@ class Riffle(Planned):
         group: Blocks loaded per step; chosen by `fit` so that a step is worth its overhead.
         whole: Keep blocks as they were read until their last row is visited, R is then n, else 2n; None: as said above,
             and always for rows of varying length.
+        spare: Fill no more of the memory than mixes well: 192 blocks, or 4 MB if that is more.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows
@@ -44,6 +45,7 @@ class Riffle(Planned):
     balance: str | None = None
     group: int = 0
     whole: bool | None = None
+    spare: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,10 +56,10 @@ class Riffle(Planned):
         """Return the plan's buffer blocks, blocks per step, and whether blocks stay whole."""
         return self.buffer_blocks(), max(1, self.group), bool(self.whole)
 
-    def wishes(self, whole: bool) -> tuple[int, int, bool]:  # by position, into the kernel
-        """Return blocks per step (0: any), whether blocks stay whole (-1: either), and whether they are balanced."""
+    def wishes(self, whole: bool) -> tuple[int, int, bool, bool]:  # by position, into the kernel
+        """Return blocks per step (0: any), whether they stay whole (-1: either), are balanced, are no more than do."""
         kept = True if whole else self.whole
-        return self.group, -1 if kept is None else int(kept), self.balance is not None
+        return self.group, -1 if kept is None else int(kept), self.balance is not None, self.spare
 
     def sized(self, block: int, buffer: int, group: int, whole: bool) -> Self:
         """Return this order with sizes in rows, and how blocks are loaded and kept."""
@@ -97,5 +99,5 @@ class Auto(Riffle):
 
     def settled(self, label: str | None) -> Riffle:
         """Return this order with all its sizes, balanced by its own column or this one, if any."""
-        sizes = {field.name: getattr(self, field.name) for field in fields(self)}
+        sizes = {one.name: getattr(self, one.name) for one in fields(self)}
         return Riffle(**{**sizes, "balance": self.balance or label})

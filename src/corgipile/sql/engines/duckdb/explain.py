@@ -8,6 +8,7 @@ import numpy as np
 
 from corgipile.linear.features import find_inputs
 from corgipile.linear.nulls import NaNs
+from corgipile.linear.train import order_of
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
 from corgipile.sql.engines.duckdb.files import text_of
@@ -17,6 +18,7 @@ from corgipile.sql.engines.results import lines
 from corgipile.sql.engines.training import arguments
 from corgipile.sql.options import settled
 from corgipile.sql.statements import Explain, Train
+from corgipile.stores.urls import is_url, redacted
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
@@ -42,7 +44,7 @@ def explained(engine: "DuckDB", statement: Explain, values: Values) -> Result:
     if model is not None and rows is not None:
         _measured(model.history[past:], rows, sgd, scan)
     chain = [("SGD", sgd), ("TupleShuffle", tuples), ("BlockShuffle", blocks), ("Scan", scan)]
-    return lines("plan", _drawn(chain), [*statement.notes, *notes])
+    return lines("plan", _drawn(chain), [*statement.notes, *notes, *sizes.get("notes", ())])
 
 
 def _known(
@@ -72,6 +74,7 @@ def _sizes(table: Table, given: Properties) -> Properties:
         table, _ = train_test_split(table, given["validation"], seed, given.get("group"))
     inputs = find_inputs(table, given["features"], given["label"])
     order, memory, seed = (given.get(name, DEFAULTS[name]) for name in ("order", "memory", "seed"))
+    order = order_of(order, memory)
     flat = lambda _, cuts, __: np.zeros(len(cuts) - 1)  # noqa: E731 - which blocks are alike is no matter here
     with inputs.feeder(NaNs(table, inputs, given["label"]), given["label"], order, memory, seed, sketch=flat) as feeder:
         return {
@@ -84,6 +87,7 @@ def _sizes(table: Table, given: Properties) -> Properties:
             "width": inputs.width,
             "numbers": "real" if inputs.dtype.itemsize == 4 else "double precision",
             "rows": len(table),
+            "notes": [] if feeder.coarser is None else [feeder.coarser],
         }
 
 
@@ -119,7 +123,9 @@ def _tuples(settings: Mapping[str, Any], sizes: Properties) -> Properties:
 
 def _blocks(train: Train, sizes: Properties) -> Properties:
     source = train.source
-    named = source.file or (".".join(source.table) if source.table and source.plain else "a query")
+    named = ".".join(source.table) if source.table and source.plain else "a query"
+    if source.file is not None:
+        named = redacted(source.file) if is_url(source.file) else source.file
     return {"Table": named, **({"Block Rows": sizes["block_rows"], "Blocks": sizes["blocks"]} if sizes else {})}
 
 

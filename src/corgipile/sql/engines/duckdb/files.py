@@ -10,6 +10,7 @@ from corgipile.errors import CorgiPileError
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.statements import Source
+from corgipile.stores.urls import is_url
 from corgipile.tables.io.spill import IN_MEMORY, SpillWriter, spill_folder
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _write(table: "Table", sink: Any) -> None:
 
 
 def text_of(session: Session, source: Source, bound: Bound) -> Text:
-    """Write a SELECT; a file in it that DuckDB could not read becomes rows that are lent to it.
+    """Write a SELECT; a file that DuckDB could not read, or not reach by its URL, becomes rows that are lent to it.
 
     Of a CSV file a column of text stays text: DuckDB would make true and false of yes and no, which are labels where
     the file itself is learnt from.
@@ -74,7 +75,9 @@ def text_of(session: Session, source: Source, bound: Bound) -> Text:
     found = Text(bound.text(source.sql), bound.text(source.items), bound.text(source.rest))
     if source.file is None:
         return found
-    if _ends(source.file, TEXT):
+    if is_url(source.file) and not _reads_urls(session):
+        name = session.lend(_laid_out(tables.open(source.file)))
+    elif _ends(source.file, TEXT):
         name = _as_text(session, source.file)
     elif _ends(source.file, KNOWN):
         return found
@@ -83,6 +86,11 @@ def text_of(session: Session, source: Source, bound: Bound) -> Text:
     rest = found.rest.replace(literal(source.file), name, 1)
     head = found.sql.removesuffix(found.rest)
     return Text(head + rest, found.items, rest) if head != found.sql else found
+
+
+def _reads_urls(session: Session) -> bool:
+    """Say whether DuckDB has what reads objects elsewhere; it is none of its parts, and would be fetched first."""
+    return bool(session.rows("SELECT 1 FROM duckdb_extensions() WHERE extension_name = 'httpfs' AND loaded"))
 
 
 def _as_text(session: Session, file: str) -> str:

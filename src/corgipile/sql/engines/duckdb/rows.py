@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from corgipile.arrow_memory import give_back
 from corgipile.errors import BadArgument
 from corgipile.features.choose import INDEX
 from corgipile.settings import TrainArguments, declared
@@ -74,6 +75,7 @@ def read_rows(session: Session, source: Source, bound: Bound, memory: Size | Non
         table = of_reader(coming, place, most=budget // 2)
     finally:
         reader.close()
+    give_back()  # what the rows took on their way is the training's now
     notes = [*_told(table, place, computed=computed), *left_out]
     return Rows(table, columns, notes, place, time.perf_counter() - start)
 
