@@ -16,7 +16,7 @@ from data import higgs
 from database import Database
 
 import corgipile as cp
-from corgipile.linear.losses import NAMES, loss_of
+from corgipile.losses import NAMES, loss_of
 from corgipile.sql import connect
 
 SETTINGS = "learning_rate = 0.01, standardize = false"

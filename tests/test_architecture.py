@@ -11,8 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src" / "corgipile"
 # What each room may import of the others; a room may import itself.
 BASE = {
+    "bars",
     "_kernel",
     "errors",
+    "losses",
     "random",
     "sizes",
     "settings",

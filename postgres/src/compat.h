@@ -63,6 +63,13 @@
 #define CORGI_DIRECT_IO false
 #endif
 
+/* The next number of a sort. */
+#if PG_VERSION_NUM >= 160000
+#define CORGI_NEXT_DATUM(sort, value, null) tuplesort_getdatum(sort, true, false, value, null, NULL)
+#else
+#define CORGI_NEXT_DATUM(sort, value, null) tuplesort_getdatum(sort, true, value, null, NULL)
+#endif
+
 /* EXPLAIN (GENERIC_PLAN), 16: parameters have no values. */
 #if PG_VERSION_NUM >= 160000
 #define CORGI_GENERIC(flags) (((flags) & EXEC_FLAG_EXPLAIN_GENERIC) != 0)

@@ -12,6 +12,7 @@
 #include "compat.h"
 #include "encoders.h"
 #include "sgd/epochs.h"
+#include "sgd/look.h"
 #include "executor/executor.h"
 #include "nodes/extensible.h"
 #include "plan/permute.h"
@@ -19,6 +20,8 @@
 #include "rights.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+
+typedef enum { CORGI_NO, CORGI_YES, CORGI_AS_NEEDED } CorgiChoice;
 
 /* What the caller of corgipile.train asked for. */
 typedef struct {
@@ -36,6 +39,7 @@ typedef struct {
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
     bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
     bool intercept, balance;
+    CorgiChoice standardize;
     double *classes;        /* NULL: to be found */
     int class_count;
     List *class_texts;      /* of char *: classes given as text */
@@ -132,14 +136,23 @@ static inline int64 corgi_pair_bytes(int64 count, int bytes)
     return TYPEALIGN(bytes, count * sizeof(int32)) + count * bytes;
 }
 
+/* What features are standardised by. */
+typedef struct CorgiScaling CorgiScaling;
+
 typedef struct {
     CorgiOptions options;
     CorgiSource source;
+    struct CorgiModel *past; /* to go on from, or NULL */
     CorgiSurvey survey;
     CorgiSizes sizes;
     CorgiBuffer buffer;
-    uint64 holdout_key, holdout_below; /* see corgi_held_out */
+    bool standardize;       /* features are to be standardised */
+    CorgiScaling *scaling;  /* by this, once it is known; else NULL */
+    int passes;             /* over the table, before the epochs */
+    uint64 holdout_key, holdout_from, holdout_width; /* see corgi_held_out */
+    struct CorgiFold *fold; /* that the training is of, or NULL */
     struct CorgiWhere *where; /* NULL: all rows */
+    struct CorgiWatch *watch; /* is told of rows that are measured; or NULL */
     Snapshot snapshot;      /* that sees the rows of a query; else NULL */
     ResourceOwner owner;    /* of it */
     bool prepared;          /* surveyed, sized, allocated */
@@ -158,7 +171,7 @@ static inline uint64 corgi_key(const CorgiOptions *o, int epoch, int purpose)
 /* Return whether a row, by its number among the visible ones, is held out: nothing is kept, each pass asks again. */
 static inline bool corgi_held_out(const CorgiRun *run, int64 row)
 {
-    return run->holdout_below != 0 && cp_random(run->holdout_key, (uint64_t) row) < run->holdout_below;
+    return run->holdout_width != 0 && cp_random(run->holdout_key, (uint64_t) row) - run->holdout_from < run->holdout_width;
 }
 
 /* What the rows are seen by. */
@@ -167,10 +180,19 @@ static inline Snapshot corgi_snapshot(const CorgiRun *run, const EState *estate)
     return run->snapshot ? run->snapshot : estate->es_snapshot;
 }
 
+/* A fold of a cross validation: the rows of its numbers are held out, and measured after the last epoch alone. */
+typedef struct CorgiFold {
+    int number, count;
+    cp_figures held;        /* what came out */
+    int64 epochs;
+    double seconds;
+    bool numbers;           /* the score is R2, else accuracy */
+} CorgiFold;
+
 enum { CORGI_FIGURES = 8 };
 
 /* A stored model. */
-typedef struct {
+typedef struct CorgiModel {
     char *kind, *label;
     Datum figures[CORGI_FIGURES]; /* of its epochs: arrays, see model.c */
     List *features;         /* of char * */
@@ -178,6 +200,7 @@ typedef struct {
     int bytes;
     int64 width, outputs, classes, epochs;
     double *class_values, *coefficients, *intercepts;
+    double *learnt;         /* [outputs + 2][width + 1], see corgi_get_learnt; NULL: features were as they are */
     double *losses;         /* [epochs] */
     CorgiEncoding *encoding; /* NULL: columns are numbers as they are */
 } CorgiModel;
@@ -199,14 +222,9 @@ typedef struct {
 extern const char *corgi_cast_to_list(Oid type);
 extern int corgi_hint_cast(Oid type, const char *column);
 
-typedef struct {
-    double *most;           /* [width] largest size of each feature in a sample */
-    char *row;
-    int64 width, seen;
-    int block;              /* rows to look at in the block under way */
-} CorgiScales;
-extern void corgi_note_scales(CorgiScales *s, const CorgiSource *source, TupleTableSlot *row, int64 width);
-extern void corgi_tell_scales(const CorgiScales *s, const CorgiSource *source);
+extern char *corgi_feature_name(const CorgiSource *source, int64 i);
+extern void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run);
+extern int corgi_hint_rate(const CorgiRun *run);
 extern void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last);
 
 /* options.c */
@@ -214,7 +232,7 @@ enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
-    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_COUNT
+    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
@@ -224,6 +242,8 @@ extern void corgi_check_class_names(CorgiNames *names, const char *whose, const 
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
 extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
+extern List *corgi_check_feature_names(List *names);
+extern void corgi_check_rows(bool no_source, const char *query, const char *where);
 
 /* wishes.c */
 extern List *corgi_read_wishes(Datum value, Oid type);
@@ -255,6 +275,12 @@ extern int64 corgi_most_blocks(const CorgiSource *s);
 /* query.c */
 extern void corgi_open_query(CorgiRun *run);
 extern void corgi_close_query(CorgiRun *run);
+
+extern Oid corgi_keep_query(const char *query);
+extern void corgi_drop_query(Oid kept);
+
+/* folds.c */
+extern void corgi_hold_out(CorgiRun *run);
 
 /* where.c */
 extern void corgi_open_where(CorgiRun *run);
@@ -306,20 +332,35 @@ extern CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, in
                                    const double *classes);
 extern CorgiLearner *corgi_learner_for(const CorgiRun *run);
 extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
-extern void corgi_learner_copy(CorgiLearner *to, CorgiLearner *from);
+extern void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner);
 extern void corgi_learner_begin(CorgiLearner *m, double rate);
 extern int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, int64 *done);
 extern bool corgi_learner_skips(const CorgiRun *run, int status);
 extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
 extern cp_figures corgi_learner_end(CorgiLearner *m);
+extern int64 corgi_learner_outputs(const CorgiLearner *m);
 extern cp_figures corgi_learner_figures(const CorgiLearner *m);
 extern void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts);
 extern void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts);
 extern void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores);
+extern void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count,
+                                      double *scores);
 extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count,
                                      double *scores);
 extern void corgi_probabilities(double *scores, int64 classes);
 extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes);
+
+/* standardize.c */
+struct cp_moments;
+extern void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot);
+extern struct cp_moments *corgi_begin_moments(const CorgiRun *run);
+extern void corgi_add_moments(struct cp_moments *m, const CorgiRun *run, int64 rows);
+extern CorgiScaling *corgi_end_moments(struct cp_moments *m, const CorgiRun *run);
+extern CorgiScaling *corgi_past_scaling(const CorgiRun *run);
+extern void corgi_scale_rows(const CorgiRun *run, const int32 *slots, int count);
+extern void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts);
+extern void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to);
+extern void corgi_go_on(const CorgiRun *run, CorgiLearner *learner);
 
 /* pipeline.c */
 extern int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
@@ -329,7 +370,7 @@ extern cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *judge, bool h
 
 /* history.c */
 extern void corgi_begin_history(CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
-extern bool corgi_add_epoch(CorgiHistory *h, const CorgiOptions *o, const CorgiEpoch *e);
+extern bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *run, const CorgiEpoch *e);
 extern void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const CorgiModel *past);
 
 /* progress.c */
@@ -340,6 +381,7 @@ extern void corgi_progress_end(CorgiRun *run);
 extern uint32 corgi_wait_event(void);
 
 #include "models.h"
+#include "metrics.h"
 
 /* blockshuffle.c */
 extern const CustomScanMethods corgi_block_methods;

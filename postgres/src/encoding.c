@@ -170,7 +170,7 @@ static bool is_wide(const CorgiColumn *c)
 {
     const CorgiEncoder *e = c->encoder;
     bool small = c->type == BOOLOID || c->type == INT2OID || c->type == FLOAT4OID;
-    if (e == NULL || e->way == CORGI_AS_VECTOR || e->whole)
+    if (e == NULL || e->way == CORGI_AS_VECTOR || (e->whole && is_plain(c)))
         return c->type == FLOAT8OID || c->type == NUMERICOID;
     return e->way == CORGI_AS_NUMBER && !small;
 }

@@ -1,23 +1,64 @@
-/* corgipile.evaluate: a stored model measured on a table. */
+/* corgipile.evaluate: a stored model measured on a table, or on the rows of a query. */
 #include "corgipile.h"
 
+#include <math.h>
+
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "parser/parse_coerce.h"
+#include "sgd/totals.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(corgipile_evaluate);
 
-/* Say which columns to read: those that are named, else those of training. */
+#define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
+
+enum { MODEL, SOURCE, FEATURES, LABEL, QUERY, WHERE }; /* arguments */
+enum { COLUMNS = 8 };
+
+static char *text_argument(FunctionCallInfo fcinfo, int at)
+{
+    return PG_ARGISNULL(at) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(at));
+}
+
+/* Read the names of columns: one, or an array. */
+static List *features_argument(FunctionCallInfo fcinfo)
+{
+    Oid type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, FEATURES)), item = get_element_type(type), output;
+    bool varlena, *nulls, by_value;
+    Datum *values;
+    char align;
+    int16 length;
+    int count;
+    List *names = NIL;
+    if (type == UNKNOWNOID)
+        return list_make1(pstrdup(DatumGetCString(PG_GETARG_DATUM(FEATURES))));
+    if (TypeCategory(OidIsValid(item) ? item : type) != TYPCATEGORY_STRING)
+        REFUSE("features are %s; the names of columns are needed", format_type_be(type));
+    getTypeOutputInfo(OidIsValid(item) ? item : type, &output, &varlena);
+    if (!OidIsValid(item))
+        return list_make1(OidOutputFunctionCall(output, PG_GETARG_DATUM(FEATURES)));
+    get_typlenbyvalalign(item, &length, &by_value, &align);
+    deconstruct_array(PG_GETARG_ARRAYTYPE_P(FEATURES), item, length, by_value, align, &values, &nulls, &count);
+    for (int i = 0; i < count; i++)
+        names = lappend(names, nulls[i] ? NULL : OidOutputFunctionCall(output, values[i]));
+    return corgi_check_feature_names(names);
+}
+
+/* Say which rows and columns to read: of columns those that are named, else those of training. */
 static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
-    bool one = get_fn_expr_argtype(fcinfo->flinfo, 2) == TEXTOID;
-    CorgiOptions o = {.source = PG_GETARG_OID(1), .kind = m->kind, .of = m->of, .features = m->features,
-                      .label = m->label, .encoding = m->encoding};
-    if (!PG_ARGISNULL(2))
-        o.features = corgi_feature_names(PG_GETARG_DATUM(2), one);
-    if (!PG_ARGISNULL(3))
-        o.label = text_to_cstring(PG_GETARG_TEXT_PP(3));
+    CorgiOptions o = {.kind = m->kind, .of = m->of, .features = m->features, .label = m->label, .encoding = m->encoding,
+                      .query = text_argument(fcinfo, QUERY), .where = text_argument(fcinfo, WHERE)};
+    corgi_check_rows(PG_ARGISNULL(SOURCE), o.query, o.where);
+    o.source = PG_ARGISNULL(SOURCE) ? InvalidOid : PG_GETARG_OID(SOURCE);
+    if (!PG_ARGISNULL(FEATURES))
+        o.features = features_argument(fcinfo);
+    if (!PG_ARGISNULL(LABEL))
+        o.label = text_argument(fcinfo, LABEL);
     if (o.features == NIL || o.label == NULL)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("the params of model \"%s\" do not name the columns it was trained on", name),
@@ -39,32 +80,101 @@ static void fit_source(CorgiRun *run, const CorgiModel *m, const char *name)
         s->parts[i].bytes = m->bytes;
 }
 
+/* Load the model that a call is about; NULL if that is NULL. */
+CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name)
+{
+    if (PG_ARGISNULL(MODEL))
+        return NULL;
+    *name = text_argument(fcinfo, MODEL);
+    corgi_find_model(*name, CORGI_USE);
+    return corgi_load_model(*name, true);
+}
+
+/* Refuse a model that predicts numbers. */
+void corgi_need_classes(const CorgiModel *m, const char *name, const char *what)
+{
+    if (corgi_predicts_numbers(&m->of))
+        REFUSE("model \"%s\" is of kind %s and predicts numbers; corgipile.%s takes a model of classes", name, m->kind, what);
+}
+
+/* Measure a model on the rows of a call, each of which `watch` is told of unless it is NULL. */
+cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch)
+{
+    CorgiRun run = {.options = choose(fcinfo, m, name), .watch = watch};
+    cp_figures figures;
+    if (run.options.query != NULL)
+        corgi_open_query(&run);
+    corgi_open_source(&run.source, &run.options);
+    corgi_open_where(&run);
+    fit_source(&run, m, name);
+    if (watch != NULL)
+        watch->scorer = corgi_model_learner(m, run.source.sparse);
+    figures = corgi_measure(&run, corgi_model_learner(m, run.source.sparse), false,
+                            run.snapshot ? run.snapshot : GetActiveSnapshot());
+    corgi_close_source(&run.source);
+    corgi_close_query(&run);
+    return figures;
+}
+
+/* What evaluate adds up itself. */
+typedef struct {
+    CorgiWatch watch;
+    const CorgiModel *model;
+    CorgiRanks *ranks;      /* of a model of two classes */
+    double squares, sizes;  /* of the errors of one that predicts numbers */
+} Sums;
+
+static void note_row(CorgiWatch *w, double label, const double *scores)
+{
+    Sums *s = (Sums *) w;
+    double error;
+    if (s->ranks != NULL)
+        corgi_rank_row(s->ranks, label, scores);
+    if (!corgi_predicts_numbers(&s->model->of))
+        return;
+    error = corgi_predicted_number(s->model, scores) - label;
+    s->squares += error * error;
+    s->sizes += fabs(error);
+}
+
+static void fill(const CorgiModel *m, const cp_figures *f, const Sums *s, Datum *values, bool *nulls)
+{
+    bool numbers = corgi_predicts_numbers(&m->of), none = f->rows == 0;
+    double area = 0, rows = (double) f->rows;
+    nulls[0] = none;
+    nulls[1] = none || numbers;
+    nulls[2] = none || !numbers;
+    nulls[4] = s->ranks == NULL || !corgi_auc(s->ranks, &area);
+    nulls[5] = none || !cp_losses[m->of.loss].probability;
+    nulls[6] = nulls[7] = none || !numbers;
+    values[0] = values[5] = Float8GetDatum(f->loss);
+    values[1] = values[2] = Float8GetDatum(f->score);
+    values[3] = Int64GetDatum(f->rows);
+    values[4] = Float8GetDatum(area);
+    values[6] = Float8GetDatum(none ? 0 : sqrt(s->squares / rows));
+    values[7] = Float8GetDatum(none ? 0 : s->sizes / rows);
+}
+
 Datum corgipile_evaluate(PG_FUNCTION_ARGS)
 {
     TupleDesc columns;
-    CorgiRun run = {0};
+    Sums sums = {.watch = {.row = note_row}};
     CorgiModel *m;
     cp_figures f;
-    Datum values[4];
-    bool nulls[4] = {false};
+    Datum values[COLUMNS];
+    bool nulls[COLUMNS] = {false};
     char *name;
-    if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-        PG_RETURN_NULL();
     if (get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE)
         elog(ERROR, "corgipile.evaluate returns a row");
-    name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-    corgi_find_model(name, CORGI_USE);
-    m = corgi_load_model(name, true);
-    run.options = choose(fcinfo, m, name);
-    corgi_open_source(&run.source, &run.options);
-    fit_source(&run, m, name);
-    f = corgi_measure(&run, corgi_model_learner(m, run.source.sparse), false, GetActiveSnapshot());
-    corgi_close_source(&run.source);
-    values[0] = Float8GetDatum(f.loss);
-    values[1] = values[2] = Float8GetDatum(f.score);
-    values[3] = Int64GetDatum(f.rows);
-    nulls[0] = f.rows == 0;
-    nulls[1] = f.rows == 0 || corgi_predicts_numbers(&m->of);
-    nulls[2] = f.rows == 0 || !corgi_predicts_numbers(&m->of);
+    if (columns->natts != COLUMNS)
+        elog(ERROR, "corgipile.evaluate has %d columns, the library knows %d: run ALTER EXTENSION corgipile UPDATE",
+             columns->natts, COLUMNS);
+    m = corgi_model_to_judge(fcinfo, &name);
+    if (m == NULL)
+        PG_RETURN_NULL();
+    sums.model = m;
+    sums.ranks = m->classes == 2 ? corgi_make_ranks(m, 1) : NULL;
+    f = corgi_judge(fcinfo, m, name, sums.ranks != NULL || corgi_predicts_numbers(&m->of) ? &sums.watch : NULL);
+    fill(m, &f, &sums, values, nulls);
     PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, values, nulls)));
 }

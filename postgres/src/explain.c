@@ -45,8 +45,14 @@ void corgi_explain_learning(const CorgiRun *run, ExplainState *es)
     if (o->warm_start != NULL)
         ExplainPropertyText("Warm Start", o->warm_start, es);
     ExplainPropertyInteger("Threads", NULL, o->threads, es);
+    if (!run->prepared)
+        ExplainPropertyText("Standardize", o->standardize == CORGI_YES ? "true" : o->standardize == CORGI_NO ? "false"
+                                           : run->past == NULL ? "where needed" : run->past->learnt ? "true" : "false", es);
+    else
+        ExplainPropertyBool("Standardized", run->scaling != NULL, es);
     ExplainPropertyText("Numbers", run->source.bytes == 4 ? "real" : "double precision", es);
     if (run->prepared) {
+        ExplainPropertyInteger("Passes before Epochs", NULL, run->passes, es);
         ExplainPropertyInteger("Features", NULL, run->survey.width, es);
         ExplainPropertyInteger("Rows per Epoch", NULL, run->survey.rows, es);
     }

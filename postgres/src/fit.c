@@ -148,6 +148,7 @@ static int64 read_rows(CorgiRun *run, CustomScanState *blocks, bool classes, boo
         MemoryContextSwitchTo(outside);
     }
     corgi_end_loop(blocks);
+    run->passes++;
     MemoryContextDelete(leftovers);
     return learnt;
 }

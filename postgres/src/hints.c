@@ -6,7 +6,6 @@
 #include "catalog/pg_cast.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 
 /* Return the array type that values of a type can be cast to, as vector and halfvec of pgvector to real[]; or NULL. */
@@ -28,30 +27,8 @@ int corgi_hint_cast(Oid type, const char *column)
                 : 0;
 }
 
-enum { SAMPLE_ROWS = 256, WIDEST = 1 << 16, FAR_APART = 300 };
-
-/* Note how large features are, of a few rows of each block until the sample is full. */
-void corgi_note_scales(CorgiScales *s, const CorgiSource *source, TupleTableSlot *row, int64 width)
-{
-    if (s->block-- <= 0 || s->seen == SAMPLE_ROWS || width > WIDEST)
-        return;
-    if (s->most == NULL) {
-        MemoryContext longer = GetMemoryChunkContext(s);
-        s->width = width;
-        s->most = MemoryContextAllocZero(longer, sizeof *s->most * (Size) width);
-        s->row = MemoryContextAlloc(longer, sizeof(double) * (Size) width);
-    }
-    slot_getsomeattrs(row, source->last);
-    corgi_read_features(source, row, width, s->row);
-    for (int64 i = 0; i < width; i++) {
-        double x = fabs(source->bytes == 8 ? ((double *) s->row)[i] : ((float *) s->row)[i]);
-        if (isfinite(x))
-            s->most[i] = Max(s->most[i], x);
-    }
-    s->seen++;
-}
-
-static char *feature_name(const CorgiSource *source, int64 i)
+/* Name a feature: its column, and its place in an array. */
+char *corgi_feature_name(const CorgiSource *source, int64 i)
 {
     for (int k = 0; source->encoded && !source->features->list && k < source->feature_columns; k++) {
         int64 width = source->features[k].encoder ? source->features[k].encoder->width : 1;
@@ -63,21 +40,25 @@ static char *feature_name(const CorgiSource *source, int64 i)
                                   : psprintf("\"%s\"", source->features[i].name);
 }
 
-/* Say so where the features of the sample differ in size so much that one rate does not suit them all. */
-void corgi_tell_scales(const CorgiScales *s, const CorgiSource *source)
+/* Say so where features are scaled as SGD does not want them, and what becomes of them. */
+void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run)
 {
-    int64 low = -1, high = -1;
-    for (int64 i = 0; i < s->width; i++) {
-        if (s->most[i] > 0 && (low < 0 || s->most[i] < s->most[low]))
-            low = i;
-        if (s->most[i] > 0 && (high < 0 || s->most[i] > s->most[high]))
-            high = i;
-    }
-    if (low >= 0 && s->most[high] > FAR_APART * s->most[low])
-        ereport(NOTICE,
-                errmsg("features differ in scale: %s reaches %.3g, %s %.3g; one learning rate hardly suits both",
-                       feature_name(source, high), s->most[high], feature_name(source, low), s->most[low]),
-                errhint("Train on columns less their mean and divided by their spread, such as generated ones."));
+    const char *done = run->standardize ? "they are standardised; standardize => false learns from them as they are"
+                                        : "standardize => true would help";
+    if (seen->scales == CP_SCALES_APART)
+        ereport(NOTICE, errmsg("features differ in scale by %.1g times (%s and %s): %s", seen->apart,
+                               corgi_feature_name(&run->source, seen->largest),
+                               corgi_feature_name(&run->source, seen->smallest), done));
+    else
+        ereport(NOTICE, errmsg("rows are %s for SGD (mean squared length %.3g): %s",
+                               seen->scales == CP_ROWS_SHORT ? "short" : "long", seen->length, done));
+}
+
+/* Add to an error of a training that diverged what to try. */
+int corgi_hint_rate(const CorgiRun *run)
+{
+    return errhint("Try learning_rate => %g%s.", run->options.learning_rate / 10,
+                   run->scaling ? "" : ", or standardize => true");
 }
 
 /* Say so where the last epoch has been no better than a constant: on the rows held out, if there are any. R2 compares
@@ -96,5 +77,6 @@ void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)
                             held ? " on the rows held out" : "")
                    : errmsg("the model is no better than chance: its loss is %.4g%s, that of %s %.4g",
                             f->loss, held ? " on the rows held out" : "", whose, chance),
-            errhint("Try another learning_rate, more epochs, and features of the same scale."));
+            errhint(run->scaling ? "Try another learning_rate, and more epochs."
+                                 : "Try another learning_rate, more epochs, and standardize => true."));
 }

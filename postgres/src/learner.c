@@ -107,7 +107,7 @@ void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("training diverged: %s brought the weights beyond what %s can hold", row,
                        run->source.bytes == 4 ? "real" : "double precision"),
-                errhint("Try learning_rate => %g.", run->options.learning_rate / 10));
+                corgi_hint_rate(run));
         break;
     default:
         elog(ERROR, "%s was refused by the kernel with status %d", row, status);
@@ -137,6 +137,9 @@ cp_figures corgi_learner_end(CorgiLearner *m)
     return cp_sgd_figures(m->state);
 }
 
+/* Return the number of scores of a row. */
+int64 corgi_learner_outputs(const CorgiLearner *m) { return m->state->outputs; }
+
 /* Return the figures of the epoch so far. */
 cp_figures corgi_learner_figures(const CorgiLearner *m) { return cp_sgd_figures(m->state); }
 
@@ -153,17 +156,6 @@ void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts
     pfree(weights);
 }
 
-/* Copy the weights of a flushed learner into one of the same shape. */
-void corgi_learner_copy(CorgiLearner *to, CorgiLearner *from)
-{
-    Size count = (Size) (from->state->outputs * (from->state->features + 1)) * from->state->bytes;
-    char *weights = MemoryContextAllocHuge(CurrentMemoryContext, count);
-    char *biases = weights + from->state->outputs * from->state->features * from->state->bytes;
-    cp_sgd_get(from->state, weights, biases);
-    cp_sgd_set(to->state, weights, biases);
-    pfree(weights);
-}
-
 void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts)
 {
     int bytes = m->state->bytes;
@@ -172,6 +164,16 @@ void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double
     cp_cast(weights, bytes == 8, (const char *) coefficients, CP_F64, count);
     cp_cast(weights + count * bytes, bytes == 8, (const char *) intercepts, CP_F64, outputs);
     cp_sgd_set(m->state, weights, weights + count * bytes);
+    pfree(weights);
+}
+
+/* Let a judge measure rows as they are by what a flushed learner has learnt. */
+void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner)
+{
+    int64 count = judge->state->outputs * judge->state->features;
+    double *weights = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *weights * (Size) (count + judge->state->outputs));
+    corgi_get_folded(run, learner, weights, weights + count);
+    corgi_learner_set(judge, weights, weights + count);
     pfree(weights);
 }
 
@@ -196,6 +198,23 @@ void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores)
     cp_rows rows = {.x = row, .stride = m->state->features * m->state->bytes};
     if (decide(m, rows, scores) != CP_SGD_OK)
         elog(ERROR, "the kernel refused to score a row");
+}
+
+/* Score rows by slot, which the kernel has measured before: scores[row][output]. */
+void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count, double *scores)
+{
+    const CorgiBuffer *b = &run->buffer;
+    cp_rows rows = {.x = b->x, .slots = b->slots, .stride = b->stride, .indices = b->indices, .values = b->values,
+                    .lengths = b->lengths, .visit = visit, .m = count};
+    bool wide = m->state->bytes == sizeof(double);
+    Size numbers = (Size) (count * m->state->outputs);
+    char *out = wide ? (char *) scores : palloc(numbers * sizeof(float));
+    if (cp_sgd_decide(m->state, &rows, out) != CP_SGD_OK)
+        elog(ERROR, "the kernel refused to score rows");
+    if (wide)
+        return;
+    cp_cast((char *) scores, 1, out, CP_F32, (int64) numbers);
+    pfree(out);
 }
 
 /* Score one sparse row. Returns a status of the kernel. */

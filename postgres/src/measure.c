@@ -4,7 +4,7 @@
 #include "access/tableam.h"
 #include "utils/memutils.h"
 
-enum { PART_ROWS = 4096, PART_BYTES = 1 << 20 };
+enum { PART_ROWS = 4096, PART_BYTES = 1 << 20, PART_SCORES = 1 << 17 };
 
 typedef struct {
     CorgiRun run;           /* with a small buffer of its own */
@@ -38,6 +38,24 @@ static Pass *make_pass(const CorgiRun *run, CorgiLearner *judge, bool held)
     return p;
 }
 
+/* Tell of the rows that were judged, some at a time: of many classes each has many scores. */
+static void tell_rows(const Pass *p)
+{
+    CorgiWatch *w = p->run.watch;
+    int64 outputs = corgi_learner_outputs(w->scorer), most = Max(PART_SCORES / outputs, 1);
+    double *scores;
+    if (p->waiting == 0)
+        return;
+    scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->waiting)));
+    for (int64 from = 0; from < p->waiting; from += most) {
+        int64 count = Min(most, p->waiting - from);
+        corgi_learner_decide_rows(w->scorer, &p->run, p->visit + from, count, scores);
+        for (int64 i = 0; i < count; i++)
+            w->row(w, p->run.buffer.y[from + i], scores + i * outputs);
+    }
+    pfree(scores);
+}
+
 static void judge_rows(Pass *p)
 {
     for (int64 done = 0; done < p->waiting;) {
@@ -47,6 +65,8 @@ static void judge_rows(Pass *p)
         else if (status != CP_SGD_OK)
             corgi_learner_refuse(&p->run, status, p->visit[done]);
     }
+    if (p->run.watch != NULL)
+        tell_rows(p);
     p->waiting = 0;
     if (p->run.source.sparse)
         corgi_begin_place(&p->run.buffer, 0);
@@ -70,13 +90,20 @@ static void put_long_row(Pass *p, const CorgiSource *part, TupleTableSlot *row)
         p->run.buffer = make_buffer(&p->run, 2 * p->run.buffer.heaviest);
 }
 
+static bool is_wanted(const Pass *p, const CorgiSource *part, int64 number, TupleTableSlot *row)
+{
+    if (!p->held)
+        return corgi_ask_row(&p->run, part, number, row);
+    return corgi_held_out(&p->run, number) && (p->run.where == NULL || corgi_is_wanted(&p->run, number));
+}
+
 static void measure_part(Pass *p, const CorgiSource *part, Snapshot snapshot)
 {
     TupleTableSlot *row = MakeSingleTupleTableSlot(RelationGetDescr(part->rel), table_slot_callbacks(part->rel));
     TableScanDesc scan = table_beginscan_strat(part->rel, snapshot, 0, NULL, true, false);
     while (table_scan_getnextslot(scan, ForwardScanDirection, row)) {
         int64 number = p->number++;
-        if (p->held && !(corgi_held_out(&p->run, number) && (p->run.where == NULL || corgi_is_wanted(&p->run, number))))
+        if (!is_wanted(p, part, number, row))
             continue;
         if (!put_row(p, part, row))
             put_long_row(p, part, row);

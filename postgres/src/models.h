@@ -28,6 +28,12 @@ typedef struct {
 extern CorgiVersion corgi_find_model(const char *name, CorgiRight right);
 extern CorgiCached *corgi_cached_model(const char *name);
 
+/* predict.c */
+extern int64 corgi_best_class(const CorgiModel *m, const double *scores);
+extern double corgi_predicted_number(const CorgiModel *m, const double *scores);
+extern const CorgiNames *corgi_class_names(const CorgiModel *m);
+extern const char *corgi_class_name(const CorgiModel *m, int64 k);
+
 /* predict_sparse.c */
 extern bool corgi_is_pair(Oid indices, Oid values);
 extern void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type);
@@ -37,9 +43,21 @@ typedef struct {
     ArrayType *classes, *coefficients, *intercepts, *names; /* names: of classes, or NULL */
 } CorgiWeights;
 extern ArrayType *corgi_text_array(const CorgiNames *names);
-extern void corgi_check_name(const CorgiOptions *o);
+
+/* A row of the table of models, but of what the server fills in. */
+typedef struct {
+    const char *name, *kind, *params, *source;
+    Oid user;
+    int64 width;
+    CorgiWeights weights;
+    ArrayType *learnt;      /* NULL: features were as they are */
+} CorgiRow;
+extern ArrayType *corgi_make_doubles(int dimensions, int64 rows, int64 columns);
+extern void corgi_check_name(const char *name, Oid user, const char *what);
+extern void corgi_check_weights(int64 outputs, int64 width, int64 classes, bool standardized);
 extern void corgi_check_size(const CorgiRun *run);
 extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner);
+extern void corgi_store_row(const CorgiRow *row);
 extern void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history,
                               const CorgiModel *past);
 

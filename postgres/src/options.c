@@ -18,7 +18,7 @@ static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
-    "encode",     "missing",    "query",       "where"};
+    "encode",     "missing",    "query",       "where", "standardize"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -52,7 +52,12 @@ List *corgi_text_list(Datum array)
 /* Read the names of feature columns from a text[], or from one text. */
 List *corgi_feature_names(Datum value, bool one)
 {
-    List *names = one ? list_make1(TextDatumGetCString(value)) : corgi_text_list(value);
+    return corgi_check_feature_names(one ? list_make1(TextDatumGetCString(value)) : corgi_text_list(value));
+}
+
+/* Return names of columns, if there are some and none is NULL. */
+List *corgi_check_feature_names(List *names)
+{
     if (names == NIL)
         REFUSE("features is an empty list; name at least one column");
     if (list_member_ptr(names, NULL))
@@ -235,7 +240,19 @@ static bool may_be_null(int argument)
 {
     return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE || argument == ARG_CLASSES ||
            argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
-           argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES;
+           argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
+           argument == ARG_STANDARDIZE;
+}
+
+/* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
+void corgi_check_rows(bool no_source, const char *query, const char *where)
+{
+    if (no_source && query == NULL)
+        REFUSE("source must not be NULL; name a table, or give a query");
+    if (!no_source && query != NULL)
+        REFUSE("source and query both name rows; give one of them");
+    if (where != NULL && query != NULL)
+        REFUSE("where is a condition of the rows of source; write it into query");
 }
 
 void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types)
@@ -243,15 +260,10 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     for (int i = 0; i < ARG_COUNT; i++)
         if (nulls[i] && !may_be_null(i) && i != ARG_SOURCE)
             REFUSE("%s must not be NULL", arguments[i]);
-    if (nulls[ARG_SOURCE] && nulls[ARG_QUERY])
-        REFUSE("source must not be NULL; name a table, or give a query");
-    if (!nulls[ARG_SOURCE] && !nulls[ARG_QUERY])
-        REFUSE("source and query both name rows to learn from; give one of them");
     o->source = nulls[ARG_SOURCE] ? InvalidOid : DatumGetObjectId(values[ARG_SOURCE]);
-    if (!nulls[ARG_WHERE] && !nulls[ARG_QUERY])
-        REFUSE("where is a condition of the rows of source; write it into query");
     o->where = nulls[ARG_WHERE] ? NULL : TextDatumGetCString(values[ARG_WHERE]);
     o->query = nulls[ARG_QUERY] ? NULL : TextDatumGetCString(values[ARG_QUERY]);
+    corgi_check_rows(nulls[ARG_SOURCE], o->query, o->where);
     o->kind = TextDatumGetCString(values[ARG_MODEL]);
     o->of = corgi_loss_of(o->kind, 2);
     o->features = nulls[ARG_FEATURES] ? NIL : corgi_feature_names(values[ARG_FEATURES], types[ARG_FEATURES] == TEXTOID);
@@ -268,6 +280,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     read_order(o, values[ARG_ORDER], values[ARG_BALANCE], nulls[ARG_BALANCE]);
     o->seed = DatumGetInt64(values[ARG_SEED]);
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
+    o->standardize = nulls[ARG_STANDARDIZE] ? CORGI_AS_NEEDED : DatumGetBool(values[ARG_STANDARDIZE]) ? CORGI_YES : CORGI_NO;
     o->holdout = nulls[ARG_HOLDOUT] ? 0 : DatumGetFloat8(values[ARG_HOLDOUT]);
     o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);
     o->tolerance = nulls[ARG_TOLERANCE] ? -1 : tolerance_of(DatumGetFloat8(values[ARG_TOLERANCE]));

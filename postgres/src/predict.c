@@ -10,6 +10,7 @@
 #include "sgd/totals.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/float.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
@@ -279,17 +280,30 @@ static Datum to_array(const double *values, int64 count)
 }
 
 /* The classes of a model by name; NULL where they are numbers. */
-static const CorgiNames *class_names(const CorgiModel *m) { return m->encoding ? m->encoding->classes : NULL; }
+const CorgiNames *corgi_class_names(const CorgiModel *m) { return m->encoding ? m->encoding->classes : NULL; }
 
-/* The number of the class of the row. A margin of 0 is the first class. */
-static int64 best_class(const CorgiCached *c)
+/* A class as text. */
+const char *corgi_class_name(const CorgiModel *m, int64 k)
+{
+    const CorgiNames *names = corgi_class_names(m);
+    return names ? names->names[k].text : float8out_internal(m->class_values[k]);
+}
+
+/* The number of the class that scores say. A margin of 0 is the first class. */
+int64 corgi_best_class(const CorgiModel *m, const double *scores)
 {
     int64 best = 0;
-    if (!cp_loss_per_class(c->model->of.loss))
-        return c->scores[0] > 0;
-    for (int64 k = 1; k < c->model->outputs; k++)
-        best = c->scores[k] > c->scores[best] ? k : best;
+    if (!cp_loss_per_class(m->of.loss))
+        return scores[0] > 0;
+    for (int64 k = 1; k < m->outputs; k++)
+        best = scores[k] > scores[best] ? k : best;
     return best;
+}
+
+/* The number that is predicted by a model of numbers. */
+double corgi_predicted_number(const CorgiModel *m, const double *scores)
+{
+    return cp_losses[m->of.loss].exponential ? cp_exp(scores[0]) : scores[0];
 }
 
 /* Class of the row, or the number that is predicted of it. */
@@ -300,11 +314,11 @@ Datum corgipile_predict(PG_FUNCTION_ARGS)
     if (c == NULL)
         PG_RETURN_NULL();
     m = c->model;
-    if (unlikely(class_names(m) != NULL))
+    if (unlikely(corgi_class_names(m) != NULL))
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has classes of text; use corgipile.predict_text", c->name);
-    if (cp_losses[m->of.loss].exponential)
-        PG_RETURN_FLOAT8(cp_exp(c->scores[0]));
-    PG_RETURN_FLOAT8(corgi_predicts_numbers(&m->of) ? c->scores[0] : m->class_values[best_class(c)]);
+    if (corgi_predicts_numbers(&m->of))
+        PG_RETURN_FLOAT8(corgi_predicted_number(m, c->scores));
+    PG_RETURN_FLOAT8(m->class_values[corgi_best_class(m, c->scores)]);
 }
 
 /* Class of the row by a model whose label is boolean. */
@@ -316,10 +330,10 @@ Datum corgipile_predict_bool(PG_FUNCTION_ARGS)
         PG_RETURN_NULL();
     m = c->model;
     if (corgi_predicts_numbers(&m->of) || m->classes != 2 || m->class_values[0] != 0 || m->class_values[1] != 1 ||
-        class_names(m) != NULL)
+        corgi_class_names(m) != NULL)
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has not the classes false and true; use %s", c->name,
-               class_names(m) ? "corgipile.predict_text" : "corgipile.predict");
-    PG_RETURN_BOOL(best_class(c) == 1);
+               corgi_class_names(m) ? "corgipile.predict_text" : "corgipile.predict");
+    PG_RETURN_BOOL(corgi_best_class(c->model, c->scores) == 1);
 }
 
 /* Class of the row by its name. */
@@ -328,16 +342,16 @@ Datum corgipile_predict_text(PG_FUNCTION_ARGS)
     const CorgiCached *c = score(fcinfo);
     if (c == NULL)
         PG_RETURN_NULL();
-    if (class_names(c->model) == NULL)
+    if (corgi_class_names(c->model) == NULL)
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has no classes of text; use corgipile.predict", c->name);
-    PG_RETURN_TEXT_P(cstring_to_text(class_names(c->model)->names[best_class(c)].text));
+    PG_RETURN_TEXT_P(cstring_to_text(corgi_class_names(c->model)->names[corgi_best_class(c->model, c->scores)].text));
 }
 
 /* The classes of a model by name. */
 Datum corgipile_class_names(PG_FUNCTION_ARGS)
 {
     char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-    const CorgiNames *names = class_names(corgi_cached_model(name)->model);
+    const CorgiNames *names = corgi_class_names(corgi_cached_model(name)->model);
     if (names == NULL)
         PG_RETURN_NULL();
     PG_RETURN_ARRAYTYPE_P(corgi_text_array(names));

@@ -3,7 +3,7 @@
  * Every backend of a server has a place in shared memory for the progress of its command, which others read without
  * locks and the server clears when a transaction ends, however it ends. Training is a command that the server's own
  * views do not know, so it shows in none of them. Where the place is taken, as by COPY (SELECT ...), nothing shows. */
-#include "corgipile.h"
+#include "jobs.h"
 
 #include <math.h>
 
@@ -12,9 +12,11 @@
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/pmsignal.h"
 #include "utils/acl.h"
 #include "utils/backend_progress.h"
-#include "utils/backend_status.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/timestamp.h"
@@ -23,7 +25,7 @@
 #define COMMAND ((ProgressCommandType) 0x636F7267)
 #define COLUMNS 10
 
-enum { LOSS_OF, EPOCH, EPOCHS, ROWS, DONE, LOSS, STARTED, NAME, NAME_BYTES = 8 * (PGSTAT_NUM_PROGRESS_PARAM - NAME) };
+enum { LOSS_OF, EPOCH, EPOCHS, ROWS, DONE, LOSS, STARTED, EARLIER, BEGAN, NAME, NAME_BYTES = 8 * (PGSTAT_NUM_PROGRESS_PARAM - NAME) };
 
 PG_FUNCTION_INFO_V1(corgipile_progress);
 
@@ -53,10 +55,13 @@ void corgi_progress_begin(CorgiRun *run)
 /* Begin an epoch, counted from 0, of so many rows. */
 void corgi_progress_epoch(const CorgiRun *run, int64 epoch, int64 epochs)
 {
-    const int index[] = {EPOCH, EPOCHS, ROWS, DONE};
-    const int64 value[] = {epoch, epochs, run->survey.rows, 0};
-    if (shown(run))
+    const int index[] = {EPOCH, EPOCHS, ROWS, DONE, EARLIER, BEGAN};
+    const volatile int64 *now = MyBEEntry ? MyBEEntry->st_progress_param : NULL;
+    if (shown(run)) {
+        const int64 value[] = {epoch, epochs, run->survey.rows, 0, now[EARLIER] + now[DONE],
+                               now[BEGAN] ? now[BEGAN] : GetCurrentTimestamp()};
         pgstat_progress_update_multi_param(lengthof(index), index, value);
+    }
 }
 
 /* Show how far the epoch is; before its first rows the loss of the epoch before stays. */
@@ -64,6 +69,8 @@ void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far)
 {
     const int index[] = {DONE, LOSS};
     int64 value[] = {so_far->rows, 0};
+    if (MyBgworkerEntry != NULL && !PostmasterIsAlive())
+        proc_exit(1); /* a session finds that out from its client; this may go on for hours, and keep the server from starting */
     memcpy(&value[1], &so_far->loss, sizeof value[1]);
     if (shown(run) && so_far->rows > 0)
         pgstat_progress_update_multi_param(lengthof(index), index, value);
@@ -74,6 +81,35 @@ void corgi_progress_end(CorgiRun *run)
     if (shown(run))
         pgstat_progress_end_command();
     run->published = false;
+}
+
+static void read_params(const volatile int64 *param, CorgiProgress *p)
+{
+    int64 loss = param[LOSS];
+    double seconds = (double) (GetCurrentTimestamp() - param[BEGAN]) / USECS_PER_SEC;
+    p->epoch = param[EPOCH];
+    p->epochs = param[EPOCHS];
+    p->rows = param[EARLIER] + param[DONE];
+    memcpy(&p->loss, &loss, sizeof p->loss);
+    p->rate = param[BEGAN] == 0 || p->rows == 0 || seconds <= 0 ? get_float8_nan() : (double) p->rows / seconds;
+}
+
+/* Read what a backend publishes of its training. Returns false if it does not. */
+bool corgi_progress_at(const PgBackendStatus *b, CorgiProgress *p)
+{
+    if (b->st_progress_command != COMMAND || b->st_progress_param[STARTED] == 0)
+        return false;
+    read_params(b->st_progress_param, p);
+    return true;
+}
+
+/* Read how far this backend's last training came; what it published stays behind. */
+bool corgi_progress_last(CorgiProgress *p)
+{
+    if (MyBEEntry == NULL || MyBEEntry->st_progress_param[STARTED] == 0)
+        return false;
+    read_params(MyBEEntry->st_progress_param, p);
+    return true;
 }
 
 /* What a backend waits for while the thread that learns is behind: named from 17 on. */

@@ -48,7 +48,7 @@ static Oid make_table(TupleDesc columns)
     CreateStmt *statement = makeNode(CreateStmt);
     Oid space, made;
     int number = 0;
-    PreventCommandDuringRecovery("corgipile.train with a query");
+    PreventCommandDuringRecovery("a query of corgipile");
     statement->relation = makeRangeVar("pg_temp", "corgipile_rows", -1);
     statement->relation->relpersistence = RELPERSISTENCE_TEMP;
     statement->oncommit = ONCOMMIT_DROP;
@@ -92,19 +92,26 @@ static void keep_rows(SPIPlanPtr plan, Oid table)
     table_close(k.table, NoLock);
 }
 
+/* Run a query; returns a table of its rows. */
+Oid corgi_keep_query(const char *query)
+{
+    SPIPlanPtr plan;
+    Oid table;
+    SPI_connect();
+    plan = SPI_prepare(query, 0, NULL);
+    if (plan == NULL)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
+    table = make_table(check_query(plan));
+    keep_rows(plan, table);
+    SPI_finish();
+    CommandCounterIncrement();
+    return table;
+}
+
 /* Run the query; its rows are the table to learn from. */
 void corgi_open_query(CorgiRun *run)
 {
-    CorgiOptions *o = &run->options;
-    SPIPlanPtr plan;
-    SPI_connect();
-    plan = SPI_prepare(o->query, 0, NULL);
-    if (plan == NULL)
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
-    o->source = make_table(check_query(plan));
-    keep_rows(plan, o->source);
-    SPI_finish();
-    CommandCounterIncrement();
+    run->options.source = corgi_keep_query(run->options.query);
     PushCopiedSnapshot(GetActiveSnapshot());
     UpdateActiveSnapshotCommandId();
     run->owner = CurrentResourceOwner;
@@ -113,9 +120,15 @@ void corgi_open_query(CorgiRun *run)
 }
 
 /* Drop the table. */
+void corgi_drop_query(Oid kept)
+{
+    ObjectAddress table = {.classId = RelationRelationId, .objectId = kept};
+    performDeletion(&table, DROP_RESTRICT, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);
+    CommandCounterIncrement();
+}
+
 void corgi_close_query(CorgiRun *run)
 {
-    ObjectAddress table = {.classId = RelationRelationId, .objectId = run->options.source};
     bool unseen = !ActiveSnapshotSet();
     if (run->options.query == NULL || run->snapshot == NULL)
         return;
@@ -123,8 +136,7 @@ void corgi_close_query(CorgiRun *run)
     run->snapshot = NULL;
     if (unseen)
         PushActiveSnapshot(GetTransactionSnapshot());
-    performDeletion(&table, DROP_RESTRICT, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);
-    CommandCounterIncrement();
+    corgi_drop_query(run->options.source);
     if (unseen)
         PopActiveSnapshot();
 }

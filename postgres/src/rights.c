@@ -43,6 +43,14 @@ Oid corgi_models_table(void)
     return table;
 }
 
+/* Refuse a role that may not do such a thing to the table of models. */
+void corgi_check_models(AclMode mode, Oid user)
+{
+    AclResult may = pg_class_aclcheck(corgi_models_table(), user, mode);
+    if (may != ACLCHECK_OK)
+        aclcheck_error(may, OBJECT_TABLE, "models");
+}
+
 static Oid owner_of(Oid table)
 {
     HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));

@@ -5,6 +5,8 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "fmgr.h"
+#include "nodes/parsenodes.h"
 #include "utils/array.h"
 
 /* A value of type corgipile.role: the oid of a role; PUBLIC is 0, nobody is a role that is not here. Or, with the bit
@@ -32,8 +34,13 @@ extern Oid corgi_type_of(Oid role);
 extern void corgi_tie_types(void);
 extern void corgi_lock_types(Oid role);
 
+/* triggers.c */
+struct TriggerData;
+extern struct TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo);
+
 /* rights.c */
 extern Oid corgi_models_table(void);
+extern void corgi_check_models(AclMode mode, Oid user);
 extern CorgiCaller corgi_become_owner(void);
 extern void corgi_become_caller(CorgiCaller caller);
 extern bool corgi_may(CorgiRight right, Oid user, const CorgiHolders *h);

@@ -10,6 +10,7 @@
 int corgi_share = CORGI_SHARE_NONE;
 int corgi_max_threads = 2;
 int corgi_max_memory = -1;
+int corgi_versions = 5;
 
 static const struct config_enum_entry shares[] = {
     {"none", CORGI_SHARE_NONE, false}, {"use", CORGI_USE, false}, {"read", CORGI_READ, false}, {NULL, 0, false}};
@@ -22,6 +23,9 @@ void corgi_define_settings(void)
                             2, PGC_SUSET, 0, NULL, NULL, NULL);
     DefineCustomIntVariable("corgipile.max_memory", "Largest buffer_size that a training may ask for.",
                             "-1 means no limit.", &corgi_max_memory, -1, -1, INT_MAX, PGC_SUSET, GUC_UNIT_KB, NULL, NULL,
+                            NULL);
+    DefineCustomIntVariable("corgipile.versions", "Versions of a model that are kept, with the present one.",
+                            "Counts when a model is replaced.", &corgi_versions, 5, 1, INT_MAX, PGC_USERSET, 0, NULL, NULL,
                             NULL);
     MarkGUCPrefixReserved("corgipile");
 }

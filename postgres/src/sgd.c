@@ -26,7 +26,6 @@ typedef struct {
     CorgiRun run;
     CustomScanState *tuples;
     CorgiLearner *learner, *judge; /* judge: measures on the rows held out */
-    CorgiModel *past;       /* to go on from, or NULL */
     CorgiHistory history;
     int64 returned;         /* epochs */
     TupleDesc row;          /* of the columns, where the query takes rows as a whole; else NULL */
@@ -59,18 +58,17 @@ static void configure(SgdState *s)
     }
     corgi_read_options(o, values, nulls, s->types);
     o->user = GetUserId();
-    s->run.holdout_key = corgi_key(o, 0, CORGI_HOLDOUT);
-    s->run.holdout_below = (uint64) (o->holdout * 18446744073709551616.0);
-    s->past = o->warm_start ? corgi_load_past(o) : NULL;
+    corgi_hold_out(&s->run);
+    s->run.past = o->warm_start ? corgi_load_past(o) : NULL;
     s->configured = true;
     if (o->query != NULL)
         corgi_open_query(&s->run);
     corgi_open_source(&s->run.source, o);
     corgi_open_where(&s->run);
-    if (s->past == NULL)
+    if (s->run.past == NULL)
         corgi_settle_classes(o, &s->run.source);
     corgi_tuple_open(s->tuples, &s->run);
-    corgi_begin_history(&s->history, o, s->past);
+    corgi_begin_history(&s->history, o, s->run.past);
     s->returned = 0;
     s->finished = false;
     MemoryContextSwitchTo(outside);
@@ -137,18 +135,15 @@ static void begin(CustomScanState *node, EState *estate, int eflags)
 static void prepare(SgdState *s)
 {
     CorgiRun *run = &s->run;
-    const CorgiModel *past = s->past;
     if (run->options.name != NULL)
-        corgi_check_name(&run->options);
+        corgi_check_name(run->options.name, run->options.user, "corgipile.train with a name");
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
-    if (past != NULL)
-        corgi_fit_past(run, past);
     if (run->options.name != NULL || run->options.weights)
         corgi_check_size(run);
     s->learner = corgi_learner_for(run);
-    if (past != NULL)
-        corgi_learner_set(s->learner, past->coefficients, past->intercepts);
+    if (run->past != NULL)
+        corgi_go_on(run, s->learner);
     s->judge = run->survey.held > 0 ? corgi_learner_judge(run) : NULL;
 }
 
@@ -172,6 +167,25 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     return figures;
 }
 
+/* Measure on the rows held out, if there are any. */
+static cp_figures judge(SgdState *s)
+{
+    if (s->judge == NULL)
+        return (cp_figures){0};
+    corgi_learner_show(&s->run, s->judge, s->learner);
+    return corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
+}
+
+static void fill_fold(SgdState *s)
+{
+    CorgiFold *fold = s->run.fold;
+    fold->held = judge(s);
+    fold->numbers = corgi_predicts_numbers(&s->run.options.of);
+    fold->epochs = s->history.count;
+    for (int64 i = 0; i < s->history.count; i++)
+        fold->seconds += s->history.epochs[i].seconds;
+}
+
 /* Learn one more epoch; after the last, store the model. */
 static void advance(SgdState *s)
 {
@@ -188,16 +202,16 @@ static void advance(SgdState *s)
     INSTR_TIME_SET_CURRENT(took);
     INSTR_TIME_SUBTRACT(took, start);
     epoch.seconds = INSTR_TIME_GET_DOUBLE(took);
-    if (s->judge != NULL) {
-        corgi_learner_copy(s->judge, s->learner);
-        epoch.held = corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
-    }
-    s->finished = corgi_add_epoch(h, o, &epoch);
+    if (s->run.fold == NULL)
+        epoch.held = judge(s);
+    s->finished = corgi_add_epoch(h, &s->run, &epoch);
     if (s->finished) {
+        if (s->run.fold != NULL)
+            fill_fold(s);
         corgi_progress_end(&s->run);
         corgi_tell_chance(&s->run, &epoch);
         if (o->name != NULL)
-            corgi_store_model(&s->run, s->learner, h, s->past);
+            corgi_store_model(&s->run, s->learner, h, s->run.past);
     }
     MemoryContextSwitchTo(outside);
 }

@@ -19,10 +19,10 @@ enum { LONGEST_NAME = 1000, REST_OF_ROW = 1 << 20 }; /* bytes: a name fits into 
 
 static const char *const insert =
     "INSERT INTO corgipile.models AS m (name, kind, dims, classes, coefficients, intercepts, params, source, owner, may_use, "
-    "may_read) VALUES ($1, $2, $3, $4, $5, $6, $7::pg_catalog.jsonb, $8, $9::corgipile.role, $10::corgipile.role[], "
-    "$11::corgipile.role[]) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, dims = excluded.dims, "
+    "may_read, learnt) VALUES ($1, $2, $3, $4, $5, $6, $7::pg_catalog.jsonb, $8, $9::corgipile.role, $10::corgipile.role[], "
+    "$11::corgipile.role[], $12) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, dims = excluded.dims, "
     "classes = excluded.classes, coefficients = excluded.coefficients, intercepts = excluded.intercepts, "
-    "params = excluded.params, source = excluded.source, created = pg_catalog.now() "
+    "params = excluded.params, source = excluded.source, learnt = excluded.learnt, created = pg_catalog.now() "
     "WHERE corgipile.may('replace', $9::corgipile.role, m.owner, m.may_use, m.may_read, m.may_replace)";
 
 static const char *const there_query =
@@ -45,13 +45,6 @@ static void refuse(const char *name, Oid owner)
             errmsg("model \"%s\" belongs to %s; choose another name", name, whose ? whose : "a role that is gone"));
 }
 
-static void check_table(AclMode mode, Oid user)
-{
-    AclResult may = pg_class_aclcheck(corgi_models_table(), user, mode);
-    if (may != ACLCHECK_OK)
-        aclcheck_error(may, OBJECT_TABLE, "models");
-}
-
 /* Refuse a model that another transaction stored after this one's snapshot: it cannot be replaced. */
 static void check_latest(const char *name)
 {
@@ -65,27 +58,27 @@ static void check_latest(const char *name)
 }
 
 /* Refuse before the first epoch what could not be stored after the last, and keep it possible: the name is locked, and
- * the row that has it, to the end of the transaction. */
-void corgi_check_name(const CorgiOptions *o)
+ * the row that has it, to the end of the transaction. `what` is to be done. */
+void corgi_check_name(const char *name, Oid user, const char *what)
 {
     bool there;
     CorgiCaller caller;
-    PreventCommandIfReadOnly("corgipile.train with a name");
-    if (strlen(o->name) > LONGEST_NAME)
+    PreventCommandIfReadOnly(what);
+    if (strlen(name) > LONGEST_NAME)
         ereport(ERROR, errcode(ERRCODE_NAME_TOO_LONG),
-                errmsg("name has %zu bytes; %d at most are allowed", strlen(o->name), LONGEST_NAME));
-    check_table(ACL_INSERT, o->user);
-    corgi_lock_name(o->name);
+                errmsg("name has %zu bytes; %d at most are allowed", strlen(name), LONGEST_NAME));
+    corgi_check_models(ACL_INSERT, user);
+    corgi_lock_name(name);
     caller = corgi_become_owner();
     SPI_connect();
-    there = find(there_query, o->name, false);
+    there = find(there_query, name, false);
     if (there) {
         CorgiHolders holders = corgi_holders_at(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-        check_table(ACL_UPDATE, o->user);
-        if (!corgi_may(CORGI_REPLACE, o->user, &holders))
-            refuse(o->name, holders.owner);
+        corgi_check_models(ACL_UPDATE, user);
+        if (!corgi_may(CORGI_REPLACE, user, &holders))
+            refuse(name, holders.owner);
     } else
-        check_latest(o->name);
+        check_latest(name);
     SPI_finish();
     corgi_become_caller(caller);
 }
@@ -104,21 +97,28 @@ static void check_encoding(const CorgiRun *run)
     pfree(json.data);
 }
 
-/* Refuse a model that is too large for a row. */
+/* Refuse a model that is too large for a row; of standardised features it is stored as it was learnt too. */
+void corgi_check_weights(int64 outputs, int64 width, int64 classes, bool standardized)
+{
+    int64 most = (int64) (MaxAllocSize - REST_OF_ROW) / (int64) sizeof(double) - outputs - classes;
+    if (standardized)
+        most = (most - 2 * width) / 2 - outputs;
+    if (outputs * width > most)
+        ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                errmsg("the model has " INT64_FORMAT " weights; a row can hold " INT64_FORMAT, outputs * width, most),
+                errhint("Train without a name, or on fewer features."));
+}
+
+/* Refuse a model in training that is too large. */
 void corgi_check_size(const CorgiRun *run)
 {
     const CorgiSurvey *v = &run->survey;
-    int64 outputs = corgi_outputs(&run->options.of, v->class_count);
-    int64 most = (int64) (MaxAllocSize - REST_OF_ROW) / (int64) sizeof(double) - outputs - v->class_count;
-    if (outputs * v->width > most)
-        ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("the model has " INT64_FORMAT " weights; a row can hold " INT64_FORMAT, outputs * v->width, most),
-                errhint("Train without a name, or on fewer features."));
+    corgi_check_weights(corgi_outputs(&run->options.of, v->class_count), v->width, v->class_count, run->standardize);
     check_encoding(run);
 }
 
 /* Make an array of doubles to be filled in; more than one row makes it an array of arrays. */
-static ArrayType *make_array(int dimensions, int64 rows, int64 columns)
+ArrayType *corgi_make_doubles(int dimensions, int64 rows, int64 columns)
 {
     int64 count = dimensions == 2 ? rows * columns : columns;
     Size size = ARR_OVERHEAD_NONULLS(dimensions) + sizeof(double) * (Size) count;
@@ -167,6 +167,7 @@ static char *params_of(const CorgiRun *run)
         escape_json(&json, run->source.features[i].name);
     }
     appendStringInfoChar(&json, ']');
+    add_flag(&json, "lists", run->source.features->list);
     add_text(&json, "label", o->label);
     add_text(&json, "order", o->order_name);
     add_text(&json, "numbers", run->source.bytes == 4 ? "real" : "double precision");
@@ -178,6 +179,7 @@ static char *params_of(const CorgiRun *run)
     add_number(&json, "l2", o->l2);
     add_flag(&json, "intercept", o->intercept);
     add_flag(&json, "balance", o->balance);
+    add_flag(&json, "standardize", run->scaling != NULL);
     if (o->holdout > 0)
         add_number(&json, "holdout", o->holdout);
     if (o->tolerance >= 0)
@@ -220,13 +222,24 @@ CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiSurvey *v = &run->survey;
     int64 outputs = corgi_outputs(&run->options.of, v->class_count);
-    CorgiWeights w = {.coefficients = make_array(2, outputs, v->width), .intercepts = make_array(1, 0, outputs)};
+    CorgiWeights w = {.coefficients = corgi_make_doubles(2, outputs, v->width), .intercepts = corgi_make_doubles(1, 0, outputs)};
     w.names = corgi_text_array(run->source.label.classes);
-    w.classes = v->class_count ? make_array(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
-    corgi_learner_get(learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
+    w.classes = v->class_count ? corgi_make_doubles(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
+    corgi_get_folded(run, learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
     if (v->class_count)
         memcpy(ARR_DATA_PTR(w.classes), v->classes, sizeof(double) * (Size) v->class_count);
     return w;
+}
+
+/* Return the model as it was learnt, where features were standardised; else NULL. */
+static ArrayType *learnt(const CorgiRun *run, CorgiLearner *learner)
+{
+    ArrayType *a;
+    if (run->scaling == NULL)
+        return NULL;
+    a = corgi_make_doubles(2, corgi_outputs(&run->options.of, run->survey.class_count) + 2, run->survey.width + 1);
+    corgi_get_learnt(run, learner, (double *) ARR_DATA_PTR(a));
+    return a;
 }
 
 /* A list with everybody on it, or nobody. */
@@ -236,31 +249,41 @@ static Datum everybody(bool on_it)
     return PointerGetDatum(construct_array(&role, on_it, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* Store the model under its name, in place of an earlier one. */
+/* Store a row under its name, in place of an earlier one. Called within SPI, as the owner of the table. */
+void corgi_store_row(const CorgiRow *row)
+{
+    Oid types[] = {TEXTOID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, TEXTOID, TEXTOID, INT8OID,
+                   INT8ARRAYOID, INT8ARRAYOID, FLOAT8ARRAYOID};
+    Datum values[] = {CStringGetTextDatum(row->name),
+                      CStringGetTextDatum(row->kind),
+                      Int32GetDatum((int32) row->width),
+                      PointerGetDatum(row->weights.classes),
+                      PointerGetDatum(row->weights.coefficients),
+                      PointerGetDatum(row->weights.intercepts),
+                      CStringGetTextDatum(row->params),
+                      CStringGetTextDatum(row->source),
+                      Int64GetDatum(row->user),
+                      everybody(corgi_share == CORGI_USE),
+                      everybody(corgi_share == CORGI_READ),
+                      PointerGetDatum(row->learnt)};
+    if (SPI_execute_with_args(insert, lengthof(types), types, values, row->learnt ? NULL : "           n", false, 0) !=
+        SPI_OK_INSERT)
+        elog(ERROR, "storing model \"%s\" failed", row->name);
+    if (SPI_processed == 0)
+        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                errmsg("model \"%s\" was stored by another role meanwhile", row->name));
+}
+
+/* Store the model that was trained, and its epochs. */
 void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history, const CorgiModel *past)
 {
     const CorgiOptions *o = &run->options;
-    CorgiWeights w = corgi_get_weights(run, learner);
-    Oid types[] = {TEXTOID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, TEXTOID, TEXTOID, INT8OID,
-                   INT8ARRAYOID, INT8ARRAYOID};
-    Datum values[] = {CStringGetTextDatum(o->name),
-                      CStringGetTextDatum(o->kind),
-                      Int32GetDatum((int32) run->survey.width),
-                      PointerGetDatum(w.classes),
-                      PointerGetDatum(w.coefficients),
-                      PointerGetDatum(w.intercepts),
-                      CStringGetTextDatum(params_of(run)),
-                      CStringGetTextDatum(o->query ? o->query : corgi_sql_name(run->source.rel)),
-                      Int64GetDatum(o->user),
-                      everybody(corgi_share == CORGI_USE),
-                      everybody(corgi_share == CORGI_READ)};
+    CorgiRow row = {.name = o->name, .kind = o->kind, .user = o->user, .width = run->survey.width,
+                    .weights = corgi_get_weights(run, learner), .learnt = learnt(run, learner), .params = params_of(run),
+                    .source = o->query ? o->query : corgi_sql_name(run->source.rel)};
     CorgiCaller caller = corgi_become_owner();
     SPI_connect();
-    if (SPI_execute_with_args(insert, lengthof(types), types, values, NULL, false, 0) != SPI_OK_INSERT)
-        elog(ERROR, "storing model \"%s\" failed", o->name);
-    if (SPI_processed == 0)
-        ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                errmsg("model \"%s\" was stored by another role meanwhile", o->name));
+    corgi_store_row(&row);
     corgi_store_history(history, o, past);
     SPI_finish();
     corgi_become_caller(caller);

@@ -11,8 +11,6 @@
 #include "plan/sketch.h"
 #include "utils/memutils.h"
 
-enum { SCALES_OF_BLOCK = 4 }; /* rows whose features are looked at */
-
 /* What is found out about labels: the classes of all rows, and the sketch of the rows to learn from. */
 typedef struct {
     double *values;         /* ascending */
@@ -23,7 +21,6 @@ typedef struct {
     cp_sketch *sketch;
     double last;            /* label that was learnt from: what is missing counts as it does */
     const char *kind;
-    CorgiScales *scales;    /* NULL: features are sparse */
 } Tally;
 
 static void *take(int64 count, size_t bytes)
@@ -48,7 +45,6 @@ static Tally make_tally(const CorgiRun *run, int64 blocks)
                .sketching = o->balance, .limit = corgi_most_classes(o->kind), .room = 16};
     t.values = take(t.room, sizeof *t.values);
     t.counts = take(t.room, sizeof *t.counts);
-    t.scales = run->source.sparse ? NULL : palloc0(sizeof *t.scales);
     t.sketch = o->balance ? make_sketch(run->source.label.type, run->survey.cuts, blocks) : NULL;
     return t;
 }
@@ -111,8 +107,6 @@ static int64 survey_row(CorgiSurvey *v, const CorgiSource *source, TupleTableSlo
         bytes = corgi_survey_pair(source, row, &v->width) * !held;
     else if (v->width == 0)
         v->width = corgi_row_width(source, row);
-    if (t->scales != NULL && !held && v->width > 0)
-        corgi_note_scales(t->scales, source, row, v->width);
     if (t->wanted || t->sketching)
         add_label(t, corgi_read_label(&source->label, row), held, source->label.classes != NULL);
     return bytes;
@@ -128,8 +122,6 @@ static int64 survey_block(CorgiRun *run, CustomScanState *blocks, const CorgiPla
     MemoryContext outside = MemoryContextSwitchTo(leftovers);
     CorgiScan *scan;
     int count;
-    if (t->scales != NULL)
-        t->scales->block = SCALES_OF_BLOCK;
     corgi_block_seek(blocks, place);
     while ((scan = corgi_block_next(blocks, &count)) != NULL)
         for (int i = 0; i < count; i++) {
@@ -210,11 +202,10 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     for (CorgiPlace at = {0}; corgi_settle(source, &at); at.page += source->block_pages)
         at.row += survey_block(run, blocks, &at, &t, leftovers);
     corgi_end_loop(blocks);
+    run->passes++;
     MemoryContextDelete(leftovers);
     check_rows(run);
     v->width = Max(v->width, 1);
-    if (t.scales != NULL)
-        corgi_tell_scales(t.scales, source);
     settle_classes(run, &t);
     check_weights(run);
     if (t.sketching) {

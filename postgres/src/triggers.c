@@ -3,7 +3,7 @@
  * An owner becomes a type that stands for the role, see roles.c. DROP OWNED drops the models of a role first. The server
  * also knows which roles hold rights on a model, as it does of the privileges of its own objects. */
 #include "rights.h"
-#include "compat.h"
+#include "jobs.h"
 
 #include "access/genam.h"
 #include "access/xact.h"
@@ -110,7 +110,8 @@ static void check_lists(const Owned *o)
                     errmsg("%s of model \"%s\" must not hold a NULL", lists[i], o->name));
 }
 
-static TriggerData *trigger_of(FunctionCallInfo fcinfo)
+/* Return what a trigger is called with; refuse other calls. */
+TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo)
 {
     if (!CALLED_AS_TRIGGER(fcinfo))
         ereport(ERROR, errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("this is a trigger's function"));
@@ -119,7 +120,7 @@ static TriggerData *trigger_of(FunctionCallInfo fcinfo)
 
 Datum corgipile_guard_model(PG_FUNCTION_ARGS)
 {
-    TriggerData *t = trigger_of(fcinfo);
+    TriggerData *t = corgi_trigger_of(fcinfo);
     Relation rel = t->tg_relation;
     Owned old, new;
     if (TRIGGER_FIRED_BY_INSERT(t->tg_event)) {
@@ -202,7 +203,7 @@ static void depend(Relation rel, const char *name, const Owned *old, const Owned
 /* After a row came in, changed, or went. */
 Datum corgipile_note_roles(PG_FUNCTION_ARGS)
 {
-    TriggerData *t = trigger_of(fcinfo);
+    TriggerData *t = corgi_trigger_of(fcinfo);
     Relation rel = t->tg_relation;
     bool update = TRIGGER_FIRED_BY_UPDATE(t->tg_event);
     Owned first = owned_at(rel, t->tg_trigtuple), new = first;
@@ -233,6 +234,16 @@ static bool drops_extension(const Node *command)
     return false;
 }
 
+/* End the jobs that would keep the tables of the extension, if the caller may drop those. */
+static void end_jobs(void)
+{
+    CorgiCaller caller = corgi_become_owner();
+    Oid owner = GetUserId();
+    corgi_become_caller(caller);
+    if (has_privs_of_role(GetUserId(), owner))
+        corgi_end_workers();
+}
+
 static void change(const char *query, Oid role)
 {
     Oid types[] = {TEXTOID};
@@ -255,7 +266,7 @@ static const char *const take_back =
     "operator(pg_catalog.||) may_read operator(pg_catalog.||) may_replace) r WHERE r::pg_catalog.text "
     "operator(pg_catalog.=) $1)";
 
-/* Before DROP EXTENSION: all that is made for models goes too. Before DROP OWNED: where the caller may do that, the
+/* Before DROP EXTENSION: all that is made for models goes too, and jobs end. Before DROP OWNED: where the caller may do that, the
  * models go, and the rights on others. Where not, the command itself will say so. */
 Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
 {
@@ -264,8 +275,10 @@ Datum corgipile_follow_roles(PG_FUNCTION_ARGS)
     if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
         ereport(ERROR, errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
                 errmsg("this is an event trigger's function"));
-    if (drops_extension(data->parsetree))
+    if (drops_extension(data->parsetree)) {
         corgi_tie_types();
+        end_jobs();
+    }
     if (!IsA(data->parsetree, DropOwnedStmt))
         PG_RETURN_NULL();
     foreach (cell, roleSpecsToIds(((DropOwnedStmt *) data->parsetree)->roles)) {

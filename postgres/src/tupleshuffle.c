@@ -36,27 +36,6 @@ void corgi_tuple_open(CustomScanState *node, CorgiRun *run)
     corgi_block_open(s->blocks, run);
 }
 
-/* Take a survey, choose sizes, allocate the buffer. Plans hold memory that only a callback can free. */
-void corgi_tuple_prepare(CustomScanState *node)
-{
-    TupleState *s = (TupleState *) node;
-    CorgiRun *run = s->run;
-    const CorgiSurvey *v = &run->survey;
-    MemoryContextCallback *callback = palloc(sizeof *callback);
-    corgi_fit_encoding(run, s->blocks);
-    corgi_take_survey(run, s->blocks);
-    corgi_fit_sizes(run);
-    run->buffer = corgi_make_buffer(&run->source, v->width, run->sizes.slots, v->widest, v->heaviest);
-    s->order = run->options.balance
-                   ? MemoryContextAllocHuge(CurrentMemoryContext, sizeof *s->order * (Size) v->blocks)
-                   : NULL;
-    s->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
-    memset(&s->steps, 0, sizeof s->steps);
-    *callback = (MemoryContextCallback){.func = free_steps, .arg = &s->steps};
-    MemoryContextRegisterResetCallback(CurrentMemoryContext, callback);
-    run->prepared = true;
-}
-
 static void no_memory(void) { ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")); }
 
 /* Begin an epoch. */
@@ -110,6 +89,8 @@ static int64 load_block(TupleState *s, int64 block, const int32 *into)
         int chosen = choose(run, number, count, which);
         if (i + chosen > rows || !corgi_scan_put(scan, which, chosen, run->survey.width, &run->buffer, into + i))
             break;
+        if (run->scaling != NULL)
+            corgi_scale_rows(run, into + i, chosen);
         number += count;
         i += chosen;
     }
@@ -119,6 +100,52 @@ static int64 load_block(TupleState *s, int64 block, const int32 *into)
     MemoryContextSwitchTo(outside);
     MemoryContextReset(s->rows);
     return rows;
+}
+
+/* Find out what features are standardised by: one more pass, block by block through the first slots of the buffer. */
+static CorgiScaling *find_scaling(TupleState *s)
+{
+    CorgiRun *run = s->run;
+    struct cp_moments *moments = corgi_begin_moments(run);
+    int32 *into = palloc_extended(sizeof *into * (Size) run->survey.widest, MCXT_ALLOC_HUGE);
+    Assert(run->survey.widest <= run->buffer.slots);
+    for (int64 i = 0; i < run->survey.widest; i++)
+        into[i] = (int32) i;
+    for (int64 block = 0; block < run->survey.blocks; block++) {
+        if (run->source.sparse)
+            corgi_begin_place(&run->buffer, 0);
+        corgi_add_moments(moments, run, load_block(s, block, into));
+    }
+    corgi_end_loop(s->blocks);
+    run->passes++;
+    pfree(into);
+    return corgi_end_moments(moments, run);
+}
+
+/* Take a survey, choose sizes, allocate the buffer. Plans hold memory that only a callback can free. */
+void corgi_tuple_prepare(CustomScanState *node)
+{
+    TupleState *s = (TupleState *) node;
+    CorgiRun *run = s->run;
+    const CorgiSurvey *v = &run->survey;
+    MemoryContextCallback *callback = palloc(sizeof *callback);
+    corgi_fit_encoding(run, s->blocks);
+    corgi_take_survey(run, s->blocks);
+    if (run->past != NULL)
+        corgi_fit_past(run, run->past);
+    corgi_choose_scaling(run, corgi_snapshot(run, node->ss.ps.state));
+    corgi_fit_sizes(run);
+    run->buffer = corgi_make_buffer(&run->source, v->width, run->sizes.slots, v->widest, v->heaviest);
+    s->order = run->options.balance
+                   ? MemoryContextAllocHuge(CurrentMemoryContext, sizeof *s->order * (Size) v->blocks)
+                   : NULL;
+    s->rows = AllocSetContextCreate(CurrentMemoryContext, "corgipile rows", ALLOCSET_DEFAULT_SIZES);
+    memset(&s->steps, 0, sizeof s->steps);
+    *callback = (MemoryContextCallback){.func = free_steps, .arg = &s->steps};
+    MemoryContextRegisterResetCallback(CurrentMemoryContext, callback);
+    if (run->standardize)
+        run->scaling = run->past && run->past->learnt ? corgi_past_scaling(run) : find_scaling(s);
+    run->prepared = true;
 }
 
 /* Ask for the blocks that come after position k. */

@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,7 +31,7 @@ def name_for(name: str, ending: str) -> str:
         >>> len(name_for("a.arrow", "part")) == len(".a.arrow.corgipile-0123456789ab.part")
         True
     """
-    mark = f".corgipile-{secrets.token_hex(6)}.{ending}"
+    mark = f".corgipile-{os.urandom(6).hex()}.{ending}"
     short = os.fsencode(name)[: _LONGEST - len(mark)].decode(errors="ignore")
     return f".{short}{mark}"
 

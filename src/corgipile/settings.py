@@ -60,7 +60,7 @@ class Declared(NamedTuple):
 
 
 def _kind(value: Any, _: str) -> Any:
-    from corgipile.linear.losses import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
+    from corgipile.losses import check_kind  # noqa: PLC0415 - keeps the import of corgipile light
 
     check_kind(value)
     return value

@@ -14,7 +14,7 @@ import pytest
 import typer.core
 
 import corgipile as cp
-from corgipile import cli, scratch
+from corgipile import bars, cli, scratch
 from corgipile.cli import console
 from corgipile.datasets import higgs_like
 
@@ -113,7 +113,8 @@ def test_an_interrupted_import_shows_no_traceback():
     )
     for module in ("corgipile", "numpy", "corgipile.tables.arrow.writer", "corgipile.cli.app", "typer"):
         code = script.replace("WORD", repr(module))
-        done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False)
+        words = [sys.executable, "-c", code, "info", "none.arrow"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode in (-signal.SIGINT, 130), module
         assert "Traceback" not in done.stderr, module
 
@@ -351,7 +352,23 @@ def test_a_signal_while_words_are_read_is_told(words, number, word, monkeypatch,
 
 def test_progress_of_rows_visited_twice_is_not_beyond_the_whole():
     told = []
-    watch = console.Watch(lambda *said: told.append(said), 10)
+    watch = bars.Watch(lambda *said: told.append(said), 10)
     for _ in range(3):
         watch.rows(5)
     assert told == [(5, 10, ""), (10, 10, ""), (15, None, "")]
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        (["--help"], {"numpy", "pyarrow", "corgipile.settings"}),
+        (
+            ["sql", "SELECT 1"],
+            {"corgipile.settings", "corgipile.linear", "corgipile.loader", "corgipile.tables.opening"},
+        ),
+    ],
+)
+def test_a_command_loads_what_it_needs(words, absent):
+    code = "import sys, corgipile.cli as cli; cli.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert absent & set(done.stderr.split()) == set()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from corgipile import cli, tables
+from corgipile import bars, cli, tables
 from corgipile.cli import console
 from corgipile.datasets import clustered
 
@@ -104,7 +104,7 @@ def test_interruption_is_code_130(arrow, tmp_path, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(console._Log, "__call__", interrupted)
+    monkeypatch.setattr(bars._Log, "__call__", interrupted)
     assert cli.main(["reshuffle", arrow, str(tmp_path / "out.arrow")]) == 130
     assert capsys.readouterr().err == "corgipile: interrupted\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.arrow"]
@@ -127,19 +127,19 @@ def test_without_typer_it_says_what_to_install(monkeypatch, capsys):
 
 def test_a_terminal_gets_a_bar(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with console.progress("work") as bar:
+    with bars.progress("work") as bar:
         bar(50, 100)
         bar(100, 100, "loss 0.5")
     assert capsys.readouterr().out == ""
 
 
 def test_log_lines_come_every_few_seconds_and_at_the_end(capsys, monkeypatch):
-    with console.progress("work") as bar:
+    with bars.progress("work") as bar:
         for done in range(1, 101):
             bar(done, 100, f"epoch {done}")
     assert capsys.readouterr().err.count("\n") == 1
-    monkeypatch.setattr(console, "_EVERY", 0.0)
-    with console.progress("work") as bar:
+    monkeypatch.setattr(bars, "_EVERY", 0.0)
+    with bars.progress("work") as bar:
         bar(10, 100)
         bar(20, 100, "epoch 1")
         bar(100, 100, "epoch 1")

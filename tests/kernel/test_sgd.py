@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, Diverged
 from corgipile.linear.features import Features
-from corgipile.linear.losses import LOSSES, NAMES, loss_of
 from corgipile.linear.sgd import SGD
 from corgipile.linear.sparse import Sparse
+from corgipile.losses import LOSSES, NAMES, loss_of
 
 spec = importlib.util.spec_from_file_location("reference", Path(__file__).with_name("reference.py"))
 reference = importlib.util.module_from_spec(spec)

@@ -9,7 +9,7 @@ import pytest
 
 from corgipile.cli import main
 from corgipile.errors import BadArgument
-from corgipile.linear.losses import LOSSES, NAMES, loss_of, most_classes, quoted
+from corgipile.losses import LOSSES, NAMES, loss_of, most_classes, quoted
 
 KERNEL = Path(__file__).parents[2] / "kernel"
 

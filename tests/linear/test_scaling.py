@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from corgipile.errors import BadArgument, BadModelFile, BadValue
 from corgipile.linear import load, train
+from corgipile.linear.features import Features
 from corgipile.linear.saving import read_tensors, write_tensors
 from corgipile.linear.scaling import Moments, Scaling
 
@@ -25,21 +26,40 @@ def awkward(make):
     return x, y
 
 
+def inputs(width, dtype=np.float64, *, sparse=False):
+    return Features(("x",), sparse=sparse, width=width, dtype=np.dtype(dtype), lists=True)
+
+
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 99), parts=st.lists(st.integers(0, 40), max_size=5), shift=st.sampled_from([0, 1e6]))
-def test_moments_are_those_of_all_rows(seed, parts, shift):
+@given(seed=st.integers(0, 99), parts=st.lists(st.integers(0, 400), max_size=5), shift=st.sampled_from([0, 1e6]))
+def test_moments_are_those_of_all_rows_however_they_are_cut(seed, parts, shift):
     rng = np.random.default_rng(seed)
     x = rng.normal(shift, 1, (sum(parts) + 2, 3))
-    moments = Moments(3)
+    whole, moments, sparse = Moments(inputs(3)), Moments(inputs(3)), Moments(inputs(3, sparse=True))
+    whole.add(x, np.arange(len(x), dtype=np.int32))
     for part in np.split(x, np.cumsum(parts)):
-        moments.add(np.concatenate([part, [[np.nan, 0, 0]]]))
-    np.testing.assert_allclose(moments.mean, x.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(moments.spread, x.std(axis=0), rtol=1e-7)
-    sparse = Moments(3)
-    rows, at = np.nonzero(x)
-    sparse.add_sparse(at.astype(np.int32), x[rows, at], len(x))
-    if not shift:
-        np.testing.assert_allclose(sparse.spread, x.std(axis=0), rtol=1e-7)
+        rows, at = np.nonzero(part)
+        moments.add(np.concatenate([part, [[np.nan, 0, 0]]]), np.arange(len(part) + 1, dtype=np.int32))
+        sparse.add_sparse(at.astype(np.int32), part[rows, at], len(part))
+    found, same = moments.scaling(centred=True), whole.scaling(centred=True)
+    assert (found.center.tolist(), found.scale.tolist()) == (same.center.tolist(), same.scale.tolist())
+    np.testing.assert_allclose(found.center, x.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.scale, x.std(axis=0), rtol=1e-7)
+    np.testing.assert_allclose(sparse.scaling(centred=False).scale, x.std(axis=0), rtol=1e-7)
+
+
+@pytest.mark.parametrize("first", [0.0, 1e9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_first_row_may_be_far_from_the_others(first, dtype):
+    x = np.random.default_rng(0).normal(size=(5000, 2)).astype(dtype)
+    x[0] = first
+    for sparse in (False, True):
+        moments = Moments(inputs(2, dtype, sparse=sparse))
+        if sparse:
+            moments.add_sparse(np.tile(np.arange(2, dtype=np.int32), len(x)), x.ravel(), len(x))
+        else:
+            moments.add(x, np.arange(len(x), dtype=np.int32))
+        np.testing.assert_allclose(moments.scaling(centred=True).scale, x.std(axis=0, dtype=np.float64), rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["logistic", "svm", "softmax", "linear"])

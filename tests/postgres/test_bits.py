@@ -10,7 +10,7 @@ import pytest
 
 import corgipile as cp
 from corgipile import random
-from corgipile.linear.losses import NAMES
+from corgipile.losses import NAMES
 from corgipile.tables import MemoryTable
 
 ROWS, WIDTH = 4000, 9
@@ -68,7 +68,10 @@ def in_python(server, model, kind, label=None):
         names = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
         order = names[params["order"]](**sizes)
     settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "intercept", "seed")
-    chosen = {name: params[name] for name in settings} | {"tolerance": params.get("tolerance"), "standardize": False}
+    chosen = {name: params[name] for name in settings} | {
+        "tolerance": params.get("tolerance"),
+        "standardize": params["standardize"],
+    }
     chosen["test"] = arrow(held, features, kind, label) if held else None
     features = features if len(features) == 2 else "x"
     return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)
@@ -127,6 +130,12 @@ CASES = [
     ("double precision", "quantile:0.9", {"order": "corgipile", "l2": 0.01}),
     ("real", "svm of three", {}),
     ("double precision", "svm of three", {"features": ["k", "v"], "batch_size": 8}),
+    ("real", "logistic", {"standardize": True, "holdout": 0.2}),
+    ("double precision", "softmax", {"standardize": True, "batch_size": 8, "l2": 0.01}),
+    ("integer", "svm of three", {"standardize": True, "order": "corgipile"}),
+    ("double precision", "linear", {"standardize": True, "intercept": False, "learning_rate": 0.001}),
+    ("real", "softmax", {"standardize": True, "features": ["k", "v"], "holdout": 0.3}),
+    ("double precision", "huber", {"standardize": True, "features": ["k", "v"], "order": "no_shuffle"}),
 ]
 MORE = ("softmax", "svm of three")
 

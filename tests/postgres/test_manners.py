@@ -50,7 +50,11 @@ def test_the_papers_sizes_say_what_would_do(server, fails):
 def test_scales_far_apart_are_told(server):
     features = "ARRAY['age', 'income'], 'label'"
     said = server.said(CALL.format(f"'people', 'logistic', {features}, holdout => 0.1"))[1]
-    assert re.search('features differ in scale: "income" reaches [0-9.]+e.04, "age" [0-9.]+; one learning rate', said)
+    told = 'features differ in scale by [0-9.e+]+ times [(]"income" and "age"[)]: '
+    assert re.search(f"{told}they are standardised; standardize => false learns from them as they are", said)
+    assert "chance" not in said
+    said = server.said(CALL.format(f"'people', 'logistic', {features}, holdout => 0.1, standardize => false"))[1]
+    assert re.search(f"{told}standardize => true would help", said)
     assert "the model is no better than chance" in said
     said = server.said(CALL.format(f"'scaled', 'logistic', {features}, holdout => 0.1"))[1]
     assert "scale" not in said

@@ -84,17 +84,12 @@ def restore(server, script, database):
     return subprocess.run(command, input=script, capture_output=True, text=True, check=True, cwd="/").stderr
 
 
-def dump(server):
-    command = [server.bin / "pg_dump", "-h", server.where().host, "-U", "postgres", "postgres"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
-
-
 @pytest.mark.every_server
 def test_dumps_keep_owners_and_rights(server, model):
     server.sql("CREATE ROLE gone; ALTER ROLE gone LOGIN; GRANT SELECT ON seen TO gone")
     server.text(trains(", name => 'of one gone'"), "gone")
     server.text("SELECT corgipile.grant_model('m', 'gone', 'read')", "m_owner")
-    script = dump(server)
+    script = server.dump()
     server.sql("DROP OWNED BY gone; DROP ROLE gone")
     query = (
         "SELECT name, owner, may_use, may_read, may_replace FROM corgipile.models WHERE name IN ('m', 'of one gone')"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from corgipile.sql.answers.caret import around
+from corgipile.sql.answers.cells import json_values, texts
 from corgipile.sql.answers.data import CsvAnswers, JsonAnswers
 from corgipile.sql.answers.frame import Frame
 from corgipile.sql.answers.tables import draw
@@ -95,6 +96,13 @@ def test_numbers_are_never_cut_and_stand_to_the_right():
 def test_text_and_null_look_unlike():
     lines = draw(pa.table({"a": ["x", None]}), 80).lines
     assert lines[2:] == ["x", "NULL"]
+
+
+def test_intervals_are_words():
+    many = pa.array([(14, 3, 14706500000000), (0, -1, 0), (0, 0, 0), (0, 0, -1000), None], pa.month_day_nano_interval())
+    shown = ["1 year 2 months 3 days 04:05:06.5", "-1 day", "00:00:00", "-00:00:00.000001", None]
+    assert texts(many) == [text or "NULL" for text in shown]
+    assert json_values(many) == shown
 
 
 def test_many_columns_leave_the_ends():

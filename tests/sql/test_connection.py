@@ -4,6 +4,7 @@ import datetime as dt
 import threading
 import time
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -60,6 +61,8 @@ def test_rows_are_fetched_as_they_are_asked_for(sql):
     ]  # fmt: skip
     assert cursor.fetchone()[:2] == (0, "0")
     assert [row[0] for row in cursor.fetchmany()] == [1]
+    with pytest.raises(BadArgument, match="got -1"):
+        cursor.fetchmany(-1)
     assert [row[0] for row in cursor.fetchmany(3)] == [2, 3, 4]
     assert next(cursor)[0] == 5
     assert cursor.arrow()["i"].to_pylist() == [6, 7, 8, 9]
@@ -75,6 +78,34 @@ def test_parameters_of_each_kind(sql):
     for script, values in (("SELECT ?", []), ("SELECT :a", {"b": 1}), ("SELECT :a", [1])):
         with pytest.raises(BadArgument, match="no value is given for parameter"):
             sql.execute(script, values)
+
+
+@pytest.mark.parametrize(
+    ("script", "values", "said"),
+    [
+        ("SELECT 1 WHERE 1 IN (?)", [1, 2], "2 values are given, and the statement has places for 1"),
+        ("SELECT 1", ["x"], "1 value is given, and the statement has places for 0"),
+        ("SELECT ?; SELECT $1", [1, 2, 3], "3 values are given"),
+        ("SELECT ?", "x", "values must be a list"),
+        ("SELECT ?", 7, "values must be a list"),
+        ("SELECT ?", {1, 2}, "values must be a list"),
+    ],
+)
+def test_values_that_do_not_fit(sql, script, values, said):
+    with pytest.raises(BadArgument, match=said):
+        sql.execute(script, values)
+    with pytest.raises(BadArgument, match=said):
+        sql.executemany(script, [values])
+
+
+def test_values_of_numpy_are_those_of_python(sql):
+    given = [np.int64(3), np.float32(0.5), np.bool_(1), np.array([1, 2]), np.datetime64("2026-01-02T03:04:05", "ns")]
+    assert sql.execute("SELECT ?, ?, ?, ?, ?", given).fetchone() == (
+        3, 0.5, True, [1, 2], dt.datetime(2026, 1, 2, 3, 4, 5),  # noqa: DTZ001
+    )  # fmt: skip
+    assert sql.execute("SELECT ?, ?", np.array([1, 2])).fetchone() == (1, 2)
+    assert sql.execute("SELECT $2::INT", [1, "7"]).fetchone() == (7,)
+    assert sql.execute("SELECT 1", None).fetchone() == (1,)
 
 
 def test_rows_that_change_are_counted(sql):

@@ -272,7 +272,7 @@ class Statements:
         self.fails(sql, "SELECT a, b, label FROM holes TRAIN BY svm INTO m", "null|NULL")
         self.fails(sql, "SELECT a, b, label FROM holes WHERE a >= 0 TRAIN BY svm INTO m", "null|NULL")
         self.fails(sql, "SELECT a, b, part FROM t TRAIN BY logistic INTO m", "class|takes two")
-        self.fails(sql, "SELECT a, b, label FROM t WHERE false TRAIN BY svm INTO m", "rows")
+        self.fails(sql, "SELECT a, b, label FROM t WHERE false TRAIN BY svm INTO m", "no rows?")
         assert self.rows(sql, "SHOW MODELS") == []
         assert self.value(sql, "SELECT count(*) FROM t") == ROWS
 

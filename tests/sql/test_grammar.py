@@ -5,7 +5,7 @@
 import pytest
 
 from corgipile.errors import BadArgument, BadStatement
-from corgipile.linear.losses import NAMES
+from corgipile.losses import NAMES
 from corgipile.settings import TrainArguments, declared
 from corgipile.sql.grammar import parse
 from corgipile.sql.options import ALIASES, ELSEWHERE, SETTINGS, settled

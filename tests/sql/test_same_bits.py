@@ -8,7 +8,7 @@ import pytest
 from sqlengines import OnDuckDB, OnPostgreSQL
 
 import corgipile as cp
-from corgipile.linear.losses import NAMES
+from corgipile.losses import NAMES
 
 
 class Bits:
@@ -34,8 +34,8 @@ class Bits:
         assert {(of and float(of), column): value for (of, column), value in found.items()} == expected
 
     @pytest.mark.parametrize("model", ["svm of three", *NAMES])
-    @pytest.mark.parametrize("batch", [1, 16])
-    def test_models_are_those_of_python_bit_for_bit(self, sql, model, batch):
+    @pytest.mark.parametrize(("batch", "standardize"), [(1, False), (16, True), (1, None)])
+    def test_models_are_those_of_python_bit_for_bit(self, sql, model, batch, standardize):
         label = {
             "softmax": "part % 3",
             "svm of three": "part % 3",
@@ -50,13 +50,15 @@ class Bits:
             "l2": 0.01,
             "batch_size": batch,
             "order": "no_shuffle",
-            "standardize": False,
+            "standardize": standardize,
         }
-        sql.execute(f"CREATE TABLE bits AS SELECT a, b, {label} AS label FROM t")
-        given = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        apart = " * 4096" if standardize is None else ""
+        sql.execute(f"CREATE TABLE bits AS SELECT (a{apart})::real AS a, b, {label} AS label FROM t")
+        given = ", ".join(f"{name} = {value}" for name, value in settings.items() if value is not None)
         rows = self.rows(sql, f"SELECT * FROM bits TRAIN BY {kind} WITH {given} INTO m")
         table = self.arrow(sql, "SELECT * FROM bits")
         python = cp.train(table, model=kind, **settings)
+        assert python.params["standardize"] is (standardize is not False)
         self.same(sql, "m", python)
         score = python.loss.score
         assert [(row["loss"], row[score]) for row in rows] == [(one["loss"], one[score]) for one in python.history]
@@ -81,7 +83,6 @@ class Bits:
                 model="svm",
                 order=made,
                 memory=None,
-                standardize=False,
                 **settings,
             ),
         )

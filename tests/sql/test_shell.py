@@ -1,5 +1,6 @@
 """The shell, driven through a terminal of its own: completion, Ctrl-C, Ctrl-D, history, narrow windows."""
 
+import json
 import os
 import re
 import signal
@@ -249,3 +250,42 @@ def test_what_is_read_no_longer_ends_the_shell(folder):
         terminal.type("SELECT 2;\r")
         assert terminal.end() == 0
     assert "Traceback" not in terminal.all
+
+
+def test_a_session_on_a_server(folder, server, tmp_path):
+    pytest.importorskip("psycopg")
+    server.sql("DROP DATABASE IF EXISTS sql_shell; CREATE DATABASE sql_shell STRATEGY file_copy")
+    url, out = server.url.replace("/postgres?", "/sql_shell?"), tmp_path / "out.json"
+    rows = "SELECT random() AS a, i % 2 AS label FROM generate_series(1, 20000) i"
+    train = "SELECT * FROM {} TRAIN BY svm WITH epochs = 1000000 INTO m;"
+    with shell(folder, "--dsn", url, columns=60) as terminal:
+        assert "CREATE EXTENSION corgipile" in terminal.run("SHOW MODELS;")
+        terminal.run(f'CREATE EXTENSION corgipile; CREATE TABLE "My t" AS {rows};')
+        assert "My t   a, label" in terminal.run("\\d")
+        assert "label   int32" in terminal.run("\\d My t")
+        assert "timing is on" in terminal.run("\\timing")
+        terminal.run(f"\\o {out}")
+        terminal.run("SELECT 1 AS one;")
+        terminal.run("\\o")
+        assert json.loads(out.read_text())["results"][0]["rows"] == [{"one": 1}]
+        for source in ('"My t"', '"My t" WHERE a > 0.1', f"({rows}) q"):
+            terminal.type(train.format(source) + "\r")
+            terminal.wait(r"of 1000000 epochs: loss")
+            terminal.type("\x03")
+            assert "stopped" in terminal.wait(READY)
+        for slow in ("SELECT pg_sleep(60);", "SELECT count(*) FROM generate_series(1, 1e10::bigint) i;"):
+            terminal.type(f"{slow}\r")
+            terminal.wait(re.escape(slow))
+            time.sleep(0.5)
+            terminal.type("\x03")
+            terminal.wait(READY)
+        assert "(0 rows)" in terminal.run("\\models")
+        assert "Time: " in terminal.run('SELECT * FROM "My t" TRAIN BY svm WITH epochs = 1 INTO m;')
+        assert "m     svm" in terminal.run("\\models")
+        terminal.type("SELECT 1\x03")
+        terminal.wait(READY)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert "Traceback" not in terminal.all
+    assert server.rows("SELECT 1 FROM pg_stat_activity WHERE datname = 'sql_shell'") == []
+    server.sql("DROP DATABASE sql_shell")

@@ -79,6 +79,11 @@ class Server(postgres.Server):
             assert time.monotonic() < end, "no session waits"
             time.sleep(0.01)
 
+    def dump(self):
+        """Return the script that pg_dump writes of the database."""
+        command = [self.bin / "pg_dump", "-h", self.where().host, "-U", "postgres", "postgres"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
+
     def log(self):
         """Return the server's log."""
         return (self.home / "log").read_text()

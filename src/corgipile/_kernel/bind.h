@@ -17,8 +17,10 @@ extern PyMethodDef cp_run_methods[];    /* bind_prefetch.c: plans run ahead */
 extern PyMethodDef cp_sgd_methods[];    /* bind_sgd.c: SGD steps */
 extern PyMethodDef cp_losses_methods[]; /* bind_losses.c: what is known of losses */
 extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
+extern PyMethodDef cp_fields_methods[]; /* bind_fields.c: columns of delimited text */
 extern PyMethodDef cp_sketch_methods[]; /* bind_sketch.c: descriptions of blocks */
 extern PyMethodDef cp_sums_methods[];   /* bind_sums.c: sums without rounding */
+extern PyMethodDef cp_moments_methods[]; /* bind_moments.c: how features are scaled */
 extern PyMethodDef cp_memory_methods[]; /* bind_memory.c: advice on mapped files */
 
 /* What the table of methods says of a function whose arguments, past the first few, are given by name. */
@@ -33,6 +35,7 @@ typedef struct {
 extern const cp_constant cp_plan_constants[];   /* purposes of keys */
 extern const cp_constant cp_memory_constants[]; /* kinds of advice */
 extern const cp_constant cp_sums_constants[];   /* sizes */
+extern const cp_constant cp_moments_constants[]; /* how features are scaled */
 int cp_losses_constants(PyObject *module); /* adds the table of losses, and numbers of kernel/sgd */
 
 /* Get a C-contiguous buffer of `item`-byte elements (item 0: any), writable if asked.

@@ -1,31 +1,78 @@
 """Puts the subcommands together."""
 
+import ast
 import sys
-from typing import Annotated
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from corgipile.cli import compare, convert, index, info, pg, predict, reshuffle, sql, train
 from corgipile.cli.console import discard_output, fail
 from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
+COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "info", "index", "pg")  # a module each
+APART = ("sql", "index")  # which open tables in ways of their own
+
+
+class Commands(TyperGroup):
+    """The subcommands, each loaded when it is first asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands.update({name: TyperCommand(name) for name in COMMANDS})  # their names, for completion and advice
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a subcommand, None if there is none of that name."""
+        del ctx
+        return _loaded(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Say what each does, in a line."""
+        del ctx
+        wide = formatter.width - 6 - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, TyperCommand(name, help=_about(name)).get_short_help_str(wide)) for name in COMMANDS]
+            )
+
+
+def _loaded(name: str) -> Any:
+    module = import_module(f"corgipile.cli.{name}")
+    group = typer.Typer(rich_markup_mode=None, callback=lambda: None)  # a group, whatever it is of
+    if name == "pg":
+        group.add_typer(module.group, name=name)
+    else:
+        group.command(name)(module.command if name in APART else with_opening(module.command))
+    return typer.main.get_command(group).commands[name]
+
+
+def _about(name: str) -> str | None:
+    """Return what a subcommand says of itself; its module is read, not loaded."""
+    spec = find_spec(f"corgipile.cli.{name}")
+    source = getattr(spec and spec.loader, "get_source", lambda _: None)(f"corgipile.cli.{name}")
+    if source is None:  # compiled only
+        return str(_loaded(name).help)
+    made = (one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef) and one.name == "command")
+    return ast.get_docstring(next(made))
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Feed SGD from data larger than memory: full-shuffle accuracy at the speed of a sequential read.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (sql, train, predict, compare, convert, reshuffle, info, index):
-    command = module.command if module in {sql, index} else with_opening(module.command)
-    app.command(module.__name__.rpartition(".")[2])(command)
-app.add_typer(pg.group, name="pg")
 
 
 def run(words: list[str]) -> int:
     """Run a command and return its exit code; what it printed is then on its way."""
     json = "--json" in words
+    words = [f" {word}" if word[:2] == "--" and word[2:3].isspace() else word for word in words]  # a comment of SQL
     try:
         # As JSON, what typer says of wrong words is printed by us.
         code = app(words, prog_name="corgipile", standalone_mode=not json) or 0

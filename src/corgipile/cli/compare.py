@@ -5,10 +5,12 @@ from typing import Any
 
 import typer
 
-from corgipile.cli.console import Watch, note, progress, rate, show_json, show_table
+from corgipile.bars import Watch, progress, rate
 from corgipile.cli.console import command as guarded
+from corgipile.cli.console import note, show_json, show_table
+from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Json, Quiet, Tables, read, with_settings
+from corgipile.cli.options import read, with_settings
 from corgipile.cli.signals import outcome
 from corgipile.comparison import ORDERS, CompareArguments, compare
 

@@ -9,10 +9,8 @@ import os
 import shutil
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import typer
 
@@ -21,7 +19,6 @@ from corgipile.errors import CorgiPileError
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-_EVERY = 5.0  # seconds between log lines
 _LONGEST = 2000  # characters of a message
 _WIDE = 80  # columns where there is no terminal
 
@@ -86,101 +83,6 @@ def discard_output() -> None:
     """Let nothing more be written to stdout, nor Python complain of it at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class Bar(Protocol):
-    """Shows how far work has come."""
-
-    def __call__(self, done: int, total: int | None, note: str = "") -> None:
-        """Tell rows done, rows in all if known, and a word beside them."""
-
-
-@contextmanager
-def progress(title: str, *, quiet: bool = False) -> Iterator[Bar]:
-    """Show a progress bar with rows/s on a terminal, log lines elsewhere, nothing if quiet; all on stderr."""
-    if quiet:
-        yield lambda done, total, note="": None  # noqa: ARG005 - the shape of a bar
-    elif sys.stderr.isatty():
-        with _terminal_bar(title) as bar:
-            yield bar
-    else:
-        yield _Log(title)
-
-
-@contextmanager
-def _terminal_bar(title: str) -> Iterator[Bar]:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-    from rich.table import Column  # noqa: PLC0415
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(table_column=Column(max_width=40, min_width=4)),
-        TextColumn("{task.fields[rate]} {task.fields[note]}"),
-        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=8)),
-    )
-    start = time.perf_counter()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(title, total=None, rate="", note="")
-
-        def show(done: int, total: int | None, note: str = "") -> None:
-            rate = rows_per_second(done, time.perf_counter() - start)
-            bars.update(task, completed=done, total=total, rate=rate, note=note)
-
-        yield show
-
-
-class Watch:
-    """Counts rows for a bar, beside the last news."""
-
-    def __init__(self, bar: Bar, total: int) -> None:
-        self._bar, self._total, self._done, self._note = bar, total, 0, ""
-
-    def rows(self, count: int) -> None:
-        """Take note of rows done."""
-        self._done += count
-        known = self._done <= self._total  # a reservoir visits some rows twice
-        self._bar(self._done, self._total if known else None, self._note)
-
-    def say(self, note: str) -> None:
-        """Show this from now on."""
-        self._note = note
-
-
-class _Log:
-    """Writes a line now and then, and one at the end."""
-
-    def __init__(self, title: str) -> None:
-        self._title = title
-        self._start = self._last = time.perf_counter()
-
-    def __call__(self, done: int, total: int | None, note: str = "") -> None:
-        now = time.perf_counter()
-        if now - self._last < _EVERY and done != total:
-            return
-        self._last = now
-        share = f" of {total:,}" if total else ""
-        rate = rows_per_second(done, now - self._start)
-        typer.echo(f"{self._title}: {done:,}{share} rows, {rate}{', ' * bool(note)}{note}", err=True)
-
-
-def rows_per_second(rows: float, seconds: float) -> str:
-    """Write a rate as people read it.
-
-    Example:
-        >>> rows_per_second(3_000_000, 2), rows_per_second(1500, 1)
-        ('1.5 M rows/s', '1.5 k rows/s')
-    """
-    return f"{rate(rows, seconds)} rows/s"
-
-
-def rate(rows: float, seconds: float) -> str:
-    """Write a rate without its unit."""
-    found = rows / max(seconds, 1e-9)
-    for unit, scale in (("M", 1e6), ("k", 1e3)):
-        if found >= scale:
-            return f"{found / scale:.3g} {unit}"
-    return f"{found:.3g}"
 
 
 def show_table(

@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
+from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import printable, progress
+from corgipile.cli.console import printable
+from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of, types_of
-from corgipile.cli.options import Compression, Json, Overwrite, Quiet, RecordBatch, number_or_text
+from corgipile.cli.options import Compression, Overwrite, RecordBatch, number_or_text
 
 
 @guarded

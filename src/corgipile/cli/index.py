@@ -6,8 +6,8 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import printable
+from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import Open, options_of
-from corgipile.cli.options import Json, Quiet
 
 
 @guarded

@@ -6,8 +6,8 @@ import typer
 
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import show_facts, show_json
+from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Json, Tables
 
 _MOST_SHOWN = 12
 

@@ -10,9 +10,6 @@ import typer
 from corgipile.cli.opening import source_of
 from corgipile.settings import BLOCK, Declared, TrainArguments, declared
 
-Tables = Annotated[
-    list[str], typer.Argument(help="Files, globs or folders; many are one table; x.npy,y.npy has features and labels.")
-]
 Command = TypeVar("Command", bound=Callable[..., Any])
 PLAIN = (int, float, bool, str, int | None, float | None, bool | None)
 SHARED = declared(TrainArguments)
@@ -24,8 +21,6 @@ Balance = Annotated[str | None, typer.Option(help="Balance Riffle's blocks by th
 RecordBatch = Annotated[str | None, typer.Option(help="Record batch: bytes ('1MB') or rows.")]
 Compression = Annotated[str | None, typer.Option(help="lz4 or zstd.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help=SHARED["overwrite"].setting.about)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document only, of errors too.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors, and what is asked for.")]
 
 
 def with_settings(arguments: type) -> Callable[[Command], Command]:

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 Home = Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Folder of the server; one has a default.")]
 
-group = typer.Typer(help="Train inside PostgreSQL: build the extension, run a server with it.", no_args_is_help=True)
+group = typer.Typer(no_args_is_help=True)
+
+
+@group.callback()
+def command() -> None:
+    """Train inside PostgreSQL: build the extension, run a server with it."""
 
 
 @group.command("install")

@@ -4,10 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
+from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import printable, progress, show_json
+from corgipile.cli.console import printable, show_json
+from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Json, Overwrite, Quiet
+from corgipile.cli.options import Overwrite
 
 
 @guarded

@@ -4,20 +4,12 @@ from typing import Annotated
 
 import typer
 
+from corgipile.bars import progress
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import printable, progress
+from corgipile.cli.console import printable
+from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import (
-    Block,
-    Compression,
-    Json,
-    Memory,
-    Overwrite,
-    Quiet,
-    RecordBatch,
-    Seed,
-    number_or_text,
-)
+from corgipile.cli.options import Block, Compression, Memory, Overwrite, RecordBatch, Seed, number_or_text
 
 
 @guarded

@@ -4,21 +4,20 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from corgipile.cli.console import Watch, fail, printable, progress, terminal_width, told
 from corgipile.cli.console import command as guarded
-from corgipile.cli.options import Json, Quiet
+from corgipile.cli.console import fail, printable, terminal_width, told
+from corgipile.cli.flags import Json, Quiet
 from corgipile.cli.signals import outcome
 
 if TYPE_CHECKING:
     from corgipile.sql.answers.answers import Answers
     from corgipile.sql.connection import Connection
-    from corgipile.sql.session import Session
+    from corgipile.sql.runner import Runner
 
 _SHOWN = 40  # rows of an answer
 
@@ -50,23 +49,23 @@ def command(
     answers = _answers(rows, csv=csv, json=json, quiet=quiet)
     silent = quiet or json
     with _failing(answers, json=json), _opened(db, dsn, memory) as connection:
-        session = _session(connection, answers, memory, quiet=silent)
+        runner = _runner(connection, answers, memory, quiet=silent)
         if scripts is None:
-            _shell(session)
+            _shell(runner)
         for script in scripts or ():
-            session.run(script)
+            runner.run(script)
         answers.close()
 
 
 def _opened(db: str | None, dsn: str | None, memory: str | None) -> "Connection":
-    from corgipile.sql.session import opened  # noqa: PLC0415
+    from corgipile.sql.runner import opened  # noqa: PLC0415
 
     return opened(db=db, dsn=dsn, memory=memory)
 
 
 def _scripts(statement: str | None, files: list[str] | None) -> list[str] | None:
     """Return what is to be run, or None where somebody sits at a terminal to type it."""
-    from corgipile.sql.session import decoded, script_of  # noqa: PLC0415
+    from corgipile.sql.runner import decoded, script_of  # noqa: PLC0415
 
     def read(name: str) -> str:
         return decoded(sys.stdin.buffer.read(), "stdin") if name == "-" else script_of(name)
@@ -87,10 +86,11 @@ def _answers(rows: int, *, csv: bool, json: bool, quiet: bool) -> "Answers":
     return JsonAnswers(sys.stdout) if json else TextAnswers(sys.stdout, terminal_width, rows=rows, quiet=quiet)
 
 
-def _session(connection: "Connection", answers: "Answers", memory: str | None, *, quiet: bool) -> "Session":
-    from corgipile.sql.session import Session  # noqa: PLC0415
+def _runner(connection: "Connection", answers: "Answers", memory: str | None, *, quiet: bool) -> "Runner":
+    from corgipile.sql.progress import Shown  # noqa: PLC0415
+    from corgipile.sql.runner import Runner  # noqa: PLC0415
 
-    return Session(connection, answers, _nothing if quiet else _note, lambda: Shown(quiet=quiet), memory)
+    return Runner(connection, answers, _nothing if quiet else _note, lambda: Shown(quiet=quiet), memory)
 
 
 def _nothing(_: str) -> None:
@@ -132,7 +132,7 @@ def _shown(message: str, code: int = 2) -> int:
     return code
 
 
-def _shell(session: "Session") -> None:
+def _shell(runner: "Runner") -> None:
     from corgipile.errors import MissingExtra  # noqa: PLC0415
 
     try:
@@ -140,50 +140,4 @@ def _shell(session: "Session") -> None:
     except ImportError as error:
         raise MissingExtra(f"the shell needs {error.name}: pip install 'corgipile[sql]'") from None
 
-    Shell(session, typer.echo, lambda error: _shown(told(error))).run()
-
-
-class Shown:
-    """Shows how a training goes on, from its beginning to its end.
-
-    Example:
-        >>> with Shown(quiet=True) as shown:
-        ...     shown.begin(1000, 2)
-        ...     shown.rows(1000)
-        ...     shown.epoch({"epoch": 0, "loss": 0.5})
-    """
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet, self._inside = quiet, ExitStack()
-        self._watch: Watch | None = None
-        self._epochs = self._done = self._left = self._last = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._inside.close()
-
-    def begin(self, rows: int, epochs: int) -> None:
-        """Show a bar."""
-        self._inside.close()
-        bar = self._inside.enter_context(progress("train", quiet=self._quiet))
-        self._watch, self._epochs, self._left = Watch(bar, rows * epochs), epochs, rows * epochs
-        self._done = self._last = 0
-
-    def rows(self, count: int) -> None:
-        """Move it; the end waits for what the last epoch came to."""
-        self._left -= count
-        if self._left <= 0:
-            self._last += count
-        elif self._watch is not None:
-            self._watch.rows(count)
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """Say what the epoch came to."""
-        if self._watch is not None:
-            loss = "" if record.get("loss") is None else f": loss {record['loss']:.4g}"
-            self._done += 1
-            self._watch.say(f"{self._done} of {self._epochs} epochs{loss}")
-            self._watch.rows(self._last)
-            self._last = 0
+    Shell(runner, typer.echo, lambda error: _shown(told(error))).run()

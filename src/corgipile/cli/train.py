@@ -9,10 +9,12 @@ from typing import Any
 
 import typer
 
-from corgipile.cli.console import Watch, note, printable, progress, rate, show_json, show_table
+from corgipile.bars import Watch, progress, rate
 from corgipile.cli.console import command as guarded
+from corgipile.cli.console import note, printable, show_json, show_table
+from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import Balance, Block, Buffer, Json, Quiet, Tables, order_of, read, with_settings
+from corgipile.cli.options import Balance, Block, Buffer, order_of, read, with_settings
 from corgipile.settings import TrainArguments
 
 RUNNING = ("loss", "accuracy", "r2")

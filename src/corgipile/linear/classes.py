@@ -11,7 +11,7 @@ from corgipile import _kernel
 from corgipile import arrow_compute as pc
 from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number, require
-from corgipile.linear.losses import loss_of, most_classes, quoted
+from corgipile.losses import loss_of, most_classes, quoted
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.scan import scan_column

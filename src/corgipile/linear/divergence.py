@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.linear.classes import codes_of
-from corgipile.linear.losses import loss_of
+from corgipile.losses import loss_of
 
 __all__ = ["Baseline"]
 

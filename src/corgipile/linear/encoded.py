@@ -12,7 +12,7 @@ from corgipile.features.encoders import Categories, Classes
 from corgipile.features.fit import chosen_columns, is_text
 from corgipile.features.labels import Codes, read_labels
 from corgipile.linear.classes import check_classes
-from corgipile.linear.losses import loss_of
+from corgipile.losses import loss_of
 from corgipile.settings import Settings
 from corgipile.suggestions import listed
 from corgipile.tables.table import Table

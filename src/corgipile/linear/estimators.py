@@ -11,8 +11,8 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue, MissingExtra
 from corgipile.linear.classes import check_label
 from corgipile.linear.labelled import Labelled
-from corgipile.linear.losses import LOSSES, loss_of, most_classes, quoted
 from corgipile.linear.train import train
+from corgipile.losses import LOSSES, loss_of, most_classes, quoted
 from corgipile.settings import TrainSettings
 from corgipile.tables import Table
 from corgipile.tables import open as open_table

@@ -17,11 +17,11 @@ from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.classes import check_label
 from corgipile.linear.encoded import readable
 from corgipile.linear.features import Features, find_inputs
-from corgipile.linear.losses import Loss, loss_of, most_classes, quoted
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.saving import packed, read_tensors, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.sgd import SGD, outputs_of
+from corgipile.losses import Loss, loss_of, most_classes, quoted
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadValue, BudgetTooSmall
@@ -19,7 +18,7 @@ from corgipile.tables.table import Table
 __all__ = ["learn", "measure", "moments", "reader", "scores"]
 
 READ_MEMORY = 4 << 20
-SURVEYED, SURVEYED_BYTES = 1 << 14, 4 << 20  # rows at a time, and the float64 copies of their features
+SURVEYED = 1 << 14  # sparse rows at a time
 COUNTED = 1 << 16  # labels at a time
 Count = Callable[[int], object]
 Labels = Callable[[npt.NDArray[Any]], object]
@@ -74,18 +73,16 @@ def measure(sgd: SGD, feeder: Feeder, label: str) -> Figures:
 
 def moments(inputs: Features, table: Table) -> Moments:
     """Return mean and spread of each feature, by reading them once."""
-    found = Moments(inputs.width)
-    some = SURVEYED if inputs.sparse else max(1, min(SURVEYED, SURVEYED_BYTES // (8 * inputs.width)))
+    found = Moments(inputs)
     with reader(inputs, table) as feeder:
         for visit in feeder.epoch(0):
             rows = rows_in(feeder.buffer, inputs, visit)
-            for start in range(0, len(visit), some):
-                part = visit[start : start + some]
-                if isinstance(rows, Sparse):
-                    indices, values, lengths = gathered(rows, part, inputs.dtype)
-                    found.add_sparse(indices, values, len(lengths))
-                else:
-                    found.add(np.asarray(rows[part]))
+            if not isinstance(rows, Sparse):
+                found.add(rows, visit)
+                continue
+            for start in range(0, len(visit), SURVEYED):
+                indices, values, lengths = gathered(rows, visit[start : start + SURVEYED], inputs.dtype)
+                found.add_sparse(indices, values, len(lengths))
     return found
 
 

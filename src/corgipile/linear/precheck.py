@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.linear.features import Features
 from corgipile.loader.buffer import Field, numbers
 from corgipile.suggestions import listed
@@ -13,9 +14,7 @@ from corgipile.tables.table import Table
 
 __all__ = ["Precheck", "precheck"]
 
-RUNS, RUN, RUN_NUMBERS = 4, 256, 1 << 18
-SQUARES = 1 << 18  # numbers whose squares are in memory at a time
-APART, LONG, SHORT = 1000.0, 10.0, 0.01  # of standard features a row is as long, squared, as it is wide
+WIDENED = 1 << 18  # numbers that are float64 at a time
 FEW = 32  # rows: of fewer it cannot be said that they are numbered
 FloatArray = npt.NDArray[np.float64]
 
@@ -25,30 +24,23 @@ class Precheck:
     """What a few rows say of the features.
 
     Attributes:
+        scales: How they are scaled: a constant of the kernel.
         length: Mean squared length of a row.
-        width: Number of features.
         apart: How many times larger the largest feature is than the smallest; constant ones are not counted.
-        zeros: Share of zeros.
         extremes: The names of the largest and the smallest feature, where they have names.
         numbered: Columns whose values ascend from row to row, all whole numbers: row numbers perhaps.
     """
 
+    scales: int = _kernel.SCALES_FINE
     length: float = 1.0
-    width: int = 1
     apart: float = 1.0
-    zeros: float = 0.0
     extremes: tuple[str, ...] = ()
     numbered: tuple[str, ...] = field(default=())
 
     @property
     def unscaled(self) -> bool:
-        """Say whether SGD would learn badly from these features as they are.
-
-        Its usual steps are too large for rows so long, or too small for rows so short, or features are so far apart in
-        size that no step suits all of them. Features that are mostly zeros, counts and flags, are best left alone.
-        """
-        usual = SHORT < self.length < LONG * max(self.width, LONG)
-        return self.zeros < 0.5 and (not usual or self.apart >= APART)
+        """Say whether SGD would learn badly from these features as they are; kernel/sgd/look.h says where."""
+        return self.scales != _kernel.SCALES_FINE
 
     def notes(self) -> list[str]:
         """Return what the user should know."""
@@ -61,10 +53,10 @@ class Precheck:
             )
         return said
 
-    def scales(self) -> str:
+    def told(self) -> str:
         """Say in words how the features are scaled."""
-        if self.apart < APART:
-            what = "short" if self.length <= SHORT else "long"
+        if self.scales != _kernel.SCALES_APART:
+            what = "short" if self.scales == _kernel.ROWS_SHORT else "long"
             return f"rows are {what} for SGD (mean squared length {self.length:.3g})"
         of = f" ({self.extremes[0]!r} and {self.extremes[1]!r})" if self.extremes else ""
         return f"features differ in scale by {self.apart:.1g} times{of}"
@@ -85,42 +77,23 @@ def precheck(table: Table, inputs: Features) -> Precheck:
     if inputs.sparse or not len(table):
         return Precheck()
     rows = _sample(table, inputs)
-    finite = np.isfinite(rows).all(axis=1)
-    good = rows if finite.all() else rows[finite]
-    if not len(good):
-        return Precheck()
-    size, length = _sizes(good)
-    varied = np.flatnonzero((good.max(axis=0) > good.min(axis=0)) & (size > 0))
+    look, some = _kernel.look_new(inputs.width), max(1, WIDENED // inputs.width)
+    for at in range(0, len(rows), some):
+        _kernel.look_add(look, rows[at : at + some].astype(np.float64, order="C"))
+    scales, length, apart, largest, smallest = _kernel.look_end(look)
     widths = [] if inputs.lists else inputs.widths
     names = tuple(name for name, width in zip(inputs.columns, widths, strict=bool(widths)) for _ in range(width))
-    apart, extremes = 1.0, names[:0]
-    if len(varied):
-        top, least = varied[size[varied].argmax()], varied[size[varied].argmin()]
-        apart = float(size[top] / size[least])
-        extremes = (names[top], names[least]) if names else ()
+    extremes = (names[largest], names[smallest]) if names and largest >= 0 else ()
     numbered = tuple(name for at, name in enumerate(names) if _ascends(rows[:, at]))
-    return Precheck(length, inputs.width, apart, float((good == 0).mean()), extremes, numbered)
-
-
-def _sizes(rows: npt.NDArray[Any]) -> tuple[FloatArray, float]:
-    """Return the root mean square of each feature, and the mean squared length of a row; of wide rows bit by bit."""
-    count, width = rows.shape
-    columns, some = max(1, SQUARES // count), max(1, SQUARES // width)
-    with np.errstate(over="ignore"):  # what is so large is far apart
-        squares = [(rows[:, at : at + columns].astype(np.float64) ** 2).mean(axis=0) for at in range(0, width, columns)]
-        lengths = [(rows[at : at + some].astype(np.float64) ** 2).sum(axis=1) for at in range(0, count, some)]
-    return np.sqrt(np.concatenate(squares)), float(np.concatenate(lengths).mean())
+    return Precheck(scales, length, apart, extremes, numbered)
 
 
 def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:
     """Read runs of rows, [rows, features]: float64, or as they are stored where they are lists."""
-    run = min(RUN, max(2, RUN_NUMBERS // inputs.width))
-    starts = sorted({int(at) for at in np.linspace(0, max(0, len(table) - run), RUNS)})
     widths = [inputs.width] if inputs.lists else inputs.widths
-    parts, end = [], 0
-    for start in starts:
-        start, stop = max(start, end), min(start + run, len(table))  # noqa: PLW2901 - runs of small tables meet
-        batch, end = table.read(start, stop, list(inputs.columns)), stop
+    parts = []
+    for start, stop in _kernel.look_runs(len(table), inputs.width):
+        batch = table.read(start, stop, list(inputs.columns))
         found = zip(inputs.columns, widths, strict=True)
         columns = [_column(batch.column(name), name, width, range(start, stop)) for name, width in found]
         parts.append(columns[0] if inputs.lists else np.concatenate(columns, axis=1, dtype=np.float64))

@@ -12,10 +12,10 @@ from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
-from corgipile.linear.losses import loss_of
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
 from corgipile.loader.buffer import Buffer
+from corgipile.losses import loss_of
 from corgipile.sizes import OnBad, choice
 from corgipile.tables.table import type_code
 

@@ -1,8 +1,8 @@
 """Trains linear models by SGD, straight from the slots of the buffer."""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadValue
+from corgipile.errors import BadArgument, BadValue, CorgiPileError
 from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_classes, check_label
 from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs
-from corgipile.linear.losses import loss_of
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.precheck import precheck
@@ -26,6 +25,8 @@ from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD
 from corgipile.linear.training import Record, Task, Training
+from corgipile.loader.bring import bring
+from corgipile.losses import loss_of
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
@@ -47,7 +48,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     Args:
         table: A path, glob or list of them, a `Table`, a ``pyarrow.Table`` or a data frame.
         model: A loss by its name: ``"logistic"``, ``"svm"`` (hinge loss), ``"linear"`` (squared loss), ``"softmax"``,
-            or another of `corgipile.linear.losses.NAMES`; one with a parameter takes it after a colon.
+            or another of `corgipile.losses.NAMES`; one with a parameter takes it after a colon.
         features: The feature columns; see `corgipile.linear.features.find_inputs`. Which were found, and which columns
             were left out, the log says, and ``features`` and ``left_out`` of the model.
         label: The label column, of numbers or text: two values for logistic, any number of classes for softmax, and for
@@ -166,6 +167,7 @@ def prepare(
     """
     label, model = settings.label, settings.model
     features, skip = _wanted(settings.features, past), on_bad == "skip"
+    bring(table, [*_named(table, features, settings), label], settings.memory)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
     if encoding is not None:
@@ -184,6 +186,13 @@ def prepare(
     if past is not None:
         _check_past(past, task)
     return _scaled(task, settings.standardize, past)
+
+
+def _named(table: Table, features: Any, settings: Settings) -> Sequence[str]:
+    """Return the feature columns; none where something is wrong with them, which is said when they are looked for."""
+    with suppress(CorgiPileError):
+        return chosen_columns(table.schema, features, settings.label, settings.encode).names
+    return ()
 
 
 def _facts(task: Task) -> Record:
@@ -228,12 +237,12 @@ def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
         task.note(text)
     kept = past.learnt.scaling if past is not None and past.learnt is not None else None
     if standardize is None and past is None and seen.unscaled:
-        task.note(f"{seen.scales()}: they are standardised; standardize=False learns from them as they are")
+        task.note(f"{seen.told()}: they are standardised; standardize=False learns from them as they are")
     elif standardize is None:
         return task if kept is None else replace(task, scaling=kept, inputs=_exact(inputs, task.source))
     elif not standardize:
         if seen.unscaled:
-            task.note(f"{seen.scales()}: standardize=True would help")
+            task.note(f"{seen.told()}: standardize=True would help")
         return task
     return replace(task, inputs=_exact(inputs, task.source), standardize=True, scaling=kept)
 
@@ -270,6 +279,7 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
         return
     table = open_table(test)
     inputs, whose = task.inputs, f"the test table {table!r}"
+    bring(table, [*inputs.columns, task.label], None)  # it is read after each epoch
     table = readable(table, task.encoding, task.label, once=True)
     check_label(table, task.label, whose)
     found = find_inputs(table, inputs.columns, task.label, inputs.width, whose=whose)

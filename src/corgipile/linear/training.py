@@ -15,13 +15,13 @@ from corgipile.linear import passes
 from corgipile.linear.classes import Labels
 from corgipile.linear.divergence import Baseline
 from corgipile.linear.features import Features
-from corgipile.linear.losses import Loss, loss_of
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD
 from corgipile.loader.feeder import Feeder
+from corgipile.losses import Loss, loss_of
 from corgipile.sizes import OnBad, Size
 from corgipile.tables.table import Table
 
@@ -74,7 +74,7 @@ class Task:
         if not self.standardize or self.scaling is not None:
             return self
         found, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
-        return replace(self, scaling=found.scaling(self.inputs.dtype, centred=centred))
+        return replace(self, scaling=found.scaling(centred=centred))
 
     def sgd(self, schedule: Schedule) -> SGD:
         """Return an SGD kernel that has learnt nothing yet."""

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
+from corgipile.loader.bring import worth_bringing
 from corgipile.loader.budget import Sketch, columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.default_order import chosen
@@ -18,7 +19,7 @@ from corgipile.orders import Key, Order, Shard, visited_rows
 from corgipile.sizes import Size, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
-from corgipile.tables.encoded import unpack_shared
+from corgipile.tables.encoded import nearest, unpack_shared
 from corgipile.tables.io.arriving import within
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
@@ -99,6 +100,9 @@ class Feeder:
         self.asked = wanted
         self.fitted = fit(table, wanted, memory, found, shard.workers)
         self.order, blocks, *_, self._way = self.fitted
+        if worth_bringing(table, self.order, found.sources, self._way):
+            with within(self.limit):
+                unpack_shared(table, found.sources)
         self.blocks = sketched(table, self.order, blocks, sketch)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
@@ -117,7 +121,7 @@ class Feeder:
         """Return the table that is read: the same rows, unpacked if they must be, when it is first asked."""
         table: Table = self.table
         if not self._way.spilled:
-            return table
+            return nearest(table, self.columns.sources) if self._way.ahead else table
         with within(self.limit):
             return unpack_shared(table, self.columns.sources)
 

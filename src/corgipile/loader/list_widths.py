@@ -6,7 +6,8 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.sizes import whole
+from corgipile.loader.bring import bring
+from corgipile.sizes import Size, whole
 from corgipile.tables.even_lists import list_width
 from corgipile.tables.table import Table, check_columns, is_list, item_bytes
 
@@ -17,7 +18,9 @@ PAIR = {"_k": "_v", "_v": "_k"}  # indices and values of sparse rows
 _known: "WeakKeyDictionary[Table, dict[str, int | None]]" = WeakKeyDictionary()
 
 
-def widths_of(table: Table, columns: Sequence[str] | None, said: Mapping[str, int] | None) -> dict[str, int]:
+def widths_of(
+    table: Table, columns: Sequence[str] | None, said: Mapping[str, int] | None, memory: Size | None = None
+) -> dict[str, int]:
     """Return the row length of each list column that is read as an array of (rows, length).
 
     Args:
@@ -25,6 +28,7 @@ def widths_of(table: Table, columns: Sequence[str] | None, said: Mapping[str, in
         columns: Columns that are read; None for all.
         said: What the caller knows; None: columns of number lists of which rows at the beginning, the middle and the
             end are of one length, but for the columns of sparse pairs, such as ``x_k`` and ``x_v``.
+        memory: The budget of what reads them.
 
     Raises:
         BadArgument: A length is no number from 1 on, or ``said`` is no dictionary.
@@ -41,6 +45,8 @@ def widths_of(table: Table, columns: Sequence[str] | None, said: Mapping[str, in
     if columns is not None and (isinstance(columns, str) or not set(columns) <= set(table.schema.names)):
         return {}  # `columns_of` says what is wrong
     names = [name for name in columns or table.schema.names if _may_be_even(table.schema, name)]
+    if names and not hasattr(table, "list_width"):  # rows are read for it
+        bring(table, columns or table.schema.names, memory)
     found = {name: _width(table, name) for name in names}
     return {name: width for name, width in found.items() if width}
 

@@ -110,7 +110,7 @@ class Loader:
         self.batch_size, self.drop_last = batch_size, drop_last
         table, selection = select(
             open_table(table), columns, widths, features, label, encode=encode, missing=missing, classes=classes,
-            dtype=dtype, as_tuple=as_tuple, arrow=format == "arrow",
+            dtype=dtype, as_tuple=as_tuple, arrow=format == "arrow", memory=memory,
         )  # fmt: skip
         shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)
         self.feeder = Feeder(

@@ -85,7 +85,9 @@ def row_reader(
     openable = found is not None and (found.bits is None or POOL.spare(len(found.layout.paths)))
     if found is not None and openable and all(_movable(found.layout, buffer)):
         return LayoutReader(found, buffer, len(table), sequential=sequential)
-    return TableReader(table, buffer, sources, size)
+    from corgipile.loader.text import TextReader  # noqa: PLC0415 - it derives from what is here
+
+    return TextReader.of(table, buffer, sources, size) or TableReader(table, buffer, sources, size)
 
 
 def _movable(layout: Layout, buffer: Buffer) -> list[bool]:

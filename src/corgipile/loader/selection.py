@@ -9,16 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadSchema, BadValue
+from corgipile.errors import BadArgument, BadSchema, BadValue, CorgiPileError
 from corgipile.features import Encoding, fit_encoding
-from corgipile.features.choose import item_of, told
-from corgipile.features.fit import Encode, Features, Missing
+from corgipile.features.choose import is_number, item_of, told
+from corgipile.features.fit import Encode, Features, Missing, chosen_columns
 from corgipile.features.sparse import is_pair, pair_width
+from corgipile.loader.bring import bring
 from corgipile.loader.budget import Columns, columns_of
 from corgipile.loader.buffer import ROWS_ALIKE
 from corgipile.loader.list_widths import widths_of
 from corgipile.loader.spare import Spare
 from corgipile.loader.sparse import SparseRows
+from corgipile.sizes import Size
 from corgipile.suggestions import listed
 from corgipile.tables.arrow.spans import Rows, objects
 from corgipile.tables.table import Table, fixed_field
@@ -130,6 +132,7 @@ def select(
     dtype: str = "float32",
     as_tuple: bool = False,
     arrow: bool = False,
+    memory: Size | None = None,
 ) -> Selected:
     """Find out what batches are made of; see `corgipile.Loader` for the arguments.
 
@@ -144,15 +147,15 @@ def select(
         for name, value in given.items():
             if value is not None:
                 raise BadArgument(f"{name}={value!r} has no effect without features= or label=")
-        return Selected(
-            table, Selection(columns, widths_of(table, columns, {} if widths is None and arrow else widths))
-        )
+        known = widths_of(table, columns, {} if widths is None and arrow else widths, memory)
+        return Selected(table, Selection(columns, known))
     if dtype not in DTYPES:
         raise BadArgument(f"dtype must be 'float32' or 'float64', got {dtype!r}")
     if isinstance(columns, str):
         raise BadArgument(f"columns must be a list of names, got {columns!r}")
     if isinstance(features, Encoding) and label is None and features.label is not None:
         label = features.label.column
+    bring(table, _surveyed(table, features, label, encode, missing), memory)
     encoding = fit_encoding(table, features, label, encode=encode, missing=missing, classes=classes)
     if as_tuple and (label is None or columns or arrow):
         raise BadArgument(
@@ -162,8 +165,26 @@ def select(
     if encoding.left_out and not isinstance(features, Encoding):
         log.warning("columns of %r that are no features: %s", table, told(encoding.left_out))
     encoded = encoding.table(table, once=True)
-    found = _selection(encoded, encoding, columns, widths, label, dtype, as_tuple=as_tuple, arrow=arrow)
+    found = _selection(encoded, encoding, columns, widths, label, dtype, memory, as_tuple=as_tuple, arrow=arrow)
     return Selected(encoded, found)
+
+
+def _surveyed(
+    table: Table, features: Features | Selection, label: str | None, encode: Encode, missing: Missing
+) -> list[str]:
+    """Return the columns that are read to find out how they become numbers, and then to make these of them."""
+    schema = table.schema
+    try:
+        names = [] if isinstance(features, Encoding) else [*chosen_columns(schema, features, label, encode).names]
+    except CorgiPileError:  # which is said by who needs them
+        return []
+    names += [label] if label is not None and label in schema.names else []
+    kinds = {name: schema.field(name).type for name in names}
+    lists = any(item_of(kind) is not None for kind in kinds.values())
+    if missing == "mean" or (missing != "error" and lists) or is_pair(schema, names[:2]):
+        return names
+    said = encode if isinstance(encode, Mapping) else {}
+    return [name for name, kind in kinds.items() if name in said or not (is_number(kind) or item_of(kind) is not None)]
 
 
 def _selection(
@@ -173,6 +194,7 @@ def _selection(
     widths: Mapping[str, int] | None,
     label: str | None,
     dtype: str,
+    memory: Size | None,
     *,
     as_tuple: bool,
     arrow: bool,
@@ -184,7 +206,7 @@ def _selection(
         if name in (FEATURES, LABEL):
             raise BadArgument(f"batches have their features and label under {name!r}: column {name!r} cannot be beside")
     read = [*sources, *besides, *([] if label is None else [label])]
-    found = widths_of(table, read, widths)
+    found = widths_of(table, read, widths, memory)
     if [name[-2:] for name in sources] == ["_k", "_v"] and is_pair(table.schema, sources):
         if arrow:
             raise BadArgument(f"format='arrow' has sparse features as they are stored: name columns {list(sources)}")

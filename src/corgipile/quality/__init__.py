@@ -1,13 +1,23 @@
 """Measures an order, or anybody's loader, from the rows it visited."""
 
+from corgipile.quality.audit import Audit, audit
+from corgipile.quality.audited import AuditReport, EpochReport
 from corgipile.quality.blocks import h_d
 from corgipile.quality.coverage import Coverage, coverage
+from corgipile.quality.faults import Fault
+from corgipile.quality.keyed import Spread
 from corgipile.quality.report import Report, measure
 from corgipile.quality.spread import deff, expected_deff_corgipile, prefix_discrepancy
 
 __all__ = [
+    "Audit",
+    "AuditReport",
     "Coverage",
+    "EpochReport",
+    "Fault",
     "Report",
+    "Spread",
+    "audit",
     "coverage",
     "deff",
     "expected_deff_corgipile",

@@ -14,6 +14,7 @@ from corgipile.arrow_memory import frugal
 from corgipile.conversion.convert import Progress
 from corgipile.conversion.sources import table_stream
 from corgipile.errors import BadArgument, BudgetTooSmall
+from corgipile.loader.bring import bring
 from corgipile.outputs import check_target, writing
 from corgipile.relayout.external import External, write_in_order
 from corgipile.relayout.plans import BLOCK_COLUMN, Shuffle, Split
@@ -185,6 +186,7 @@ def _corgi2(job: Job) -> None:
         raise BudgetTooSmall(
             f"memory is {format_bytes(job.memory)}; two blocks of {job.block} rows take {format_bytes(least)}"
         )
+    bring(job.table, job.table.schema.names, job.memory)  # each block is a part of a unit
     schema, key = plain(job.table.schema), random.derive(job.seed, _CORGI2)
     blocks = np.arange(len(cuts) - 1, dtype=np.int64)
     random.shuffle(blocks, key)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from corgipile.errors import BadArgument
-from corgipile.linear.losses import NAMES, check_kind
+from corgipile.losses import NAMES, check_kind
 from corgipile.sql.calls import model_name
 from corgipile.sql.options import ALIASES, ELSEWHERE, LOSSES, MORE, SETTINGS, assignments, checked, setting
 from corgipile.sql.reader import Reader

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
 from corgipile.sql import exceptions
-from corgipile.sql.engines.engine import Engine, Progress, Result, Values
+from corgipile.sql.engines.engine import Engine, Progress, Result, Values, perform
 from corgipile.sql.exceptions import InterfaceError
-from corgipile.sql.running import perform
+from corgipile.sql.parameters import fitting
 from corgipile.sql.statements import Statement
 from corgipile.sql.types import type_code
 
@@ -98,7 +98,7 @@ class Connection:
         self.check()
         return Cursor(self)
 
-    def execute(self, script: str, values: Values = (), *, progress: Progress | None = None) -> "Cursor":
+    def execute(self, script: str, values: Values | None = (), *, progress: Progress | None = None) -> "Cursor":
         """Run statements in a cursor of their own, which is returned."""
         return self.cursor().execute(script, values, progress=progress)
 
@@ -197,7 +197,7 @@ class Cursor(Iterator[Row]):
         self._batch: pa.RecordBatch | None = None  # that rows are fetched from
         self._part, self._at = list[Row](), 0  # its rows, and how many of them were fetched
 
-    def execute(self, script: str, values: Values = (), *, progress: Progress | None = None) -> Self:
+    def execute(self, script: str, values: Values | None = (), *, progress: Progress | None = None) -> Self:
         """Run the statements of a script; the rows are those of the last one.
 
         Args:
@@ -207,11 +207,13 @@ class Cursor(Iterator[Row]):
 
         Raises:
             BadStatement: It does not parse; nothing was run.
+            BadArgument: There are more values than places; nothing was run.
         """
         self._check()
         self._took(Result())
-        notes = list[str]()
-        for statement in self.connection.parse(script):
+        parsed, notes = self.connection.parse(script), list[str]()
+        values = fitting(values, parsed)
+        for statement in parsed:
             result = self.connection.run(statement, values, progress)
             self._took(result)
             notes += result.notes
@@ -223,8 +225,9 @@ class Cursor(Iterator[Row]):
         self._check()
         parsed, changed = self.connection.parse(script), 0
         for values in rows:
+            given = fitting(values, parsed)
             for statement in parsed:
-                count = self.connection.run(statement, values).count
+                count = self.connection.run(statement, given).count
                 changed = -1 if count < 0 or changed < 0 else changed + count
         self._took(Result(count=changed))
         return self
@@ -248,6 +251,8 @@ class Cursor(Iterator[Row]):
         """Return the next rows, `arraysize` of them unless it is said how many."""
         self._check_rows()
         wanted = self.arraysize if size is None else size
+        if wanted < 0:
+            raise BadArgument(f"size must be 0 rows or more, got {wanted}")
         return list(itertools.islice(self._left(), wanted))
 
     def fetchall(self) -> list[Row]:

@@ -12,9 +12,7 @@
 from typing import Any
 
 from corgipile.errors import BadArgument
-from corgipile.sql.bigquery import create_model, manage
 from corgipile.sql.calls import model_call, model_name
-from corgipile.sql.options import assignments, loss_name, setting
 from corgipile.sql.reader import Reader, Script
 from corgipile.sql.sources import source_of
 from corgipile.sql.statements import Explain, Fragment, Predict, Query, Statement, Train
@@ -57,10 +55,17 @@ def _statement(reader: Reader) -> Statement:
     whole = reader.part(0, reader.stop).fragment(model_call)  # first, so that question marks are counted in their order
     _check_places(reader)
     offset = reader.tokens[0].start
-    made = (
-        manage(reader, offset) or _explain(reader, offset) or _training(reader, offset) or _prediction(reader, offset)
-    )
+    made = _of_models(reader, offset) or _prediction(reader, offset)
     return made or Query(offset=offset, sql=whole)
+
+
+def _of_models(reader: Reader, offset: int) -> Statement | None:
+    """Read what trains or manages models; other statements are not kept waiting until the settings are loaded."""
+    if not any(token.says("MODEL", "MODELS", "TRAIN") for token in reader.tokens):
+        return None
+    from corgipile.sql.bigquery import manage  # noqa: PLC0415 - as said above
+
+    return manage(reader, offset) or _explain(reader, offset) or _training(reader, offset)
 
 
 def _keeps_places(reader: Reader) -> bool:
@@ -106,6 +111,9 @@ def _explain_options(look: Reader) -> bool:
 
 
 def _training(reader: Reader, offset: int) -> Train | None:
+    from corgipile.sql.bigquery import create_model  # noqa: PLC0415 - as in _of_models
+    from corgipile.sql.options import loss_name  # noqa: PLC0415 - as above
+
     if (made := create_model(reader, offset)) is not None:
         return made
     at = _clause(reader, "TRAIN")
@@ -139,6 +147,8 @@ def _clauses(reader: Reader) -> dict[str, Any]:
 
 def _said(reader: Reader, word: str) -> Any:
     """Read what a clause says."""
+    from corgipile.sql.options import assignments, setting  # noqa: PLC0415 - as above
+
     if word == "WITH":
         settings: dict[str, Any] = {}
         for name in assignments(reader, CLAUSES):

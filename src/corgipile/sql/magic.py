@@ -15,7 +15,8 @@ from IPython.display import display
 from corgipile.errors import CorgiPileError
 from corgipile.sizes import parse_bytes
 from corgipile.sql.answers.frame import Frame, FrameAnswers
-from corgipile.sql.session import Session, opened
+from corgipile.sql.progress import Shown
+from corgipile.sql.runner import Runner, opened
 from corgipile.sql.tokens import tokenize
 
 if TYPE_CHECKING:
@@ -81,15 +82,13 @@ class CorgiPileMagics(Magics):
         return connection
 
     def _answers(self, connection: "Connection", sql: str) -> list[Frame | None]:
-        from corgipile.cli.sql import Shown  # noqa: PLC0415 - needs an extra
-
         answers = FrameAnswers()
-        session = Session(connection, answers, _note, lambda: Shown(quiet=False), self._memory)
+        runner = Runner(connection, answers, _note, lambda: Shown(quiet=False), self._memory)
         lend = getattr(connection.engine, "lend", None)  # DuckDB reads what Python holds
         if lend is not None:
             for name in self._frames(sql, connection):
                 lend(name, self._names[name])
-        session.run(sql, _Variables(self._names))
+        runner.run(sql, _Variables(self._names))
         return answers.frames
 
     def _frames(self, sql: str, connection: "Connection") -> set[str]:
@@ -100,14 +99,13 @@ class CorgiPileMagics(Magics):
 
 
 class _Variables(Mapping[str, Any]):
-    """The variables of a notebook as values of a statement; numbers of NumPy are those of Python."""
+    """The variables of a notebook as values of a statement."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
 
     def __getitem__(self, name: str) -> Any:
-        value = self._names[name]
-        return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+        return self._names[name]
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._names if not name.startswith("_"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from corgipile.errors import BadArgument
-from corgipile.linear.losses import NAMES, check_kind
+from corgipile.losses import NAMES, check_kind
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import to_rows
 from corgipile.sql.calls import model_name

@@ -1,6 +1,7 @@
 """Finds out what a SELECT is made of: what it chooses, from which table, and whether that is all it does."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from corgipile.sql.calls import model_call
 from corgipile.sql.reader import Reader
@@ -38,17 +39,22 @@ def source_of(part: Reader) -> Source:
     items = Fragment(("*",)) if first == "FROM" else part.part(part.at + 1, begin).fragment(model_call)
     rest = part.part(begin, part.stop).fragment(model_call)
     stop = next((i for i in words if i > begin), part.stop)
-    table, file, bare = _from(part.part(begin + 1, stop)) if begin < part.stop else (None, None, False)
+    named = _from(part.part(begin + 1, stop)) if begin < part.stop else _NOTHING
     columns = None if first == "FROM" else _columns(part.part(part.at + 1, begin))
     star = first == "FROM" or [part.tokens[i].text for i in range(part.at + 1, begin)] == ["*"]
+    chosen = named.bare and (star or columns is not None)
+    last = not any(part.tokens[i].says(*AFTER) for i in words if i > stop)
+    where = stop < part.stop and part.tokens[stop].says("WHERE") and last
     return Source(
         sql=Fragment(("SELECT * ", *sql.pieces)) if first == "FROM" else sql,
         items=items,
         rest=rest,
         columns=columns,
-        table=table,
-        file=file,
-        plain=bare and stop == part.stop and (star or columns is not None),
+        table=named.table,
+        alias=named.alias,
+        file=named.file,
+        plain=chosen and stop == part.stop,
+        where=part.part(stop + 1, part.stop).fragment(model_call) if chosen and where else None,
         foldable=begin < part.stop and _foldable(part, level, begin),
     )
 
@@ -70,40 +76,55 @@ def table_source(part: Reader, what: str) -> Source:
             part.next("a name", "word", "name")
     named = part.part(begin, part.at)
     text = named.fragment(model_call).pieces
-    table, file, _ = _from(named)
-    rest = Fragment(("FROM ", *text))
-    sql = Fragment(("SELECT * FROM ", *text))
-    return Source(sql=sql, items=Fragment(("*",)), rest=rest, table=table, file=file, plain=True, foldable=True)
+    found = _from(named)
+    sql, rest = Fragment(("SELECT * FROM ", *text)), Fragment(("FROM ", *text))
+    return Source(
+        sql=sql, items=Fragment(("*",)), rest=rest, table=found.table, file=found.file, plain=True, foldable=True
+    )
 
 
-def _from(part: Reader) -> tuple[tuple[str, ...] | None, str | None, bool]:
-    """Return the one table or file that a FROM names, and whether nothing but an alias follows."""
+class _Named(NamedTuple):
+    """What a FROM names: one table or file, or neither, and whether nothing but another name of it follows."""
+
+    table: tuple[str, ...] | None = None
+    file: str | None = None
+    alias: str | None = None
+    bare: bool = False
+
+
+_NOTHING = _Named()
+
+
+def _from(part: Reader) -> _Named:
+    """Return the one table or file that a FROM names."""
     begin = part.peek()
     if begin is None or (begin.kind not in ("word", "name", "string") or begin.says(*RESERVED)):
-        return None, None, False
+        return _NOTHING
     part.at += 1
     names = [begin]
     while begin.kind != "string" and part.sees(".") and (after := part.peek(1)) and after.kind in ("word", "name"):
         names.append(after)
         part.at += 2
-    bare = _alias(part)
-    single = bare or part.sees("TABLESAMPLE") or part.sees("USING", "SAMPLE")
-    if not single:
-        return None, None, False
+    alias = _alias(part)
+    bare = part.peek() is None
+    if not (bare or part.sees("TABLESAMPLE") or part.sees("USING", "SAMPLE")):
+        return _NOTHING
     if begin.kind == "string":
-        return None, begin.text, bare
-    return tuple(part.script.column(name) for name in names), None, bare
+        return _Named(file=begin.text, alias=alias, bare=bare)
+    return _Named(tuple(part.script.column(name) for name in names), alias=alias, bare=bare)
 
 
-def _alias(part: Reader) -> bool:
-    """Read the other name of a table; return whether nothing follows."""
+def _alias(part: Reader) -> str | None:
+    """Read the other name of a table."""
     written = part.takes("AS")
     token = part.peek()
-    if token is not None and (
+    named = token is not None and (
         token.kind == "name" or (token.kind == "word" and (written or not token.says(*RESERVED)))
-    ):
-        part.at += not token.says("TABLESAMPLE")
-    return part.peek() is None
+    )
+    if token is None or not named or token.says("TABLESAMPLE"):
+        return None
+    part.at += 1
+    return part.script.column(token)
 
 
 def _columns(part: Reader) -> tuple[str, ...] | None:

@@ -1,10 +1,10 @@
 """What a script of SQL says, one value a statement; how it is written is `grammar`'s, what it does is an engine's."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from corgipile.errors import BadArgument
+from corgipile.sql.parameters import Parameter
 
 __all__ = [
     "DescribeModel",
@@ -21,35 +21,6 @@ __all__ = [
     "Statement",
     "Train",
 ]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A place for a value: ``?`` and ``$1`` are numbers from 1 on, ``:name`` and ``$name`` names."""
-
-    key: int | str
-
-    def of(self, values: Sequence[Any] | Mapping[str, Any]) -> Any:
-        """Return the value that is given for it.
-
-        Raises:
-            BadArgument: None is.
-
-        Example:
-            >>> Parameter(2).of(["a", "b"]), Parameter("x").of({"x": 7})
-            ('b', 7)
-        """
-        shown = f":{self.key}" if isinstance(self.key, str) else f"number {self.key}"
-        if isinstance(values, Mapping):
-            found = self.key if self.key in values else str(self.key)
-            if found in values:
-                return values[found]  # type: ignore[index]  # a mapping may have numbers for names
-            raise BadArgument(
-                f"no value is given for parameter {shown}, only for {', '.join(map(str, values)) or 'none'}"
-            )
-        if isinstance(self.key, str) or not 0 < self.key <= len(values):
-            raise BadArgument(f"no value is given for parameter {shown}; there are {len(values)} values in a list")
-        return values[self.key - 1]
 
 
 @dataclass(frozen=True)
@@ -99,8 +70,10 @@ class Source:
         rest: What follows, FROM included.
         columns: The columns that are chosen, by name; None: all, or some are more than names.
         table: The name of the table that FROM names, its schema first; None: it names a file, or more than one table.
+        alias: The other name that FROM gives it.
         file: The path, glob or URL that FROM names.
         plain: It chooses columns of one table or file, all rows, so that nothing has to be computed to read it.
+        where: The condition behind WHERE, where the source would be plain without it.
         foldable: An expression may be added to `items`: no WITH, grouping, DISTINCT or set operation.
     """
 
@@ -109,8 +82,10 @@ class Source:
     rest: Fragment
     columns: tuple[str, ...] | None = None
     table: tuple[str, ...] | None = None
+    alias: str | None = None
     file: str | None = None
     plain: bool = False
+    where: Fragment | None = None
     foldable: bool = False
 
 

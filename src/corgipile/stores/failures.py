@@ -85,6 +85,12 @@ def changed(url: str) -> CorruptFile:
     return CorruptFile(f"{url} was changed or replaced since it was opened; open the table again")
 
 
+def missing(url: str) -> MissingFile:
+    """Make the error of a file that is not there, or that the Hub shows only to those whom it knows."""
+    seen = f", or it is private: credentials come from {_TELLS['hf']}" if url.startswith("hf:") else ""
+    return MissingFile(f"no file at {url}{seen}")
+
+
 def refused(url: str, reason: str) -> ReadFailed:
     """Make the error of a store that answers, but not with bytes."""
     scheme = url.partition(":")[0]

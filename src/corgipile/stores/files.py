@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,14 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, CorgiPileError, MissingExtra, MissingFile, ReadFailed
 from corgipile.stores.buckets import Listed
-from corgipile.stores.failures import Denied, Transient, refused
+from corgipile.stores.failures import Denied, Transient, missing, refused
 from corgipile.stores.line import line
 from corgipile.stores.plan import plan
 from corgipile.stores.ranges import IntArray
 from corgipile.stores.requests import Ask, answered, fetch
 from corgipile.stores.urls import RemotePath, parts_of
 
-__all__ = ["FileRanges", "listed", "open_file"]
+__all__ = ["FileRanges", "listed", "open_file", "system_of"]
 
 # What file systems call what changes with a file's content.
 _TAGS = ("ETag", "etag", "md5Hash", "md5", "content_md5", "generation", "sha256", "blob_id", "checksum", "ino")
@@ -32,6 +33,12 @@ def open_file(path: RemotePath) -> tuple["FileRanges", bytes]:
         MissingFile: There is none.
         MissingExtra: fsspec, or what it needs for this scheme, is not installed.
     """
+    from corgipile.stores import hub  # noqa: PLC0415 - which derives from this
+
+    if hub.is_hub(system_of(path)[0]):
+        found = _said(path, lambda system, name: hub.open_file(path, system, name))
+        if found is not None:
+            return found, b""
     info = _said(path, lambda system, name: system.info(name))
     if info.get("type") == "directory":
         raise MissingFile(f"no file at {path}: it is a folder")
@@ -82,12 +89,16 @@ class FileRanges:
 
     def _asking(self) -> Ask:
         """Return what asks for bytes."""
-        mine, (system, name) = line(), _system_of(self.path)
+        from corgipile.stores import hub  # noqa: PLC0415 - which derives from this
+
+        mine, (system, name) = line(), system_of(self.path)
+        # Its files would read megabytes ahead, for each range anew.
+        cat = partial(system.cat_file, cache_type="none") if hub.is_hub(system) else system.cat_file
 
         async def ask(start: int, stop: int) -> memoryview:
             loop = asyncio.get_running_loop()
             try:
-                return memoryview(await loop.run_in_executor(mine.workers, system.cat_file, name, start, stop))
+                return memoryview(await loop.run_in_executor(mine.workers, cat, name, start, stop))
             except Exception as error:  # noqa: BLE001 - whatever the file system raises, as ours
                 found = _failure(error, self.path)
             raise found
@@ -97,7 +108,7 @@ class FileRanges:
 
 def listed(path: RemotePath) -> Iterator[Listed]:
     """Yield the files below a folder, by what comes after the host in their URL."""
-    _, root = _system_of(path)
+    _, root = system_of(path)
     for name, info in _said(path, lambda system, name: system.find(name, detail=True)).items():
         below = name.removeprefix(root.rstrip("/")).lstrip("/")
         yield Listed(parts_of(path.full).key + below, int(info.get("size") or 0))
@@ -105,7 +116,7 @@ def listed(path: RemotePath) -> Iterator[Listed]:
 
 def _said(path: RemotePath, ask: Any) -> Any:
     """Ask a file system for something, again where that may help."""
-    mine, (system, name) = line(), _system_of(path)
+    mine, (system, name) = line(), system_of(path)
     said: list[Any] = []
 
     async def once(_start: int, _stop: int) -> memoryview:
@@ -123,8 +134,17 @@ def _said(path: RemotePath, ask: Any) -> Any:
 def _failure(error: Exception, path: RemotePath) -> BaseException:
     if isinstance(error, CorgiPileError | Transient):
         return error
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is not None:
+        from corgipile.stores import hub  # noqa: PLC0415 - as above
+
+        return hub.failure(status, path)
+    return _local_failure(error, path)
+
+
+def _local_failure(error: Exception, path: RemotePath) -> BaseException:
     if isinstance(error, FileNotFoundError):
-        return MissingFile(f"no file at {path}")
+        return missing(path)
     if isinstance(error, PermissionError):
         return Denied("the file system says no")
     if isinstance(error, ImportError):
@@ -136,7 +156,7 @@ def _failure(error: Exception, path: RemotePath) -> BaseException:
     return Transient(type(error).__name__)
 
 
-def _system_of(path: RemotePath) -> tuple[Any, str]:
+def system_of(path: RemotePath) -> tuple[Any, str]:
     """Return the file system of a path, one a process, and the name of the file there."""
     mine = line()
     name = ("fsspec", parts_of(path.full)[:2], id(path.system) if path.system is not None else 0)

@@ -1,20 +1,25 @@
 """Where rows lie: one file a format, one contract (``Table``)."""
 
-from corgipile.tables.arrow.file import ArrowFile
-from corgipile.tables.arrow.stream import ArrowStream
-from corgipile.tables.concat import ConcatTable
-from corgipile.tables.images import ImageFolder, decode_image
-from corgipile.tables.memory import MemoryTable
-from corgipile.tables.numpy import NumpyTable
-from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.open
-from corgipile.tables.parquet import ParquetTable
-from corgipile.tables.subset import Subset
-from corgipile.tables.table import ColumnLayout, Layout, Table
-from corgipile.tables.text.csv import CsvTable
-from corgipile.tables.text.json import JsonLinesTable
-from corgipile.tables.tfrecord.table import TFRecordTable
-from corgipile.tables.views import filter, select, slice  # noqa: A004 - as above
-from corgipile.tables.webdataset.table import WebDatasetTable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corgipile.tables.arrow.file import ArrowFile
+    from corgipile.tables.arrow.stream import ArrowStream
+    from corgipile.tables.concat import ConcatTable
+    from corgipile.tables.images import ImageFolder, decode_image
+    from corgipile.tables.memory import MemoryTable
+    from corgipile.tables.numpy import NumpyTable
+    from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.open
+    from corgipile.tables.parquet import ParquetTable
+    from corgipile.tables.subset import Subset
+    from corgipile.tables.table import ColumnLayout, Layout, Table
+    from corgipile.tables.text.csv import CsvTable
+    from corgipile.tables.text.json import JsonLinesTable
+    from corgipile.tables.tfrecord.table import TFRecordTable
+    from corgipile.tables.views import filter, select, slice  # noqa: A004 - as above
+    from corgipile.tables.webdataset.table import WebDatasetTable
+
 
 __all__ = [
     "ArrowFile",
@@ -38,3 +43,34 @@ __all__ = [
     "select",
     "slice",
 ]
+
+_LATER = {
+    "ArrowFile": "arrow.file",
+    "ArrowStream": "arrow.stream",
+    "ColumnLayout": "table",
+    "ConcatTable": "concat",
+    "CsvTable": "text.csv",
+    "ImageFolder": "images",
+    "JsonLinesTable": "text.json",
+    "Layout": "table",
+    "MemoryTable": "memory",
+    "NumpyTable": "numpy",
+    "ParquetTable": "parquet",
+    "Subset": "subset",
+    "TFRecordTable": "tfrecord.table",
+    "Table": "table",
+    "WebDatasetTable": "webdataset.table",
+    "decode_image": "images",
+    "filter": "views",
+    "open": "opening",
+    "select": "views",
+    "slice": "views",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a format when it is first asked for: few programs need many."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return value

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from corgipile.tables.brought import brought
 from corgipile.tables.io.pieces import check_rows, empty
 from corgipile.tables.methods import Views
 from corgipile.tables.table import IntArray, Layout, check_columns, check_run, even_cuts
@@ -43,13 +44,19 @@ class Checked(Views):
         """Read one run of rows."""
         check_run(start, stop, len(self))
         names = check_columns(self.schema, columns)
-        return self._read_run(start, stop, names) if start < stop else empty(self.schema, names)
+        if start == stop:
+            return empty(self.schema, names)
+        there = brought(self, names)
+        return self._read_run(start, stop, names) if there is None else there.read(start, stop, names)
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read scattered rows in the order asked for."""
         rows = check_rows(rows, len(self))
         names = check_columns(self.schema, columns)
-        return self._take_rows(rows, names) if len(rows) else empty(self.schema, names)
+        if not len(rows):
+            return empty(self.schema, names)
+        there = brought(self, names)
+        return self._take_rows(rows, names) if there is None else there.take(rows, names)
 
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return None: rows have no place of fixed width in files."""

@@ -14,8 +14,10 @@ import pyarrow as pa
 from corgipile.arrow_memory import frugal
 from corgipile.errors import CorruptFile
 from corgipile.sizes import format_bytes
+from corgipile.tables.brought import brought, note
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.pieces import Recent, pick
+from corgipile.tables.io.remote import is_remote
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
 from corgipile.tables.table import IntArray, Layout, Single, Table, check_columns, row_sizes
@@ -30,6 +32,7 @@ __all__ = [
     "is_encoded",
     "joined_spill",
     "joined_units",
+    "nearest",
     "units_of",
     "unpack",
     "unpack_column",
@@ -144,10 +147,23 @@ def unpack_shared(table: Table, columns: Sequence[str]) -> Table:
     columns = list(dict.fromkeys(columns))
     if not is_encoded(table, columns) or (folder := table.spill) is None:
         return table
+    if (found := brought(table, columns)) is not None:
+        return found
     with _keeping:
         kept = _kept.setdefault(table, Recent(1))
     key = f"{table.place} {columns!r}"
-    return kept.get(key, lambda: _shared(table, columns, folder, key))
+    made = kept.get(key, lambda: _shared(table, columns, folder, key))
+    if is_remote(table):
+        note(table, columns, made)
+    return made
+
+
+def nearest(table: Table, columns: Sequence[str]) -> Table:
+    """Return the same rows, of a table in a store from the spill file where somebody has unpacked these columns."""
+    inside = getattr(table, "unpacked", None)
+    if inside is not None:
+        return cast("Table", inside(columns, nearest))
+    return brought(table, columns) or table
 
 
 _keeping = threading.Lock()

@@ -43,6 +43,7 @@ from corgipile.tables.values import values
 MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
+FIRST = 4  # rows of a row group that are decoded without the others
 MOST_TOGETHER = 3  # groups of columns that are not worth a spill file to who reads rows once
 BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
 DECODERS, WAITING = min(4, os.cpu_count() or 1), 1 / 3  # threads that decode what comes from stores; of its bytes
@@ -50,6 +51,7 @@ TIDY_BYTES = 1 << 20  # decoded before pages are given back that are read no mor
 PARSED = 11  # times as many bytes as the footer of a file has take what is made of it
 _footers: Common[Any] = Common(8 << 20, lambda found: PARSED * int(found.serialized_size))
 _decoded: Common[pa.RecordBatch] = Common(2 * SMALL, lambda rows: int(rows.nbytes))
+_sampled: Common[pa.RecordBatch | None] = Common(SMALL, lambda rows: int(rows.nbytes) if rows is not None else 0)
 _unpacked: Common[Table] = Common(4, lambda _: 1)
 _readers = threading.local()  # the last of each thread: one reader must not decode in two threads at once
 
@@ -153,7 +155,7 @@ class ParquetTable(Checked):
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows if the first agree, and the numbers in all row groups."""
         groups = [i for i, rows in enumerate(np.diff(self._starts)) if rows]
-        first = next(self._batches([name], range(groups[0], groups[0] + 1), SAMPLE_ROWS), None) if groups else None
+        first = self._first(groups[0], name) if groups else None
         width = None if first is None else even_length(first.column(0))
         [chunk] = self._chunks[name]
         counts = [self._metadata.row_group(i).column(chunk).num_values for i in groups]
@@ -210,13 +212,24 @@ class ParquetTable(Checked):
     def _find_width(self, name: str) -> float:
         counts = np.diff(self._starts)
         group = int(counts.argmax())
-        metadata = self._metadata.row_group(group)
-        stored = sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / int(counts[group])
-        rows = max(1, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(stored, 1.0))))
-        with frugal():
-            first = next(self._batches([name], range(group, group + 1), rows), None)
+        first = self._first(group, name)
         sampled: float = values(first).nbytes / max(first.num_rows, 1) if first is not None else 0.0
-        return max(stored, sampled)
+        return max(self._stored_width(group, name), sampled)
+
+    def _stored_width(self, group: int, name: str) -> float:
+        """Return the bytes of a row of a column in a row group, encoded but not compressed."""
+        metadata, rows = self._metadata.row_group(group), int(np.diff(self._starts)[group])
+        return sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / rows
+
+    def _first(self, group: int, name: str) -> pa.RecordBatch | None:
+        """Decode the first rows of a column of a row group, without the others; they are kept a while."""
+        rows = max(FIRST, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(self._stored_width(group, name), 1.0))))
+
+        def decode() -> pa.RecordBatch | None:
+            with frugal():
+                return next(self._batches([name], range(group, group + 1), rows), None)
+
+        return _sampled.of(self, (group, name), decode)
 
     def _batch_rows(self, names: Sequence[str]) -> int:
         width = sum(map(self._width, names))
@@ -284,8 +297,19 @@ class ParquetTable(Checked):
         if stop - start == self._starts[i + 1] - self._starts[i]:
             return self._decode(i, names)
         if self.spill is not None and self._is_large(i, names):
+            looked = self._looked_at(i, stop, names)
+            if looked is not None:
+                return looked.slice(start)
             return self._plain(i, names, self.spill).read(start, stop, names)
         return self._group(i, names).slice(start, stop - start)
+
+    def _looked_at(self, i: int, stop: int, names: list[str]) -> pa.RecordBatch | None:
+        """Return the first rows of a row group in a store, if only these are asked for, to see what rows are like."""
+        if stop > FIRST or not isinstance(self._file, RemoteFile):
+            return None
+        found = [first.column(0)[:stop] for name in names if (first := self._first(i, name)) is not None]
+        there = [len(column) for column in found] == [stop] * len(names)
+        return pa.RecordBatch.from_arrays(found, schema=pick(self.schema, names)) if there else None
 
     def _scattered(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         if self.spill is not None and self._is_large(i, names):

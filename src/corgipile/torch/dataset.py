@@ -115,16 +115,16 @@ class CorgiPileDataset(IterableDataset[Any]):
         options = {} if block_index_path is None else {"index": block_index_path}
         self.table, selection = select(
             open_table(path, **options), columns, widths, features, label, encode=encode, missing=missing,
-            classes=classes, dtype=dtype, as_tuple=as_tuple,
+            classes=classes, dtype=dtype, as_tuple=as_tuple, memory=memory,
         )  # fmt: skip
         runs: Order = replace(chosen(order, self.table, label), ahead=prefetch)  # type: ignore[type-var]
         self._settings = Settings(self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform)
         self._places, self._epochs, self._kept = RankFinder(rank, world), Epochs(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed, selection.encoding)
         fitted = self._settings.fitted(self.table, 1)  # what is wrong with columns or memory is said now
-        sketched(self.table, fitted.order, fitted.blocks)  # read once, for the workers of all epochs
         if fitted.way.spilled:
             unpack_shared(self.table, fitted.sources)  # once, for the workers of all epochs
+        sketched(self.table, fitted.order, fitted.blocks)  # read once, for them too
 
     def __repr__(self) -> str:
         order = getattr(self.order, "title", self.order.name)

@@ -1,6 +1,7 @@
 """Only what is surely CSV is read as CSV; the rest is refused, with a word on what to do."""
 
 import gzip
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -116,7 +117,7 @@ def test_no_row_of_numbers_is_lost(tmp_path_factory, rows, mark, names):
 def test_any_text_is_read_whole_or_refused(tmp_path_factory, text):
     folder = tmp_path_factory.mktemp("guess")
     (folder / "a").write_text(text, newline="")
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in re.split("\r\n|\r|\n", text) if line.strip()]  # others than these end no row
     try:
         rows = cp.convert(folder / "a", folder / "out.arrow")
     except TableError:

@@ -108,6 +108,20 @@ def _(value: dict) -> str:  # type: ignore[type-arg]
     return f"{{{', '.join(f'{_inner(name)}: {_inner(one)}' for name, one in value.items())}}}"
 
 
+@_text.register
+def _(value: pa.MonthDayNano) -> str:
+    """Write an interval: ``1 year 2 months -3 days 04:05:06.5``."""
+    months, days, nanoseconds = value
+    years = int(months / 12)
+    counts = ((years, "year"), (months - 12 * years, "month"), (days, "day"))
+    parts = [f"{count} {unit}{'s' * (abs(count) != 1)}" for count, unit in counts if count]
+    if nanoseconds or not parts:
+        seconds, left = divmod(abs(nanoseconds), 10**9)
+        clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        parts.append("-" * (nanoseconds < 0) + clock + f".{left:09}".rstrip("0").rstrip("."))
+    return " ".join(parts)
+
+
 def _inner(value: Any) -> str:
     return NULL if value is None else json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _text(value)
 
@@ -156,6 +170,11 @@ def _(value: Decimal) -> Any:
 @_plain.register
 def _(value: bytes) -> str:
     return value.hex()
+
+
+@_plain.register
+def _(value: pa.MonthDayNano) -> str:
+    return _text(value)
 
 
 @_plain.register(date)

@@ -6,9 +6,19 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from corgipile.sql.statements import DescribeModel, DropModel, Explain, Predict, Query, RenameModel, ShowModels, Train
+from corgipile.sql.statements import (
+    DescribeModel,
+    DropModel,
+    Explain,
+    Predict,
+    Query,
+    RenameModel,
+    ShowModels,
+    Statement,
+    Train,
+)
 
-__all__ = ["Engine", "Progress", "Result", "Values"]
+__all__ = ["Engine", "Progress", "Result", "Values", "perform"]
 
 Values = Sequence[Any] | Mapping[str, Any]
 
@@ -96,3 +106,27 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """End the session."""
+
+
+def perform(  # noqa: PLR0911 - one of each
+    engine: Engine, statement: Statement, values: Values = (), progress: Progress | None = None
+) -> Result:
+    """Have an engine run a statement."""
+    match statement:
+        case Train():
+            return engine.train(statement, values, progress)
+        case Predict():
+            return engine.predict(statement, values)
+        case Explain():
+            return engine.explain(statement, values)
+        case DropModel():
+            return engine.drop(statement)
+        case RenameModel():
+            return engine.rename(statement)
+        case ShowModels():
+            return engine.show(statement)
+        case DescribeModel():
+            return engine.describe(statement)
+        case Query():
+            return engine.query(statement, values)
+    raise AssertionError(statement)

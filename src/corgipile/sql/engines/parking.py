@@ -7,8 +7,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from corgipile.tables.in_memory.streams import IN_MEMORY
-from corgipile.tables.io.spill import SpillFile, SpillWriter, spill_folder
+from corgipile.tables.io.spill import IN_MEMORY, SpillFile, SpillWriter, spill_folder
 
 __all__ = ["Parked"]
 

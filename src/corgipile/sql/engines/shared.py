@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Any, Generic, Protocol, TypeVar
 
-from corgipile.sql.engines.answers import EPOCHS, MODELS, PROPERTIES, result_of
 from corgipile.sql.engines.engine import Result
+from corgipile.sql.engines.results import EPOCHS, MODELS, PROPERTIES, result_of
 from corgipile.sql.exceptions import IntegrityError
 from corgipile.sql.statements import DescribeModel, DropModel, RenameModel, ShowModels, Train
 

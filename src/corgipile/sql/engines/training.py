@@ -11,8 +11,8 @@ from corgipile.linear.model import Model
 from corgipile.linear.train import train
 from corgipile.orders import named
 from corgipile.settings import TrainArguments, declared
-from corgipile.sql.engines.answers import epoch_row
 from corgipile.sql.engines.engine import Progress
+from corgipile.sql.engines.results import epoch_row
 from corgipile.sql.options import SIZES
 from corgipile.sql.statements import Train
 from corgipile.suggestions import did_you_mean, listed

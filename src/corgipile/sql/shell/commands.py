@@ -12,7 +12,7 @@ from corgipile.sql.answers.answers import Answers
 from corgipile.sql.answers.data import CsvAnswers, JsonAnswers
 from corgipile.sql.answers.text import TextAnswers
 from corgipile.sql.engines.engine import Result
-from corgipile.sql.session import Session, script_of
+from corgipile.sql.runner import Runner, script_of
 from corgipile.sql.shell.words import Known, table_name
 from corgipile.sql.statements import Fragment, Query, ShowModels
 from corgipile.suggestions import did_you_mean
@@ -21,7 +21,7 @@ __all__ = ["Commands"]
 
 
 class _Shell(Protocol):
-    session: Session
+    runner: Runner
     known: Known
     timing: bool
     done: bool
@@ -51,7 +51,7 @@ class Commands:
     """
 
     def __init__(self, shell: _Shell) -> None:
-        self._shell, self._screen = shell, shell.session.answers
+        self._shell, self._screen = shell, shell.runner.answers
         self._file: TextIO | None = None
         self.table = {
             "\\d": Command("\\d [TABLE]", "tables, or the columns of one, also of a 'file'", self._describe),
@@ -80,8 +80,8 @@ class Commands:
         """Finish the file that answers went to."""
         if self._file is not None:
             with writing(self._file.name), self._file:
-                self._shell.session.answers.close()
-            self._file, self._shell.session.answers = None, self._screen
+                self._shell.runner.answers.close()
+            self._file, self._shell.runner.answers = None, self._screen
 
     def _describe(self, name: str) -> None:
         tables = self._shell.known.tables
@@ -91,13 +91,13 @@ class Commands:
             return
         if name in tables:
             name = table_name(name)
-        engine = self._shell.session.connection.engine
+        engine = self._shell.runner.connection.engine
         none = Query(sql=Fragment((f"SELECT * FROM {name} LIMIT 0",)))  # noqa: S608 - the user's own words
-        self._shell.session.answer(lambda: _columns(engine.query(none, ())))
+        self._shell.runner.answer(lambda: _columns(engine.query(none, ())))
 
     def _models(self, _: str) -> None:
-        engine = self._shell.session.connection.engine
-        self._shell.session.answer(lambda: engine.show(ShowModels()))
+        engine = self._shell.runner.connection.engine
+        self._shell.runner.answer(lambda: engine.show(ShowModels()))
 
     def _timing(self, _: str) -> None:
         self._shell.timing = not self._shell.timing
@@ -113,12 +113,12 @@ class Commands:
         with writing(goal):
             file = goal.open("x", encoding="utf-8", newline="\n")
         self.close()
-        self._file, self._shell.session.answers = file, _writer(file, goal.suffix)
+        self._file, self._shell.runner.answers = file, _writer(file, goal.suffix)
 
     def _include(self, name: str) -> None:
         if not name:
             raise BadArgument("\\i takes the name of a file of statements")
-        self._shell.session.run(script_of(name))
+        self._shell.runner.run(script_of(name))
 
     def _help(self, _: str) -> None:
         left = max(len(command.usage) for command in self.table.values())
@@ -130,7 +130,7 @@ class Commands:
         self._shell.done = True
 
     def _show(self, table: pa.Table) -> None:
-        self._shell.session.answer(lambda: Result(table.schema, iter(table.to_batches())))
+        self._shell.runner.answer(lambda: Result(table.schema, iter(table.to_batches())))
 
 
 def _writer(file: TextIO, suffix: str) -> Answers:

@@ -12,7 +12,7 @@ from prompt_toolkit.filters import has_focus
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.defaults import create_output
 
-from corgipile.sql.session import Session
+from corgipile.sql.runner import Runner
 from corgipile.sql.shell import history
 from corgipile.sql.shell.commands import Commands
 from corgipile.sql.shell.completion import SqlCompleter
@@ -29,7 +29,7 @@ class Shell:
     """Reads statements from a terminal and runs them, until Ctrl-D.
 
     Args:
-        session: Where they run.
+        runner: Where they run.
         say: Writes a line for the user.
         fail: Tells an error.
         remembered: The file of what was typed before.
@@ -37,18 +37,18 @@ class Shell:
 
     def __init__(
         self,
-        session: Session,
+        runner: Runner,
         say: Callable[[str], None],
         fail: Callable[[Exception], object],
         remembered: Path | None = None,
     ) -> None:
-        self.session, self.say, self._fail = session, say, fail
-        self.known = Known(session.connection.engine)
+        self.runner, self.say, self._fail = runner, say, fail
+        self.known = Known(runner.connection.engine)
         self.timing = self.done = False
         self._commands = Commands(self)
         past, warning = history.opened(remembered or history.default_place())
         if warning:
-            session.tell(warning)
+            runner.tell(warning)
         self._prompt: PromptSession[str] = PromptSession(
             PROMPT,
             prompt_continuation=lambda width, _, __: "-> ".rjust(width),
@@ -94,9 +94,9 @@ class Shell:
             if line.lstrip().startswith("\\"):
                 self._commands.run(line)
             else:
-                self.session.run(line)
+                self.runner.run(line)
                 if self.timing and line.strip():
-                    self.say(f"Time: {self.session.seconds * 1e3:,.1f} ms")
+                    self.say(f"Time: {self.runner.seconds * 1e3:,.1f} ms")
         finally:
             self.known.forget()
 

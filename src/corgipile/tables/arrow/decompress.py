@@ -11,7 +11,9 @@ from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.arrow.footer import BLOCK
 from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.arrow.slices import Place, spans, views_in
+from corgipile.tables.io.arriving import Arriving, Ranges
 from corgipile.tables.io.files import File, Region, decoding
+from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.io.spill import SpillWriter
 from corgipile.tables.table import IntArray
 
@@ -21,6 +23,7 @@ STEP = 1 << 18  # bytes decompressed at a time
 PREFIX = 8  # bytes before a compressed buffer, which say how long it is decompressed
 MOST = 1 << 24  # times that a buffer may grow
 AS_IT_IS = -1
+OVER = 1 << 14  # bytes between two buffers that are worth no request: metadata of the next batch
 
 
 class Decompressed:
@@ -74,23 +77,51 @@ class Decompressor:
         self._buffers = [(place.buffer, place.views, buffers, views_in(place.kind)) for place, (_, buffers) in spanned]
 
     def bytes_of(self, batches: Sequence[int]) -> IntArray:
-        """Return the bytes of these columns in each of some batches, decompressed."""
-        return np.array([sum(self._lengths(i)) for i in batches], np.int64)
+        """Return the bytes of these columns in each of some batches, decompressed.
+
+        Of a file in a store the largest batch tells what a row takes in all: to ask each is a request a buffer.
+        """
+        if not isinstance(self._file, RemoteFile) or not len(batches):
+            return np.array([sum(self._lengths(i)) for i in batches], np.int64)
+        rows = np.array([head.rows for head in self._metadata.many(np.array(batches))], np.int64)
+        largest = int(rows.argmax())
+        return rows * sum(self._lengths(batches[largest])) // max(1, int(rows[largest]))
 
     def write(self, batches: Sequence[int], out: SpillWriter) -> None:
-        """Write batches as a section of a spill file."""
+        """Write batches as a section of a spill file, and the lengths of their buffers as another."""
+        file, raw = self._arriving(batches), []
         with out.section():
             for i in batches:
-                for (offset, length), raw in zip(self._found(i), self._lengths(i), strict=True):
+                for offset, length in self._found(i):
                     out.align()
-                    self._decompress(self._body(i) + offset, length, raw, self._metadata[i].codec, out)
+                    raw.append(self._decompress(file, i, (offset, length), out))
+        with out.section():
+            out.write(np.array(raw, "<i8").tobytes())
 
-    def located(self, batches: Sequence[int]) -> Decompressed:
-        """Say where they lie then."""
-        blocks, metadata, at = np.zeros(len(batches), BLOCK), [], 0
+    def ranges(self, batches: Sequence[int]) -> Ranges:
+        """Return where the buffers of some batches lie, in the order in which they are decompressed."""
+        found = [(self._body(i) + offset, length) for i in batches for offset, length in self._found(i) if length]
+        offsets, lengths = np.array(found, np.int64).reshape(-1, 2).T
+        if (offsets < 0).any() or (lengths < 0).any() or (offsets > self._file.size - lengths).any():
+            raise CorruptFile(f"{self._file.path}: a record batch claims bytes that the file does not have")
+        return offsets, lengths
+
+    def _arriving(self, batches: Sequence[int]) -> File:
+        """Return the file as it is read from first to last: of one in a store, what comes next is on its way."""
+        if not isinstance(self._file, RemoteFile):
+            return self._file
+        offsets, lengths = self.ranges(batches)
+        ends = (offsets + lengths)[:-1]
+        runs = np.flatnonzero((offsets[1:] < ends) | (offsets[1:] > ends + OVER)) + 1
+        groups = zip(np.split(offsets, runs), np.split(lengths, runs), strict=True)
+        return Arriving(self._file, [*groups] if len(offsets) else [], OVER)
+
+    def located(self, batches: Sequence[int], lengths: IntArray) -> Decompressed:
+        """Say where they lie then, by the lengths that were written."""
+        blocks, metadata, at, left = np.zeros(len(batches), BLOCK), [], 0, iter(lengths.tolist())
         for k, i in enumerate(batches):
             begin, buffers = at, []
-            for raw in self._lengths(i):
+            for _, raw in zip(self._found(i), left, strict=False):
                 at += -at % 64
                 buffers.append((at - begin, raw))
                 at += raw
@@ -129,25 +160,30 @@ class Decompressor:
         raw = self._file.gather(offsets, np.full(len(order), PREFIX)).view("<i8").tolist()
         lengths = [0] * len(found)
         for k, said in zip(order, raw, strict=True):
-            stored = found[k][1] - PREFIX
-            lengths[k] = stored if said == AS_IT_IS else said
-            if not 0 <= lengths[k] <= max(stored, 1) * MOST:
-                raise CorruptFile(
-                    f"{self._file.path}: a buffer of {stored} bytes in record batch {i} claims {said} decompressed"
-                )
+            lengths[k] = self._said(i, said, found[k][1] - PREFIX)
         return lengths
 
-    def _decompress(self, at: int, length: int, raw: int, codec: str | None, out: SpillWriter) -> None:
-        """Copy a buffer, decompressed."""
+    def _said(self, i: int, said: int, stored: int) -> int:
+        """Return the bytes of a buffer, decompressed, of what is said before it."""
+        length = stored if said == AS_IT_IS else said
+        if not 0 <= length <= max(stored, 1) * MOST:
+            raise CorruptFile(
+                f"{self._file.path}: a buffer of {stored} bytes in record batch {i} claims {said} decompressed"
+            )
+        return length
+
+    def _decompress(self, file: File, i: int, found: tuple[int, int], out: SpillWriter) -> int:
+        """Copy a buffer, decompressed; return the bytes that it then has."""
+        at, length, codec = self._body(i) + found[0], found[1], self._metadata[i].codec
+        raw = length if codec is None else 0
         with decoding(self._file.path):
-            if codec is not None:
-                plain = length < PREFIX or self._file.read(at, PREFIX) == AS_IT_IS.to_bytes(
-                    PREFIX, "little", signed=True
-                )
-                at, length, codec = at + PREFIX, max(0, length - PREFIX), None if plain else codec
-            region = Region(self._file, at, length)
+            if codec is not None and length >= PREFIX:
+                said = int.from_bytes(file.read(at, PREFIX), "little", signed=True)
+                at, length, codec = at + PREFIX, length - PREFIX, None if said == AS_IT_IS else codec
+                raw = self._said(i, said, length)
+            region = Region(file, at, length)
             source = pa.PythonFile(region, mode="r")
-            if codec is not None and length:
+            if codec is not None and raw:
                 source = pa.CompressedInputStream(source, codec)
         done = 0
         while done < raw:
@@ -157,3 +193,5 @@ class Decompressor:
                 raise CorruptFile(f"{self._file.path}: a buffer ends after {done} bytes; it claims {raw}")
             out.write(data)
             done += len(data)
+        region.read()  # a mark of the end, which nobody asks for again
+        return raw

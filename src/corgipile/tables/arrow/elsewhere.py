@@ -3,16 +3,19 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
 
+from corgipile.tables.arrow.decompress import OVER, Decompressor
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.slices import spans, views_in
+from corgipile.tables.brought import brought
 from corgipile.tables.encoded import Plain, Units, units_of
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import merge_cuts
 from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.spill import Section, Spill, SpillWriter
-from corgipile.tables.io.staged import copied
-from corgipile.tables.table import IntArray, Table
+from corgipile.tables.io.staged import copied, fetched
+from corgipile.tables.table import IntArray, Layout, Table
 
 __all__ = ["RemoteArrowFile", "open_file"]
 
@@ -49,14 +52,36 @@ class RemoteArrowFile(ArrowFile):
             return super().units(columns)
         return units_of(np.diff(self._starts), self._blocks["body"] * len(names) // len(self.schema))
 
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Say where fixed-width columns lie by now."""
+        there = brought(self, columns)
+        return super().layout(columns) if there is None else there.layout(columns)
+
+    def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
+        decompressor = self._decompressor(names)
+        if decompressor is None or self._dictionaries:
+            return super()._load(i, names)
+        offsets, lengths = decompressor.ranges([i])
+        block = self._blocks[i]
+        ranges = np.append(offsets, block["offset"]), np.append(lengths + -lengths % 8, block["metadata"])
+        return self._open_reader(names, fetched(self._remote, ranges, OVER)).get_batch(i)
+
+    def _size(self, i: int, names: list[str], decompressor: Decompressor) -> int:
+        sizes = self._sizes.get(tuple(names), lambda: decompressor.bytes_of(range(len(self._blocks))))
+        return int(sizes[i])
+
+    @property
+    def _remote(self) -> RemoteFile:
+        assert isinstance(self._file, RemoteFile)  # noqa: S101 - what it is for
+        return self._file
+
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Write the rows as a section of a spill file."""
         if self._places is None:
             super().write_plain(columns, out)
             return
-        assert isinstance(self._file, RemoteFile)  # noqa: S101 - what it is for
         with out.section():
-            copied(self._file, self._left_out(columns), out)
+            copied(self._remote, self._left_out(columns), out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Return the table of the section that `write_plain` wrote."""

@@ -89,7 +89,7 @@ class ArrowFile(Checked):
         check_names(stored, self._file.path)
         self._dictionaries = Dictionaries(self._file, found.dictionaries, stored)
         self._raw = same_schema(index_schema(stored))
-        self._sizes: Recent[IntArray] = Recent(64)
+        self._sizes: Recent[IntArray] = Recent(64)  # by columns
         self._layouts: Recent[Layout | None] = Recent(2)
         self._unpacking = threading.Lock()
         # All batches of one writer are compressed alike, so the first tells where blocks may be cut.
@@ -264,12 +264,12 @@ class ArrowFile(Checked):
         return units_of(rows, sizes + rows * self._dictionaries.mean_bytes(names))
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        """Write all rows, decompressed little by little, as a section of a spill file."""
+        """Write all rows, decompressed little by little, as sections of a spill file."""
         self.decompressing(columns).write(range(len(self._blocks)), out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        """Return the table of the section that `write_plain` wrote."""
-        return _DecompressedFile(self, columns, self.decompressing(columns), range(len(self._blocks)), next(sections))
+        """Return the table of the sections that `write_plain` wrote."""
+        return _DecompressedFile(self, columns, range(len(self._blocks)), sections)
 
     def _decompressor(self, names: Sequence[str]) -> Decompressor | None:
         """Return what decompresses columns; None where they are not compressed, or cannot be read in parts then."""
@@ -298,12 +298,16 @@ class ArrowFile(Checked):
     def _plain(self, i: int, names: list[str]) -> "ArrowFile | None":
         """Return a large record batch unpacked; the last ones stay so a while."""
         decompressor = self._decompressor(names)
-        if self.spill is None or decompressor is None or decompressor.bytes_of([i]).sum() <= SMALL:
+        if self.spill is None or decompressor is None or self._size(i, names, decompressor) <= SMALL:
             return None
         folder = self.spill
         with self._unpacking:
             found = _unpacked.of(self, (i, *names), lambda: unpack(_OneBatch(self, i), names, folder))
         return cast("ArrowFile", found)
+
+    def _size(self, i: int, names: list[str], decompressor: Decompressor) -> int:
+        """Return the bytes of columns of a record batch, decompressed."""
+        return int(decompressor.bytes_of([i])[0])
 
     def _take(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         plain = self._plain(i, names) if self._metadata[i].compressed else None
@@ -327,11 +331,11 @@ class ArrowFile(Checked):
             return self._dictionaries.numbers(decoded, pick(self._raw, names))
 
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
-        return _readers.of(self, tuple(names), lambda: self._open_reader(names)).get_batch(i)
+        return _readers.of(self, tuple(names), lambda: self._open_reader(names, self._file)).get_batch(i)
 
-    def _open_reader(self, names: list[str]) -> Any:
+    def _open_reader(self, names: list[str], file: File) -> Any:
         options = pa.ipc.IpcReadOptions(included_fields=sorted(self._stored.get_field_index(name) for name in names))
-        reader = pa.ipc.open_file(self._file.source(), options=options)
+        reader = pa.ipc.open_file(file.source(), options=options)
         if self._dictionaries:  # loaded by the first read, which must not happen in two threads at once
             reader.get_batch(int(self._blocks["body"].argmin()))
         return reader
@@ -343,17 +347,15 @@ class _DecompressedFile(ArrowFile):
     Args:
         source: The file they are of.
         columns: The columns there are.
-        decompressor: Wrote them.
         batches: The record batches there are.
-        section: Where they lie.
+        sections: Where they lie, and then the lengths of their buffers.
     """
 
-    def __init__(
-        self, source: ArrowFile, columns: Sequence[str], decompressor: Decompressor, batches: range, section: Section
-    ) -> None:
+    def __init__(self, source: ArrowFile, columns: Sequence[str], batches: range, sections: Iterator[Section]) -> None:
         self._name, self._identity = f"{source!r}, unpacked", source.fingerprint
-        self._file, self.spill = section, None
-        found = decompressor.located(batches)
+        self._file = section = next(sections)
+        self.spill, lengths = None, next(sections)
+        found = source.decompressing(columns).located(batches, np.frombuffer(lengths.read(0, lengths.size), "<i8"))
         self._blocks, self._metadata = found.blocks, found
         self.schema = pick(source.schema, columns)
         self._raw, self._dictionaries = pick(source._raw, columns), source._dictionaries  # noqa: SLF001 - its own kind
@@ -381,4 +383,4 @@ class _OneBatch:
         self._file.decompressing(columns).write(self._batches, out)
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
-        return _DecompressedFile(self._file, columns, self._file.decompressing(columns), self._batches, next(sections))
+        return _DecompressedFile(self._file, columns, self._batches, sections)

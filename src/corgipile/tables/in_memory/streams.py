@@ -13,13 +13,12 @@ from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.writer import plain
 from corgipile.tables.in_memory import frames
 from corgipile.tables.io.files import decoding, describe
-from corgipile.tables.io.spill import Section, Spill, SpillFile, SpillWriter, spill_folder
+from corgipile.tables.io.spill import IN_MEMORY, Section, Spill, SpillFile, SpillWriter, spill_folder
 from corgipile.tables.memory import MemoryTable, sampled
 from corgipile.tables.table import Table
 
 __all__ = ["SpilledTable", "of_batches", "of_reader"]
 
-IN_MEMORY = 64 << 20  # bytes, beyond which rows are spilled
 TOGETHER = 4 << 20  # bytes that small batches are joined to
 
 

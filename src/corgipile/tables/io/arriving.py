@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -64,16 +64,19 @@ class Arriving(File):
     Args:
         file: The object.
         groups: The ranges; those of a group are read side by side, each from its beginning to its end.
+        over: Bytes between two ranges that are fetched along, and that nobody reads.
     """
 
-    def __init__(self, file: "RemoteFile", groups: Iterable[Ranges]) -> None:
+    def __init__(self, file: "RemoteFile", groups: Sequence[Ranges], over: int = 0) -> None:
         self.__dict__.update(file.__dict__)
         self._file, self._most = file, at_once()
-        self._windows = windows_of(groups, self._most)
+        self._windows = windows_of(groups, self._most, over)
+        self._wanted = _wanted(self._windows, groups)
         self._order = np.argsort(self._windows[:, 0], kind="stable")
         self._coming: dict[int, Future[npt.NDArray[np.uint8]]] = {}
         self._unread: dict[int, int] = {}  # bytes of windows that are here, or on their way
-        self._next = 0  # the first window that was never asked for, but for those that were needed before their turn
+        self._begun = np.zeros(len(self._windows), np.bool_)  # which were asked for: some before their turn
+        self._next = 0  # the first of the others
         self._guard = threading.Lock()
 
     def read(self, offset: int, length: int) -> bytes:
@@ -114,7 +117,7 @@ class Arriving(File):
 
     def _ask_more(self) -> None:
         while self._next < len(self._windows) and sum(self._unread.values()) < self._most:
-            if self._next not in self._coming:
+            if not self._begun[self._next]:
                 self._ask(self._next)
             self._next += 1
 
@@ -122,11 +125,11 @@ class Arriving(File):
         from corgipile.stores.line import line  # noqa: PLC0415 - with asyncio, which local tables do not need
 
         start, stop = self._windows[window].tolist()
-        self._unread[window] = stop - start
+        self._unread[window], self._begun[window] = int(self._wanted[window]), True
         self._coming[window] = line().waiters.submit(self._file.whole, start, stop)
 
 
-def windows_of(groups: Iterable[Ranges], most: int) -> IntArray:
+def windows_of(groups: Iterable[Ranges], most: int, over: int = 0) -> IntArray:
     """Cut groups of ranges into requests, in the order in which they are needed; see `Arriving`.
 
     Returns:
@@ -139,7 +142,7 @@ def windows_of(groups: Iterable[Ranges], most: int) -> IntArray:
     """
     found: list[IntArray] = [np.zeros((0, 2), np.int64)]
     for ranges in groups:
-        offsets, lengths = joined(ranges)
+        offsets, lengths = joined(ranges, over)
         apart = len(offsets) > 1 and int(lengths.sum()) > most // 2
         size = max(LEAST_WINDOW, min(WINDOW, most // (2 * len(offsets)))) if apart else WINDOW
         found.append(_cut(offsets, lengths, size, in_turn=apart))
@@ -156,8 +159,21 @@ def _cut(offsets: IntArray, lengths: IntArray, size: int, *, in_turn: bool) -> I
     return np.stack([starts, stops], axis=1)[np.lexsort((which, nth)) if in_turn else slice(None)]
 
 
-def joined(ranges: Ranges) -> Ranges:
-    """Join ranges that touch, or overlap.
+def _wanted(windows: IntArray, groups: Sequence[Ranges]) -> IntArray:
+    """Return how many bytes of each window somebody reads."""
+    none = np.zeros(0, np.int64)
+    offsets, lengths = joined(
+        tuple(np.concatenate([none, *parts]) for parts in zip(*groups, strict=True)) or (none, none)
+    )
+    if not len(offsets):
+        return np.zeros(len(windows), np.int64)
+    last = np.maximum(np.searchsorted(offsets, windows, side="right") - 1, 0)
+    before = (np.cumsum(lengths) - lengths)[last] + np.clip(windows - offsets[last], 0, lengths[last])
+    return np.asarray(before[:, 1] - before[:, 0])
+
+
+def joined(ranges: Ranges, over: int = 0) -> Ranges:
+    """Join ranges that touch or overlap, or are no more than some bytes apart.
 
     Example:
         >>> [part.tolist() for part in joined((np.array([5, 0, 9]), np.array([4, 5, 0])))]
@@ -166,7 +182,7 @@ def joined(ranges: Ranges) -> Ranges:
     order = np.argsort(ranges[0], kind="stable")
     offsets, ends = ranges[0][order], (ranges[0] + ranges[1])[order]
     reach = np.maximum.accumulate(ends)
-    fresh = np.append(True, offsets[1:] > reach[:-1])[: len(offsets)]
+    fresh = np.append(True, offsets[1:] > reach[:-1] + over)[: len(offsets)]
     firsts = np.flatnonzero(fresh)
     lasts = np.append(firsts[1:] - 1, len(offsets) - 1)[: len(firsts)]
     return offsets[firsts], reach[lasts] - offsets[firsts]

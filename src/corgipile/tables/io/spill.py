@@ -21,12 +21,24 @@ from corgipile.sizes import format_bytes
 from corgipile.tables.io.descriptors import Given, identity_of
 from corgipile.tables.io.files import File, IntArray
 
-__all__ = ["OFF", "Section", "Spill", "SpillFile", "SpillWriter", "check_room", "nameless", "spill_folder", "writing"]
+__all__ = [
+    "IN_MEMORY",
+    "OFF",
+    "Section",
+    "Spill",
+    "SpillFile",
+    "SpillWriter",
+    "check_room",
+    "nameless",
+    "spill_folder",
+    "writing",
+]
 
 Spill = str | os.PathLike[str] | bool | None
 VARIABLE, OFF = "CORGIPILE_SPILL", "off"
 ALIGN = 64  # bytes, of every section
 TAIL = struct.Struct("<Q")
+IN_MEMORY = 64 << 20  # bytes of a stream, beyond which its rows are spilled
 SPARE = 16 << 20  # bytes left free on the disk
 
 

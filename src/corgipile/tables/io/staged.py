@@ -41,9 +41,9 @@ class Fetched(File):
         return self._data[at][begin : begin + length].tobytes()
 
 
-def fetched(file: RemoteFile, ranges: Ranges) -> Fetched:
-    """Fetch ranges into memory, all at once."""
-    offsets, lengths = joined(ranges)
+def fetched(file: RemoteFile, ranges: Ranges, over: int = 0) -> Fetched:
+    """Fetch ranges into memory, all at once, and with them what lies between those that are ``over`` bytes apart."""
+    offsets, lengths = joined(ranges, over)
     data = file.gather(offsets, lengths)
     return Fetched(file, offsets, np.split(data, np.cumsum(lengths)[:-1]))
 

@@ -6,12 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument, ParseError, UnknownFormat
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.io.remote import file_of
+from corgipile.tables.table import IntArray
+from corgipile.tables.text.fields import Slots, number_code, parts_numbers, read_numbers
 from corgipile.tables.text.guess import csv_columns
 from corgipile.tables.text.lines import Lines
 from corgipile.tables.text.table import TextTable, index_of, one_batch
@@ -77,7 +82,42 @@ class CsvTable(TextTable):
         super().__init__(lines, types, self._names)
 
     def _parse(self, text: memoryview, rows: int, names: Sequence[str]) -> pa.RecordBatch:
-        return self._read(text, {field.name: field.type for field in self.schema}, names)
+        found = self._numbers(text, rows, names)
+        left = [name for name in dict.fromkeys(names) if name not in found]
+        if left:
+            batch = self._read(text, {name: self.schema.field(name).type for name in left}, left)
+            if batch.num_rows != rows:
+                return batch
+            found |= zip(left, batch.columns, strict=True)
+        return pa.RecordBatch.from_arrays([found[name] for name in names], list(names))
+
+    def _numbers(self, text: memoryview, rows: int, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Read columns of numbers, but those that may hold something else: of these pyarrow says what it is."""
+        kinds = {name: kind for name in names if number_code(kind := self.schema.field(name).type) >= 0}
+        if not kinds or not self.has_numbers:
+            return {}
+        found = read_numbers(text, rows, self._mark, [kinds.get(name) for name in self._names])
+        return {name: array for name, array in zip(self._names, found, strict=True) if array is not None}
+
+    @property
+    def has_numbers(self) -> bool:
+        """Say whether numbers in its fields can be read by the kernel."""
+        return parts_numbers(self._mark)
+
+    def put(self, runs: IntArray, into: npt.NDArray[np.int32], slots: list[Slots | None]) -> int | None:
+        """Read numbers of runs of rows into slots.
+
+        Args:
+            runs: int64[k, 2], first row, and row after the last, of each run.
+            into: The slot of each row, -1 for none.
+            slots: Where each field goes, None where it is not wanted.
+
+        Returns:
+            The bytes read; None where something is not surely a number: `read` tells what.
+        """
+        text = self._lines.text(runs)
+        nulls = _kernel.fields_read(text, len(into), ord(self._mark), into, slots)
+        return len(text) if nulls is not None and min(nulls) >= 0 else None
 
     def _look(self, text: memoryview, rows: int) -> pa.RecordBatch:
         return self._read(text, {}, self._names)

@@ -73,12 +73,19 @@ class Lines:
         data = self.file.read(int(places[0]), int(places[-1] - places[0]))
         return self._parsed(memoryview(data), places - places[0], np.arange(start, stop), parse)
 
+    def text(self, runs: IntArray) -> npt.NDArray[np.uint8]:
+        """Return the text of runs of rows, one after the other, and a line end."""
+        places = self._starts(runs.ravel() + self._header).reshape(runs.shape)
+        lengths = places[:, 1] - places[:, 0]
+        self._check(lengths)
+        text = np.empty(int(lengths.sum()) + 1, np.uint8)
+        text[-1] = ord("\n")
+        return self.file.gather(places[:, 0], lengths, text)
+
     def pick(self, rows: IntArray, parse: Parse) -> pa.RecordBatch:
         """Read and parse scattered rows, ascending: neighbours are read together."""
-        both = np.append(rows, rows + 1) + self._header
-        known = flat(self._index.take(np.minimum(both, len(self._index) - 1)).column(0))
-        begins, ends = known[: len(rows)], known[len(rows) :].copy()
-        ends[both[len(rows) :] == len(self._index)] = self.file.size
+        both = self._starts(np.append(rows, rows + 1) + self._header)
+        begins, ends = both[: len(rows)], both[len(rows) :]
         lengths = ends - begins
         self._check(lengths)
         data = self.file.gather(begins, lengths)
@@ -86,6 +93,12 @@ class Lines:
 
     def _places(self, start: int, stop: int) -> IntArray:
         return np.asarray(flat(self._index.read(start, stop).column(0)))
+
+    def _starts(self, rows: IntArray) -> IntArray:
+        """Return where scattered rows of the file begin; of the row after the last, where it ends."""
+        known = np.minimum(rows, len(self._index) - 1)
+        found = flat(self._index.take(known).column(0))
+        return np.where(rows == len(self._index), self.file.size, found)
 
     def _check(self, lengths: npt.NDArray[np.int64]) -> None:
         if (lengths <= 0).any():

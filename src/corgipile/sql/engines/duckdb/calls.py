@@ -7,12 +7,12 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.linear.model import Model
-from corgipile.sql.engines.answers import EPOCHS, epoch_row
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import text_of
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, says_class
 from corgipile.sql.engines.duckdb.rows import read_rows
+from corgipile.sql.engines.results import EPOCHS, epoch_row
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
 

@@ -1,24 +1,18 @@
 """Runs statements in a session of DuckDB."""
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from corgipile.linear.model import Model
-from corgipile.sql.engines.answers import EPOCHS, epoch_row, result_of
-from corgipile.sql.engines.duckdb import calls
 from corgipile.sql.engines.duckdb.binding import Bound, lasts
-from corgipile.sql.engines.duckdb.explain import explained
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
 from corgipile.sql.engines.duckdb.prediction import check_kept, pinned, predicting
-from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
+from corgipile.sql.engines.results import EPOCHS, epoch_row, result_of
 from corgipile.sql.engines.shared import Shared
-from corgipile.sql.engines.training import arguments, fit_model
 from corgipile.sql.exceptions import DatabaseError
-from corgipile.sql.options import settled
 from corgipile.sql.statements import (
     Explain,
     Fragment,
@@ -27,6 +21,10 @@ from corgipile.sql.statements import (
     Query,
     Train,
 )
+
+if TYPE_CHECKING:
+    from corgipile.linear.model import Model
+    from corgipile.sql.engines.duckdb.rows import Rows
 
 __all__ = ["DuckDB"]
 
@@ -61,6 +59,8 @@ class DuckDB(Shared[Session, Models]):
 
     def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
         """Train a model, and store it if it has a name."""
+        from corgipile.sql.options import settled  # noqa: PLC0415 - most statements train nothing
+
         self._begin()
         statement = settled(statement, values)
         if statement.name is not None:
@@ -73,8 +73,11 @@ class DuckDB(Shared[Session, Models]):
         notes = [*statement.notes, *rows.notes, *model.notes]
         return result_of(EPOCHS, [epoch_row(record) for record in model.history], notes)
 
-    def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> tuple[Model, Rows]:
+    def fitted(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows]":
         """Return a model that was trained as a settled statement says, and the rows it was trained from."""
+        from corgipile.sql.engines.duckdb.rows import read_rows  # noqa: PLC0415 - as above
+        from corgipile.sql.engines.training import arguments, fit_model  # noqa: PLC0415 - as above
+
         past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
         rows = read_rows(self.session, statement.source, self.bound(values), statement.settings.get("memory"))
         given = arguments(statement, rows.columns)
@@ -91,6 +94,8 @@ class DuckDB(Shared[Session, Models]):
 
     def explain(self, statement: Explain, values: Values) -> Result:
         """Answer the operators of a training, a line each."""
+        from corgipile.sql.engines.duckdb.explain import explained  # noqa: PLC0415 - as above
+
         self._begin()
         return explained(self, statement, values)
 
@@ -116,7 +121,9 @@ class DuckDB(Shared[Session, Models]):
         self.session.close(owned=self._owned)
 
     def _described(self, name: str) -> list[dict[str, str]]:
-        return calls.described(self.models.find(name))
+        from corgipile.sql.engines.duckdb.calls import described  # noqa: PLC0415 - as above
+
+        return described(self.models.find(name))
 
     def _begin(self) -> None:
         self.session.begin()
@@ -129,4 +136,6 @@ class DuckDB(Shared[Session, Models]):
         return Bound(values, self._call, lasting=lasts(sql))
 
     def _call(self, call: ModelCall, bound: Bound) -> str:
-        return calls.table_of(self, call, bound)
+        from corgipile.sql.engines.duckdb.calls import table_of  # noqa: PLC0415 - as above
+
+        return table_of(self, call, bound)

@@ -10,10 +10,10 @@ from corgipile.linear.features import find_inputs
 from corgipile.linear.nulls import NaNs
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
-from corgipile.sql.engines.answers import lines
 from corgipile.sql.engines.duckdb.files import text_of
 from corgipile.sql.engines.duckdb.rows import Rows, chosen
 from corgipile.sql.engines.engine import Result, Values
+from corgipile.sql.engines.results import lines
 from corgipile.sql.engines.training import arguments
 from corgipile.sql.options import settled
 from corgipile.sql.statements import Explain, Train

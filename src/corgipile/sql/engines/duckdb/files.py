@@ -1,18 +1,19 @@
 """Files that FROM names: those of formats that DuckDB does not read are laid out once, and lent to it."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from corgipile import tables
 from corgipile.errors import CorgiPileError
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.statements import Source
-from corgipile.tables import open as open_table
-from corgipile.tables.in_memory.streams import IN_MEMORY
-from corgipile.tables.io.spill import SpillWriter, spill_folder
-from corgipile.tables.table import Table
+from corgipile.tables.io.spill import IN_MEMORY, SpillWriter, spill_folder
+
+if TYPE_CHECKING:
+    from corgipile.tables.table import Table
 
 __all__ = ["Text", "text_of"]
 
@@ -43,7 +44,7 @@ class _Stream:
         return pa.ipc.open_stream(self._begin()).__arrow_c_stream__(wanted)
 
 
-def _laid_out(table: Table) -> _Stream:
+def _laid_out(table: "Table") -> _Stream:
     """Return rows as they lie in memory, or in a spill file if they are many."""
     folder = spill_folder(None)
     if table.nbytes <= IN_MEMORY or folder is None:
@@ -58,7 +59,7 @@ def _laid_out(table: Table) -> _Stream:
     return _Stream(lambda: pa.OSFile(file.path))
 
 
-def _write(table: Table, sink: Any) -> None:
+def _write(table: "Table", sink: Any) -> None:
     with pa.ipc.new_stream(sink, table.schema) as stream:
         for start in range(0, len(table), PART):
             stream.write_batch(table.read(start, min(start + PART, len(table))))
@@ -78,7 +79,7 @@ def text_of(session: Session, source: Source, bound: Bound) -> Text:
     elif _ends(source.file, KNOWN):
         return found
     else:
-        name = session.lend(_laid_out(open_table(source.file)))
+        name = session.lend(_laid_out(tables.open(source.file)))
     rest = found.rest.replace(literal(source.file), name, 1)
     head = found.sql.removesuffix(found.rest)
     return Text(head + rest, found.items, rest) if head != found.sql else found
@@ -88,7 +89,7 @@ def _as_text(session: Session, file: str) -> str:
     """Return what SQL calls a CSV file, whose columns of text are none of another type."""
     theirs = session.schema(f"SELECT * FROM {literal(file)}")
     try:
-        ours = open_table(file).schema
+        ours = tables.open(file).schema
     except CorgiPileError:  # which DuckDB reads all the same
         return literal(file)
     if theirs.names != ours.names:

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError
 from corgipile.sql.engines.duckdb.faults import library
-from corgipile.sql.engines.duckdb.matrices import Scorer
 from corgipile.sql.engines.duckdb.models import Models, Stored
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.tables.databases import quoted
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corgipile.linear.model import What
+    from corgipile.sql.engines.duckdb.matrices import Scorer
 
 __all__ = ["PREFIX", "Functions", "functions_of"]
 
@@ -127,8 +127,10 @@ class Functions:
         scores, valid = self._scorer(stored)(columns, rows)
         return _column(stored, function, scores, valid)
 
-    def _scorer(self, stored: Stored) -> Scorer:
+    def _scorer(self, stored: Stored) -> "Scorer":
         """Return this thread's own scorer of a model."""
+        from corgipile.sql.engines.duckdb.matrices import Scorer  # noqa: PLC0415 - loads all that trains
+
         kept: dict[str, Scorer] = self._local.__dict__.setdefault("kept", {})
         if stored.version not in kept:
             if len(kept) > 8:

@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corgipile.errors import BadArgument, BadModelFile
-from corgipile.linear.model import Model, unpack
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.shared import taken
 from corgipile.sql.exceptions import DatabaseError, OperationalError
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.databases import quoted
+
+if TYPE_CHECKING:
+    from corgipile.linear.model import Model
 
 __all__ = ["Models", "Stored"]
 
@@ -34,7 +36,7 @@ class Stored(NamedTuple):
 
     name: str
     version: str
-    model: Model
+    model: "Model"
 
 
 class Models:
@@ -89,6 +91,8 @@ class Models:
             BadArgument: There is none of this name.
             BadModelFile: It is damaged.
         """
+        from corgipile.linear.model import unpack  # noqa: PLC0415 - loads all that trains
+
         place = self._place()
         sql = f"SELECT version::VARCHAR FROM {place} WHERE name = $name"
         found = [] if place is None else self._rows(sql, {"name": name})
@@ -117,7 +121,7 @@ class Models:
         if self._rows(database) == [(True,)]:
             raise OperationalError(f"the database is open for reading only, so that model {name!r} cannot be stored")
 
-    def keep(self, name: str, model: Model, *, replace: bool) -> None:
+    def keep(self, name: str, model: "Model", *, replace: bool) -> None:
         """Store a model.
 
         Raises:

@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from corgipile.errors import BadArgument
-from corgipile.linear.losses import loss_of
+from corgipile.losses import loss_of
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.rows import relation_of
 from corgipile.sql.engines.postgres.writing import Writer
@@ -83,7 +83,7 @@ def _evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wr
         apart = last.get("holdout_loss") is not None
         found = {name: last.get(f"holdout_{name}" if apart else name) for name in FIGURES}
         return found | {"rows": None if apart else last.get("rows")}
-    with relation_of(engine.session, call.source, writer) as relation:
+    with relation_of(engine.session, call.source, writer, conditions=False, queries=False) as relation:
         asked = f"corgipile.evaluate({writer.literal(stored.name)}::text, {writer.literal(relation.name)}::regclass)"
         row = engine.session.rows(f"SELECT {', '.join(FIGURES)} FROM {asked}")
     return dict(zip(FIGURES, row[0], strict=True))

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from corgipile.sql.engines.answers import EPOCHS, lines, result_of
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.postgres import calls
 from corgipile.sql.engines.postgres.faults import translated
 from corgipile.sql.engines.postgres.models import Models
 from corgipile.sql.engines.postgres.rows import Relation, relation_of
 from corgipile.sql.engines.postgres.session import Session
-from corgipile.sql.engines.postgres.training import following, train_call
+from corgipile.sql.engines.postgres.training import following, has_shares, train_call
 from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.engines.results import EPOCHS, lines, result_of
 from corgipile.sql.engines.shared import Shared
 from corgipile.sql.options import settled
 from corgipile.sql.statements import Explain, Predict, Query, Train
@@ -44,12 +44,12 @@ class PostgreSQL(Shared[Session, Models]):
 
     def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
         """Train a model, and store it if it has a name."""
-        train, known = settled(statement, values), self.models.arguments()
+        train, known = settled(statement, values), self.models.known()
         if (kept := self._kept(train)) is not None:
             return kept
         past = 0 if train.warm_start is None else len(self.models.history(train.warm_start))
         writer = self._writer(values)
-        with relation_of(self.session, train.source, writer) as relation:
+        with relation_of(self.session, train.source, writer, queries=not has_shares(train)) as relation:
             call = train_call(train, relation, known, writer, lambda: self._bytes(relation))
             rows = self._trained(call, progress, past, int(train.settings.get("epochs", 5)))
         return result_of(EPOCHS, rows, [*train.notes, *relation.notes, *self._heard()])
@@ -75,15 +75,16 @@ class PostgreSQL(Shared[Session, Models]):
 
     def explain(self, statement: Explain, values: Values) -> Result:
         """Answer the operators of a training, a line each."""
-        train, known = settled(statement.train, values), self.models.arguments()
+        train, known = settled(statement.train, values), self.models.known()
         writer, analyze = self._writer(values), "ANALYZE, " * statement.analyze
-        with relation_of(self.session, train.source, writer, empty=not statement.analyze) as relation:
+        queries, empty = not has_shares(train), not statement.analyze
+        with relation_of(self.session, train.source, writer, queries=queries, empty=empty) as relation:
             call = train_call(replace(train, name=None), relation, known, writer, lambda: self._bytes(relation))
             self.session.park()
             self._said.clear()
             with translated():
                 plan = [row[0] for row in self.session.stream(f"EXPLAIN ({analyze}COSTS OFF) SELECT * FROM {call}")]
-        return lines("plan", plan, [*statement.notes, *relation.notes, *self._heard()])
+        return lines("plan", plan, [*statement.notes, *(() if empty else relation.notes), *self._heard()])
 
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each table that the session sees."""

@@ -48,8 +48,10 @@ def translated() -> Iterator[None]:
 
 
 def _said(error: Any) -> str:
-    """Return what the server says, its detail and its hint."""
+    """Return what the server says, its detail and its hint, or the driver."""
     said = [str(error).strip()]
+    if isinstance(error, library().DataError) and error.sqlstate is None:
+        said[0] += "; cast the column to text"  # a value that Python has none for, such as a date of infinity
     for name, what in (("message_detail", "DETAIL"), ("message_hint", "HINT")):
         text = getattr(error.diag, name, None)
         if text and text not in said[0]:

@@ -6,11 +6,40 @@ from typing import Any
 
 from corgipile.errors import BadArgument, MissingColumn, ServerError
 from corgipile.sql.engines.postgres.session import Session
+from corgipile.sql.exceptions import NotSupportedError
 from corgipile.suggestions import did_you_mean, listed
 
-__all__ = ["Models", "Stored"]
+__all__ = ["Known", "Models", "Stored"]
 
-HOW = "on the server: corgipile pg install, which builds it; then, in this database: CREATE EXTENSION corgipile"
+BUILD = "on the server: corgipile pg install, which builds it"
+HOW = f"{BUILD}; then, in this database: CREATE EXTENSION corgipile"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a session knows of the extension.
+
+    Attributes:
+        arguments: The names of the arguments of ``corgipile.train``.
+        version: Its version in this database.
+        newest: The one that the server has.
+    """
+
+    arguments: frozenset[str]
+    version: str
+    newest: str
+
+    def check(self, argument: str) -> None:
+        """Check that ``corgipile.train`` has an argument.
+
+        Raises:
+            NotSupportedError: It has none of that name.
+        """
+        if argument in self.arguments:
+            return
+        update = "in this database: ALTER EXTENSION corgipile UPDATE"
+        how = update if self.version != self.newest else f"{BUILD}; then, {update}"
+        raise NotSupportedError(f"the extension corgipile {self.version} has no {argument!r}; a newer one has: {how}")
 
 
 @dataclass(frozen=True)
@@ -77,33 +106,29 @@ class Models:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._arguments: frozenset[str] | None = None
 
-    def arguments(self) -> frozenset[str]:
-        """Return the names of the arguments of `corgipile.train`.
+    def known(self) -> Known:
+        """Return what is known of the extension.
 
         Raises:
-            ServerError: The database has no such extension.
+            ServerError: The database has none.
         """
-        if self._arguments is None:
-            found = self._session.rows(
-                "SELECT p.proargnames FROM pg_catalog.pg_extension e "
-                "JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace "
-                "JOIN pg_catalog.pg_proc p ON p.pronamespace = n.oid AND p.proname = 'train' "
-                "WHERE e.extname = 'corgipile'"
-            )
-            if not found:
-                there = "SELECT 1 FROM pg_catalog.pg_available_extensions WHERE name = 'corgipile'"
-                how = (
-                    "in this database, as a superuser: CREATE EXTENSION corgipile" if self._session.rows(there) else HOW
-                )
-                raise ServerError(f"the extension corgipile is not installed; {how}")
-            self._arguments = frozenset(name for (names,) in found for name in names)
-        return self._arguments
+        found = self._session.rows(
+            "SELECT p.proargnames, e.extversion, a.default_version FROM pg_catalog.pg_extension e "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace "
+            "JOIN pg_catalog.pg_proc p ON p.pronamespace = n.oid AND p.proname = 'train' "
+            "LEFT JOIN pg_catalog.pg_available_extensions a ON a.name = e.extname WHERE e.extname = 'corgipile'"
+        )
+        if not found:
+            there = "SELECT 1 FROM pg_catalog.pg_available_extensions WHERE name = 'corgipile'"
+            how = "in this database, as a superuser: CREATE EXTENSION corgipile" if self._session.rows(there) else HOW
+            raise ServerError(f"the extension corgipile is not installed; {how}")
+        arguments = frozenset(name for names, _, _ in found for name in names)
+        return Known(arguments, found[0][1], found[0][2] or found[0][1])
 
     def there(self, name: str) -> bool:
         """Say whether there is a model of this name that the session sees."""
-        self.arguments()
+        self.known()
         return bool(self._session.rows("SELECT 1 FROM corgipile.models WHERE name = %s", [name]))
 
     def find(self, name: str) -> Stored:
@@ -112,7 +137,7 @@ class Models:
         Raises:
             BadArgument: There is none that the session sees.
         """
-        self.arguments()
+        self.known()
         found = self._session.rows(
             "SELECT name, kind, dims, pg_catalog.to_json(classes)::text, params::text, source, owner::text, created "
             "FROM corgipile.models WHERE name = %s",
@@ -137,7 +162,7 @@ class Models:
 
     def listed(self, like: str | None = None) -> list[dict[str, Any]]:
         """Return what is listed of models, of those whose name matches a pattern."""
-        self.arguments()
+        self.known()
         names = ("name", "model", "features", "epochs", "loss", "created")
         found = self._session.rows(
             "SELECT m.name, m.kind, m.dims, (SELECT count(*) FROM corgipile.history h WHERE h.model = m.name), "

@@ -1,15 +1,19 @@
-"""The rows of a training, as a relation of the server: the table itself, or a temporary one of what is computed."""
+"""The rows of a training: a table of the server as it lies, those of it that a condition holds of, or a query's."""
 
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from corgipile.errors import BadArgument, MissingColumn
 from corgipile.sql.engines.postgres.session import Session
+from corgipile.sql.engines.postgres.types import Column, columns_of
 from corgipile.sql.engines.postgres.writing import Writer
-from corgipile.sql.exceptions import Error, OperationalError, ProgrammingError
+from corgipile.sql.exceptions import Error, OperationalError
+from corgipile.sql.reader import Script
 from corgipile.sql.statements import Source
+from corgipile.sql.tokens import Token, tokenize
 from corgipile.suggestions import did_you_mean, listed
 
 __all__ = ["Relation", "relation_of"]
@@ -18,6 +22,14 @@ TABLES = ("r", "p", "m")  # what the extension reads itself: tables, partitioned
 NUMBERS = itertools.count(1)
 # So that the rows lie as the query gives them, each time alike.
 STEADY = {"max_parallel_workers_per_gather": "0", "synchronize_seqscans": "off"}
+QUERIES = ("SELECT", "VALUES", "TABLE")
+SCRIPT = Script("", "postgres")
+# What the server says where no temporary table can be made, and what that means.
+BARRED = {
+    "create temporary tables": "which this role may not make: GRANT TEMPORARY ON DATABASE, or",
+    "corgipile.train with a query": "which cannot be made on a replica;",
+    "CREATE TABLE AS": "which cannot be made in a read-only transaction or on a replica;",
+}
 
 
 @dataclass
@@ -25,27 +37,49 @@ class Relation:
     """Rows that the extension can read.
 
     Attributes:
-        name: What SQL calls them, quoted.
         columns: Their columns, those that are chosen, in the order of the choice.
         kinds: The types of these, as PostgreSQL calls them; of arrays with ``[]`` behind.
+        name: What SQL calls the table, quoted; empty where they are a query's.
+        where: The condition that holds of the table's rows that are meant.
+        query: The query whose rows they are.
         notes: What is to be said of it.
     """
 
-    name: str
     columns: list[str]
     kinds: dict[str, str]
+    name: str = ""
+    where: str | None = None
+    query: str | None = None
     notes: list[str] = field(default_factory=list)
 
 
+class _Table(NamedTuple):
+    """A table that the extension can read."""
+
+    name: str
+    kinds: dict[str, str]
+    virtual: set[str]  # columns that are computed as they are read, which the extension cannot
+
+
 @contextmanager
-def relation_of(session: Session, source: Source, writer: Writer, *, empty: bool = False) -> Iterator[Relation]:
-    """Give the rows of a source as a relation; a temporary table goes with the block.
+def relation_of(
+    session: Session,
+    source: Source,
+    writer: Writer,
+    *,
+    conditions: bool = True,
+    queries: bool = True,
+    empty: bool = False,
+) -> Iterator[Relation]:
+    """Give the rows of a source; a temporary table goes with the block.
 
     Args:
         session: The session.
         source: The rows.
         writer: Writes SQL.
-        empty: Whether a temporary table is to have no rows, for a look at plans.
+        conditions: Whether those of a table will do of which a condition holds.
+        queries: Whether those of a query will do; if not, they are put into a table.
+        empty: Whether such a table is to have no rows, for a look at plans.
 
     Raises:
         BadArgument: It is a file.
@@ -57,57 +91,123 @@ def relation_of(session: Session, source: Source, writer: Writer, *, empty: bool
             f"{source.file!r} is a file, and PostgreSQL reads tables; corgipile.sql without a server, or its command "
             "without --dsn, reads files"
         )
-    if source.plain and source.table is not None and (oid := _table(session, writer.name(*source.table))):
-        yield _relation(session, oid, list(source.columns) if source.columns is not None else None)
+    found = _plain(session, source, writer)
+    if found is not None and (conditions or found.where is None):
+        yield found
         return
-    with _materialized(session, writer.text(source.sql), empty=empty) as made:
-        yield made
+    sql = writer.text(source.sql)
+    columns = columns_of(session.described(sql))  # whose errors show the query as it was written
+    with _transaction(session), _explained(), _steady(session):
+        if queries:
+            yield _of_query(session, sql, columns)
+        else:
+            made = _materialized(session, sql, empty=empty)
+            yield made
+            session.rows(f"DROP TABLE {made.name}")
 
 
-def _table(session: Session, name: str) -> int | None:
-    """Return the number of a table that the extension can read; None where it is a view, or nothing that is there."""
+def _plain(session: Session, source: Source, writer: Writer) -> Relation | None:
+    """Return the rows as those of a table that the extension reads where it lies; None where it cannot."""
+    if source.table is None or not (source.plain or source.where is not None):
+        return None
+    table = _table(session, writer.name(*source.table))
+    columns = [] if table is None else _chosen(table, source)
+    if table is None or table.virtual.intersection(columns):
+        return None
+    if source.where is None:
+        return Relation(columns, table.kinds, table.name)
+    session.described(writer.text(source.sql))  # whose errors show the condition as it was written
+    condition = _condition(writer.text(source.where), source, table)
+    note = f"{table.name} was read where it lies, without the rows that WHERE leaves out; nothing was copied"
+    return None if condition is None else Relation(columns, table.kinds, table.name, condition, notes=[note])
+
+
+def _table(session: Session, name: str) -> _Table | None:
+    """Return a table that the extension can read: no view, and none of which rows are hidden from the role."""
     found = session.rows(
-        "SELECT oid, relkind::text FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass(%s)", [name]
+        "SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname), c.relkind::text, "
+        "pg_catalog.row_security_active(c.oid) FROM pg_catalog.pg_class c "
+        "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = pg_catalog.to_regclass(%s)",
+        [name],
     )
-    return int(found[0][0]) if found and found[0][1] in TABLES else None
+    if not found or found[0][1] not in TABLES or found[0][2]:
+        return None
+    named = found[0][0]
+    computed = "SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = %s::regclass AND attgenerated = 'v'"
+    columns = columns_of(session.described(f"SELECT * FROM {named}"))
+    return _Table(named, _kinds(session, columns), {name for (name,) in session.rows(computed, [named])})
 
 
-def _relation(session: Session, oid: int, chosen: list[str] | None) -> Relation:
-    found = session.rows(
-        "SELECT attname, pg_catalog.format_type(atttypid, NULL) FROM pg_catalog.pg_attribute "
-        "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-        [oid],
-    )
-    kinds = dict(found)
-    for name in chosen or ():
-        if name not in kinds:
-            hint = did_you_mean(name, kinds)
-            raise MissingColumn(f"there is no column {name!r}; the rows have {listed(kinds)}{hint}")
-    named = session.rows(
-        "SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname) FROM pg_catalog.pg_class c "
-        "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s",
-        [oid],
-    )
-    return Relation(named[0][0], chosen or list(kinds), kinds)
+def _kinds(session: Session, columns: list[Column]) -> dict[str, str]:
+    """Return the types of columns, of domains those that they are made of."""
+    said = "SELECT pg_catalog.format_type(one, NULL) FROM pg_catalog.unnest(%s::oid[]) one"
+    kinds = session.rows(said, [[column.number for column in columns]])
+    return {column.name: kind for column, (kind,) in zip(columns, kinds, strict=True)}
+
+
+def _chosen(table: _Table, source: Source) -> list[str]:
+    for name in source.columns or ():
+        if name not in table.kinds:
+            hint = did_you_mean(name, table.kinds)
+            raise MissingColumn(f"there is no column {name!r}; the rows have {listed(table.kinds)}{hint}")
+    return list(table.kinds if source.columns is None else source.columns)
+
+
+def _condition(where: str, source: Source, table: _Table) -> str | None:
+    """Return a condition as the extension takes it, which knows the table by its own name alone.
+
+    None where it is more than a condition of columns: it asks other tables, or the row as a whole.
+    """
+    assert source.table is not None  # noqa: S101 - whoever asks knows
+    known, tokens, kept, done = source.alias or source.table[-1], tokenize(where), "", 0
+    for at, token in enumerate(tokens):
+        if token.says(*QUERIES) or _name(token) in table.virtual:
+            return None
+        if _name(token) != known or _is_point(tokens, at - 1):
+            continue
+        if _is_point(tokens, at + 1) and _name(tokens[at + 2]) in table.kinds:
+            kept, done = kept + where[done : token.start], tokens[at + 2 if source.alias else at].start
+        elif known not in table.kinds:
+            return None
+    return kept + where[done:]
+
+
+def _name(token: Token) -> str | None:
+    return SCRIPT.column(token) if token.kind in ("word", "name") else None
+
+
+def _is_point(tokens: list[Token], at: int) -> bool:
+    return 0 <= at < len(tokens) - 1 and tokens[at].says(".")
+
+
+def _of_query(session: Session, sql: str, columns: list[Column]) -> Relation:
+    kinds = _kinds(session, columns)
+    note = "the query was run once; the server kept its rows in a temporary table while it trained"
+    return Relation(list(kinds), kinds, query=sql, notes=[note])
+
+
+def _materialized(session: Session, sql: str, *, empty: bool) -> Relation:
+    """Keep the rows of a query in a temporary table, in the order in which it gives them."""
+    name = f"pg_temp.corgipile_kept_{next(NUMBERS)}"
+    session.changed(f"CREATE TEMPORARY TABLE {name} ON COMMIT DROP AS {sql}\nWITH {'NO ' * empty}DATA")
+    made = _table(session, name)
+    assert made is not None  # noqa: S101 - it was made just now
+    notes = []
+    if not empty:
+        size = f"pg_catalog.pg_size_pretty(pg_catalog.pg_total_relation_size('{name}'))"
+        rows, shown = session.rows(f"SELECT count(*), {size} FROM {name}")[0]
+        notes.append(f"the query was run once; its {rows} rows ({shown}) were kept in a temporary table of the server")
+    return Relation(list(made.kinds), made.kinds, made.name, notes=notes)
 
 
 @contextmanager
-def _materialized(session: Session, sql: str, *, empty: bool) -> Iterator[Relation]:
-    """Keep the rows of a query in a temporary table, in the order in which it gives them."""
-    name = f"pg_temp.corgipile_rows_{next(NUMBERS)}"
+def _transaction(session: Session) -> Iterator[None]:
+    """Begin a transaction where none is open, and keep what is done in it, or take it back."""
     own = not session.in_transaction()
     if own:
         session.rows("BEGIN")
     try:
-        session.described(sql)  # whose errors show the query as it was written
-        with _steady(session):
-            _create(session, f"CREATE TEMPORARY TABLE {name} AS {sql}\nWITH {'NO ' * empty}DATA")
-        oid = session.rows("SELECT %s::regclass::oid", [name])[0][0]
-        made = _relation(session, oid, None)
-        if not empty:
-            made.notes.append(_kept(session, name))
-        yield made
-        session.rows(f"DROP TABLE {name}")
+        yield
     except BaseException:
         if own:
             with suppress(Error):  # the connection is gone
@@ -117,37 +217,33 @@ def _materialized(session: Session, sql: str, *, empty: bool) -> Iterator[Relati
         session.rows("COMMIT")
 
 
-def _kept(session: Session, name: str) -> str:
-    sql = f"SELECT count(*), pg_catalog.pg_size_pretty(pg_catalog.pg_total_relation_size('{name}')) FROM {name}"
-    rows, size = session.rows(sql)[0]
-    return f"the query was run once; its {rows} rows ({size}) were kept in a temporary table for the training"
+@contextmanager
+def _steady(session: Session) -> Iterator[None]:
+    """Have rows come in one order each time, up to the end of the block."""
+    before = {name: session.rows("SELECT pg_catalog.current_setting(%s)", [name])[0][0] for name in STEADY}
+
+    def put(values: dict[str, str]) -> None:
+        for name, value in values.items():
+            session.rows("SELECT pg_catalog.set_config(%s, %s, true)", [name, value])
+
+    put(STEADY)
+    try:
+        yield
+    finally:
+        with suppress(Error):  # of a transaction that has failed, which takes them back itself
+            put(before)
 
 
 @contextmanager
-def _steady(session: Session) -> Iterator[None]:
-    """Have rows come in one order each time."""
-    before = {name: session.rows("SELECT pg_catalog.current_setting(%s)", [name])[0][0] for name in STEADY}
-    for name, value in STEADY.items():
-        session.rows("SELECT pg_catalog.set_config(%s, %s, true)", [name, value])
-    yield
-    for name, value in before.items():
-        session.rows("SELECT pg_catalog.set_config(%s, %s, true)", [name, value])
-
-
-def _create(session: Session, sql: str) -> None:
+def _explained() -> Iterator[None]:
+    """Say of a temporary table that cannot be made what would help."""
     try:
-        session.changed(sql)
-    except ProgrammingError as error:
-        if "temporary tables" not in str(error):
-            raise
-        raise OperationalError(
-            "a WHERE, a join or a view is trained from by way of a temporary table, which this role may not make: "
-            f"GRANT TEMPORARY ON DATABASE, or train from a table as it is ({str(error).splitlines()[0]})"
-        ) from None
+        yield
     except Error as error:
-        if "read-only" not in str(error) and "recovery" not in str(error):
+        why = next((why for said, why in BARRED.items() if said in str(error)), None)
+        if why is None:
             raise
         raise OperationalError(
-            "a WHERE, a join or a view is trained from by way of a temporary table, which cannot be made in a "
-            f"read-only transaction or on a replica; train from a table as it is ({str(error).splitlines()[0]})"
+            f"a join, a view or a subquery is read by way of a temporary table, {why} take a table as it is, "
+            f"or a table with a WHERE of its columns ({str(error).splitlines()[0]})"
         ) from None

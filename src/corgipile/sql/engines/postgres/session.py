@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -65,7 +66,7 @@ class Session:
 
     def run(self, sql: str) -> Result:
         """Run one statement of the user's."""
-        columns = columns_of(self.described(sql))
+        columns = columns_of(self.described(sql), self._zone())
         tokens = [] if columns else tokenize(sql)
         if tokens and tokens[0].says("COPY") and any(token.says("STDIN", "STDOUT") for token in tokens):
             raise NotSupportedError("COPY from STDIN and to STDOUT is psql's; here a query answers rows")
@@ -78,6 +79,13 @@ class Session:
         found = Parked(schema, parts, translated)
         self._live = weakref.ref(found)
         return Result(schema, found)
+
+    def _zone(self) -> str:
+        """Return the session's time zone, or UTC where it has a name of PostgreSQL's own."""
+        name = self.connection.pgconn.parameter_status(b"TimeZone") or b"UTC"
+        with suppress(KeyError, ValueError, OSError):
+            return ZoneInfo(name.decode()).key
+        return "UTC"
 
     def _as_text(self, numbers: set[int]) -> None:
         """Have values of these types come as the server writes them."""

@@ -12,13 +12,13 @@ from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
 from corgipile.sql.engines.engine import Progress
 from corgipile.sql.engines.postgres.faults import library
+from corgipile.sql.engines.postgres.models import Known
 from corgipile.sql.engines.postgres.rows import Relation
 from corgipile.sql.engines.postgres.writing import Writer
-from corgipile.sql.exceptions import NotSupportedError
 from corgipile.sql.statements import Train
 from corgipile.suggestions import did_you_mean, listed
 
-__all__ = ["Watch", "following", "train_call"]
+__all__ = ["Watch", "following", "has_shares", "train_call"]
 
 NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric", "boolean")
 # Settings as the extension's arguments; the others have the same name there.
@@ -27,7 +27,7 @@ DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
 WAIT = 0.2  # seconds between looks at a training
 
 
-def train_call(train: Train, relation: Relation, known: frozenset[str], writer: Writer, size: Callable[[], int]) -> str:
+def train_call(train: Train, relation: Relation, known: Known, writer: Writer, size: Callable[[], int]) -> str:
     """Return the call of ``corgipile.train`` for a training whose settings are settled.
 
     Args:
@@ -35,7 +35,7 @@ def train_call(train: Train, relation: Relation, known: frozenset[str], writer: 
         relation: Its rows.
         known: The arguments that the extension has.
         writer: Writes SQL.
-        size: Returns the bytes of the rows.
+        size: Returns the bytes of the rows, where they are those of a table.
 
     Raises:
         BadArgument: A setting has a value that this engine has nothing for.
@@ -51,18 +51,32 @@ def train_call(train: Train, relation: Relation, known: frozenset[str], writer: 
     given = _arguments(train, label, size)
     if "encode" not in given:
         _check_kinds(features, relation)
+    if not given.get("standardize", True) and "standardize" not in known.arguments:
+        del given["standardize"]  # an extension without it learns from features as they are
     written = {name: _written(name, value, writer) for name, value in given.items()}
-    for name in list(written):
-        if name == "standardize" and name not in known and not given[name]:
-            del written[name]  # an extension without it learns from features as they are
-        elif name not in known:
-            raise NotSupportedError(
-                f"the extension of this server has no {name}; install a newer one: corgipile pg install"
-            )
-    also = "".join(f", {writer.name(name)} => {text}" for name, text in written.items())
-    columns = f"ARRAY[{', '.join(map(writer.literal, features))}]::text[], {writer.literal(label)}::text"
-    source = f"{writer.literal(relation.name)}::regclass, {writer.literal(train.model)}::text"
-    return f"corgipile.train({source}, {columns}{also})"
+    columns = f"ARRAY[{', '.join(map(writer.literal, features))}]::text[]"
+    written |= {"model": f"{writer.literal(train.model)}::text", "features": columns}
+    written |= {"label": f"{writer.literal(label)}::text", **_source(relation, writer)}
+    for name in written:
+        known.check(name)
+    return f"corgipile.train({', '.join(f'{writer.name(name)} => {text}' for name, text in written.items())})"
+
+
+def _source(relation: Relation, writer: Writer) -> dict[str, str]:
+    """Return the arguments that say which rows."""
+    if relation.query is not None:
+        return {"query": f"{writer.literal(relation.query)}::text"}
+    source = {"source": f"{writer.literal(relation.name)}::regclass"}
+    return source if relation.where is None else source | {"where": f"{writer.literal(relation.where)}::text"}
+
+
+def has_shares(train: Train) -> bool:
+    """Say whether a size is a share of the rows, which must be counted before."""
+    return any(_is_share(train.settings.get(name)) for name in ("block", "buffer", "memory"))
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, str) and value.rstrip().endswith("%")
 
 
 def _found(name: str, relation: Relation) -> str:
@@ -111,8 +125,7 @@ def _sized(given: dict[str, Any], name: str, value: Any, size: Callable[[], int]
         )
     if NAMES[name] in given:
         raise BadArgument("buffer and memory are one thing in PostgreSQL; give one of them")
-    share = isinstance(value, str) and value.rstrip().endswith("%")
-    given[NAMES[name]] = str(parse_bytes(value, name, whole=size() if share else 1))
+    given[NAMES[name]] = str(parse_bytes(value, name, whole=size() if _is_share(value) else 1))
 
 
 def _written(name: str, value: Any, writer: Writer) -> str:

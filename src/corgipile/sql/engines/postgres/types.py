@@ -12,7 +12,7 @@ from corgipile.sql.exceptions import DataError
 __all__ = ["Column", "batches", "columns_of"]
 
 PART = 1 << 14  # rows of a batch
-NUMERIC = 1700
+NUMERIC, WITH_ZONE = 1700, 1184
 SCALARS = {
     16: pa.bool_(),
     17: pa.binary(),
@@ -25,7 +25,7 @@ SCALARS = {
     1082: pa.date32(),
     1083: pa.time64("us"),
     1114: pa.timestamp("us"),
-    1184: pa.timestamp("us", "UTC"),
+    WITH_ZONE: pa.timestamp("us", "UTC"),
     NUMERIC: pa.float64(),
 }
 ARRAYS = {
@@ -71,16 +71,21 @@ def _floats(value: Any) -> Any:
     return [None if one is None else _floats(one) for one in value] if isinstance(value, list) else float(value)
 
 
-def columns_of(result: Any) -> list[Column]:
+def columns_of(result: Any, zone: str = "UTC") -> list[Column]:
     """Return the columns of a result of libpq.
 
     Numbers of any length without a scale are doubles; what Arrow has no type for is text.
+
+    Args:
+        result: The result.
+        zone: The session's time zone, in which times with a zone are shown.
     """
     found = []
     for i in range(result.nfields):
         name = (result.fname(i) or b"").decode("utf-8", "replace")
         number, modifier = result.ftype(i), result.fmod(i)
-        found.append(Column(name, _kind(number, modifier), number))
+        kind = _kind(number, modifier)
+        found.append(Column(name, pa.timestamp("us", zone) if kind == SCALARS[WITH_ZONE] else kind, number))
     return found
 
 

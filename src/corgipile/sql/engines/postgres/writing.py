@@ -37,6 +37,8 @@ class Writer:
 
     def literal(self, value: Any) -> str:
         """Write a value."""
+        if isinstance(value, dict):
+            value = library().types.json.Jsonb(value)
         with translated():
             return str(library().sql.Literal(value).as_string(self._connection))
 

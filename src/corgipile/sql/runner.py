@@ -21,7 +21,7 @@ from corgipile.sql.exceptions import Interrupted
 from corgipile.sql.statements import Explain, Statement, Train
 from corgipile.stores.urls import redacted
 
-__all__ = ["Session", "decoded", "interruptible", "opened", "script_of"]
+__all__ = ["Runner", "decoded", "interruptible", "opened", "script_of"]
 
 R = TypeVar("R")
 _SILENT = logging.NullHandler()
@@ -29,7 +29,7 @@ _AGAIN = 0.2  # seconds until a statement that goes on is told again to stop
 
 
 @dataclass
-class Session:
+class Runner:
     """A place where scripts run and what they answer is shown.
 
     Attributes:

@@ -1,0 +1,232 @@
+/* Reads columns of numbers out of delimited text whose rows are known (lines.h), by the rules of Arrow's reader: a
+ * field may be in quotes (RFC 4180), blanks around a number are none of it, and some words stand for null. It says of a
+ * column where it met what is not surely a number of its type; whoever asked then has another look at that. */
+#ifndef CP_FIELDS_H
+#define CP_FIELDS_H
+
+#include "formats/number.h"
+#include "io/gather.h"
+
+#include <math.h>
+
+#define CP_FIELD_BOOL CP_TYPES /* the type of text that says true or false, a byte each */
+
+typedef struct {
+    /* in */
+    int wanted;     /* else it is passed over */
+    cp_target to;   /* where rows go; `from` is the type of the text, or CP_FIELD_BOOL */
+    uint8_t *known; /* bits that are cleared of rows that are null; or NULL: null is no number */
+    /* out */
+    int64_t nulls;
+    int unsure; /* a row is not surely a number: no other is read */
+} cp_field;
+
+typedef struct {
+    /* in */
+    char mark;           /* between fields: no quote, line end, or what numbers have */
+    int64_t count;       /* of fields */
+    cp_field *fields;    /* [count] */
+    int64_t rows;
+    const int32_t *into; /* [rows] slot of each, -1 for none; or NULL: one after the other */
+} cp_fields;
+
+static inline int cp_field_ended(const cp_fields *s, const char *p)
+{
+    return *p == s->mark || *p == '\n' || *p == '\r';
+}
+
+/* Return where the field that begins at `p` ends, NULL where its quotes do not; the text ends with a line. */
+static inline const char *cp_field_skip(const cp_fields *s, const char *p, const char *end)
+{
+    if (*p == '"') {
+        do {
+            p = memchr(p + 1, '"', (size_t)(end - p - 1));
+            if (!p)
+                return NULL;
+            p++;
+        } while (*p == '"');
+    }
+#ifdef __SSE2__
+    const __m128i mark = _mm_set1_epi8(s->mark), line = _mm_set1_epi8('\n'), back = _mm_set1_epi8('\r');
+    for (; end - p >= 16; p += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+        __m128i ends = _mm_or_si128(_mm_cmpeq_epi8(bytes, line), _mm_cmpeq_epi8(bytes, back));
+        int found = _mm_movemask_epi8(_mm_or_si128(ends, _mm_cmpeq_epi8(bytes, mark)));
+        if (found)
+            return p + __builtin_ctz((unsigned)found);
+    }
+#endif
+    while (!cp_field_ended(s, p))
+        p++;
+    return p;
+}
+
+static inline int cp_field_is(const char *p, const char *end, const char *const *words)
+{
+    size_t size = (size_t)(end - p);
+    for (; *words; words++)
+        if (strlen(*words) == size && memcmp(p, *words, size) == 0)
+            return 1;
+    return 0;
+}
+
+/* Read a word for infinity, with a sign before it or not; return where it ends, NULL where there is none. */
+static inline const char *cp_field_infinity(const char *p, const char *end, double *value)
+{
+    static const char word[] = "infinity";
+    int length = 0, negative = *p == '-';
+    p += negative || *p == '+';
+    while (length < 8 && p + length < end && (p[length] | 32) == word[length])
+        length++;
+    *value = negative ? -INFINITY : INFINITY;
+    return length == 8 ? p + 8 : length >= 3 ? p + 3 : NULL;
+}
+
+static inline const char *cp_field_float(const char *p, const char *end, enum cp_type type, void *value)
+{
+    cp_decimal decimal;
+    double infinite, *wide = value;
+    float *narrow = value;
+    const char *stop = cp_decimal_read(p, end, &decimal);
+    if (!stop) {
+        stop = cp_field_infinity(p, end, &infinite);
+        if (type == CP_F64)
+            *wide = infinite;
+        else
+            *narrow = (float)infinite;
+    } else if (type == CP_F64) {
+        *wide = cp_decimal_double(&decimal);
+    } else {
+        *narrow = cp_decimal_float(&decimal);
+    }
+    return stop;
+}
+
+/* Read a whole number of 18 digits at most, or few more of 64 bits, that fits its type. */
+static inline const char *cp_field_integer(const char *p, const char *end, enum cp_type type, int64_t *value)
+{
+    int bits = 8 * cp_type_bytes[type], whole = type == CP_U8 || type == CP_U16 || type == CP_U32 || type == CP_U64;
+    int negative = *p == '-' && !whole;
+    uint64_t number = 0, most = whole ? ~(uint64_t)0 >> (64 - bits) : ((uint64_t)1 << (bits - 1)) - !negative;
+    const char *digits = p + negative, *stop = cp_digits(digits, end, &number);
+    if (stop == digits || stop - digits > 19 || number > most)
+        return NULL;
+    *value = (int64_t)(negative ? 0 - number : number);
+    return stop;
+}
+
+/* Read a value of a field's type; return where it ends, NULL where there is surely none. */
+static inline const char *cp_field_value(const cp_field *f, const char *p, const char *end, void *value)
+{
+    switch (f->to.from) {
+    case CP_F32:
+    case CP_F64:
+        return cp_field_float(p, end, f->to.from, value);
+    case CP_I8:
+    case CP_U8:
+    case CP_I16:
+    case CP_U16:
+    case CP_I32:
+    case CP_U32:
+    case CP_I64:
+    case CP_U64:
+        return cp_field_integer(p, end, f->to.from, value);
+    case CP_FIELD_BOOL:
+        break;
+    }
+    return NULL;
+}
+
+/* Read a field that is more than a number: null, in quotes, between blanks, true or false. Return whether it is one. */
+static inline int cp_field_other(cp_field *f, const char *p, const char *stop, int64_t row, void *to)
+{
+    static const char *const nulls[] = {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND",
+                                        "1.#QNAN", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null", NULL};
+    static const char *const yes[] = {"1", "True", "TRUE", "true", NULL};
+    static const char *const no[] = {"0", "False", "FALSE", "false", NULL};
+    if (*p == '"') {
+        if (stop[-1] != '"' || memchr(p + 1, '"', (size_t)(stop - p - 2)))
+            return 0;
+        p++, stop--;
+    } else if (f->known && cp_field_is(p, stop, nulls)) {
+        f->known[row >> 3] &= (uint8_t) ~(1 << (row & 7));
+        f->nulls++;
+        memset(to, 0, 8);
+        return 1;
+    }
+    if (f->to.from == CP_FIELD_BOOL) {
+        *(uint8_t *)to = (uint8_t)cp_field_is(p, stop, yes);
+        return *(uint8_t *)to || cp_field_is(p, stop, no);
+    }
+    while (p < stop && (*p == ' ' || *p == '\t'))
+        p++;
+    while (p < stop && (stop[-1] == ' ' || stop[-1] == '\t'))
+        stop--;
+    return p < stop && cp_field_value(f, p, stop, to) == stop;
+}
+
+static inline void cp_field_store(const cp_fields *s, const cp_field *f, int64_t row, const void *value)
+{
+    int64_t slot = s->into ? s->into[row] : row;
+    if (slot < 0)
+        return;
+    char *to = f->to.base + slot * f->to.stride;
+    if (f->to.from == CP_FIELD_BOOL)
+        memcpy(to, value, 1);
+    else if (f->to.from != f->to.to)
+        cp_cast(to, f->to.to == CP_F64, value, f->to.from, 1);
+    else if (cp_type_bytes[f->to.to] == 8)
+        memcpy(to, value, 8);
+    else if (cp_type_bytes[f->to.to] == 4)
+        memcpy(to, value, 4);
+    else
+        memcpy(to, value, cp_type_bytes[f->to.to]);
+}
+
+/* Read a field; return where it ends, NULL where its quotes do not. */
+static inline const char *cp_field_read(const cp_fields *s, cp_field *f, const char *p, const char *end, int64_t row)
+{
+    uint64_t value; /* of any type */
+    if (!f->wanted || f->unsure)
+        return cp_field_skip(s, p, end);
+    const char *stop = cp_field_value(f, p, end, &value);
+    if (!stop || !cp_field_ended(s, stop)) {
+        stop = cp_field_skip(s, p, end);
+        if (!stop)
+            return NULL;
+        if (!cp_field_other(f, p, stop, row, &value)) {
+            f->unsure = 1;
+            return stop;
+        }
+    }
+    cp_field_store(s, f, row, &value);
+    return stop;
+}
+
+/* Read rows of text that ends with a line end; return whether there are just as many, all with as many fields. */
+static inline int cp_fields_read(cp_fields *s, const char *text, int64_t length)
+{
+    const char *p = text, *end = text + length;
+    int64_t row = 0;
+    if (!length || (end[-1] != '\n' && end[-1] != '\r'))
+        return 0;
+    cp_number_begin();
+    while (p < end) {
+        if (*p == '\n' || *p == '\r') { /* blank lines, and the second half of a line end */
+            p++;
+            continue;
+        }
+        if (row == s->rows)
+            return 0;
+        for (int64_t i = 0; i < s->count; i++) {
+            p = cp_field_read(s, &s->fields[i], p, end, row);
+            if (!p || p == end || (*p == s->mark) != (i + 1 < s->count))
+                return 0;
+            p++;
+        }
+        row++;
+    }
+    return row == s->rows;
+}
+
+#endif

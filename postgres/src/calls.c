@@ -1,0 +1,66 @@
+/* Writes a call of corgipile.train as SQL, to be run elsewhere, or once more. */
+#include "jobs.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+
+/* Take the arguments of a function of ours; types are those of the call, since "any" has none of its own. */
+void corgi_take_arguments(FunctionCallInfo fcinfo, Datum *values, bool *nulls, Oid *types, int count)
+{
+    if (PG_NARGS() != count)
+        elog(ERROR, "%s has %d arguments, the library knows %d: run ALTER EXTENSION corgipile UPDATE",
+             get_func_name(fcinfo->flinfo->fn_oid), PG_NARGS(), count);
+    for (int i = 0; i < count; i++) {
+        values[i] = PG_GETARG_DATUM(i);
+        nulls[i] = PG_ARGISNULL(i);
+        types[i] = get_fn_expr_argtype(fcinfo->flinfo, i);
+    }
+}
+
+static const char *type_name(Oid type)
+{
+    return format_type_extended(type, -1, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY);
+}
+
+static void write_argument(StringInfo sql, Datum value, bool null, Oid type)
+{
+    Oid output;
+    bool varlena;
+    if (null)
+        appendStringInfo(sql, "NULL::%s", type_name(type == UNKNOWNOID ? TEXTOID : type));
+    else if (type == REGCLASSOID)
+        appendStringInfo(sql, "%u::pg_catalog.regclass", DatumGetObjectId(value));
+    else if (type == UNKNOWNOID)
+        appendStringInfoString(sql, quote_literal_cstr(DatumGetCString(value)));
+    else {
+        getTypeOutputInfo(type, &output, &varlena);
+        appendStringInfo(sql, "%s::%s", quote_literal_cstr(OidOutputFunctionCall(output, value)), type_name(type));
+    }
+}
+
+static void set(const char *name, const char *value)
+{
+    (void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+/* Write the call so that it reads back bit for bit, whatever the settings and the search path. */
+char *corgi_write_call(const Datum *values, const bool *nulls, const Oid *types)
+{
+    StringInfoData sql;
+    int level = NewGUCNestLevel();
+    set("extra_float_digits", "3");
+    set("DateStyle", "ISO, YMD");
+    set("IntervalStyle", "postgres");
+    initStringInfo(&sql);
+    appendStringInfoString(&sql, "corgipile.train(");
+    for (int i = 0; i < ARG_COUNT; i++) {
+        appendStringInfoString(&sql, i ? ", " : "");
+        write_argument(&sql, values[i], nulls[i], types[i]);
+    }
+    appendStringInfoChar(&sql, ')');
+    AtEOXact_GUC(true, level);
+    return sql.data;
+}

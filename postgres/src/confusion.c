@@ -1,0 +1,129 @@
+/* Which classes a model takes for which: corgipile.confusion_matrix and corgipile.class_metrics. */
+#include "corgipile.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+
+PG_FUNCTION_INFO_V1(corgipile_confusion_matrix);
+PG_FUNCTION_INFO_V1(corgipile_class_metrics);
+
+enum { MOST_CLASSES = 4096 }; /* of a matrix that is written out: 16 million cells */
+
+/* A cell of the matrix; those without rows are not kept. */
+typedef struct {
+    struct {
+        int32 actual, predicted;
+    } key;
+    int64 rows;
+} Cell;
+
+typedef struct {
+    CorgiWatch watch;
+    const CorgiModel *model;
+    HTAB *cells;
+} Matrix;
+
+/* Find a label among the classes; the kernel has refused all others. */
+static int32 place_of(const CorgiModel *m, double label)
+{
+    int64 low = 0, high = m->classes - 1;
+    while (low < high) {
+        int64 middle = (low + high) / 2;
+        if (m->class_values[middle] < label)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (int32) low;
+}
+
+static void count_row(CorgiWatch *w, double label, const double *scores)
+{
+    Matrix *x = (Matrix *) w;
+    Cell wanted = {.key = {place_of(x->model, label), (int32) corgi_best_class(x->model, scores)}}, *cell;
+    bool there;
+    cell = hash_search(x->cells, &wanted.key, HASH_ENTER, &there);
+    cell->rows = there ? cell->rows + 1 : 1;
+}
+
+/* Count the rows of a call; returns false if its model is NULL. */
+static bool count(FunctionCallInfo fcinfo, const char *what, Matrix *x)
+{
+    HASHCTL shape = {.keysize = sizeof ((Cell *) NULL)->key, .entrysize = sizeof(Cell), .hcxt = CurrentMemoryContext};
+    char *name;
+    CorgiModel *m = corgi_model_to_judge(fcinfo, &name);
+    if (m == NULL)
+        return false;
+    corgi_need_classes(m, name, what);
+    *x = (Matrix){.watch = {.row = count_row}, .model = m};
+    x->cells = hash_create("corgipile matrix", 256, &shape, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    (void) corgi_judge(fcinfo, m, name, &x->watch);
+    return true;
+}
+
+/* confusion_matrix(model, ...): rows of each class that were taken for each. */
+Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
+{
+    ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+    Matrix x;
+    InitMaterializedSRF(fcinfo, 0);
+    if (!count(fcinfo, "confusion_matrix", &x))
+        return (Datum) 0;
+    if (x.model->classes > MOST_CLASSES)
+        ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                errmsg("the model has " INT64_FORMAT " classes; a matrix can have %d", x.model->classes, MOST_CLASSES),
+                errhint("corgipile.class_metrics has one row a class."));
+    for (int32 i = 0; i < x.model->classes; i++)
+        for (int32 j = 0; j < x.model->classes; j++) {
+            Cell wanted = {.key = {i, j}};
+            const Cell *cell = hash_search(x.cells, &wanted.key, HASH_FIND, NULL);
+            Datum values[3] = {CStringGetTextDatum(corgi_class_name(x.model, i)),
+                               CStringGetTextDatum(corgi_class_name(x.model, j)), Int64GetDatum(cell ? cell->rows : 0)};
+            bool nulls[3] = {false};
+            tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+        }
+    return (Datum) 0;
+}
+
+/* What is known of one class. */
+typedef struct {
+    int64 actual, predicted, both;
+} Tally;
+
+static Datum share(int64 part, int64 whole, bool *null)
+{
+    *null = whole == 0;
+    return Float8GetDatum(*null ? 0 : (double) part / (double) whole);
+}
+
+/* class_metrics(model, ...): precision, recall and F1 of each class; NULL where they are 0 / 0. */
+Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
+{
+    ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+    Matrix x;
+    Tally *tallies;
+    HASH_SEQ_STATUS all;
+    const Cell *cell;
+    InitMaterializedSRF(fcinfo, 0);
+    if (!count(fcinfo, "class_metrics", &x))
+        return (Datum) 0;
+    tallies = palloc0(sizeof *tallies * (Size) x.model->classes);
+    hash_seq_init(&all, x.cells);
+    while ((cell = hash_seq_search(&all)) != NULL) {
+        tallies[cell->key.actual].actual += cell->rows;
+        tallies[cell->key.predicted].predicted += cell->rows;
+        tallies[cell->key.actual].both += cell->key.actual == cell->key.predicted ? cell->rows : 0;
+    }
+    for (int64 k = 0; k < x.model->classes; k++) {
+        const Tally *t = &tallies[k];
+        bool nulls[5] = {false};
+        Datum values[5] = {CStringGetTextDatum(corgi_class_name(x.model, k)), share(t->both, t->predicted, &nulls[1]),
+                           share(t->both, t->actual, &nulls[2]), share(2 * t->both, t->actual + t->predicted, &nulls[3]),
+                           Int64GetDatum(t->actual)};
+        tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+    }
+    return (Datum) 0;
+}

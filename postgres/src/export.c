@@ -1,0 +1,73 @@
+/* corgipile.export: a stored model as the bytes of a model file. */
+#include "safetensors.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+
+PG_FUNCTION_INFO_V1(corgipile_export);
+
+/* What is said of a model, as Model.save says it. The functions of this file run with a search path that has no names of
+ * others, and with all digits. */
+#define FIGURE(name, column) "'" name "', CASE WHEN pg_catalog.abs(" column ") < 'Infinity' THEN " column " END"
+static const char *const meta_query =
+    "SELECT json_build_object('format', 1, 'kind', kind, "
+    "'classes', CASE WHEN named THEN params #> '{encoding,label,values}' "
+    "WHEN params #>> '{imported,class_type}' = 'bool' THEN (SELECT jsonb_agg(c <> 0 ORDER BY c) FROM unnest(classes) c) "
+    "ELSE to_jsonb(classes) END, "
+    "'class_type', coalesce(params #>> '{imported,class_type}', CASE WHEN named THEN 'str' WHEN whole THEN 'int64' "
+    "ELSE 'float64' END), 'params', params - 'imported' - 'numbers', 'history', coalesce((SELECT json_agg("
+    "jsonb_strip_nulls(jsonb_build_object('epoch', epoch, 'loss', loss, " FIGURE("accuracy", "accuracy") ", "
+    FIGURE("r2", "r2") ", 'rows', rows, 'seconds', seconds, " FIGURE("test_loss", "holdout_loss") ", "
+    FIGURE("test_accuracy", "holdout_accuracy") ", " FIGURE("test_r2", "holdout_r2") ")) "
+    "|| coalesce(params #> ARRAY['imported', 'records', epoch::text], '{}') ORDER BY epoch) "
+    "FROM corgipile.history WHERE model = name), '[]'))::text "
+    "FROM corgipile.models, LATERAL (SELECT params @? '$.encoding.label.values[0] ? (@.type() == \"string\")' AS named, "
+    "(SELECT coalesce(bool_and(c = floor(c) AND abs(c) <= 9007199254740992), true) FROM unnest(classes) c) AS whole) f "
+    "WHERE name = $1";
+
+/* Return what is said of the model that is seen, in the current memory context. */
+static char *meta_of(const char *name)
+{
+    MemoryContext context = CurrentMemoryContext;
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(name)};
+    CorgiCaller caller = corgi_become_owner();
+    char *meta;
+    SPI_connect();
+    if (SPI_execute_with_args(meta_query, lengthof(types), types, values, NULL, true, 1) != SPI_OK_SELECT ||
+        SPI_processed != 1)
+        elog(ERROR, "reading corgipile.models failed");
+    meta = MemoryContextStrdup(context, SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
+    SPI_finish();
+    corgi_become_caller(caller);
+    return meta;
+}
+
+/* export(model): the bytes of a file that Python loads. */
+Datum corgipile_export(PG_FUNCTION_ARGS)
+{
+    char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+    CorgiOutput outputs[6];
+    const CorgiModel *m;
+    int64 line;
+    int count = 0;
+    corgi_find_model(name, CORGI_READ);
+    m = corgi_load_model(name, true);
+    line = m->width + 1;
+    if (m->learnt != NULL) { /* first what is of 8 bytes, so that all numbers are aligned */
+        outputs[count++] = (CorgiOutput){"center", 8, 0, m->width, m->learnt, line};
+        outputs[count++] = (CorgiOutput){"scale", 8, 0, m->width, m->learnt + line, line};
+    }
+    outputs[count++] = (CorgiOutput){"coef", m->bytes, m->outputs, m->width, m->coefficients, m->width};
+    outputs[count++] = (CorgiOutput){"intercept", m->bytes, 0, m->outputs, m->intercepts, m->outputs};
+    if (m->learnt != NULL) {
+        double *constants = palloc(sizeof *constants * (Size) m->outputs);
+        for (int64 k = 0; k < m->outputs; k++)
+            constants[k] = m->learnt[(k + 3) * line - 1];
+        outputs[count++] = (CorgiOutput){"learnt_coef", m->bytes, m->outputs, m->width, m->learnt + 2 * line, line};
+        outputs[count++] = (CorgiOutput){"learnt_intercept", m->bytes, 0, m->outputs, constants, m->outputs};
+    }
+    PG_RETURN_BYTEA_P(corgi_write_tensors(meta_of(name), outputs, count));
+}

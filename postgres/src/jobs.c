@@ -1,0 +1,159 @@
+/* corgipile.train_async: starts a background worker that trains once the caller's transaction has committed.
+ *
+ * The record of the job is a row that the caller's transaction adds, so a ROLLBACK takes the job back. The worker is
+ * started at once, for that may fail, and waits for the transaction's end. */
+#include "jobs.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/wait_event.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+
+enum { ARG_TIME_LIMIT = ARG_COUNT, JOB_ARGUMENTS, NAP_MILLISECONDS = 5 };
+
+PG_FUNCTION_INFO_V1(corgipile_train_async);
+
+#define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
+
+static const char *const number_query = "SELECT pg_catalog.nextval('corgipile.job_records_id_seq')";
+static const char *const insert_query =
+    "INSERT INTO corgipile.job_records (id, model, role, state, pid, began, epochs, call, settings, session_role, context, "
+    "time_limit) VALUES ($1, $2, $3::corgipile.role, '" CORGI_WAITING "', $4, $5, $6, $7, $8, $9, $10, $11)";
+
+/* Refuse at once what the worker would only find out. */
+static void check(const CorgiOptions *o, const Datum *values, const bool *nulls)
+{
+    PreventCommandIfReadOnly("corgipile.train_async");
+    if (InSecurityRestrictedOperation())
+        REFUSE(ERRCODE_INSUFFICIENT_PRIVILEGE, "cannot start a job within security-restricted operation");
+    if (o->name == NULL)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "name must not be NULL: the model is what is left of a job");
+    if (o->weights)
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "weights are returned by train alone; those of a job are in corgipile.models");
+    if (OidIsValid(o->source) && get_rel_persistence(o->source) == RELPERSISTENCE_TEMP)
+        REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "table \"%s\" is temporary: a job runs in a session of its own, which cannot read it",
+               get_rel_name(o->source));
+    if (!nulls[ARG_TIME_LIMIT]) {
+        TimestampTz now = GetCurrentTimestamp();
+        Datum end = DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(now), values[ARG_TIME_LIMIT]);
+        if (DatumGetTimestampTz(end) <= now)
+            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "time_limit must be more than nothing, got \"%s\"",
+                   DatumGetCString(DirectFunctionCall1(interval_out, values[ARG_TIME_LIMIT])));
+    }
+}
+
+static int64 next_number(void)
+{
+    bool null;
+    int64 number;
+    CorgiCaller caller = corgi_become_owner();
+    SPI_connect();
+    if (SPI_execute(number_query, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
+        elog(ERROR, "numbering a job failed");
+    number = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+    SPI_finish();
+    corgi_become_caller(caller);
+    return number;
+}
+
+/* Return the library that a function of ours is in, as the server finds it. */
+static char *library_of(Oid function)
+{
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    bool null;
+    char *library;
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "the function that was called is gone");
+    library = TextDatumGetCString(SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_probin, &null));
+    ReleaseSysCache(tuple);
+    return library;
+}
+
+static BackgroundWorkerHandle *start_worker(int64 id, const char *library)
+{
+    BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+                               .bgw_start_time = BgWorkerStart_RecoveryFinished, .bgw_restart_time = BGW_NEVER_RESTART,
+                               .bgw_type = CORGI_WORKER, .bgw_function_name = "corgipile_job", .bgw_notify_pid = MyProcPid};
+    CorgiTicket ticket = {.id = id, .database = MyDatabaseId, .login = GetAuthenticatedUserId()};
+    BackgroundWorkerHandle *handle;
+    StaticAssertStmt(sizeof ticket <= BGW_EXTRALEN, "a ticket is too large");
+    GET_VXID_FROM_PGPROC(ticket.launcher, *MyProc);
+    snprintf(worker.bgw_name, BGW_MAXLEN, CORGI_WORKER " " INT64_FORMAT, id);
+    if (strlcpy(worker.bgw_library_name, library, sizeof worker.bgw_library_name) >= sizeof worker.bgw_library_name)
+        REFUSE(ERRCODE_NAME_TOO_LONG, "the path of the extension's library is too long for a worker: %s", library);
+    memcpy(worker.bgw_extra, &ticket, sizeof ticket);
+    if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+        ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                errmsg("no background worker is free for a job: all %d of max_worker_processes are taken", max_worker_processes),
+                errhint("Wait for another job to end, or have max_worker_processes raised."));
+    return handle;
+}
+
+/* Wait until the worker is connected; returns its process, and when that began. */
+static int meet(BackgroundWorkerHandle *handle, TimestampTz *began)
+{
+    for (;;) {
+        pid_t pid;
+        BgwHandleStatus status = GetBackgroundWorkerPid(handle, &pid);
+        const PgBackendStatus *worker = status == BGWH_STARTED ? corgi_worker_at((int) pid, 0) : NULL;
+        if (worker != NULL) {
+            *began = worker->st_proc_start_timestamp;
+            return (int) pid;
+        }
+        if (status != BGWH_STARTED && status != BGWH_NOT_YET_STARTED)
+            ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("the worker of the job ended before it began"),
+                    errhint("The server's log says why."));
+        (void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, NAP_MILLISECONDS, PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+        CHECK_FOR_INTERRUPTS();
+    }
+}
+
+static void add_record(int64 id, int pid, TimestampTz began, const CorgiOptions *o, const char *call, Datum limit, bool none)
+{
+    CorgiCaller caller = corgi_become_owner();
+    Oid types[] = {INT8OID, TEXTOID, INT8OID, INT4OID, TIMESTAMPTZOID, INT8OID, TEXTOID, TEXTARRAYOID, OIDOID, INT4OID,
+                   INTERVALOID};
+    Datum values[] = {Int64GetDatum(id), CStringGetTextDatum(o->name), Int64GetDatum(caller.user), Int32GetDatum(pid),
+                      TimestampTzGetDatum(began), Int64GetDatum(o->epochs), CStringGetTextDatum(call),
+                      PointerGetDatum(corgi_take_settings()), ObjectIdGetDatum(GetSessionUserId()),
+                      Int32GetDatum(caller.context), limit};
+    char nulls[] = "           ";
+    nulls[10] = none ? 'n' : ' ';
+    SPI_connect();
+    corgi_change_records(insert_query, lengthof(types), types, values, nulls);
+    SPI_finish();
+    corgi_become_caller(caller);
+}
+
+Datum corgipile_train_async(PG_FUNCTION_ARGS)
+{
+    Datum values[JOB_ARGUMENTS];
+    bool nulls[JOB_ARGUMENTS];
+    Oid types[JOB_ARGUMENTS];
+    CorgiOptions options = {0};
+    TimestampTz began;
+    char *call;
+    int64 id;
+    int pid;
+    corgi_take_arguments(fcinfo, values, nulls, types, JOB_ARGUMENTS);
+    corgi_read_options(&options, values, nulls, types);
+    check(&options, values, nulls);
+    call = corgi_write_call(values, nulls, types);
+    id = next_number();
+    pid = meet(start_worker(id, library_of(fcinfo->flinfo->fn_oid)), &began);
+    add_record(id, pid, began, &options, call, values[ARG_TIME_LIMIT], nulls[ARG_TIME_LIMIT]);
+    PG_RETURN_INT64(id);
+}

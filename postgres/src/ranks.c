@@ -1,0 +1,277 @@
+/* Rows ranked by the score of a class: corgipile.auc and corgipile.roc.
+ *
+ * Both sides, rows of the class and all others, are sorted by the server within work_mem, on disk beyond it, so that the
+ * area is exact however many rows there are. */
+#include "corgipile.h"
+
+#include <math.h>
+
+#include "catalog/pg_operator_d.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "sgd/totals.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/tuplesort.h"
+
+PG_FUNCTION_INFO_V1(corgipile_auc);
+PG_FUNCTION_INFO_V1(corgipile_roc);
+
+#define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
+
+#ifdef HAVE_INT128
+typedef int128 Area;
+#else
+typedef double Area;
+#endif
+
+enum { OTHERS, CLASS, SIDES };
+
+struct CorgiRanks {
+    CorgiWatch watch;
+    const CorgiModel *model;
+    int64 positive;         /* the class by its place */
+    Tuplesortstate *sorts[SIDES];
+    int64 counts[SIDES];
+    bool there[SIDES];      /* while they are read: whether there is one more */
+    int64 next[SIDES];
+};
+
+/* Numbers of which the smaller is that of the larger score, and back. */
+static int64 key_of(double score)
+{
+    int64 bits;
+    score += 0.0; /* no -0 */
+    memcpy(&bits, &score, sizeof bits);
+    return ~(bits < 0 ? bits ^ PG_INT64_MAX : bits);
+}
+
+static double score_of(int64 key)
+{
+    int64 bits = ~key;
+    double score;
+    bits = bits < 0 ? bits ^ PG_INT64_MAX : bits;
+    memcpy(&score, &bits, sizeof score);
+    return score;
+}
+
+/* Return how much is in favour of the class: the score where there is one for two classes, or one a class; of
+ * probabilities of several classes the logarithm of the odds, which is what the one score of two classes is. */
+static double favour(const CorgiRanks *r, const double *scores)
+{
+    const CorgiModel *m = r->model;
+    double top = -INFINITY, sum = 0;
+    if (!cp_loss_per_class(m->of.loss))
+        return r->positive == 1 ? scores[0] : -scores[0];
+    if (!cp_losses[m->of.loss].probability)
+        return scores[r->positive];
+    for (int64 k = 0; k < m->outputs; k++)
+        if (k != r->positive)
+            top = Max(top, scores[k]);
+    for (int64 k = 0; k < m->outputs; k++)
+        if (k != r->positive)
+            sum += cp_exp(scores[k] - top);
+    return scores[r->positive] - (top + cp_log(sum));
+}
+
+CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive)
+{
+    CorgiRanks *r = palloc0(sizeof *r);
+    r->model = m;
+    r->positive = positive;
+    for (int i = 0; i < SIDES; i++)
+        r->sorts[i] = tuplesort_begin_datum(INT8OID, Int8LessOperator, InvalidOid, false, Max(work_mem / SIDES, 64), NULL,
+                                            TUPLESORT_NONE);
+    return r;
+}
+
+void corgi_rank_row(CorgiRanks *r, double label, const double *scores)
+{
+    int side = label == r->model->class_values[r->positive] ? CLASS : OTHERS;
+    tuplesort_putdatum(r->sorts[side], Int64GetDatum(key_of(favour(r, scores))), false);
+    r->counts[side]++;
+}
+
+static void rank_row(CorgiWatch *w, double label, const double *scores) { corgi_rank_row((CorgiRanks *) w, label, scores); }
+
+static void advance(CorgiRanks *r, int side)
+{
+    Datum value;
+    bool null;
+    r->there[side] = CORGI_NEXT_DATUM(r->sorts[side], &value, &null);
+    r->next[side] = r->there[side] ? DatumGetInt64(value) : 0;
+}
+
+static void begin(CorgiRanks *r)
+{
+    for (int i = 0; i < SIDES; i++) {
+        tuplesort_performsort(r->sorts[i]);
+        advance(r, i);
+    }
+}
+
+/* Find the largest score that is left, and how many rows of each side have it. Returns false where none is left. */
+static bool next_score(CorgiRanks *r, int64 *key, int64 *found)
+{
+    if (!r->there[OTHERS] && !r->there[CLASS])
+        return false;
+    *key = Min(r->there[OTHERS] ? r->next[OTHERS] : PG_INT64_MAX, r->there[CLASS] ? r->next[CLASS] : PG_INT64_MAX);
+    for (int i = 0; i < SIDES; i++)
+        for (found[i] = 0; r->there[i] && r->next[i] == *key; advance(r, i))
+            if (found[i]++ % 4096 == 0)
+                CHECK_FOR_INTERRUPTS();
+    return true;
+}
+
+/* Compute the share of pairs, a row of the class and another, of which the former has the larger score; equal ones count
+ * half. Returns false where there is no such pair. The rows are used up. */
+bool corgi_auc(CorgiRanks *r, double *area)
+{
+    Area sum = 0;
+    int64 key, found[SIDES], above = 0;
+    begin(r);
+    while (next_score(r, &key, found)) {
+        sum += (Area) found[OTHERS] * (2 * above + found[CLASS]);
+        above += found[CLASS];
+    }
+    for (int i = 0; i < SIDES; i++)
+        tuplesort_end(r->sorts[i]);
+    if (r->counts[OTHERS] == 0 || r->counts[CLASS] == 0)
+        return false;
+    *area = (double) sum / (2 * ((double) r->counts[OTHERS] * (double) r->counts[CLASS]));
+    return true;
+}
+
+/* Write the value of an argument as text; NULL if it is NULL. */
+static char *class_argument(FunctionCallInfo fcinfo)
+{
+    Oid type = get_fn_expr_argtype(fcinfo->flinfo, CORGI_JUDGE_CLASS), output;
+    bool varlena;
+    if (PG_ARGISNULL(CORGI_JUDGE_CLASS))
+        return NULL;
+    if (type == UNKNOWNOID)
+        return DatumGetCString(PG_GETARG_DATUM(CORGI_JUDGE_CLASS));
+    if (getBaseType(type) == BOOLOID)
+        return PG_GETARG_BOOL(CORGI_JUDGE_CLASS) ? "1" : "0";
+    getTypeOutputInfo(type, &output, &varlena);
+    return OidOutputFunctionCall(output, PG_GETARG_DATUM(CORGI_JUDGE_CLASS));
+}
+
+/* Find a class by what it is called; -1 if there is none. */
+static int64 class_of(const CorgiModel *m, const char *called)
+{
+    char *end;
+    double value;
+    if (corgi_class_names(m) != NULL)
+        return corgi_find_name(m->encoding->classes, called, strlen(called));
+    value = strtod(called, &end);
+    for (int64 k = 0; k < m->classes && end != called && *end == '\0'; k++)
+        if (m->class_values[k] == value)
+            return k;
+    return -1;
+}
+
+/* List the first classes, for an error. */
+static char *list_classes(const CorgiModel *m)
+{
+    StringInfoData text;
+    initStringInfo(&text);
+    for (int64 k = 0; k < Min(m->classes, 10); k++)
+        appendStringInfo(&text, "%s%s", k ? ", " : "", corgi_class_name(m, k));
+    appendStringInfoString(&text, m->classes > 10 ? ", ..." : "");
+    return text.data;
+}
+
+/* Say which class a curve is of: the one that is named, else the second of two. */
+static int64 positive_of(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
+{
+    char *called = class_argument(fcinfo);
+    int64 found = called ? class_of(m, called) : 1;
+    if (called == NULL && m->classes != 2)
+        REFUSE("model \"%s\" has " INT64_FORMAT " classes; say with class => which one is told from the others: %s", name,
+               m->classes, list_classes(m));
+    if (found < 0)
+        REFUSE("model \"%s\" has no class %s; it has %s", name, called, list_classes(m));
+    return found;
+}
+
+/* Rank the rows of a call; NULL if its model is NULL. */
+static CorgiRanks *rank(FunctionCallInfo fcinfo, const char *what)
+{
+    char *name;
+    CorgiModel *m = corgi_model_to_judge(fcinfo, &name);
+    CorgiRanks *r;
+    if (m == NULL)
+        return NULL;
+    corgi_need_classes(m, name, what);
+    r = corgi_make_ranks(m, positive_of(fcinfo, m, name));
+    r->watch.row = rank_row;
+    (void) corgi_judge(fcinfo, m, name, &r->watch);
+    return r;
+}
+
+/* auc(model, ...): the area under the curve; NULL where all rows are of one side. */
+Datum corgipile_auc(PG_FUNCTION_ARGS)
+{
+    CorgiRanks *r = rank(fcinfo, "auc");
+    double area;
+    if (r == NULL || !corgi_auc(r, &area))
+        PG_RETURN_NULL();
+    PG_RETURN_FLOAT8(area);
+}
+
+/* A point of the curve: rows with a score of `threshold` or more. */
+typedef struct {
+    double threshold;
+    int64 rows[SIDES];
+} Point;
+
+static void put(const CorgiRanks *r, ReturnSetInfo *result, const Point *p)
+{
+    bool nulls[5] = {false, r->counts[OTHERS] == 0, r->counts[CLASS] == 0, false, false};
+    Datum values[5] = {Float8GetDatum(p->threshold),
+                       Float8GetDatum((double) p->rows[OTHERS] / (double) r->counts[OTHERS]),
+                       Float8GetDatum((double) p->rows[CLASS] / (double) r->counts[CLASS]),
+                       Int64GetDatum(p->rows[OTHERS]), Int64GetDatum(p->rows[CLASS])};
+    tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Return whether a point lies on the line between two others. */
+static bool between(const Point *a, const Point *b, const Point *c)
+{
+    return (Area) (b->rows[OTHERS] - a->rows[OTHERS]) * (c->rows[CLASS] - b->rows[CLASS]) ==
+           (Area) (b->rows[CLASS] - a->rows[CLASS]) * (c->rows[OTHERS] - b->rows[OTHERS]);
+}
+
+/* roc(model, ...): the curve, from the largest threshold on; points on the line between their neighbours are left out. */
+Datum corgipile_roc(PG_FUNCTION_ARGS)
+{
+    ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+    CorgiRanks *r;
+    Point last = {.threshold = INFINITY}, now = last, next = last;
+    int64 key, found[SIDES];
+    bool waiting = false; /* `now` is not put yet */
+    InitMaterializedSRF(fcinfo, 0);
+    r = rank(fcinfo, "roc");
+    if (r == NULL || r->counts[OTHERS] + r->counts[CLASS] == 0)
+        return (Datum) 0;
+    begin(r);
+    put(r, result, &last);
+    while (next_score(r, &key, found)) {
+        next.threshold = score_of(key);
+        next.rows[OTHERS] += found[OTHERS];
+        next.rows[CLASS] += found[CLASS];
+        if (waiting && !between(&last, &now, &next)) {
+            put(r, result, &now);
+            last = now;
+        }
+        now = next;
+        waiting = true;
+    }
+    put(r, result, &now);
+    for (int i = 0; i < SIDES; i++)
+        tuplesort_end(r->sorts[i]);
+    return (Datum) 0;
+}

@@ -1,0 +1,261 @@
+/* Standardised features: whether they are to be, by what, and weights of such rows as weights of the rows as they are.
+ *
+ * All that becomes a number of the model is of the kernel, so it is the same in Python: kernel/sgd/look.h says whether
+ * features need it, kernel/sgd/moments.h by what. Rows are standardised in their slots; nothing else sees them so. */
+#include "corgipile.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "io/gather.h"
+#include "sgd/moments.h"
+#include "utils/memutils.h"
+
+struct CorgiScaling {
+    int64 width;
+    int bytes;
+    double *center, *scale;
+    char *take, *by;        /* reals: what is taken from a feature, what it is multiplied by; a sparse one is divided by it */
+};
+
+static void *take(Size bytes) { return MemoryContextAllocHuge(CurrentMemoryContext, bytes); }
+
+/* Look at the rows of a block that are of a run of the rows to learn from. */
+static void look_at_block(const CorgiRun *run, Snapshot snapshot, int64 block, int64 start, int64 stop, cp_look *look,
+                          double *numbers)
+{
+    const CorgiPlace *place = &run->survey.place[block];
+    CorgiSource part = run->source.parts[place->part];
+    CorgiScan *scan = corgi_scan_begin(&run->source.parts[place->part], snapshot);
+    int64 number = place->row, at = run->survey.cuts[block];
+    part.bytes = sizeof(double);
+    corgi_scan_seek(scan, place->page, Min(place->page + run->source.block_pages, part.pages));
+    for (int count; at < stop && (count = corgi_scan_next(scan)) > 0;)
+        for (int i = 0; i < count; i++, number++) {
+            TupleTableSlot *row;
+            if (corgi_held_out(run, number) || (run->where != NULL && !corgi_is_wanted(run, number)))
+                continue;
+            if (at >= start && at < stop) {
+                row = corgi_scan_row(scan, i);
+                slot_getsomeattrs(row, part.last);
+                corgi_read_features(&part, row, look->width, (char *) numbers);
+                cp_look_add(look, numbers);
+            }
+            at++;
+        }
+    corgi_scan_end(scan);
+}
+
+/* Look at some rows, from four places of the table. */
+static cp_looked look(const CorgiRun *run, Snapshot snapshot)
+{
+    const CorgiSurvey *v = &run->survey;
+    MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile look", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext outside = MemoryContextSwitchTo(context);
+    cp_look *seen = memset(take(cp_look_size(v->width)), 0, cp_look_size(v->width));
+    double *numbers = take(sizeof *numbers * (Size) v->width);
+    int64 start, stop = 0, block = 0;
+    cp_looked found;
+    seen->width = v->width;
+    for (int i = 0; i < CP_LOOK_RUNS; i++) {
+        start = cp_look_run(v->rows, v->width, i, stop, &stop);
+        while (v->cuts[block + 1] <= start && start < stop)
+            block++;
+        for (int64 b = block; start < stop && b < v->blocks && v->cuts[b] < stop; b++)
+            look_at_block(run, snapshot, b, start, stop, seen, numbers);
+    }
+    found = cp_look_end(seen);
+    MemoryContextSwitchTo(outside);
+    MemoryContextDelete(context);
+    return found;
+}
+
+/* Read whole numbers that real may not hold as double precision: differences of large ones would be lost. */
+static void widen(CorgiSource *s)
+{
+    bool wide = false;
+    for (int i = 0; i < s->feature_columns; i++) {
+        const CorgiColumn *c = &s->features[i];
+        wide |= !c->list && (c->type == INT4OID || c->type == INT8OID) &&
+                (c->encoder == NULL || c->encoder->way == CORGI_AS_NUMBER);
+    }
+    for (int i = -1; wide && i < s->part_count; i++)
+        (i < 0 ? s : &s->parts[i])->bytes = sizeof(double);
+}
+
+/* Decide whether features are standardised: that may change what numbers are computed in. */
+void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot)
+{
+    CorgiChoice choice = run->options.standardize;
+    const CorgiModel *past = run->past;
+    cp_looked seen = {.scales = CP_SCALES_FINE};
+    if (!run->source.sparse && (choice == CORGI_NO || (choice == CORGI_AS_NEEDED && past == NULL)))
+        seen = look(run, snapshot);
+    if (choice == CORGI_AS_NEEDED)
+        run->standardize = past ? past->learnt != NULL : seen.scales != CP_SCALES_FINE;
+    else
+        run->standardize = choice == CORGI_YES;
+    if (seen.scales != CP_SCALES_FINE)
+        corgi_tell_scales(&seen, run);
+    if (run->standardize)
+        widen(&run->source);
+}
+
+/* Begin to find out what features are standardised by. */
+struct cp_moments *corgi_begin_moments(const CorgiRun *run)
+{
+    Size size = cp_moments_size(run->survey.width);
+    cp_moments *m = memset(take(size), 0, size);
+    m->width = run->survey.width;
+    return m;
+}
+
+/* Take in the rows in the first slots of the buffer. */
+void corgi_add_moments(struct cp_moments *m, const CorgiRun *run, int64 rows)
+{
+    const CorgiBuffer *b = &run->buffer;
+    for (int64 i = 0; i < rows; i++)
+        if (run->source.sparse)
+            cp_moments_add_entries(m, (const int32_t *) (uintptr_t) b->indices[i], (const void *) (uintptr_t) b->values[i],
+                                   b->lengths[i], run->source.bytes);
+        else
+            cp_moments_add(m, b->x + i * b->stride, run->source.bytes);
+    m->rows += run->source.sparse ? rows : 0;
+}
+
+/* Make what rows are standardised by in their slots. */
+static CorgiScaling *make(const CorgiRun *run)
+{
+    CorgiScaling *s = palloc0(sizeof *s);
+    s->width = run->survey.width;
+    s->bytes = run->source.bytes;
+    s->center = take(sizeof *s->center * (Size) s->width);
+    s->scale = take(sizeof *s->scale * (Size) s->width);
+    s->take = take((Size) (s->width * s->bytes));
+    s->by = take((Size) (s->width * s->bytes));
+    return s;
+}
+
+static CorgiScaling *settle(CorgiScaling *s, bool sparse)
+{
+    for (int64 j = 0; j < s->width; j++) {
+        double by = sparse ? s->scale[j] : 1 / s->scale[j];
+        cp_cast(s->take + j * s->bytes, s->bytes == 8, (const char *) &s->center[j], CP_F64, 1);
+        cp_cast(s->by + j * s->bytes, s->bytes == 8, (const char *) &by, CP_F64, 1);
+    }
+    return s;
+}
+
+CorgiScaling *corgi_end_moments(struct cp_moments *m, const CorgiRun *run)
+{
+    CorgiScaling *s = make(run);
+    bool sparse = run->source.sparse;
+    int64 bad = cp_moments_scaling(m, sparse, !sparse && run->options.intercept, s->bytes, s->center, s->scale);
+    if (bad >= 0)
+        ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                errmsg("feature %s has numbers so large that their spread is beyond what double precision holds",
+                       corgi_feature_name(&run->source, bad)),
+                errhint("standardize => false learns from features as they are."));
+    pfree(m);
+    return settle(s, sparse);
+}
+
+/* Standardise by what an earlier model was standardised by. */
+CorgiScaling *corgi_past_scaling(const CorgiRun *run)
+{
+    CorgiScaling *s = make(run);
+    memcpy(s->center, run->past->learnt, sizeof(double) * (Size) s->width);
+    memcpy(s->scale, run->past->learnt + s->width + 1, sizeof(double) * (Size) s->width);
+    return settle(s, run->source.sparse);
+}
+
+/* Standardise rows in their slots. */
+void corgi_scale_rows(const CorgiRun *run, const int32 *slots, int count)
+{
+    const CorgiScaling *s = run->scaling;
+    const CorgiBuffer *b = &run->buffer;
+    for (int i = 0; i < count; i++)
+        if (run->source.sparse)
+            cp_scale_entries((void *) (uintptr_t) b->values[slots[i]], (const int32_t *) (uintptr_t) b->indices[slots[i]],
+                             b->lengths[slots[i]], s->bytes, s->by);
+        else
+            cp_scale_row(b->x + slots[i] * b->stride, s->bytes, s->width, s->take, s->by);
+}
+
+/* Make of weights of standardised rows weights of the rows as they are, as reals of so many bytes hold; or `back`. */
+static void fold(const CorgiScaling *s, int bytes, bool back, int64 outputs, double *coefficients, double *intercepts)
+{
+    for (int64 k = 0; k < outputs; k++)
+        cp_fold(s->center, s->scale, s->width, bytes, back, coefficients + k * s->width, intercepts + k);
+}
+
+/* Copy what a learner has learnt, for rows as they are. */
+void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts)
+{
+    corgi_learner_get(learner, coefficients, intercepts);
+    if (run->scaling != NULL)
+        fold(run->scaling, run->scaling->bytes, false, corgi_outputs(&run->options.of, run->survey.class_count),
+             coefficients, intercepts);
+}
+
+/* Write a model as it was learnt, which going on to the same bits takes: what was taken from features, what they were
+ * divided by, and the weights of each output, the intercept behind them. */
+void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to)
+{
+    const CorgiScaling *s = run->scaling;
+    int64 outputs = corgi_outputs(&run->options.of, run->survey.class_count), line = s->width + 1;
+    double *coefficients = take(sizeof *coefficients * (Size) (outputs * line)), *intercepts = coefficients + outputs * s->width;
+    corgi_learner_get(learner, coefficients, intercepts);
+    memcpy(to, s->center, sizeof *to * (Size) s->width);
+    memcpy(to + line, s->scale, sizeof *to * (Size) s->width);
+    to[line - 1] = 0;
+    to[2 * line - 1] = 1;
+    for (int64 k = 0; k < outputs; k++) {
+        memcpy(to + (k + 2) * line, coefficients + k * s->width, sizeof *to * (Size) s->width);
+        to[(k + 3) * line - 1] = intercepts[k];
+    }
+    pfree(coefficients);
+}
+
+/* Put the weights of an earlier model as it was learnt, if its row has them and nobody has changed the others since. */
+static bool put_learnt(const CorgiRun *run, CorgiLearner *learner)
+{
+    const CorgiModel *m = run->past;
+    int64 line = m->width + 1, count = m->outputs * m->width;
+    double *coefficients, *intercepts, *folded;
+    bool same;
+    if (m->learnt == NULL || run->scaling == NULL)
+        return false;
+    coefficients = take(sizeof *coefficients * (Size) (2 * m->outputs * line));
+    intercepts = coefficients + count;
+    folded = intercepts + m->outputs;
+    for (int64 k = 0; k < m->outputs; k++) {
+        memcpy(coefficients + k * m->width, m->learnt + (k + 2) * line, sizeof(double) * (Size) m->width);
+        intercepts[k] = m->learnt[(k + 3) * line - 1];
+    }
+    memcpy(folded, coefficients, sizeof(double) * (Size) (m->outputs * line));
+    fold(run->scaling, m->bytes, false, m->outputs, folded, folded + count);
+    same = memcmp(folded, m->coefficients, sizeof(double) * (Size) count) == 0 &&
+           memcmp(folded + count, m->intercepts, sizeof(double) * (Size) m->outputs) == 0;
+    if (same)
+        corgi_learner_set(learner, coefficients, intercepts);
+    pfree(coefficients);
+    return same;
+}
+
+/* Let a learner go on from an earlier model. */
+void corgi_go_on(const CorgiRun *run, CorgiLearner *learner)
+{
+    const CorgiModel *m = run->past;
+    int64 count = m->outputs * m->width;
+    double *coefficients;
+    if (put_learnt(run, learner))
+        return;
+    coefficients = take(sizeof *coefficients * (Size) (count + m->outputs));
+    memcpy(coefficients, m->coefficients, sizeof(double) * (Size) count);
+    memcpy(coefficients + count, m->intercepts, sizeof(double) * (Size) m->outputs);
+    if (run->scaling != NULL)
+        fold(run->scaling, m->bytes, true, m->outputs, coefficients, coefficients + count);
+    corgi_learner_set(learner, coefficients, coefficients + count);
+    pfree(coefficients);
+}

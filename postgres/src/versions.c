@@ -1,0 +1,233 @@
+/* Versions of models: what an update replaces is kept, and rollback brings it back.
+ *
+ * A trigger keeps them, so that it does not matter who changes a model and how. Each version names the one before it, to
+ * which rollback goes; versions keep their numbers, and the next new one has a number of its own. */
+#include "rights.h"
+
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "settings.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/rel.h"
+
+PG_FUNCTION_INFO_V1(corgipile_keep_version);
+PG_FUNCTION_INFO_V1(corgipile_rollback);
+
+/* What a version is of. The first are columns of corgipile.past by the same names. */
+static const char *const parts[] = {"kind", "dims", "classes", "coefficients", "intercepts", "params", "source", "created",
+                                    "learnt"};
+static bool going_back = false; /* this backend is in a rollback */
+
+static const char *const keep_query =
+    "INSERT INTO corgipile.past (model, version, before, kind, dims, classes, coefficients, intercepts, params, source, "
+    "created, learnt, until) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, pg_catalog.clock_timestamp())";
+#define FIGURES "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
+static const char *const keep_history_query =
+    "INSERT INTO corgipile.past_history (model, version, " FIGURES ") SELECT model, $2, " FIGURES
+    " FROM corgipile.history WHERE model operator(pg_catalog.=) $1";
+static const char *const forget_query =
+    "DELETE FROM corgipile.past WHERE model operator(pg_catalog.=) $1 AND version operator(pg_catalog.=) ANY (ARRAY(SELECT "
+    "version FROM corgipile.past WHERE model operator(pg_catalog.=) $1 ORDER BY until DESC, version DESC OFFSET $2))";
+static const char *const next_query =
+    "SELECT GREATEST($2, (SELECT pg_catalog.max(version) FROM corgipile.past WHERE model operator(pg_catalog.=) $1)) "
+    "operator(pg_catalog.+) 1::int8";
+
+static void execute(const char *query, int count, Oid *types, Datum *values, const char *nulls, int expected)
+{
+    if (SPI_execute_with_args(query, count, types, values, nulls, false, 0) != expected)
+        elog(ERROR, "keeping versions of a model failed");
+}
+
+/* Run a statement about a model, by its name, and a number. */
+static void about(const char *query, Datum name, int64 number, int expected)
+{
+    Oid types[] = {TEXTOID, INT8OID};
+    Datum values[] = {name, Int64GetDatum(number)};
+    execute(query, lengthof(types), types, values, NULL, expected);
+}
+
+static Datum column(const TriggerData *t, HeapTuple row, const char *name, bool *null)
+{
+    TupleDesc columns = RelationGetDescr(t->tg_relation);
+    return heap_getattr(row, SPI_fnumber(columns, name), columns, null);
+}
+
+static bool same_column(const TriggerData *t, const char *name)
+{
+    TupleDesc columns = RelationGetDescr(t->tg_relation);
+    Form_pg_attribute a = TupleDescAttr(columns, SPI_fnumber(columns, name) - 1);
+    bool null, null_before;
+    Datum before = column(t, t->tg_trigtuple, name, &null_before), now = column(t, t->tg_newtuple, name, &null);
+    return null == null_before && (null || datum_image_eq(before, now, a->attbyval, a->attlen));
+}
+
+static bool same_model(const TriggerData *t)
+{
+    for (int i = 0; i < lengthof(parts); i++)
+        if (!same_column(t, parts[i]))
+            return false;
+    return true;
+}
+
+/* Put what is replaced, and its epochs, beside the models. */
+static void keep(const TriggerData *t, Datum name, Datum version)
+{
+    Oid types[] = {TEXTOID, INT8OID, INT8OID, TEXTOID, INT4OID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, FLOAT8ARRAYOID, JSONBOID,
+                   TEXTOID, TIMESTAMPTZOID, FLOAT8ARRAYOID};
+    Datum values[lengthof(types)] = {name, version};
+    char nulls[lengthof(types)];
+    bool null;
+    memset(nulls, ' ', sizeof nulls);
+    values[2] = column(t, t->tg_trigtuple, "before", &null);
+    nulls[2] = null ? 'n' : ' ';
+    for (int i = 0; i < lengthof(parts); i++) {
+        values[3 + i] = column(t, t->tg_trigtuple, parts[i], &null);
+        nulls[3 + i] = null ? 'n' : ' ';
+    }
+    execute(keep_query, lengthof(types), types, values, nulls, SPI_OK_INSERT);
+    about(keep_history_query, name, DatumGetInt64(version), SPI_OK_INSERT);
+}
+
+/* Keep the version that is replaced, forget those that are too many. Returns the number of the new one. */
+static int64 replace(const TriggerData *t, Datum name, Datum version)
+{
+    CorgiCaller caller = corgi_become_owner();
+    bool null;
+    int64 next;
+    SPI_connect();
+    about(next_query, name, DatumGetInt64(version), SPI_OK_SELECT);
+    next = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+    if (corgi_versions > 1 || going_back)
+        keep(t, name, version);
+    if (!going_back)
+        about(forget_query, name, corgi_versions - 1, SPI_OK_DELETE);
+    SPI_finish();
+    corgi_become_caller(caller);
+    return next;
+}
+
+/* Before a model changes. */
+Datum corgipile_keep_version(PG_FUNCTION_ARGS)
+{
+    TriggerData *t = corgi_trigger_of(fcinfo);
+    TupleDesc columns = RelationGetDescr(t->tg_relation);
+    bool null, nulls[2] = {false};
+    Datum name = column(t, t->tg_trigtuple, "name", &null), version = column(t, t->tg_trigtuple, "version", &null);
+    int at[2] = {SPI_fnumber(columns, "version"), SPI_fnumber(columns, "before")};
+    Datum values[2];
+    if (!going_back && !(same_column(t, "version") && same_column(t, "before")))
+        ereport(ERROR, errcode(ERRCODE_GENERATED_ALWAYS),
+                errmsg("the number of a version cannot be changed, as of model \"%s\"", TextDatumGetCString(name)),
+                errhint("SELECT corgipile.rollback(model, version) brings one back."));
+    if (same_model(t) && !going_back)
+        return PointerGetDatum(t->tg_newtuple);
+    values[0] = Int64GetDatum(replace(t, name, version));
+    values[1] = version;
+    if (going_back)
+        return PointerGetDatum(t->tg_newtuple);
+    return PointerGetDatum(heap_modify_tuple_by_cols(t->tg_newtuple, columns, lengthof(at), at, values, nulls));
+}
+
+static const char *const find_query =
+    "SELECT " CORGI_HOLDERS ", version, before FROM corgipile.models WHERE name operator(pg_catalog.=) $1 FOR NO KEY UPDATE";
+static const char *const kept_query =
+    "SELECT pg_catalog.string_agg(version::pg_catalog.text, ', ' ORDER BY version), "
+    "pg_catalog.bool_or(version operator(pg_catalog.=) $2) FROM corgipile.past WHERE model operator(pg_catalog.=) $1";
+static const char *const back_query =
+    "UPDATE corgipile.models m SET kind = p.kind, dims = p.dims, classes = p.classes, coefficients = p.coefficients, "
+    "intercepts = p.intercepts, params = p.params, source = p.source, created = p.created, learnt = p.learnt, "
+    "version = p.version, before = p.before FROM corgipile.past p WHERE m.name operator(pg_catalog.=) $1 AND p.model operator(pg_catalog.=) $1 "
+    "AND p.version operator(pg_catalog.=) $2";
+static const char *const clear_query = "DELETE FROM corgipile.history WHERE model operator(pg_catalog.=) $1";
+static const char *const history_query =
+    "INSERT INTO corgipile.history (model, " FIGURES ") SELECT model, " FIGURES
+    " FROM corgipile.past_history WHERE model operator(pg_catalog.=) $1 AND version operator(pg_catalog.=) $2";
+static const char *const taken_query =
+    "DELETE FROM corgipile.past WHERE model operator(pg_catalog.=) $1 AND version operator(pg_catalog.=) $2";
+
+/* Find the model, check that the caller may replace it, and lock it. Returns its version and the one before, 0 if there
+ * is none. */
+static void find(const char *name, Oid user, int64 *version, int64 *before)
+{
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(name)};
+    CorgiHolders holders;
+    bool null;
+    execute(find_query, lengthof(types), types, values, NULL, SPI_OK_SELECT);
+    if (SPI_processed == 0)
+        ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("there is no model \"%s\"", name),
+                errhint("SELECT name FROM corgipile.models lists them."));
+    holders = corgi_holders_at(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+    corgi_check_right(CORGI_REPLACE, user, &holders, name);
+    *version = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null));
+    *before = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &null));
+    *before = null ? 0 : *before;
+}
+
+/* Refuse a version that is not kept. */
+static void check_kept(const char *name, int64 version, int64 wanted)
+{
+    char *kept;
+    bool null, there;
+    about(kept_query, CStringGetTextDatum(name), wanted, SPI_OK_SELECT);
+    kept = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+    there = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
+    if (!null && there)
+        return;
+    ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
+            wanted == 0 ? errmsg("model \"%s\" has no version before " INT64_FORMAT, name, version)
+                        : errmsg("version " INT64_FORMAT " of model \"%s\" is not kept", wanted, name),
+            kept ? errdetail("It is at version " INT64_FORMAT "; kept besides: %s.", version, kept)
+                 : errdetail("It is at version " INT64_FORMAT ", and no other is kept.", version));
+}
+
+static void go_back(const char *name, int64 version)
+{
+    Datum model = CStringGetTextDatum(name);
+    going_back = true;
+    PG_TRY();
+    {
+        about(back_query, model, version, SPI_OK_UPDATE);
+    }
+    PG_FINALLY();
+    {
+        going_back = false;
+    }
+    PG_END_TRY();
+    if (SPI_processed != 1)
+        elog(ERROR, "bringing back a version of model \"%s\" failed", name);
+    execute(clear_query, 1, (Oid[]){TEXTOID}, &model, NULL, SPI_OK_DELETE);
+    about(history_query, model, version, SPI_OK_INSERT);
+    about(taken_query, model, version, SPI_OK_DELETE);
+}
+
+/* rollback(model, version): bring a version back. */
+Datum corgipile_rollback(PG_FUNCTION_ARGS)
+{
+    char *name;
+    int64 version, before, wanted;
+    Oid user = GetUserId();
+    CorgiCaller caller;
+    if (PG_ARGISNULL(0))
+        PG_RETURN_NULL();
+    name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+    PreventCommandIfReadOnly("corgipile.rollback");
+    corgi_check_models(ACL_UPDATE, user);
+    corgi_lock_name(name);
+    caller = corgi_become_owner();
+    SPI_connect();
+    find(name, user, &version, &before);
+    wanted = PG_ARGISNULL(1) ? before : PG_GETARG_INT64(1);
+    if (wanted != version) {
+        check_kept(name, version, wanted);
+        go_back(name, wanted);
+    }
+    SPI_finish();
+    corgi_become_caller(caller);
+    PG_RETURN_INT64(wanted);
+}

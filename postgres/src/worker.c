@@ -1,0 +1,336 @@
+/* The background worker of a job.
+ *
+ * It connects as who was logged in, takes the session's settings, and becomes the role that asked, as a SECURITY DEFINER
+ * function becomes its owner: nothing that runs on its behalf, triggers at commit included, can become another. What it
+ * trains and the record that says so are of one transaction. */
+#include "jobs.h"
+
+#include <math.h>
+
+#include "access/xact.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lock.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/float.h"
+#include "utils/fmgrprotos.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timeout.h"
+
+enum { KEPT_JOBS = 100, MOST_WARNINGS = 8192 };
+
+typedef struct {
+    CorgiTicket ticket;
+    MemoryContext context;
+    bool begun;             /* the record is there, and says that it runs */
+    char *call;
+    ArrayType *settings;
+    Oid role, session;
+    int security;
+    Interval *limit;        /* or NULL */
+    CorgiProgress at;
+    StringInfoData warnings;
+    const char *state;      /* at the end */
+    char *error;
+} Work;
+
+extern PGDLLEXPORT void corgipile_job(Datum argument);
+
+static Work *work_under_way = NULL;
+static emit_log_hook_type previous_log = NULL;
+static TimeoutId limit_timer;
+static volatile sig_atomic_t out_of_time = false;
+
+static const char *const begin_query =
+    "UPDATE corgipile.job_records SET state = '" CORGI_RUNNING "', started = pg_catalog.clock_timestamp() WHERE id "
+    "operator(pg_catalog.=) $1 AND state operator(pg_catalog.=) '" CORGI_WAITING "' RETURNING call, settings, role, "
+    "session_role, context, time_limit, epochs";
+/* Jobs of before the server came up have ended, whatever their records say. */
+static const char *const prune_query =
+    "DELETE FROM corgipile.job_records WHERE id operator(pg_catalog.=) ANY (ARRAY(SELECT id FROM corgipile.job_records "
+    "WHERE (finished IS NOT NULL OR began operator(pg_catalog.<) pg_catalog.pg_postmaster_start_time()) AND "
+    "role::pg_catalog.int8 operator(pg_catalog.=) $1 AND id operator(pg_catalog.<=) (SELECT id FROM corgipile.job_records "
+    "WHERE role::pg_catalog.int8 operator(pg_catalog.=) $1 ORDER BY id DESC OFFSET $2 LIMIT 1) FOR UPDATE SKIP LOCKED))";
+static const char *const end_query =
+    "UPDATE corgipile.job_records SET state = $2, error = $3, warnings = $4, epoch = $5, rows = $6, loss = $7, "
+    "rows_per_second = $8, finished = pg_catalog.clock_timestamp(), call = NULL, settings = NULL WHERE id "
+    "operator(pg_catalog.=) $1";
+
+/* Run a step in a transaction of its own. Returns the error that ended it, if one did. */
+static ErrorData *attempt(void (*step)(Work *), Work *w)
+{
+    ErrorData *volatile error = NULL;
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    PG_TRY();
+    {
+        step(w);
+        CommitTransactionCommand();
+    }
+    PG_CATCH();
+    {
+        EmitErrorReport();
+        MemoryContextSwitchTo(w->context);
+        error = CopyErrorData();
+        FlushErrorState();
+        AbortCurrentTransaction();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(w->context);
+    return error;
+}
+
+/* Write into records, whatever the settings make of new transactions, and undisturbed. */
+static void begin_writing(void)
+{
+    XactReadOnly = false;
+    XactIsoLevel = XACT_READ_COMMITTED;
+}
+
+static void wait_for_launcher(Work *w) { (void) VirtualXactLock(w->ticket.launcher, true); }
+
+static Datum column(int number, bool *null)
+{
+    return SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number, null);
+}
+
+/* Take what the record says, if it is there: the transaction may have rolled back, or the job been cancelled. */
+static void take_record(Work *w)
+{
+    MemoryContext outside = CurrentMemoryContext;
+    bool null;
+    Datum value;
+    w->begun = SPI_processed > 0;
+    if (!w->begun)
+        return;
+    MemoryContextSwitchTo(w->context);
+    w->call = text_to_cstring(DatumGetTextPP(column(1, &null)));
+    w->settings = DatumGetArrayTypePCopy(column(2, &null));
+    w->role = corgi_resolve(DatumGetInt64(column(3, &null)));
+    w->session = DatumGetObjectId(column(4, &null));
+    w->security = DatumGetInt32(column(5, &null));
+    value = column(6, &null);
+    if (!null) {
+        w->limit = palloc(sizeof *w->limit);
+        *w->limit = *DatumGetIntervalP(value);
+    }
+    w->at.epochs = DatumGetInt64(column(7, &null));
+    MemoryContextSwitchTo(outside);
+}
+
+static void begin_job(Work *w)
+{
+    Oid types[] = {INT8OID}, prune_types[] = {INT8OID, INT8OID};
+    Datum values[] = {Int64GetDatum(w->ticket.id)}, prune_values[2];
+    CorgiCaller caller;
+    begin_writing();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    caller = corgi_become_owner();
+    SPI_connect();
+    corgi_change_records(begin_query, lengthof(types), types, values, NULL);
+    take_record(w);
+    if (w->begun) {
+        prune_values[0] = Int64GetDatum(w->role);
+        prune_values[1] = Int64GetDatum(KEPT_JOBS);
+        corgi_change_records(prune_query, lengthof(prune_types), prune_types, prune_values, NULL);
+    }
+    SPI_finish();
+    corgi_become_caller(caller);
+    PopActiveSnapshot();
+}
+
+/* Take the session's settings, and be in it who that was. */
+static void take_settings(Work *w)
+{
+    if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(w->role)))
+        ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("the role of the job is gone"));
+    if (w->session != GetSessionUserId())
+        SetConfigOption("session_authorization", GetUserNameFromId(w->session, false), PGC_SUSET, PGC_S_SESSION);
+    corgi_apply_settings(w->settings);
+}
+
+/* Keep warnings: there is no client that they could be shown to. */
+static void note_warning(ErrorData *said)
+{
+    StringInfo warnings = &work_under_way->warnings;
+    if (said->elevel == WARNING && said->message != NULL && warnings->len + strlen(said->message) < MOST_WARNINGS)
+        appendStringInfo(warnings, "%s%s", warnings->len ? "\n" : "", said->message);
+    if (previous_log)
+        previous_log(said);
+}
+
+static void end_time(void)
+{
+    out_of_time = true;
+    QueryCancelPending = true;
+    InterruptPending = true;
+    SetLatch(MyLatch);
+}
+
+static void start_clock(const Work *w)
+{
+    TimestampTz end;
+    if (w->limit == NULL)
+        return;
+    end = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(GetCurrentTimestamp()),
+                                                  IntervalPGetDatum(w->limit)));
+    if (!TIMESTAMP_NOT_FINITE(end))
+        enable_timeout_at(limit_timer, end);
+}
+
+/* Sum up the epochs that train has returned. */
+static void take_figures(Work *w)
+{
+    TupleDesc columns = SPI_tuptable->tupdesc;
+    double seconds = 0;
+    bool null;
+    w->at = (CorgiProgress){.epoch = (int64) SPI_processed, .epochs = w->at.epochs, .loss = get_float8_nan()};
+    for (uint64 i = 0; i < SPI_processed; i++) {
+        HeapTuple epoch = SPI_tuptable->vals[i];
+        w->at.loss = DatumGetFloat8(SPI_getbinval(epoch, columns, 1, &null));
+        w->at.rows += DatumGetInt64(SPI_getbinval(epoch, columns, 2, &null));
+        seconds += DatumGetFloat8(SPI_getbinval(epoch, columns, 3, &null));
+    }
+    w->at.rate = seconds > 0 ? (double) w->at.rows / seconds : get_float8_nan();
+}
+
+/* Write how the job ended. */
+static void write_end(Work *w)
+{
+    Oid types[] = {INT8OID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, FLOAT8OID, FLOAT8OID};
+    CorgiCaller caller = corgi_become_owner();
+    Datum values[] = {Int64GetDatum(w->ticket.id), CStringGetTextDatum(w->state),
+                      w->error ? CStringGetTextDatum(w->error) : (Datum) 0, CStringGetTextDatum(w->warnings.data),
+                      Int64GetDatum(w->at.epoch), Int64GetDatum(w->at.rows), Float8GetDatum(w->at.loss),
+                      Float8GetDatum(w->at.rate)};
+    char nulls[] = "        ";
+    nulls[2] = w->error ? ' ' : 'n';
+    nulls[3] = w->warnings.len ? ' ' : 'n';
+    nulls[4] = nulls[5] = w->at.rows < 0 ? 'n' : ' ';
+    nulls[6] = isnan(w->at.loss) ? 'n' : ' ';
+    nulls[7] = isnan(w->at.rate) ? 'n' : ' ';
+    SPI_connect();
+    corgi_change_records(end_query, lengthof(types), types, values, nulls);
+    SPI_finish();
+    corgi_become_caller(caller);
+}
+
+/* Train, as the role that asked for it and can become no other, to the end of the transaction. */
+static void learn(Work *w)
+{
+    StringInfoData query;
+    initStringInfo(&query);
+    appendStringInfo(&query, "SELECT loss, rows, seconds FROM %s", w->call);
+    start_clock(w);
+    SetUserIdAndSecContext(w->role, w->security | SECURITY_LOCAL_USERID_CHANGE);
+    PushActiveSnapshot(GetTransactionSnapshot());
+    SPI_connect();
+    if (SPI_execute(query.data, false, 0) != SPI_OK_SELECT)
+        elog(ERROR, "the job's training failed");
+    take_figures(w);
+    SPI_finish();
+    PopActiveSnapshot();
+    disable_timeout(limit_timer, false);
+    w->state = "done";
+    PushActiveSnapshot(GetTransactionSnapshot());
+    write_end(w);
+    PopActiveSnapshot();
+}
+
+static void report(Work *w)
+{
+    begin_writing();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    write_end(w);
+    PopActiveSnapshot();
+}
+
+/* Say what went wrong, and how far the training was then. */
+static void take_error(Work *w, const ErrorData *error)
+{
+    int64 epochs = w->at.epochs;
+    bool cancelled = error->sqlerrcode == ERRCODE_QUERY_CANCELED, late = cancelled && out_of_time;
+    StringInfoData said;
+    initStringInfo(&said);
+    if (late)
+        appendStringInfo(&said, "the time limit of %s has passed",
+                         DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(w->limit))));
+    else
+        appendStringInfoString(&said, error->message);
+    if (error->detail != NULL && !late)
+        appendStringInfo(&said, "\nDETAIL:  %s", error->detail);
+    if (error->hint != NULL && !late)
+        appendStringInfo(&said, "\nHINT:  %s", error->hint);
+    w->state = cancelled && !late ? CORGI_CANCELLED : "failed";
+    w->error = said.data;
+    w->at = (CorgiProgress){.rows = -1, .loss = get_float8_nan(), .rate = get_float8_nan()};
+    if (corgi_progress_last(&w->at))
+        w->at.epoch -= w->at.epochs - epochs;
+}
+
+/* Do the job: returns the error that ended it. */
+static ErrorData *work(Work *w)
+{
+    Oid user;
+    int security;
+    ErrorData *error = attempt(take_settings, w);
+    if (error != NULL)
+        return error;
+    GetUserIdAndSecContext(&user, &security);
+    error = attempt(learn, w);
+    SetUserIdAndSecContext(user, security);
+    return error;
+}
+
+static void enter(Work *w)
+{
+    memcpy(&w->ticket, MyBgworkerEntry->bgw_extra, sizeof w->ticket);
+    pqsignal(SIGTERM, die);
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnectionByOid(w->ticket.database, w->ticket.login, 0);
+#if PG_VERSION_NUM >= 170000
+    SetConfigOption("transaction_timeout", "0", PGC_USERSET, PGC_S_SESSION);
+#endif
+    pgstat_report_activity(STATE_RUNNING, MyBgworkerEntry->bgw_name);
+    limit_timer = RegisterTimeout(USER_TIMEOUT, end_time);
+    w->context = AllocSetContextCreate(TopMemoryContext, "corgipile job", ALLOCSET_DEFAULT_SIZES);
+    MemoryContextSwitchTo(w->context);
+    initStringInfo(&w->warnings);
+    work_under_way = w;
+    previous_log = emit_log_hook;
+    emit_log_hook = note_warning;
+}
+
+/* Where a worker begins. Requests to cancel are heard while it waits, in vain, and while it trains. */
+void corgipile_job(Datum argument)
+{
+    static Work w;
+    ErrorData *error;
+    enter(&w);
+    while ((error = attempt(wait_for_launcher, &w)) != NULL)
+        if (error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+            return;
+    HOLD_CANCEL_INTERRUPTS();
+    error = attempt(begin_job, &w);
+    QueryCancelHoldoffCount = 0; /* as an error has made it already */
+    if (error != NULL || !w.begun)
+        return;
+    error = work(&w);
+    if (error == NULL)
+        return;
+    take_error(&w, error);
+    disable_timeout(limit_timer, false);
+    QueryCancelPending = false;
+    HOLD_CANCEL_INTERRUPTS();
+    (void) attempt(report, &w);
+}

@@ -1,0 +1,133 @@
+/* Binds the reader of columns of delimited text. */
+#include "bind.h"
+#include "formats/fields.h"
+
+typedef struct {
+    Py_buffer to, known;
+} held;
+
+/* Say whether rows, one after the other or in slots, lie within the memory given for a field. */
+static int field_fits(const cp_fields *s, const cp_field *f, const held *h, long long at, int64_t slots)
+{
+    int from = (int)f->to.from, to = (int)f->to.to;
+    if (from < 0 || from > CP_FIELD_BOOL || to < 0 || to >= CP_TYPES || at < 0)
+        return 0;
+    if (from != to && (from == CP_FIELD_BOOL ? to != CP_U8 : to != CP_F32 && to != CP_F64))
+        return 0;
+    if (f->to.stride < cp_type_bytes[to] || (f->known && h->known.len < (s->rows + 7) / 8))
+        return 0;
+    return slots == 0 || (slots <= h->to.len / f->to.stride && at + (slots - 1) * f->to.stride + cp_type_bytes[to] <= h->to.len);
+}
+
+/* Get a field that is wanted, (array, at, stride, type in the text, type in memory, bits of what is known or None). */
+static int field_get(const cp_fields *s, cp_field *f, held *h, PyObject *wanted, int64_t slots)
+{
+    PyObject *to, *known;
+    long long at, stride;
+    int from_type, to_type;
+    if (wanted == Py_None)
+        return 0;
+    if (!PyTuple_Check(wanted)) {
+        PyErr_SetString(PyExc_TypeError, "fields must be None or tuples");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(wanted, "OLLiiO", &to, &at, &stride, &from_type, &to_type, &known) ||
+        cp_buffer(to, &h->to, 0, 1, "to") < 0)
+        return -1;
+    if (known != Py_None && cp_buffer(known, &h->known, 1, 1, "known") < 0)
+        return -1;
+    f->wanted = 1;
+    f->to = (cp_target){(char *)h->to.buf + at, stride, 1, (enum cp_type)from_type, (enum cp_type)to_type, 0};
+    f->known = h->known.buf;
+    if (field_fits(s, f, h, at, slots))
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "rows lie outside `to` or `known`, or the types do not fit");
+    return -1;
+}
+
+/* Read rows; return a list with the nulls of each field, -1 of those where something is no number, or None. */
+static PyObject *fields_run(cp_fields *s, const Py_buffer *text)
+{
+    int read;
+    Py_BEGIN_ALLOW_THREADS
+    read = cp_fields_read(s, text->buf, text->len);
+    Py_END_ALLOW_THREADS
+    if (!read)
+        Py_RETURN_NONE;
+    PyObject *found = PyList_New((Py_ssize_t)s->count);
+    for (int64_t i = 0; found && i < s->count; i++) {
+        PyObject *nulls = PyLong_FromLongLong(s->fields[i].unsure ? -1 : s->fields[i].nulls);
+        if (!nulls || PyList_SetItem(found, (Py_ssize_t)i, nulls) < 0)
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
+/* Say how many slots there must be; -1: one is less than -1. */
+static int64_t slots_of(const int32_t *into, int64_t count)
+{
+    int64_t slots = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (into[i] < -1)
+            return -1;
+        slots = into[i] >= slots ? (int64_t)into[i] + 1 : slots;
+    }
+    return slots;
+}
+
+/* fields_read(text, rows, mark, into, fields): `into` is None where rows go one after the other. */
+static PyObject *fields_read(PyObject *self, PyObject *args)
+{
+    PyObject *source, *slots_array, *wanted, *result = NULL;
+    Py_buffer text = {0}, into = {0};
+    cp_fields s = {0};
+    held *holds = NULL;
+    long long rows;
+    int mark;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OLiOO!", &source, &rows, &mark, &slots_array, &PyList_Type, &wanted) ||
+        cp_buffer(source, &text, 1, 0, "text") < 0)
+        return NULL;
+    s.mark = (char)mark;
+    s.rows = rows;
+    s.count = (int64_t)PyList_Size(wanted);
+    s.fields = calloc((size_t)s.count + 1, sizeof *s.fields);
+    holds = calloc((size_t)s.count + 1, sizeof *holds);
+    if (!s.fields || !holds) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    int64_t slots = rows;
+    if (slots_array != Py_None) {
+        if (cp_buffer(slots_array, &into, 4, 0, "into") < 0)
+            goto done;
+        s.into = into.buf;
+        slots = into.len / 4 == rows ? slots_of(s.into, rows) : -1;
+    }
+    if (rows < 0 || slots < 0 || s.count == 0) {
+        PyErr_SetString(PyExc_ValueError, "fields, and a slot for each row, are needed");
+        goto done;
+    }
+    for (int64_t i = 0; i < s.count; i++)
+        if (field_get(&s, &s.fields[i], &holds[i], PyList_GetItem(wanted, (Py_ssize_t)i), slots) < 0)
+            goto done;
+    result = fields_run(&s, &text);
+done:
+    for (int64_t i = 0; holds && i < s.count; i++) {
+        if (holds[i].to.obj)
+            PyBuffer_Release(&holds[i].to);
+        if (holds[i].known.obj)
+            PyBuffer_Release(&holds[i].known);
+    }
+    if (into.obj)
+        PyBuffer_Release(&into);
+    PyBuffer_Release(&text);
+    free(s.fields);
+    free(holds);
+    return result;
+}
+
+PyMethodDef cp_fields_methods[] = {
+    {"fields_read", fields_read, METH_VARARGS, "Reads columns of delimited text."},
+    {NULL, NULL, 0, NULL},
+};

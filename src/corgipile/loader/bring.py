@@ -1,0 +1,52 @@
+"""Columns of tables in stores of which something is found out before the first epoch: they come once, for both."""
+
+import contextlib
+from collections.abc import Sequence
+
+from corgipile.errors import WriteFailed
+from corgipile.loader.budget import DEFAULT_MEMORY
+from corgipile.loader.encoded import Way, find_way
+from corgipile.orders import Order, Riffle
+from corgipile.sizes import Size, parse_bytes
+from corgipile.tables.encoded import Units, is_encoded, unpack_shared
+from corgipile.tables.io.arriving import within
+from corgipile.tables.io.remote import is_remote
+from corgipile.tables.table import Table
+
+__all__ = ["bring", "worth_bringing"]
+
+LITTLE = 1 / 16  # of the requests, or the bytes, of an epoch that may be sent before it for the labels alone
+REQUEST = 1 << 20
+
+
+def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
+    """Unpack columns of a table in a store, if epochs would, or if they are no more than the memory may hold.
+
+    Where a spill file has no room nothing is unpacked: who needs one says so.
+
+    Args:
+        table: The table.
+        columns: What is read more than once; those that it does not have are passed over.
+        memory: The budget of what reads them.
+    """
+    names = [name for name in dict.fromkeys(columns) if name in table.schema.names]
+    if not names or not is_remote(table) or not is_encoded(table, names) or table.spill is None:
+        return
+    limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
+    with contextlib.suppress(WriteFailed), within(limit):
+        way = find_way(table, Riffle(), names, limit)
+        if way.spilled or (way.units is not None and way.units.total <= limit):
+            unpack_shared(table, names)
+
+
+def worth_bringing(table: Table, order: Order, columns: Sequence[str], way: Way) -> bool:
+    """Say whether a table is to be unpacked before its labels are looked at, because they would be much by themselves.
+
+    Of large row groups the labels are one request of a hundred, and an epoch that never comes fetches no rows.
+    """
+    label = order.sketch_column
+    if label is None or label not in columns or not way.spilled or way.units is None or not is_remote(table):
+        return False
+    found: Units | None = table.units([label])  # type: ignore[attr-defined]
+    few = way.units.pieces <= LITTLE * way.units.total / REQUEST
+    return found is not None and not (few and found.total <= LITTLE * way.units.total)

@@ -1,0 +1,67 @@
+"""Classes of keys as they come: each value seen first is the next code."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument
+from corgipile.quality.keys import MOST_CLASSES, MOST_FLOAT_CLASSES
+
+Codes = npt.NDArray[np.int64]
+_LEAST, _MOST = -(1 << 15), 1 << 16  # whole numbers that are looked up instead of searched
+
+
+class Classes:
+    """Give codes to the values of a key; None says that it is no class but a number.
+
+    Example:
+        >>> classes = Classes()
+        >>> classes.codes(np.array(["cat", "dog", "cat"])), classes.codes(np.array(["eel", "dog"])), classes.names
+        (array([0, 1, 0]), array([2, 1]), ['cat', 'dog', 'eel'])
+        >>> classes.codes(np.array([0.5, 0.25])) is None
+        True
+    """
+
+    def __init__(self) -> None:
+        self.names: list[Any] = []
+        self._known: dict[Any, int] = {}
+        self._table = np.full(_MOST - _LEAST, -1, np.int64)
+
+    def codes(self, values: npt.NDArray[Any]) -> Codes | None:
+        """Return the code of each value."""
+        if values.ndim != 1:
+            return None
+        most = MOST_CLASSES
+        if values.dtype.kind == "f":
+            if not (np.isfinite(values).all() and (values == np.floor(values)).all()):
+                return None
+            values, most = values.astype(np.int64), MOST_FLOAT_CLASSES
+        if values.dtype.kind in "iub":
+            return self._of_numbers(values.astype(np.int64), most)
+        names, inverse = np.unique(values, return_inverse=True)
+        known = self._learn(names.tolist(), most=None)
+        return known[inverse]
+
+    def _of_numbers(self, values: Codes, most: int) -> Codes | None:
+        if values.size and values.min() >= _LEAST and values.max() < _MOST:
+            codes: Codes = self._table[values - _LEAST]
+            if (codes < 0).any():
+                fresh = np.unique(values[codes < 0])
+                if len(self.names) + len(fresh) > most:
+                    return None
+                self._table[fresh - _LEAST] = self._learn(fresh.tolist(), most)
+                codes = self._table[values - _LEAST]
+            return codes
+        names, inverse = np.unique(values, return_inverse=True)
+        return None if len(names) > most else self._learn(names.tolist(), most)[inverse]
+
+    def _learn(self, names: list[Any], most: int | None) -> Codes:
+        fresh = [name for name in names if name not in self._known]
+        if len(self.names) + len(fresh) > MOST_CLASSES:
+            kinds = f"more than {MOST_CLASSES} classes, such as {fresh[-1]!r}"
+            raise BadArgument(f"key has {kinds}; a coarser key is right, such as a function of it")
+        for name in fresh:
+            self._known[name] = len(self.names)
+            self.names.append(name)
+        return np.array([self._known[name] for name in names], np.int64)

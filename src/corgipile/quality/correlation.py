@@ -1,0 +1,103 @@
+"""Whether two orders of the same rows have something in common, told from chance."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.quality.codes import Codes
+from corgipile.quality.keys import Floats
+from corgipile.quality.visits import Sample
+
+GROUPINGS = (8, 16, 32, 64)
+LEAST_UNITS = 20
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Correlation of two orders, and how many standard errors it is from none."""
+
+    value: float
+    sigmas: float
+
+    @property
+    def sure(self) -> bool:
+        """Say whether it is far from what chance gives."""
+        return abs(self.value) > 0.3 and self.sigmas > 8
+
+
+def correlation(one: npt.ArrayLike, other: npt.ArrayLike) -> Correlation:
+    """Correlate two numbers of rows that are given as they are stored.
+
+    Rows that are stored together are shuffled together, so that they say the same once: the standard error is that of
+    the sums over stretches of storage, of the most careful of several lengths.
+
+    Example:
+        >>> line, shuffled = np.arange(1000), np.random.default_rng(0).permutation(1000)
+        >>> correlation(line, line + shuffled // 10).sure, correlation(line, shuffled).sure
+        (True, False)
+    """
+    a, b = (_centred(values) for values in (one, other))
+    square = float(a @ a)
+    if len(a) < GROUPINGS[-1] or square == 0 or not b.any():
+        return Correlation(0.0, 0.0)
+    slope = float(a @ b) / square
+    rest = a * (b - slope * a)
+    error = max(_error(rest, groups) for groups in GROUPINGS) / square
+    value = slope * (square / float(b @ b)) ** 0.5
+    return Correlation(value, abs(slope) / error if error else float("inf"))
+
+
+def units(at: npt.ArrayLike) -> float:
+    """Return how many independent places the rows of a table have in an epoch: of a block shuffle, about its blocks.
+
+    Example:
+        >>> blocks = np.repeat(np.random.default_rng(0).permutation(50), 20)
+        >>> round(units(blocks), -1)
+        50.0
+    """
+    a = _centred(at)
+    square = float(a @ a)
+    if square == 0:
+        return 1.0
+    time = 1.0
+    for lag in range(1, len(a) // 4):
+        near = float(a[lag:] @ a[:-lag]) / square
+        if near < 0.05:
+            break
+        time += 2 * near
+    return len(a) / time
+
+
+def common(one: Sample, other: Sample) -> tuple[Sample, Sample]:
+    """Return the rows that two samples share, as they are stored."""
+    _, left, right = np.intersect1d(one.hashes, other.hashes, assume_unique=True, return_indices=True)
+    by_id = np.argsort(one.ids[left], kind="stable")
+    return _chosen(one, left[by_id]), _chosen(other, right[by_id])
+
+
+def batches_again(one: Sample, other: Sample) -> tuple[int, float, float]:
+    """Return how many pairs of rows shared a batch, the share of them that share one again, and what chance gives."""
+    both = np.unique(np.column_stack([one.batches, other.batches]), axis=0, return_counts=True)[1]
+    first, second = (_pairs(np.unique(batches, return_counts=True)[1]) for batches in (one.batches, other.batches))
+    every = _pairs(np.array([len(one.batches)]))
+    return first, _pairs(both) / max(1, first), second / max(1, every)
+
+
+def _pairs(counts: Codes) -> int:
+    return int((counts * (counts - 1) // 2).sum())
+
+
+def _chosen(sample: Sample, which: npt.NDArray[np.intp]) -> Sample:
+    return Sample(sample.hashes[which], sample.ids[which], sample.at[which], sample.batches[which])
+
+
+def _centred(values: npt.ArrayLike) -> Floats:
+    numbers = np.asarray(values, np.float64)
+    centred: Floats = numbers - numbers.mean() if len(numbers) else numbers
+    return centred
+
+
+def _error(products: Floats, groups: int) -> float:
+    sums = np.add.reduceat(products, np.arange(groups) * len(products) // groups)
+    return float(np.sqrt((sums**2).sum() * groups / (groups - 1)))

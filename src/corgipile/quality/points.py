@@ -1,0 +1,71 @@
+"""Sums along an epoch of unknown length, in constant memory."""
+
+from typing import Self
+
+import numpy as np
+
+from corgipile.quality.keys import Floats
+
+MOST = 1024
+
+
+class Points:
+    """Keep sums of batches that follow one another, at most 1,024 of them: neighbours are added up when they are full.
+
+    Args:
+        columns: Numbers that are summed.
+
+    Example:
+        >>> points = Points(1)
+        >>> points.add(np.ones((3000, 1)))
+        >>> points.stride, len(points.sums), int(points.sums.sum())
+        (4, 750, 3000)
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.stride = 1
+        self._sums = np.zeros((MOST, columns))
+        self._batches = 0
+
+    @property
+    def sums(self) -> Floats:
+        """Return float64[points, columns], each of ``stride`` batches, the last of what is left."""
+        return self._sums[: -(-self._batches // self.stride)]
+
+    def widen(self, columns: int) -> None:
+        """Make room for more columns, which were zero so far."""
+        if columns > self._sums.shape[1]:
+            self._sums = np.pad(self._sums, ((0, 0), (0, columns - self._sums.shape[1])))
+
+    def add(self, rows: Floats) -> None:
+        """Add the numbers of batches: float64[batches, columns]."""
+        while len(rows):
+            at, inside = divmod(self._batches, self.stride)
+            if at == MOST:
+                self._halve()
+                continue
+            if self.stride == 1:
+                took = min(len(rows), MOST - at)
+                self._sums[at : at + took] = rows[:took]
+            else:
+                took = min(len(rows), self.stride - inside)
+                self._sums[at] += rows[:took].sum(axis=0)
+            self._batches += took
+            rows = rows[took:]
+
+    def merge(self, other: Self) -> None:
+        """Add the sums of a rank that ran in step."""
+        while self.stride < other.stride:
+            self._halve()
+        while other.stride < self.stride:
+            other._halve()
+        columns = max(self._sums.shape[1], other._sums.shape[1])
+        self.widen(columns)
+        other.widen(columns)
+        self._sums += other._sums
+        self._batches = max(self._batches, other._batches)
+
+    def _halve(self) -> None:
+        pairs = self._sums.reshape(MOST // 2, 2, -1).sum(axis=1)
+        self._sums = np.concatenate([pairs, np.zeros_like(pairs)])
+        self.stride *= 2

@@ -1,0 +1,304 @@
+"""The audit of any loader: figures against those of whole epochs, planted faults by name, no false alarm."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corgipile as cp
+from corgipile.errors import BadArgument
+from corgipile.quality import Audit, audit, deff, prefix_discrepancy
+from corgipile.quality.faults import NAMES
+
+ROWS, BATCH = 6_000, 50
+LABELS = np.arange(ROWS) * 10 // ROWS
+
+
+class Epochs:
+    """A loader whose epochs are given as row numbers."""
+
+    def __init__(self, *epochs, batch=BATCH):
+        self.epochs, self.batch, self.ran = epochs, batch, 0
+
+    def __iter__(self):
+        ids = self.epochs[self.ran % len(self.epochs)]
+        self.ran += 1
+        for start in range(0, len(ids), self.batch):
+            part = ids[start : start + self.batch]
+            yield {"id": part, "label": LABELS[np.asarray(part) % ROWS]}
+
+
+def shuffled(seed, rows=ROWS):
+    return np.random.default_rng([7, seed]).permutation(rows)
+
+
+def windowed(seed, window, rows=ROWS):
+    """A shuffle queue: each row goes out from a random place of a window."""
+    rng, held, out = np.random.default_rng([8, seed]), [], []
+    for row in range(rows):
+        held.append(row)
+        if len(held) == window:
+            at = rng.integers(window)
+            held[at], held[-1] = held[-1], held[at]
+            out.append(held.pop())
+    rng.shuffle(held)
+    return np.array(out + held)
+
+
+def blocks(seed, size, rows=ROWS, within=True):
+    rng = np.random.default_rng([9, seed])
+    parts = [np.arange(block * size, (block + 1) * size) for block in rng.permutation(rows // size)]
+    if within:
+        for part in parts:
+            rng.shuffle(part)
+    return np.concatenate(parts)
+
+
+def in_turn(*parts, batch=BATCH):
+    """Batches of workers in turn."""
+    cut = [[part[at : at + batch] for at in range(0, len(part), batch)] for part in parts]
+    return np.concatenate([piece for turn in zip(*cut, strict=True) for piece in turn])
+
+
+def two(make):
+    return Epochs(make(0), make(1))
+
+
+def copies(seed):
+    return in_turn(shuffled(seed), shuffled(seed + 50), shuffled(seed + 90))
+
+
+def local(seed):
+    third = ROWS // 3
+    return in_turn(*(worker * third + windowed(seed * 3 + worker, 200, third) for worker in range(3)))
+
+
+def head_in_order(seed):
+    return np.concatenate([np.arange(300), 300 + shuffled(seed, ROWS - 300)])
+
+
+def tail_in_order(seed):
+    return np.concatenate([shuffled(seed, ROWS - 300), np.arange(ROWS - 300, ROWS)])
+
+
+def fixed_batches(seed):
+    ids = shuffled(99).reshape(-1, BATCH)
+    return ids[np.random.default_rng(seed).permutation(len(ids))].ravel()
+
+
+def tilted(seed):
+    """Epochs of one order of blocks, each shuffled anew within."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.permutation(part) for part in shuffled(98).reshape(-1, 60)])
+
+
+PLANTED = {
+    "missing rows": lambda: two(lambda seed: shuffled(seed)[:-1234]),
+    "repeated rows": lambda: two(lambda seed: np.concatenate([shuffled(seed), shuffled(seed + 5)[:77]])),
+    "foreign rows": lambda: two(lambda seed: np.concatenate([shuffled(seed), [ROWS + 3]])),
+    "dropped tail": lambda: Epochs(*(shuffled(seed)[: ROWS - ROWS % 70] for seed in range(2)), batch=70),
+    "worker copies": lambda: two(copies),
+    "identical epochs": lambda: Epochs(shuffled(0), shuffled(0)),
+    "correlated epochs": lambda: two(tilted),
+    "same batches": lambda: two(fixed_batches),
+    "not shuffled": lambda: Epochs(np.arange(ROWS)),
+    "not shuffled within blocks": lambda: two(lambda seed: blocks(seed, 40, within=False)),
+    "unshuffled head": lambda: two(head_in_order),
+    "unshuffled tail": lambda: two(tail_in_order),
+    "biased window": lambda: two(lambda seed: windowed(seed, 600)),
+    "worker-local buffers": lambda: two(local),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_named(name):
+    report = audit(PLANTED[name](), id="id", key="label", rows=ROWS)
+    assert name in [fault.name for fault in report.faults], str(report)
+    assert f"{name} (epoch" in str(report)
+
+
+def test_a_loader_that_is_not_shuffled_has_no_other_fault_but_that_its_epochs_are_alike():
+    report = audit(Epochs(np.arange(ROWS)), id="id", rows=ROWS)
+    assert [fault.name for fault in report.faults] == ["not shuffled", "identical epochs"]
+
+
+def test_every_name_is_planted_somewhere():
+    assert {*PLANTED, "rank imbalance", "correlated seeds"} == set(NAMES)
+
+
+def test_ranks_are_merged():
+    halves = [Epochs(*(shuffled(seed)[rank::2] for seed in range(2))) for rank in range(2)]
+    report = audit(*halves, id="id", key="label", rows=ROWS)
+    assert not report.faults, str(report)
+    assert report.epochs[0].ranks == (ROWS // 2, ROWS // 2)
+    uneven = [Epochs(shuffled(0)[:4000], shuffled(1)[:4000]), Epochs(shuffled(0)[4000:], shuffled(1)[4000:])]
+    assert [fault.name for fault in audit(*uneven, id="id", rows=ROWS).faults] == ["rank imbalance"]
+    same = [Epochs(shuffled(0), shuffled(1)), Epochs(shuffled(0), shuffled(1))]
+    assert "worker copies" in [fault.name for fault in audit(*same, id="id", rows=ROWS).faults]
+
+
+def test_seeds_are_compared():
+    one, other = Epochs(shuffled(0), shuffled(1)), Epochs(shuffled(1), shuffled(2))
+    report = audit(one, id="id", rows=ROWS, other_seed=other)
+    assert [fault.name for fault in report.faults] == ["correlated seeds"]
+    assert not audit(one, id="id", rows=ROWS, other_seed=two(lambda seed: shuffled(seed + 20))).faults
+
+
+HONEST = {
+    "full": shuffled,
+    "blocks of 20, ten in memory": lambda seed: np.concatenate(
+        [np.random.default_rng(seed).permutation(part) for part in blocks(seed, 20).reshape(-1, 200)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_runs_give_no_alarm(name):
+    alarms = [
+        fault
+        for run in range(20)
+        for fault in audit(
+            two(lambda seed, run=run: HONEST[name](100 * run + seed)), id="id", key="label", rows=ROWS
+        ).faults
+    ]
+    assert not alarms
+
+
+@pytest.mark.parametrize("order", ["auto", "riffle", "corgipile", "full"])
+def test_our_own_loaders_have_no_fault(order):
+    table = pa.table({"id": np.arange(ROWS), "x": np.random.default_rng(0).standard_normal(ROWS), "label": LABELS})
+    report = audit(cp.Loader(table, batch_size=64, order=order, memory="256KB"), id="id", key="label", rows=ROWS)
+    assert not report.faults, str(report)
+    assert report.verdict.startswith("No fault found: each of 6,000 rows once an epoch; mixed like")
+
+
+@given(st.integers(1, 400), st.integers(1, 90), st.integers(1, 12), st.integers(0, 100), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_figures_are_those_of_the_whole_epoch(rows, batch, kinds, seed, numbers):
+    rng = np.random.default_rng(seed)
+    full = max(1, rows // batch) * min(batch, rows)
+    values = rng.standard_normal(full) if numbers else rng.integers(0, kinds, full)
+    watched = Audit(key=0, batch_size=min(batch, rows))
+    at = 0
+    while at < full:
+        step = int(rng.integers(1, 70))
+        watched.add((values[at : at + step],))
+        at += step
+    watched.end_epoch()
+    spread = watched.report().epochs[0].spreads[0]
+    assert spread.deff[0] == pytest.approx(deff(values, min(batch, rows)), abs=1e-9)
+    if full // batch <= 1024:
+        assert spread.prefix <= prefix_discrepancy(values) + 1e-9
+
+
+def test_lags_and_gaps_are_those_of_their_definitions():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 40_000)
+    labels[[5, 31_000]] = 7
+    means = np.eye(8)[labels].reshape(-1, 10, 8).mean(axis=1)
+    means -= means.mean(axis=0)
+    watched = Audit(key=0, batch_size=10)
+    for part in np.split(labels, 400):
+        watched.add((part,))
+    watched.end_epoch()
+    spread = watched.report().epochs[0].spreads[0]
+    for lag in (1, 2, 64):
+        exact = (means[lag:] * means[:-lag]).sum() / (means**2).sum() * len(means) / (len(means) - lag)
+        assert spread.lags[lag - 1] == pytest.approx(exact, rel=1e-6)
+    assert len(spread.lags) == 64
+    assert audit([(labels,)], key=0, epochs=1).epochs[0].spreads[0].gap is not None
+    rare = audit([(np.array([1, 0, 0, 0, 0, 1, 0, 0]),)], key=0, epochs=1).epochs[0].spreads[0].gap
+    assert (rare.kind, rare.rows, rare.gap) in [(1, 2, 4), (0, 6, 1)]
+
+
+def test_batches_of_any_form():
+    ids, labels = np.arange(8), np.array(list("abababab"))
+    forms = {
+        "dictionaries": ({"id": ids, "label": labels}, "id", "label"),
+        "tuples": ((ids, labels), 0, 1),
+        "Arrow": (pa.record_batch({"id": ids, "label": labels}), "id", "label"),
+        "data frames": (pd.DataFrame({"id": ids, "label": labels}), "id", "label"),
+        "rows": ([{"id": int(i), "label": str(k)} for i, k in zip(ids, labels, strict=True)], "id", "label"),
+        "functions": ((ids, labels), lambda batch: batch[0], lambda batch: batch[1]),
+        "names": ({"id": [f"row {i}" for i in ids], "label": labels}, "id", "label"),
+    }
+    for form, (batch, row, key) in forms.items():
+        epoch = audit([batch], id=row, key=key, rows=8, epochs=1).epochs[0]
+        assert (epoch.visits, epoch.distinct) == (8, 8), form
+        assert epoch.spreads[0].kinds == 2, form
+
+
+def test_rows_known_by_name_are_found_missing():
+    names = np.array([f"shard-{i}.jpg" for i in range(900)])
+    first, second = (names[np.random.default_rng(seed).permutation(900)] for seed in range(2))
+    report = audit(Named(first, second[:-100]), id=0, batch_size=30)
+    assert report.rows == 900
+    assert [fault.name for fault in report.faults] == ["dropped tail"] or "missing rows" in report.verdict
+
+
+class Named:
+    """Batches of names."""
+
+    def __init__(self, *epochs):
+        self.epochs, self.ran = epochs, 0
+
+    def __iter__(self):
+        self.ran += 1
+        names = self.epochs[(self.ran - 1) % len(self.epochs)]
+        for start in range(0, len(names), 30):
+            yield (names[start : start + 30].tolist(),)
+
+
+def test_epochs_without_row_numbers_are_told_apart():
+    alike = audit(Epochs(shuffled(0), shuffled(0)), key="label")
+    assert [fault.name for fault in alike.faults] == ["identical epochs"]
+    assert not audit(two(shuffled), key="label").faults
+
+
+def test_a_live_audit_goes_to_another_process():
+    watched = Audit(id=lambda batch: batch["id"], key="label", rows=ROWS)
+    delivered = sum(len(batch["id"]) for batch in watched.watch(two(shuffled)))
+    arrived = pickle.loads(pickle.dumps(watched))  # noqa: S301 - our own
+    assert delivered == ROWS
+    assert arrived.report() == watched.report()
+    assert arrived.report().as_dict()["epochs"][0]["visits"] == ROWS
+
+
+def endless():
+    while True:
+        yield ([1, 2],)
+
+
+@pytest.mark.parametrize(
+    ("loaders", "asked", "message"),
+    [
+        ([], {"id": 0}, "no loader"),
+        ([[1]], {}, "neither id nor key"),
+        ([[{"x": [1]}]], {"id": "row"}, "id='row' is not in a batch, which is a dictionary of 'x'"),
+        ([[([1, 2], [1])]], {"id": 0, "key": 1}, "1 and 2 values"),
+        ([[([0.5],)]], {"id": 0}, "row number"),
+        ([[([np.nan],)]], {"key": 0}, "NaN"),
+        ([[([[1, 2]],), ([[1]],)]], {"key": 0}, "2 columns at first, 1"),
+        ([[([1],), (["a"],)]], {"key": 0}, "text"),
+        ([[([None],)]], {"key": 0}, "NoneType"),
+        ([[]], {"id": 0}, "no row came"),
+        ([7], {"id": 0}, "int is no iterable"),
+        ([endless()], {"id": 0, "rows": 2}, "endless"),
+        ([iter([([1],)])], {"id": 0, "epochs": 2}, "only once"),
+        ([[([1],)]], {"id": 0, "rows": 0}, "rows"),
+        ([[(list(map(str, range(2000))),)]], {"key": 0}, "1024 classes"),
+    ],
+)
+def test_bad_input(loaders, asked, message):
+    with pytest.raises(BadArgument, match=message):
+        audit(*loaders, **asked)
+
+
+def test_an_endless_loader_is_cut():
+    report = audit(endless(), id=0, rows=2, batches=5)
+    assert report.epochs[0].visits == 10
+    assert not [fault for fault in report.faults if fault.name in ("missing rows", "repeated rows")]
