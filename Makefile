@@ -39,9 +39,10 @@ demo: setup
 	$(PY) examples/demo.py
 
 # In three processes, for most tests wait for a disk, a server, a compiler or processes of their own: what shares
-# PostgreSQL's servers, and the kernel; PyTorch, stores and damage; the rest. One alone: `make test-beside` and so on.
-BESIDE := tests/postgres tests/sql tests/cli tests/kernel
-TORCH_TESTS := tests/torch tests/examples tests/stores tests/tables/test_flips.py
+# PostgreSQL's servers; PyTorch, what starts or compiles programs, and damage; the rest. One alone: `make test-beside`.
+BESIDE := tests/postgres tests/sql tests/cli
+TORCH_TESTS := tests/torch tests/examples tests/stores tests/kernel tests/tables/test_flips.py tests/test_budget.py \
+    tests/test_documents.py
 
 TEST_BESIDE := $(PY) -m pytest $(BESIDE)
 TEST_TORCH := $(PY) -m pytest $(TORCH_TESTS)

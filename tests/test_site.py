@@ -9,7 +9,7 @@ import pytest
 from documents import ROOT, languages
 
 import corgipile as cp
-from corgipile.linear import losses
+from corgipile import losses
 from corgipile.orders import NAMES
 from corgipile.tables.format import formats
 

@@ -9,7 +9,9 @@ import pyarrow as pa
 
 __all__ = ["Tidy", "frugal", "give_back"]
 
-EVERY = 4 << 20  # bytes that came and went until what they took meanwhile, and is free, is given back
+EVERY = 4 << 20  # bytes that came and went until what they took meanwhile, and is free, is given back, at most
+SHARE = 8  # parts of a budget, of which one may be free and not given back
+LEAST = 1 << 20
 _lock = threading.Lock()
 _inside = 0
 _usual: Any = None
@@ -62,18 +64,22 @@ class Tidy:
 
     The C library keeps what is freed for what comes next, and of rows that differ in length much lies between others.
 
+    Args:
+        budget: Bytes that may be in memory; of a small one, such as of one of several workers, little lies free.
+
     Example:
         >>> tidy = Tidy()
         >>> tidy.passed(1 << 20), tidy.waiting
         (None, 1048576)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: int | None = None) -> None:
         self.waiting = 0
+        self._every = EVERY if budget is None else min(EVERY, max(LEAST, budget // SHARE))
 
     def passed(self, nbytes: int) -> None:
         """Hear of bytes that are no longer needed."""
         self.waiting += nbytes
-        if self.waiting > EVERY:
+        if self.waiting > self._every:
             self.waiting = 0
             give_back()

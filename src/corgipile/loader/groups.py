@@ -52,7 +52,7 @@ class Gatherer:
         row_bytes = sum(field.row_bytes for field in self._buffer.fields.values())
         most = min(GATHER_ROWS, GATHER_BYTES // row_bytes if row_bytes else GATHER_ROWS)
         self.capacity = batch_size * max(1, most // batch_size)
-        self._tidy = Tidy()
+        self._tidy = Tidy(feeder.limit)
         self._spare = {name: Spare(KEPT) for name in self._buffer.fields}
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:

@@ -300,7 +300,7 @@ class TableReader:
         self._short = max(SHORT_RUNS, min(runs, worth // width))  # rows; runs this short are taken together
         self._room = min(TAKEN_BYTES, max(LEAST_TAKEN, most // 64))  # all are kept while one of them is waited for
         self._frugal: ExitStack | None = None  # from the first reading of a pass to its end
-        self._tidy, self.bytes_read = Tidy(), 0
+        self._tidy, self.bytes_read = Tidy(most), 0
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots, a few at a time."""
