@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo test test-beside test-torch test-rest check docs memcheck bench clean
+.PHONY: setup demo test test-beside test-torch test-programs test-rest check docs memcheck bench clean
 
 BUILT := src/corgipile/_kernel.abi3.so
 # What is imported is compiled then, once: packages hold ten times as much.
@@ -38,33 +38,27 @@ $(BUILT): $(KERNEL)
 demo: setup
 	$(PY) examples/demo.py
 
-# In three processes, for most tests wait for a disk, a server, a compiler or processes of their own: what shares
-# PostgreSQL's servers; PyTorch, what starts or compiles programs, and damage; the rest. One alone: `make test-beside`.
+# In four processes, for most tests wait for a disk, a server, a compiler or processes of their own: what shares
+# PostgreSQL's servers; PyTorch, stores and damage; programs that are compiled, or whose memory is measured; the rest.
 BESIDE := tests/postgres tests/sql tests/cli
-TORCH_TESTS := tests/torch tests/examples tests/stores tests/kernel tests/tables/test_flips.py tests/test_budget.py \
-    tests/test_documents.py
+TORCH_TESTS := tests/torch tests/examples tests/stores tests/tables/test_flips.py
+PROGRAMS := tests/kernel tests/test_budget.py tests/test_documents.py
 
-TEST_BESIDE := $(PY) -m pytest $(BESIDE)
-TEST_TORCH := $(PY) -m pytest $(TORCH_TESTS)
-TEST_REST := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE) $(TORCH_TESTS))
+APART := beside torch programs
+TEST_beside := $(PY) -m pytest $(BESIDE)
+TEST_torch := $(PY) -m pytest $(TORCH_TESTS)
+TEST_programs := $(PY) -m pytest $(PROGRAMS)
+TEST_rest := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE) $(TORCH_TESTS) $(PROGRAMS))
 
 test: setup
-	@logs=$$(mktemp -d); $(TEST_BESIDE) > $$logs/beside 2>&1 & beside=$$!; \
-	$(TEST_TORCH) > $$logs/torch 2>&1 & torch=$$!; \
-	$(TEST_REST); rest=$$?; \
-	wait $$torch; torch=$$?; \
-	wait $$beside; beside=$$?; \
-	cat $$logs/torch $$logs/beside; rm -rf $$logs; \
-	test $$rest = 0 && test $$torch = 0 && test $$beside = 0
+	@logs=$$(mktemp -d); \
+	$(foreach part,$(APART),{ $(TEST_$(part)) > $$logs/$(part) 2>&1; echo $$? > $$logs/$(part).rc; } & ) \
+	$(TEST_rest); echo $$? > $$logs/rest.rc; wait; \
+	for part in $(APART); do cat $$logs/$$part; done; codes=$$(cat $$logs/*.rc | sort -u); rm -rf $$logs; test "$$codes" = 0
 
-test-beside: setup
-	$(TEST_BESIDE)
-
-test-torch: setup
-	$(TEST_TORCH)
-
-test-rest: setup
-	$(TEST_REST)
+# One part alone: `make test-beside` and so on.
+test-beside test-torch test-programs test-rest: test-%: setup
+	$(TEST_$*)
 
 check: setup
 	$(VENV)/bin/ruff check .

@@ -151,7 +151,8 @@ def test_time_limit_of_a_lock(server, start, job, session):
 
 def test_errors_and_warnings(server, start, job):
     server.sql(
-        "CREATE TABLE IF NOT EXISTS noise AS SELECT ARRAY[random()] AS x, i % 2 AS label FROM generate_series(1, 900) i"
+        "CREATE TABLE IF NOT EXISTS noise_of_jobs AS"
+        " SELECT ARRAY[random()] AS x, i % 2 AS label FROM generate_series(1, 900) i"
     )
     failed = job(start(epochs=3, warm_start="'nothing'"))
     assert failed["state"] == "failed"
@@ -160,7 +161,7 @@ def test_errors_and_warnings(server, start, job):
         job(start(source="NULL", rest=", query => 'SELECT 1 / (i - 7) AS x, label FROM plain'"))["error"]
         == "division by zero"
     )
-    done = job(start(source="'noise'", epochs=3, learning_rate=2))
+    done = job(start(source="'noise_of_jobs'", epochs=3, learning_rate=2))
     assert done["state"] == "done"
     assert "the model is no better than chance" in done["warnings"]
 
@@ -289,7 +290,6 @@ def test_the_list_does_not_grow_for_ever(server, start, job):
         SELECT 'old', r::text::corgipile.role, 'done', 1, now() - interval '9 days', 1, now()
         FROM unnest(ARRAY['postgres', 'pg_monitor']) r, generate_series(1, 120)""")
     job(start(epochs=1))
-    counts = dict(server.text("SELECT role, count(*) FROM corgipile.jobs GROUP BY 1").replace("|", " ").split()[i:i + 2]
-                  for i in (0, 2))  # fmt: skip
-    assert {name: int(count) for name, count in counts.items()} == {"postgres": 100, "pg_monitor": 120}
+    counts = {row["role"]: row["count"] for row in server.rows("SELECT role, count(*) FROM corgipile.jobs GROUP BY 1")}
+    assert (counts["postgres"], counts["pg_monitor"]) == (100, 120)
     server.sql("DELETE FROM corgipile.job_records WHERE model = 'old'")

@@ -126,8 +126,8 @@ def of_two(one: Sample, other: Sample, epoch: int, what: str) -> Iterator[Fault]
         yield Fault(name, f"all rows come in the same places: {hint}", epoch)
         return
     found = correlation(a.at, b.at)
-    free = min(units(a.at), units(b.at))
-    if found.sure and abs(found.value) > max(0.5, LEAST_ERRORS / free**0.5):
+    free = max(0.0, min(units(a.at), units(b.at)) - 3)  # Fisher's transformation of a correlation
+    if found.sure and abs(found.value) > 0.5 and np.arctanh(min(abs(found.value), 0.9999)) * free**0.5 > LEAST_ERRORS:
         yield Fault(f"correlated {what}", f"the places of rows correlate by {found.value:.2f}", epoch)
     pairs, share, chance = batches_again(a, b)
     if pairs >= LEAST_RUN and share > (1 + chance) / 2:

@@ -7,6 +7,7 @@ from corgipile.errors import BadArgument
 from corgipile.losses import loss_of
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.rows import relation_of
+from corgipile.sql.engines.postgres.training import source_arguments
 from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.statements import ModelCall, Predict, Source
 
@@ -84,8 +85,10 @@ def _evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wr
         apart = last.get("holdout_loss") is not None
         found = {name: last.get(f"holdout_{name}" if apart else name) for name in FIGURES}
         return found | {"rows": None if apart else last.get("rows")}
-    with relation_of(engine.session, call.source, writer, conditions=False, queries=False) as relation:
-        asked = f"corgipile.evaluate({writer.literal(stored.name)}::text, {writer.literal(relation.name)}::regclass)"
+    known = engine.models.known()
+    with relation_of(engine.session, call.source, writer) as relation:
+        given = {"model": f"{writer.literal(stored.name)}::text", **source_arguments(relation, known, writer)}
+        asked = f"corgipile.evaluate({', '.join(f'{writer.name(name)} => {text}' for name, text in given.items())})"
         row = engine.session.rows(f"SELECT {', '.join(FIGURES)} FROM {asked}")
     return dict(zip(FIGURES, row[0], strict=True))
 

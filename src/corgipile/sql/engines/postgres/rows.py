@@ -67,7 +67,6 @@ def relation_of(
     source: Source,
     writer: Writer,
     *,
-    conditions: bool = True,
     queries: bool = True,
     empty: bool = False,
 ) -> Iterator[Relation]:
@@ -77,7 +76,6 @@ def relation_of(
         session: The session.
         source: The rows.
         writer: Writes SQL.
-        conditions: Whether those of a table will do of which a condition holds.
         queries: Whether those of a query will do; if not, they are put into a table.
         empty: Whether such a table is to have no rows, for a look at plans.
 
@@ -92,7 +90,7 @@ def relation_of(
             "without --dsn, reads files"
         )
     found = _plain(session, source, writer)
-    if found is not None and (conditions or found.where is None):
+    if found is not None:
         yield found
         return
     sql = writer.text(source.sql)

@@ -18,7 +18,7 @@ from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.statements import Train
 from corgipile.suggestions import did_you_mean, listed
 
-__all__ = ["Watch", "following", "has_shares", "train_call"]
+__all__ = ["Watch", "following", "has_shares", "source_arguments", "train_call"]
 
 NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric", "boolean")
 # Settings as the extension's arguments; the others have the same name there.
@@ -56,18 +56,27 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
     written = {name: _written(name, value, writer) for name, value in given.items()}
     columns = f"ARRAY[{', '.join(map(writer.literal, features))}]::text[]"
     written |= {"model": f"{writer.literal(train.model)}::text", "features": columns}
-    written |= {"label": f"{writer.literal(label)}::text", **_source(relation, writer)}
+    written |= {"label": f"{writer.literal(label)}::text", **source_arguments(relation, known, writer)}
     for name in written:
         known.check(name)
     return f"corgipile.train({', '.join(f'{writer.name(name)} => {text}' for name, text in written.items())})"
 
 
-def _source(relation: Relation, writer: Writer) -> dict[str, str]:
-    """Return the arguments that say which rows."""
+def source_arguments(relation: Relation, known: Known, writer: Writer) -> dict[str, str]:
+    """Return the arguments that say which rows.
+
+    Raises:
+        NotSupportedError: The extension of the server has no such argument.
+    """
     if relation.query is not None:
-        return {"query": f"{writer.literal(relation.query)}::text"}
-    source = {"source": f"{writer.literal(relation.name)}::regclass"}
-    return source if relation.where is None else source | {"where": f"{writer.literal(relation.where)}::text"}
+        found = {"query": f"{writer.literal(relation.query)}::text"}
+    else:
+        found = {"source": f"{writer.literal(relation.name)}::regclass"}
+        if relation.where is not None:
+            found["where"] = f"{writer.literal(relation.where)}::text"
+    for name in found:
+        known.check(name)
+    return found
 
 
 def has_shares(train: Train) -> bool:
