@@ -91,6 +91,7 @@ def fit(model, x, y, *, rate=0.1, epochs=2, cuts=()):
 def test_kernel_is_the_textbook(kind, sparse, wide, batch, l2, intercept, rows, width, seed):
     x, y = made(kind, rows, width, np.float64 if wide else np.float32, seed)
     rate = 0.02 if kind in NUMBERS else 0.1
+    rate /= width if kind == "poisson" else 1  # exp() of the margins of wide rows runs away, in the textbook too
     model = sgd(kind, width, x.dtype, sparse=sparse, batch_size=batch, l2=l2, intercept=intercept)
     coef, bias, figures = fit(model, x, y, rate=rate)
     coded = np.where(y == CLASSES[kind][1], 1, -1) if kind in TWO else y.astype(np.float64)
