@@ -22,7 +22,6 @@ TRIES = 3  # a peak depends on which of several threads is ahead, and on what el
 MORE = {  # MiB by which some are known to exceed what is allowed, as README says
     ("duckdb, x1..x28", "workers"): 16,  # two libraries' own memory beside the groups that they decode
     ("arrow, 1 KB, some 1 MB", "workers"): 8,  # rows far from their mean
-    ("csv", "workers"): 6,  # in full order, where the machine is busy
     ("svmlight", "workers"): 6,  # in full order, now and then
     (
         "parquet, groups of 8,192",
