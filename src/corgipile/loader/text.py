@@ -15,7 +15,7 @@ from corgipile.tables.text.fields import Slots, slots_for
 
 __all__ = ["TextReader"]
 
-TOGETHER = 256 << 10  # bytes of text that a thread reads and parses at a time
+TOGETHER = 512 << 10  # bytes of text that a thread reads and parses at a time
 
 
 class TextReader(TableReader):
