@@ -12,7 +12,9 @@ KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 .PHONY: setup demo test test-beside test-torch test-programs test-rest check docs memcheck bench clean
 
 BUILT := src/corgipile/_kernel.abi3.so
-# What is imported is compiled then, once: packages hold ten times as much.
+# What is imported is compiled then, once, and kept: packages hold ten times as much. Where the environment forbids to
+# keep it, each of thousands of processes would compile all it imports, which takes seconds and 15 MB.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PY) -m pip install --quiet --no-compile
 
 setup: $(VENV)/.installed

@@ -28,7 +28,7 @@ static inline int64_t cp_chunk_rows(const cp_spec *s, int64_t widest)
  * r / chunk + 4 chunks (both ends of at most two runs, one row of rounding each). */
 static inline int64_t cp_chunk_bound(const cp_spec *s, int64_t widest, int64_t blocks)
 {
-    int64_t n = cp_half(s, blocks), in_step = (1 + s->ahead) * s->group, size = cp_chunk_rows(s, widest);
+    int64_t n = cp_half(s, blocks), in_step = (1 + s->ahead) * cp_min64(s->group, blocks), size = cp_chunk_rows(s, widest);
     int64_t bound = (n + in_step) * widest / size + 1 + (size > 1 ? 4 : 2) * (2 * n + in_step);
     if (s->whole)
         bound = 2 * n + in_step;

@@ -54,6 +54,7 @@ static inline int cp_plan_init(cp_plan *plan, const cp_spec *spec, int64_t start
     }
     if (!cp_order(spec->kind)->deals)
         plan->spec.buffer = cp_max64(1, cp_min64(spec->buffer, plan->count));
+    plan->spec.group = cp_max64(1, cp_min64(spec->group, plan->count));
     plan->steps = cp_step_count(plan);
     if (cp_order(spec->kind)->deals && cp_riffle_alloc(plan) < 0) {
         cp_plan_free(plan);

@@ -3,31 +3,11 @@
 # ruff: noqa: E501  # tests write SQL
 
 import pytest
+from sqlparsing import error, one
 
-from corgipile.errors import BadStatement
-from corgipile.sql.grammar import parse
 from corgipile.sql.statements import (
     Parameter,
 )
-
-
-def one(script, dialect="duckdb"):
-    """Return the one statement of a script."""
-    (found,) = parse(script, dialect)
-    return found
-
-
-def sql(fragment):
-    """Write a fragment with its places as they are told apart."""
-    return fragment.written(lambda place: f"<{place.key}>", lambda call: f"<{call.function} {call.model}>")
-
-
-def error(script, dialect="duckdb"):
-    """Return the message of a script that is wrong, and the text from its caret on."""
-    with pytest.raises(BadStatement) as caught:
-        parse(script, dialect)
-    message, line, caret = str(caught.value).split("\n")
-    return message, line[len(caret) - 1 :]
 
 
 def test_create_model_has_the_options_of_bigquery():

@@ -3,8 +3,9 @@
 # ruff: noqa: S608, E501  # tests write SQL
 
 import pytest
+from sqlparsing import one, sql
 
-from corgipile.errors import BadArgument, BadStatement
+from corgipile.errors import BadArgument
 from corgipile.losses import NAMES
 from corgipile.settings import TrainArguments, declared
 from corgipile.sql.grammar import parse
@@ -22,25 +23,6 @@ from corgipile.sql.statements import (
     ShowModels,
     Train,
 )
-
-
-def one(script, dialect="duckdb"):
-    """Return the one statement of a script."""
-    (found,) = parse(script, dialect)
-    return found
-
-
-def sql(fragment):
-    """Write a fragment with its places as they are told apart."""
-    return fragment.written(lambda place: f"<{place.key}>", lambda call: f"<{call.function} {call.model}>")
-
-
-def error(script, dialect="duckdb"):
-    """Return the message of a script that is wrong, and the text from its caret on."""
-    with pytest.raises(BadStatement) as caught:
-        parse(script, dialect)
-    message, line, caret = str(caught.value).split("\n")
-    return message, line[len(caret) - 1 :]
 
 
 def test_the_sentence_of_the_paper():

@@ -5,18 +5,10 @@
 import re
 
 import pytest
+from sqlparsing import error
 
 from corgipile.errors import BadArgument, BadStatement
 from corgipile.sql.grammar import parse
-
-
-def error(script, dialect="duckdb"):
-    """Return the message of a script that is wrong, and the text from its caret on."""
-    with pytest.raises(BadStatement) as caught:
-        parse(script, dialect)
-    message, line, caret = str(caught.value).split("\n")
-    return message, line[len(caret) - 1 :]
-
 
 WRONG = {
     "SELECT * FROM t TRAIN BY": ("expected a model", ""),

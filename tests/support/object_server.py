@@ -7,7 +7,6 @@ ETags are of the content, as those of S3. What it was asked, and how it answered
 
 import asyncio
 import contextlib
-import datetime as dt
 import hashlib
 import json
 import os
@@ -20,7 +19,8 @@ from dataclasses import asdict, dataclass, fields
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, NamedTuple, Self
-from xml.sax.saxutils import escape
+
+from object_lists import blobs, page
 
 CHUNK = 1 << 18
 SLACK = 0.01  # seconds that a sleep too long may be made up for
@@ -263,6 +263,14 @@ class _Server:
             await asyncio.sleep(ready - time)
         return free
 
+    def etag_of(self, path: Path) -> str:
+        """Return the ETag of an object: of its content, which is read once."""
+        status = path.stat()
+        key = (str(path.resolve()), status.st_ino, status.st_size, status.st_mtime_ns)
+        if key not in self.etags:
+            self.etags[key] = f'"{hashlib.md5(path.read_bytes()).hexdigest()}"'  # noqa: S324 - as S3
+        return self.etags[key]
+
     def listing(self, asked: _Asked) -> bytes:
         """Answer ListObjectsV2, and for `location` that there is nothing to say."""
         query, bucket = asked.query, self.root / asked.bucket
@@ -274,7 +282,7 @@ class _Server:
         after = max(query.get("continuation-token", ""), query.get("start-after", ""))
         names = sorted(path.relative_to(bucket).as_posix() for path in bucket.rglob("*") if path.is_file())
         if query.get("comp") == "list":
-            return self.blobs(bucket, [name for name in names if name.startswith(prefix)])
+            return blobs(bucket, [name for name in names if name.startswith(prefix)])
         shown: dict[str, str] = {}  # what is listed, and as what
         for name in names:
             if name.startswith(prefix):
@@ -282,47 +290,7 @@ class _Server:
                 shown[prefix + head + found if found else name] = "folder" if found else "object"
         left = [name for name in sorted(shown) if name > after]
         most = int(query.get("max-keys", 1000))
-        return self.page(bucket, prefix, [(name, shown[name]) for name in left[:most]], more=len(left) > most)
-
-    def blobs(self, bucket: Path, names: list[str]) -> bytes:
-        """Return a whole list as XML, as Azure has it."""
-        found = []
-        for name in names:
-            status = (bucket / name).stat()
-            found.append(
-                f"<Blob><Name>{escape(name)}</Name><Properties>"
-                f"<Last-Modified>{formatdate(status.st_mtime, usegmt=True)}</Last-Modified>"
-                f"<Etag>{escape(hex(status.st_mtime_ns))}</Etag><Content-Length>{status.st_size}</Content-Length>"
-                "<Content-Type>application/octet-stream</Content-Type><BlobType>BlockBlob</BlobType>"
-                "</Properties></Blob>"
-            )
-        text = f"<EnumerationResults><Blobs>{''.join(found)}</Blobs><NextMarker/></EnumerationResults>"
-        return f"<?xml version='1.0' encoding='utf-8'?>{text}".encode()
-
-    def page(self, bucket: Path, prefix: str, names: list[tuple[str, str]], *, more: bool) -> bytes:
-        """Return a page of a list as XML."""
-        parts = [
-            f"<Name>{escape(bucket.name)}</Name><Prefix>{escape(prefix)}</Prefix><KeyCount>{len(names)}</KeyCount>"
-        ]
-        parts.append(f"<MaxKeys>1000</MaxKeys><IsTruncated>{str(more).lower()}</IsTruncated>")
-        if more:
-            parts.append(f"<NextContinuationToken>{escape(names[-1][0])}</NextContinuationToken>")
-        for name, kind in names:
-            if kind == "folder":
-                parts.append(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>")
-                continue
-            status = (bucket / name).stat()
-            key = (str((bucket / name).resolve()), status.st_ino, status.st_size, status.st_mtime_ns)
-            if key not in self.etags:
-                self.etags[key] = f'"{hashlib.md5((bucket / name).read_bytes()).hexdigest()}"'  # noqa: S324 - as S3
-            time = dt.datetime.fromtimestamp(status.st_mtime, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
-            parts.append(
-                f"<Contents><Key>{escape(name)}</Key><LastModified>{time}</LastModified>"
-                f"<ETag>{escape(self.etags[key])}</ETag><Size>{status.st_size}</Size>"
-                "<StorageClass>STANDARD</StorageClass></Contents>"
-            )
-        space = "http://s3.amazonaws.com/doc/2006-03-01/"
-        return f"<?xml version='1.0'?><ListBucketResult xmlns='{space}'>{''.join(parts)}</ListBucketResult>".encode()
+        return page(bucket, prefix, [(name, shown[name]) for name in left[:most]], self.etag_of, more=len(left) > most)
 
 
 def _head(status: int, headers: dict[str, str]) -> bytes:
