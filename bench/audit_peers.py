@@ -28,7 +28,7 @@ LABELS = np.arange(ROWS) * KINDS // ROWS
 def corgipile(folder: Path) -> object:
     """Ours, of the memory of 4,000 rows."""
     cp.convert(pa.table({"row": np.arange(ROWS), "label": LABELS}), folder / "rows.arrow")
-    return cp.Loader(folder / "rows.arrow", batch_size=BATCH, memory=BUFFER * 16 * 4)
+    return cp.Loader(folder / "rows.arrow", batch_size=BATCH, memory=BUFFER * 16)
 
 
 def torch_shuffle(_: Path) -> object:
