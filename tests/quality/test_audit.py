@@ -141,6 +141,24 @@ def test_ranks_are_merged():
     assert "worker copies" in [fault.name for fault in audit(*same, id="id", rows=ROWS).faults]
 
 
+def test_ranks_that_see_classes_in_other_orders_are_merged():
+    ones, zeros, mixed = ([(labels,)] * 40 for labels in (["b"] * 10, ["a"] * 10, ["a", "b"] * 5))
+    spread = audit(ones, zeros, key=0, epochs=1).epochs[0].spreads[0]
+    assert (spread.kinds, spread.deff[0]) == (2, pytest.approx(10.0))
+    assert audit(mixed, zeros + ones, key=0, epochs=1).epochs[0].spreads[0].gap.kind in ("a", "b")
+    halves = [[([2, 7, 7, 2],)], [([7, 2, 9, 9],)]]
+    merged, alone = (Audit(key=0) for _ in range(2))
+    for batch in (halves[0][0], halves[1][0]):
+        alone.add(batch)
+    merged.add(halves[0][0])
+    other = merged.like()
+    other.add(halves[1][0])
+    for each in (merged, other, alone):
+        each.end_epoch()
+    merged.merge(other)
+    assert merged.report().epochs[0].spreads[0].deff[0] == pytest.approx(alone.report().epochs[0].spreads[0].deff[0])
+
+
 def test_seeds_are_compared():
     one, other = Epochs(shuffled(0), shuffled(1)), Epochs(shuffled(1), shuffled(2))
     report = audit(one, id="id", rows=ROWS, other_seed=other)

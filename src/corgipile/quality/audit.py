@@ -1,6 +1,7 @@
 """Audit of any loader: what its batches are like, and what is wrong with them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -151,7 +152,7 @@ class Audit:
         """Add what another rank of the same run saw."""
         if len(self._closed) != len(other._closed):
             raise BadArgument(f"ranks of {len(self._closed)} and {len(other._closed)} epochs; equally many are right")
-        for (seen, watches), (its, others) in zip(self._closed, other._closed, strict=True):
+        for (seen, watches), (its, others) in zip(self._closed, deepcopy(other._closed), strict=True):
             if seen and its:
                 seen.merge(its)
             for watch, also in zip(watches, others, strict=True):

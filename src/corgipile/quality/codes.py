@@ -40,8 +40,7 @@ class Classes:
         if values.dtype.kind in "iub":
             return self._of_numbers(values.astype(np.int64), most)
         names, inverse = np.unique(values, return_inverse=True)
-        known = self._learn(names.tolist(), most=None)
-        return known[inverse]
+        return self.learn(names.tolist())[inverse]
 
     def _of_numbers(self, values: Codes, most: int) -> Codes | None:
         if values.size and values.min() >= _LEAST and values.max() < _MOST:
@@ -50,13 +49,14 @@ class Classes:
                 fresh = np.unique(values[codes < 0])
                 if len(self.names) + len(fresh) > most:
                     return None
-                self._table[fresh - _LEAST] = self._learn(fresh.tolist(), most)
+                self._table[fresh - _LEAST] = self.learn(fresh.tolist())
                 codes = self._table[values - _LEAST]
             return codes
         names, inverse = np.unique(values, return_inverse=True)
-        return None if len(names) > most else self._learn(names.tolist(), most)[inverse]
+        return None if len(names) > most else self.learn(names.tolist())[inverse]
 
-    def _learn(self, names: list[Any], most: int | None) -> Codes:
+    def learn(self, names: list[Any]) -> Codes:
+        """Return the codes of classes, new ones of those that were not seen."""
         fresh = [name for name in names if name not in self._known]
         if len(self.names) + len(fresh) > MOST_CLASSES:
             kinds = f"more than {MOST_CLASSES} classes, such as {fresh[-1]!r}"

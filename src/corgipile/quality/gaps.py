@@ -68,11 +68,21 @@ class Gaps:
         """Take what another rank saw: its gaps are those of its own rows."""
         self._parts += other.parts()
 
+    def place(self, codes: Codes, kinds: int) -> None:
+        """Give classes other codes."""
+        found = []
+        for rows, longest, total in self.parts():
+            placed = np.zeros((2, kinds), np.int64)
+            placed[:, codes[: len(rows)]] = rows, longest
+            found.append((placed[0], placed[1], total))
+        self._parts = found
+        self._last = self._longest = self._rows = np.zeros(0, np.int64)
+
     def parts(self) -> list[tuple[Codes, Codes, int]]:
         """Return rows and longest gaps of the classes, and visits, a rank."""
         rows = int(self._rows.sum())
         longest = np.maximum(self._longest, rows - 1 - self._last)
-        return [(self._rows, longest, rows), *self._parts]
+        return [(self._rows, longest, rows), *self._parts] if rows else self._parts
 
     def worst(self, names: list[Any]) -> Gap | None:
         """Return the class whose gap is the least likely one of a full shuffle."""

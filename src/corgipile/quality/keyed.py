@@ -87,9 +87,12 @@ class KeyWatch:
         self._rows += int(sizes.sum())
 
     def merge(self, other: Self) -> None:
-        """Add what another rank saw, which ran in step."""
+        """Add what another rank saw, which ran in step; it is used up."""
         self._widen(max(self._kinds, other._kinds))
-        other._widen(self._kinds)
+        if not self._numbers:
+            codes = self._classes.learn(other._classes.names)
+            self._widen(len(self._classes.names))
+            other._place(codes, self._kinds)
         self._points.merge(other._points)
         self._squares = self._squares + other._squares
         self._products = self._products + other._products
@@ -158,6 +161,22 @@ class KeyWatch:
             self._first = np.pad(self._first, ((0, 0), (0, grown)))
             self._last = np.pad(self._last, ((0, 0), (0, grown)))
             self._sample = np.pad(self._sample, ((0, 0), (0, grown)))
+
+    def _place(self, codes: Codes, kinds: int) -> None:
+        """Give classes the codes of another rank, which may have seen them in another order."""
+
+        def placed(array: Floats, before: int = 0) -> Floats:
+            out: Floats = np.zeros((*array.shape[:-1], before + kinds))
+            out[..., :before] = array[..., :before]
+            out[..., before + codes] = array[..., before : before + len(codes)]
+            return out
+
+        self._squares, self._means, self._sample = placed(self._squares), placed(self._means), placed(self._sample)
+        self._first, self._last = placed(self._first), placed(self._last)
+        self._points.change(lambda sums: placed(sums, 3))
+        if self._gaps:
+            self._gaps.place(codes, kinds)
+        self._kinds = kinds
 
     def _add_lags(self, means: Floats) -> None:
         """Add the products of the means of batches up to 64 apart."""

@@ -1,5 +1,6 @@
 """Sums along an epoch of unknown length, in constant memory."""
 
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
@@ -36,6 +37,10 @@ class Points:
         """Make room for more columns, which were zero so far."""
         if columns > self._sums.shape[1]:
             self._sums = np.pad(self._sums, ((0, 0), (0, columns - self._sums.shape[1])))
+
+    def change(self, columns: Callable[[Floats], Floats]) -> None:
+        """Change the columns of all points."""
+        self._sums = columns(self._sums)
 
     def add(self, rows: Floats) -> None:
         """Add the numbers of batches: float64[batches, columns]."""
