@@ -101,6 +101,12 @@ def test_positions_that_cannot_be(name, value):
         again.load_state_dict(with_batches(state, value) if name == "batches" else {**state, name: value})
 
 
+def test_a_position_without_segments_is_refused():
+    state, _ = begun(loader("full"), 1)
+    with pytest.raises(StateMismatch, match="without segments"):
+        loader("full").load_state_dict({**state, "segments": []})
+
+
 def test_one_batch_more_or_less_is_refused():
     state, _ = begun(loader(), 3)
     for batches in (2, 4):

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import corgipile as cp
@@ -112,6 +113,39 @@ def test_stop_anywhere_and_go_on(blobs, order):
         again = fresh()
         again.load_state_dict(json.loads(json.dumps(state)))
         assert [batch["row"].tolist() for batch in again] == batches[done:]
+
+
+def _shards(folder, kind):
+    """Write rows in two files of a kind."""
+    for part in range(2):
+        rows = range(part * ROWS // 2, (part + 1) * ROWS // 2)
+        table = pa.table({"image": pa.array([blob(row, WIDTH + row) for row in rows], pa.binary()), "row": rows})
+        if kind == "parquet":
+            pq.write_table(table, folder / f"{part}.parquet")
+        else:
+            cp.convert(table, folder / f"{part}.{kind}", to=kind)
+    return cp.open(folder)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "tfrecord"])
+def test_shards_that_are_decoded(tmp_path, kind, monkeypatch):
+    """Row groups are unpacked first, larger than the budget as they are; records are found by an index."""
+    table, batches, states = _shards(tmp_path, kind), [], []
+    whole = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
+    for batch in whole:
+        assert list(batch["image"]) == [blob(int(row), WIDTH + int(row)) for row in batch["row"]]
+        batches.append(batch["row"].tolist())
+        states.append(whole.state_dict())
+    assert whole.feeder.apart
+    assert sorted(row for batch in batches for row in batch) == list(range(ROWS))
+    for done in (1, 7):
+        again = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
+        again.load_state_dict(json.loads(json.dumps(states[done - 1])))
+        assert [batch["row"].tolist() for batch in again] == batches[done:]
+    monkeypatch.setattr(feeder, "WIDE", 1 << 40)
+    held = cp.Loader(table, batch_size=8, memory="1MB", seed=3, order="riffle")
+    assert [batch["row"].tolist() for batch in held] == batches
+    assert not held.feeder.apart
 
 
 @pytest.mark.parametrize("form", ["numpy", "torch", "arrow"])

@@ -126,9 +126,12 @@ def own_part(
     if not state.keys() >= set(Standing._fields):
         return epoch, done, None
     try:
-        return epoch, done, Standing(*(whole(state[name], name, 0) for name in Standing._fields))
+        place = Standing(*(whole(state[name], name, 0) for name in Standing._fields))
     except BadArgument as error:
         raise StateMismatch(f"state has no valid position: {error}") from None
+    if not segments and (place.step or place.offset):
+        raise StateMismatch(f"state has no valid position: step {place.step} of an epoch without segments")
+    return epoch, done, place
 
 
 def _in_segments(state: Mapping[str, Any], mine: Segment) -> Mapping[str, Any]:

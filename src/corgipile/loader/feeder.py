@@ -110,7 +110,8 @@ class Feeder:
         self._run: Prefetch | None = None
         self.bytes_apart = 0
         # A store takes as long for a row as for many, so there they are read together.
-        self.apart = apart and found.row_bytes >= WIDE and not self._way.ahead and found_alone(table, found)
+        self._wide = apart and found.row_bytes >= WIDE and not self._way.ahead
+        self.apart = self._wide and found_alone(table, found)
         self._row_reader: RowReader | None = None
         if not self.apart:
             limit = None if isinstance(table, MemoryTable) else self.limit  # its rows are in memory anyhow
@@ -186,6 +187,13 @@ class Feeder:
     def _check_open(self) -> None:
         if self._closed:
             raise BadArgument("this loader was closed; make a new one")
+
+    def part_wide(self) -> bool:
+        """Give up the buffer if rows are wide and, unpacked now, each is found alone; say whether it was given up."""
+        found = not self.apart and self._wide and self._way.spilled and found_alone(self.source, self.columns)
+        if found:
+            self.give_up_buffer()
+        return found
 
     def give_up_buffer(self) -> None:
         """Let go of the buffer and read rows one by one from now on."""

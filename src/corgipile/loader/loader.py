@@ -171,6 +171,8 @@ class Loader:
         if not self._restored:
             self.set_epoch(self.epoch)
         self._restored = False
+        if self.feeder.part_wide():
+            self._source = self._make_source()
         total, turn = len(self), object()
         self._turn = turn
         self._position, self._delivered = [], 0

@@ -21,6 +21,7 @@ from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Group, Place
 from corgipile.loader.prefetch import ENDED, FORKED
 from corgipile.tables.arrow.spans import objects
+from corgipile.tables.columns import by_column
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.table import IntArray, Single, Table, row_sizes
 
@@ -47,6 +48,7 @@ class WideRows:
         self._fixed_bytes = sum(field.row_bytes for field in columns.fields)
         self._in_place = {field.name: _in_place(self._table, field) for field in columns.fields}
         self._varlen = list(columns.varlen)
+        self._apart = {name for name in self._varlen if by_column(self._table, name)}
         self._tidy = Tidy()
         self._run: _Run | None = None
 
@@ -108,10 +110,9 @@ class WideRows:
         made: dict[str, Any] = {}
         loose = []
         for name in self._columns.sources:
-            in_place, kind = self._in_place.get(name), self._columns.varlen.get(name)
-            if in_place is not None:
+            if (in_place := self._in_place.get(name)) is not None:
                 made[name] = in_place.take(rows)
-            elif kind is not None and pa.types.is_binary(kind) and not self._arrow:
+            elif name in self._apart and pa.types.is_binary(self._columns.varlen[name]) and not self._arrow:
                 made[name] = cast("Single", self._table).take_bytes(rows, name)
             else:
                 loose.append(name)

@@ -42,12 +42,12 @@ def read_pieces(starts: IntArray, start: int, stop: int, read: ReadPiece) -> pa.
 def take_pieces(starts: IntArray, rows: IntArray, take: TakePiece) -> pa.RecordBatch:
     """Take scattered rows, at least one, in the order asked for."""
     pieces = np.searchsorted(starts, rows, side="right") - 1
-    order = np.argsort(pieces, kind="stable")
+    if (pieces == pieces[0]).all():
+        return take(int(pieces[0]), rows - starts[pieces[0]])
+    order = np.argsort(rows, kind="stable")  # a piece is asked for rows in the order in which they lie
     found, firsts = np.unique(pieces[order], return_index=True)
     groups = np.split(order, firsts[1:])
     batch = join([take(int(piece), rows[group] - starts[piece]) for piece, group in zip(found, groups, strict=True)])
-    if len(groups) == 1:
-        return batch
     back = np.empty(len(rows), np.int64)
     back[order] = np.arange(len(rows))
     return pick_rows(batch, back)

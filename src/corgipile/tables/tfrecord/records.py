@@ -9,6 +9,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument, CorruptFile
 from corgipile.tables.arrow.spans import flat
+from corgipile.tables.io.entries import Entries
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.memory import MemoryTable
@@ -48,19 +49,20 @@ class RecordFile:
     def __init__(self, path: PathLike, index: PathLike | None, on_bad: str) -> None:
         self.file = file_of(path)
         self._index, self.skipped = open_records(self.file, index, on_bad)
+        self._entries = Entries(self._index)
 
     def __len__(self) -> int:
         return len(self._index)
 
     def run(self, start: int, stop: int) -> Records:
         """Read one run of records, at least one, by one call."""
-        starts, sizes = self._places(self._index.read(start, stop))
+        starts, sizes = self._places(*map(flat, self._index.read(start, stop).columns))
         data = self.file.read(int(starts[0]), int(starts[-1] + sizes[-1] - starts[0]))
         return self._checked(data, starts - starts[0], sizes, np.arange(start, stop))
 
     def pick(self, rows: IntArray) -> Records:
         """Read scattered records, ascending: neighbours together, and several at a time where the device is slow."""
-        starts, sizes = self._places(self._index.take(rows))
+        starts, sizes = self._places(*self._entries.take(rows, self._index.schema.names))
         return self._checked(self.file.gather(starts, sizes), np.cumsum(sizes) - sizes, sizes, rows)
 
     def place(self, row: int) -> str:
@@ -72,10 +74,14 @@ class RecordFile:
         if len(rows):
             good = np.delete(np.arange(len(self)), rows)
             self._index = MemoryTable(pa.Table.from_batches([self._index.take(good)]))
+            self._entries = Entries(self._index)
             self.skipped += len(rows)
 
-    def _places(self, entries: pa.RecordBatch) -> tuple[IntArray, IntArray]:
-        starts, sizes = (flat(entries.column(i)) for i in range(2))
+    def sizes(self, rows: IntArray) -> IntArray:
+        """Return the bytes of records, in any order."""
+        return self._entries.take(rows, self._index.schema.names[1:])[0] - FRAME
+
+    def _places(self, starts: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
         check_places(self.file, starts, sizes)
         return starts, sizes
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.sizes import OnBad, choice
+from corgipile.tables.arrow.spans import objects
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import PathLike, describe, digest
-from corgipile.tables.io.pieces import join, take_once
-from corgipile.tables.table import IntArray, Table
+from corgipile.tables.io.pieces import check_rows, join, take_once
+from corgipile.tables.table import IntArray, Table, check_columns
 from corgipile.tables.tfrecord.example import Examples, Features, Flaw, infer, wider
 from corgipile.tables.tfrecord.index import SUFFIXES, index_file, is_head
 from corgipile.tables.tfrecord.records import RecordFile, Records
@@ -118,6 +119,15 @@ class TFRecordTable(Checked):
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         return take_once(rows, lambda wanted: self._decode(self._records.pick(wanted), wanted, names))
+
+    def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray:
+        """Return the bytes of rows, whatever the columns: records are read whole."""
+        check_columns(self.schema, columns)
+        return self._records.sizes(check_rows(rows, len(self)))
+
+    def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
+        """Read scattered rows of a column of bytes."""
+        return list(objects(self.take(rows, [column]).column(0)))
 
     def _decode(self, records: Records, rows: IntArray, names: Sequence[str]) -> pa.RecordBatch:
         if self._examples is None:

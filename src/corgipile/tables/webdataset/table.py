@@ -10,6 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, BadValue, UnknownFormat
 from corgipile.tables.arrow.spans import array_of, flat
 from corgipile.tables.checked import Checked
+from corgipile.tables.io.entries import Entries
 from corgipile.tables.io.files import PathLike, describe, digest
 from corgipile.tables.io.index_cache import kept_path
 from corgipile.tables.io.pieces import pick
@@ -87,6 +88,7 @@ class WebDatasetTable(Checked):
         self._file = file_of(path)
         self._paths, self._decode = paths, decode is not False
         self._index, self.passed = open_samples(self._file)
+        self._entries = Entries(self._index)
         self._there = set(self._index.schema.names)
         found = columns or self.column_types()
         self.schema: pa.Schema = pa.schema({**found, **({KEY: pa.string()} if paths else {})})
@@ -113,10 +115,12 @@ class WebDatasetTable(Checked):
         return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        return self._batch(self._index.read(start, stop, self._places(names)), names)
+        found = self._index.read(start, stop, places := self._places(names))
+        return self._batch(dict(zip(places, map(flat, found.columns), strict=True)), names)
 
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        return self._batch(self._index.take(rows, self._places(names)), names)
+        found = self._entries.take(rows, places := self._places(names))
+        return self._batch(dict(zip(places, found, strict=True)), names)
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows; None where samples lack such a member."""
@@ -127,16 +131,13 @@ class WebDatasetTable(Checked):
             return None
         sizes = np.full(len(rows), 8 * len(numbers), np.int64)
         if sized:
-            found = self._index.take(rows, sized)
-            for column in found.columns:
-                sizes += flat(column)
+            sizes += sum(self._entries.take(rows, sized))
         return sizes
 
     def take_bytes(self, rows: IntArray, column: str) -> list[bytes]:
         """Read scattered rows of a column of bytes that all samples have."""
         check_columns(self.schema, [column])
-        found = self._index.take(rows, [START + column, SIZE + column])
-        return self._file.gather_bytes(*map(flat, found.columns))
+        return self._file.gather_bytes(*self._entries.take(rows, [START + column, SIZE + column]))
 
     def column_types(self) -> dict[str, pa.DataType]:
         """Return the types of the members found."""
@@ -162,13 +163,12 @@ class WebDatasetTable(Checked):
             wanted += [*words, SIZE + name, GAPS + name]
         return [HEAD, *dict.fromkeys(word for word in wanted if word in self._there and word != HEAD)]
 
-    def _batch(self, places: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    def _batch(self, found: dict[str, IntArray], names: Sequence[str]) -> pa.RecordBatch:
         """Read members from their places, neighbours together."""
-        found = dict(zip(places.schema.names, map(flat, places.columns), strict=True))
         blobs = [name for name in dict.fromkeys(names) if START + name in found]
         made = dict(zip(blobs, self._blobs(found, blobs), strict=True))
         for name in set(names) - set(blobs):
-            made[name] = self._column(found, name, places.num_rows)
+            made[name] = self._column(found, name, len(found[HEAD]))
         return pa.RecordBatch.from_arrays([made[name] for name in names], schema=pick(self.schema, names))
 
     def _column(self, found: dict[str, npt.NDArray[np.int64]], name: str, rows: int) -> pa.Array:
