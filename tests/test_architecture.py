@@ -36,6 +36,7 @@ MAY = {
     "torch": BASE | {"tables", "orders", "features", "loader"},
     "quality": BASE | {"tables", "orders"},
     "testing": BASE | {"tables", "orders"},
+    "planner": BASE | {"tables", "orders", "features", "loader", "quality"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
     "conversion": BASE | {"stores", "tables"},
     "postgres": BASE | {"tables"},

@@ -63,6 +63,7 @@ _ROOMS = {
     "loader",
     "orders",
     "outputs",
+    "planner",
     "relayout",
     "sizes",
     "tables",

@@ -299,3 +299,12 @@ def test_ahead_changes_memory_not_the_rows(table):
     one, three = (rows_of(cp.Loader(table, batch_size=64, order=riffle, seed=3, prefetch=p)) for p in (1, 3))
     assert np.array_equal(one, three)
     assert replace(riffle, ahead=3).fit(1000, 8, None).buffer == 110
+
+
+@pytest.mark.parametrize("batches", [-1, 5, 1.5, "2"])
+def test_there_are_only_so_many_batches_to_seek(batches):
+    loader = cp.Loader(pa.table({"x": range(10)}), batch_size=3)
+    with pytest.raises(BadArgument, match="batches"):
+        loader.seek(batches)
+    loader.seek(4)
+    assert list(loader) == []

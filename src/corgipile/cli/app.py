@@ -13,7 +13,8 @@ from corgipile.cli.console import discard_output, fail
 from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
-COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "info", "index", "pg")  # a module each
+# A module each.
+COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "plan", "info", "index", "pg")
 APART = ("sql", "index")  # which open tables in ways of their own
 
 

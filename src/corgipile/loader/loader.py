@@ -280,7 +280,12 @@ class Loader:
         self._restored, self._position = True, []
 
     def seek(self, batches: int) -> None:
-        """Make the next iteration continue the epoch after this many of its batches; no row is read for it."""
+        """Make the next iteration continue the epoch after this many of its batches; no row is read for it.
+
+        Raises:
+            BadArgument: The epoch has not so many.
+        """
+        batches = whole(batches, "batches", 0, len(self))
         self._go(self.epoch, batches, self._found(self.epoch, batches))
 
     def __reduce__(self) -> tuple[Any, ...]:

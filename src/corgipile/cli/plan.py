@@ -1,0 +1,101 @@
+"""``corgipile plan``."""
+
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from corgipile.cli.console import command as guarded
+from corgipile.cli.console import note, show_json, show_table
+from corgipile.cli.flags import Json, Tables
+from corgipile.cli.opening import source_of
+
+if TYPE_CHECKING:
+    from corgipile.planner import Candidate
+
+HEAD = ("order", "rows a block", "blocks held", "memory", "deff", "s an epoch", "reads", "bytes")
+PRICE = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)(?:/(\d+)?\s*(?:GETs?|requests?)?)?", re.IGNORECASE)
+
+
+@guarded
+def command(
+    table: Tables,
+    *,
+    memory: Annotated[str | None, typer.Option(help="Budget: bytes ('256MB') or share of the table.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 256,
+    label: Annotated[str | None, typer.Option(help="Label column; else 'label', if it is cheap to read.")] = None,
+    tolerance: Annotated[float, typer.Option(help="deff may be 1 and so much.")] = 0.1,
+    ranks: Annotated[int, typer.Option(help="Processes that share the table.")] = 1,
+    seconds: Annotated[float | None, typer.Option(help="How long each candidate is tried; 0: not.")] = None,
+    price: Annotated[str | None, typer.Option(help="Of requests to a store: '0.0004/1000GET'.")] = None,
+    json: Json = False,
+) -> None:
+    """Choose order and blocks: what mixes well enough, and reads fastest, in this memory."""
+    from corgipile.planner import choose  # noqa: PLC0415
+
+    each = price_of(price) if price is not None else None
+    found = choose(
+        source_of(table), memory=memory, batch_size=batch_size, label=label, tolerance=tolerance, ranks=ranks,
+        seconds=seconds,
+    )  # fmt: skip
+    if json:
+        shown = [_facts(one, each) for one in (found.best, *found.others)]
+        facts = {"labels": found.labels, "reason": found.reason, "advice": found.advice}
+        show_json({**facts, "best": shown[0], "others": shown[1:]})
+        return
+    rows = [_cells(one) for one in (found.best, *found.others) if one.flaw is None]
+    show_table(" ".join(table), HEAD, rows, spare=["bytes", "reads", "memory", "blocks held", "rows a block"])
+    by = f"by {found.labels!r}" if found.labels is not None else "at worst: no label is known"
+    note(f"Chosen: the first, {said(found.best)}: {found.reason}. deff is told {by}; 1 is a full shuffle.")
+    for one in (found.best, *found.others):
+        if one.flaw is not None:
+            note(f"{said(one)} does not fit: {one.flaw}", indent="  ")
+    if found.best.unpacked:
+        note(f"{_size(found.best.unpacked)} are unpacked once, before the first epoch.")
+    if each is not None:
+        note(f"An epoch sends {found.best.reads:,} requests for {each * found.best.reads:.4g}.")
+    if found.advice is not None:
+        note(f"What would help: {found.advice}.")
+
+
+def price_of(text: str) -> float:
+    """Read the price of a request.
+
+    Raises:
+        BadArgument: It is none.
+
+    Example:
+        >>> price_of("0.4/1000GET"), price_of("1e-6")
+        (0.0004, 1e-06)
+    """
+    found = PRICE.fullmatch(text.strip())
+    if found is None or found[2] == "0":
+        from corgipile.errors import BadArgument  # noqa: PLC0415
+
+        raise BadArgument(f"price is {text!r}; a number for so many requests is right: '0.0004/1000GET'")
+    return float(found[1]) / int(found[2] or 1)
+
+
+def said(one: "Candidate") -> str:
+    """Return how an order is asked for, in Python."""
+    given = {name: getattr(one.order, name, None) for name in ("block", "balance")}
+    words = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+    return f"orders.{type(one.order).__name__}({words})"
+
+
+def _cells(one: "Candidate") -> tuple[str, ...]:
+    seconds = "" if one.seconds is None else f"{one.seconds:.3g}"
+    numbers = (f"{one.block_rows:,}", f"{one.blocks:,.0f}", _size(one.memory), f"{one.deff:.3g}", seconds)
+    return (one.title, *numbers, f"{one.reads:,}", _size(one.nbytes))
+
+
+def _size(count: int) -> str:
+    from corgipile.sizes import format_bytes  # noqa: PLC0415
+
+    return format_bytes(count)
+
+
+def _facts(one: "Candidate", each: float | None) -> dict[str, Any]:
+    facts = {name: value for name, value in asdict(one).items() if name != "order"}
+    return {**facts, "order": said(one), **({} if each is None else {"price": each * one.reads})}
