@@ -19,7 +19,7 @@ from corgipile.tables.table import Table
 
 __all__ = ["SpilledTable", "of_batches", "of_reader"]
 
-TOGETHER = 4 << 20  # bytes that small batches are joined to
+TOGETHER = 1 << 20  # bytes that small batches are joined to
 
 
 def of_reader(reader: Any, name: str, spill: Spill = None, most: int | None = None) -> Table:
