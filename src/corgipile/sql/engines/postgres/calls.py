@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "predicting", "table_of"]
 
-MOST_ARGUMENTS = 99  # numbers that a function takes one by one
+MOST_ARGUMENTS = 99  # that a function takes one by one
 HIDDEN = ("features", "label", "encoding", "class_type", "imported")  # of params, in a description
 FIGURES = {"loss": "float8", "accuracy": "float8", "r2": "float8", "rows": "int8"}
 
@@ -38,11 +38,9 @@ def table_of(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
 
 def _asked(function: str, stored: Stored, names: list[str], writer: Writer, of: str = "") -> str:
     """Return a call of one of the extension's functions for columns."""
-    columns = [of + writer.name(name) for name in names]
-    encoders = stored.params.get("encoding", {}).get("features", ())
-    many = len(columns) > MOST_ARGUMENTS and all(one["how"] == "number" for one in encoders)
-    listed = f"ARRAY[{', '.join(columns)}]" if many else ", ".join(columns)
-    return f"corgipile.{function}({writer.literal(stored.name)}, {listed})"
+    columns = ", ".join(of + writer.name(name) for name in names)
+    given = f"ROW({columns})" if len(names) > MOST_ARGUMENTS else columns
+    return f"corgipile.{function}({writer.literal(stored.name)}, {given})"
 
 
 def _says_class(stored: Stored) -> str:
