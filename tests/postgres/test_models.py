@@ -79,7 +79,7 @@ def test_predicting_refuses_what_is_no_row(server, model, fails):
 
 
 def test_rows_of_several_types_are_read_by_their_own(server, train, fails):
-    """A column may hold records of any type; rows of a table are read by their names, dropped and new columns or not."""
+    """A column may hold records of any type; rows of a table are read by their names, whatever was dropped."""
     train("forms", name="named", features=["a", "b"], epochs=2)
     server.sql("""
         CREATE TABLE turned (b int, gone int, label int, a float8);
