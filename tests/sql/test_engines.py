@@ -208,7 +208,7 @@ class Statements:
         (part,) = self.rows(
             sql, "SELECT e.* FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM t WHERE part = 1)) AS e"
         )
-        assert (part["rows"], part["r2"]) == (ROWS // 5, None)
+        assert (part["rows"], "r2" in part) == (ROWS // 5, False)
         assert self.value(sql, "SELECT count(*) FROM ML.WEIGHTS(MODEL m) w, ML.TRAINING_INFO(MODEL m) i") == 15
         nested = self.rows(
             sql,
