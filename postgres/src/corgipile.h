@@ -303,6 +303,8 @@ extern void corgi_close_list(CorgiList *list);
 
 #include "reading.h"
 
+#include "composite.h"
+
 /* encoding.c */
 extern void corgi_open_encoding(CorgiSource *s, CorgiOptions *o);
 extern void corgi_tie_encodings(CorgiSource *s, CorgiEncoding *e);

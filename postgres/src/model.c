@@ -177,17 +177,22 @@ static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
         damaged(name, "what it was standardised by does not fit its arrays");
 }
 
+static List *features_at(const char *name, MemoryContext context)
+{
+    MemoryContext outside = MemoryContextSwitchTo(context);
+    List *found = texts_at(1);
+    MemoryContextSwitchTo(outside);
+    if (list_member_ptr(found, NULL))
+        damaged(name, "its features hold a NULL");
+    return found;
+}
+
 static void load_past(CorgiModel *m, const char *name, MemoryContext context)
 {
-    MemoryContext outside = CurrentMemoryContext;
     fetch(past_query, name);
     m->label = text_at(2, context);
     load_learnt(m, name, context);
-    MemoryContextSwitchTo(context);
-    m->features = texts_at(1);
-    MemoryContextSwitchTo(outside);
-    if (list_member_ptr(m->features, NULL))
-        damaged(name, "its features hold a NULL");
+    m->features = features_at(name, context);
     load_figures(m, name, context);
 }
 
@@ -206,6 +211,24 @@ CorgiModel *corgi_load_model(const char *name, bool past)
     corgi_become_caller(caller);
     MemoryContextSwitchTo(context);
     return m;
+}
+
+/* Return the columns that a model was trained on. */
+List *corgi_model_columns(const char *name)
+{
+    MemoryContext context = CurrentMemoryContext;
+    List *found;
+    CorgiCaller caller = corgi_become_owner();
+    SPI_connect();
+    fetch(past_query, name);
+    found = features_at(name, context);
+    SPI_finish();
+    corgi_become_caller(caller);
+    if (found == NIL)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("the params of model \"%s\" do not name the columns it was trained on", name),
+                errhint("Give its features in their order, as ROW(a, b)."));
+    return found;
 }
 
 /* Make a learner that scores and measures dense or sparse rows by a model. */

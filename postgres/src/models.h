@@ -4,6 +4,7 @@
 
 /* model.c */
 extern CorgiModel *corgi_load_model(const char *name, bool past);
+extern List *corgi_model_columns(const char *name);
 extern CorgiModel *corgi_load_past(CorgiOptions *o);
 extern void corgi_fit_past(CorgiRun *run, const CorgiModel *past);
 extern CorgiLearner *corgi_model_learner(const CorgiModel *m, bool sparse);

@@ -42,8 +42,12 @@ typedef struct {
     bool list, pair, mixed; /* the features are one array, two arrays of a sparse row, an array and a number, else one
                              * argument each */
     bool literal;           /* a list without a type, such as '{1, 2}' */
-    int count;              /* of arguments with features */
-    Oid types[FLEXIBLE_ARRAY_MEMBER]; /* of a number in each */
+    int count;              /* of features that came apart */
+    Oid *types, *given;     /* of a number in each, and as they came */
+    bool record;            /* they are fields of one argument */
+    CorgiRecord *fields;    /* of it, once the first has come */
+    MemoryContext context;  /* that holds them */
+    const NullableDatum *row;
 } Site;
 
 static Sight look(void)
@@ -62,33 +66,61 @@ static void refuse_type(Oid type, bool alone)
             cast ? errhint("Write x::%s for x.", cast) : alone && type == TEXTOID ? errhint("Write x::float8[] for x.") : 0);
 }
 
-/* Find out what the arguments of a call are; whether they serve is for the model to say. */
-static Site *make_site(FunctionCallInfo fcinfo)
+/* Find out what the features of a call are by their types; whether they serve is for the model to say. */
+static void note_types(Site *s, int count, Oid *given)
 {
-    int count = PG_NARGS() - 1, lists = 0;
-    Site *s = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, offsetof(Site, types) + sizeof(Oid) * (Size) count);
+    int lists = 0;
     s->count = count;
+    s->given = given;
     for (int i = 0; i < count; i++) {
-        Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
-        Oid item = get_element_type(getBaseType(type));
+        Oid item = get_element_type(getBaseType(given[i]));
         bool list = OidIsValid(item) && count <= 2;
-        s->types[i] = getBaseType(list ? item : type);
+        s->types[i] = getBaseType(list ? item : given[i]);
         lists += list;
     }
     s->list = lists == 1 && count == 1;
     s->pair = lists == 2;
     s->mixed = lists == 1 && count == 2;
+}
+
+static Site *make_site(FunctionCallInfo fcinfo)
+{
+    MemoryContext before = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+    int count = PG_NARGS() - 1;
+    Site *s = palloc0(sizeof *s);
+    s->record = count == 1 && corgi_is_record(get_fn_expr_argtype(fcinfo->flinfo, 1));
+    if (!s->record) {
+        Oid *given = palloc(sizeof *given * (Size) count);
+        for (int i = 0; i < count; i++)
+            given[i] = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
+        s->types = palloc(sizeof *s->types * (Size) count);
+        note_types(s, count, given);
+    }
+    MemoryContextSwitchTo(before);
     fcinfo->flinfo->fn_extra = s;
     return s;
 }
 
+/* Find the features of a model in a record. */
+static void open_record(FunctionCallInfo fcinfo, Site *s, const CorgiCached *c)
+{
+    s->fields = NULL;
+    if (s->context == NULL)
+        s->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "corgipile fields", ALLOCSET_SMALL_SIZES);
+    MemoryContextReset(s->context);
+    s->fields = corgi_open_record(PG_GETARG_DATUM(1), c->name, s->context);
+    s->types = MemoryContextAlloc(s->context, sizeof *s->types * (Size) Max(s->fields->count, 1));
+    note_types(s, s->fields->count, s->fields->types);
+    s->row = s->fields->row;
+}
+
 /* Check that arguments are numbers, an array of them or a sparse pair. */
-static void check_numbers(FunctionCallInfo fcinfo, Site *s)
+static void check_numbers(Site *s)
 {
     s->literal = s->count == 1 && s->types[0] == UNKNOWNOID;
     for (int i = 0; i < s->count && !s->literal; i++)
         if (!corgi_is_number(s->types[i]))
-            refuse_type(get_fn_expr_argtype(fcinfo->flinfo, i + 1), s->count == 1);
+            refuse_type(s->given[i], s->count == 1);
     if (s->mixed)
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "features are an array and a number; numbers, one array of numbers, or an "
                "array of indices and one of values, are needed");
@@ -128,19 +160,19 @@ static void check_column(const Site *s, int i, const CorgiEncoder *e, const char
 }
 
 /* Check arguments against the model that they are for. */
-static void check_site(FunctionCallInfo fcinfo, Site *s, const CorgiCached *c)
+static void check_site(Site *s, const CorgiCached *c)
 {
     const CorgiEncoding *e = c->model->encoding;
     s->literal = false;
     if (!takes_columns(c->model) || (s->list && all_numbers(e))) {
-        check_numbers(fcinfo, s);
+        check_numbers(s);
         return;
     }
     if (s->count != e->count || s->list || s->pair || s->mixed)
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "the row has %d features; model \"%s\" was trained with %d columns", s->count,
                c->name, e->count);
     for (int i = 0; i < s->count; i++)
-        if (s->types[i] != UNKNOWNOID || !PG_ARGISNULL(i + 1))
+        if (s->types[i] != UNKNOWNOID || s->record || !s->row[i].isnull)
             check_column(s, i, &e->features[i], c->name);
 }
 
@@ -153,10 +185,10 @@ static Datum read_literal(Datum text)
 }
 
 /* Take an array of features out of the arguments; a number stands for what is missing, where the model has one. */
-static int64 read_list(FunctionCallInfo fcinfo, const Site *s, const CorgiModel *m, char *to, const char **why)
+static int64 read_list(const Site *s, const CorgiModel *m, char *to, const char **why)
 {
     const CorgiEncoding *e = m->encoding;
-    Datum array = s->literal ? read_literal(PG_GETARG_DATUM(1)) : PG_GETARG_DATUM(1);
+    Datum array = s->literal ? read_literal(s->row[0].value) : s->row[0].value;
     Oid type = s->literal ? FLOAT8OID : s->types[0];
     int64 found;
     if (e == NULL)
@@ -171,16 +203,17 @@ static int64 read_list(FunctionCallInfo fcinfo, const Site *s, const CorgiModel 
 }
 
 /* Encode the arguments of a call, each as its column. Returns false where one is missing and nothing stands for it. */
-static bool encode_row(FunctionCallInfo fcinfo, const Site *s, const CorgiModel *m, char *to)
+static bool encode_row(const Site *s, const CorgiModel *m, char *to)
 {
     for (int i = 0; i < s->count; i++) {
         CorgiColumn c = {.type = s->types[i], .encoder = &m->encoding->features[i]};
-        Datum value = PG_GETARG_DATUM(i + 1);
+        Datum value = s->row[i].value;
+        bool null = s->row[i].isnull;
         if (c.type == UNKNOWNOID) {
             c.type = TEXTOID;
-            value = PG_ARGISNULL(i + 1) ? value : CStringGetTextDatum(DatumGetCString(value));
+            value = null ? value : CStringGetTextDatum(DatumGetCString(value));
         }
-        if (!corgi_encode(&c, value, PG_ARGISNULL(i + 1), m->bytes, to))
+        if (!corgi_encode(&c, value, null, m->bytes, to))
             return false;
         to += c.encoder->width * m->bytes;
     }
@@ -188,15 +221,15 @@ static bool encode_row(FunctionCallInfo fcinfo, const Site *s, const CorgiModel 
 }
 
 /* Take the features out of the arguments of a call; returns how many there are. */
-static int64 read_row(FunctionCallInfo fcinfo, const Site *s, const CorgiModel *m, char *to)
+static int64 read_row(const Site *s, const CorgiModel *m, char *to)
 {
     const char *why = NULL;
     int64 found = s->count;
     if (s->list || s->literal)
-        found = read_list(fcinfo, s, m, to, &why);
+        found = read_list(s, m, to, &why);
     else if (found == m->width)
         for (int i = 0; i < s->count; i++)
-            corgi_read_number(s->types[i], PG_GETARG_DATUM(i + 1), m->bytes, to + i * m->bytes);
+            corgi_read_number(s->types[i], s->row[i].value, m->bytes, to + i * m->bytes);
     if (why != NULL)
         REFUSE(ERRCODE_DATA_EXCEPTION, "the row to predict %s", why);
     return found;
@@ -214,7 +247,9 @@ static CorgiCached *find_model(FunctionCallInfo fcinfo, Site *s)
         CorgiCached *found;
         s->cached = NULL;
         found = corgi_cached_model(shown);
-        check_site(fcinfo, s, found);
+        if (s->record)
+            open_record(fcinfo, s, found);
+        check_site(s, found);
         s->cached = found;
         s->loads = s->cached->loads;
         s->sight = now;
@@ -224,10 +259,10 @@ static CorgiCached *find_model(FunctionCallInfo fcinfo, Site *s)
     return s->cached;
 }
 
-static void score_row(FunctionCallInfo fcinfo, const Site *site, const CorgiCached *c)
+static void score_row(const Site *site, const CorgiCached *c)
 {
     const CorgiModel *m = c->model;
-    int64 found = read_row(fcinfo, site, m, c->row);
+    int64 found = read_row(site, m, c->row);
     if (found != m->width)
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "the row has " INT64_FORMAT " features; model \"%s\" was trained with " INT64_FORMAT, found, c->name,
@@ -235,10 +270,10 @@ static void score_row(FunctionCallInfo fcinfo, const Site *site, const CorgiCach
     corgi_learner_decide(c->learner, c->row, c->scores);
 }
 
-static bool any_null(FunctionCallInfo fcinfo)
+static bool any_null(const Site *s)
 {
-    for (int i = 1; i < PG_NARGS(); i++)
-        if (PG_ARGISNULL(i))
+    for (int i = 0; i < s->count; i++)
+        if (s->row[i].isnull)
             return true;
     return false;
 }
@@ -249,20 +284,26 @@ static const CorgiCached *score(FunctionCallInfo fcinfo)
     Site *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
     CorgiCached *c;
     bool columns;
-    if (PG_ARGISNULL(0))
+    if (PG_ARGISNULL(0) || (site->record && PG_ARGISNULL(1)))
         return NULL;
+    if (site->fields && !corgi_record_fits(site->fields, PG_GETARG_DATUM(1)))
+        site->cached = NULL; /* what is known is of other fields */
+    if (!site->record)
+        site->row = &fcinfo->args[1];
     c = find_model(fcinfo, site);
+    if (site->record)
+        corgi_read_record(site->fields, PG_GETARG_DATUM(1));
     columns = takes_columns(c->model) && !site->list;
-    if (!columns && any_null(fcinfo))
+    if (!columns && any_null(site))
         return NULL;
-    if (columns && !encode_row(fcinfo, site, c->model, c->row))
+    if (columns && !encode_row(site, c->model, c->row))
         return NULL;
     if (columns)
         corgi_learner_decide(c->learner, c->row, c->scores);
     else if (site->pair)
-        corgi_score_pair(c, PG_GETARG_DATUM(1), PG_GETARG_DATUM(2), site->types[1]);
+        corgi_score_pair(c, site->row[0].value, site->row[1].value, site->types[1]);
     else
-        score_row(fcinfo, site, c);
+        score_row(site, c);
     for (int64 k = 0; k < c->model->outputs; k++)
         if (unlikely(!isfinite(c->scores[k])))
             REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,

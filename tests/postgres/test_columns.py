@@ -320,6 +320,14 @@ def test_predictions_fill_what_is_missing(server, people, train, fails):
         assert said in fails(call.format(row))
     train(people, name="whole", features=["n", "flag"], label="y", encode='{"flag": "ordinal"}', learning_rate=1e-9)
     assert server.value("SELECT corgipile.predict_text('whole', NULL, true)") is None
+    assert server.value("SELECT corgipile.predict_text('whole', ROW(NULL::int, true))") is None
+    for row in ("ROW(0.5, NULL::float8, 'Oslo')", "(SELECT r FROM (SELECT NULL::int, 0.5, 'Oslo'::text) r)"):
+        assert server.text(call.format(row)) == server.text(call.format("NULL, 0.5, 'Oslo'"))
+    assert "city" in fails(call.format("ROW(1, 2, 3)"))
+    assert server.value(
+        f"SELECT bool_and((corgipile.decision('filled', t))[1] = (corgipile.decision('filled', a, f, city))[1]) "
+        f"FROM {people} t WHERE t.a IS NOT NULL"
+    )
     train(people, name="numbers", features=["a", "s"], label="y", missing="mean")
     both = "SELECT (corgipile.decision('numbers', {}))[1]"
     assert server.text(both.format("1, NULL::int")) == server.text(both.format("ARRAY[1, NULL]"))

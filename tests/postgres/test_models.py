@@ -16,6 +16,7 @@ def tables(server):
     server.sql("""
         CREATE TABLE forms AS SELECT i, ARRAY[i % 7, i / 50 - 1]::real[] AS x, (i % 7)::smallint AS a,
             (i / 50 - 1)::numeric AS b, i / 50 AS label FROM generate_series(0, 99) i;
+        CREATE TABLE nameless AS SELECT 1 AS a, 2 AS b;
     """)
 
 
@@ -43,7 +44,7 @@ def test_columns_of_the_table(server, train):
 @pytest.mark.parametrize(
     "features",
     ["x", "x::float8[]", "x::int[]", "x::smallint[]", "x::numeric[]", "a, b", "VARIADIC x", "a::int8, b::float8",
-     "ARRAY[a, b]"],
+     "ARRAY[a, b]", "ROW(a, b)", "ROW(x)", "forms"],
 )  # fmt: skip
 def test_every_form_of_features_predicts_the_same(server, model, features):
     query = """SELECT sum(corgipile.predict('form', {0})), sum((corgipile.decision('form', {0}))[1]),
@@ -65,10 +66,35 @@ def test_predicting_refuses_what_is_no_row(server, model, fails):
         ("'[1, 2]'", "malformed array literal"),
         ("'{1, 2}'::text", "Write x::float8[] for x"),
         ("1, 'NaN'::float8", "NaN, infinite or too large"),
+        ("ROW(1)", "the row has 1 features"),
+        ("ROW(1, 'a'::text)", "features are text"),
+        ("ROW()", "the row has 0 features"),
+        ("ROW(1, 'NaN'::float8)", "NaN, infinite or too large"),
+        ("nameless", 'the row is nameless, which has no column "x"; model "form" was trained with it'),
     ):
-        assert said in fails(f"SELECT corgipile.predict('form', {features})")
+        assert said in fails(f"SELECT corgipile.predict('form', {features}) FROM (VALUES (1)) v (i), nameless")
     assert "does not exist" in fails("SELECT corgipile.predict('form')")
-    assert server.value("SELECT corgipile.predict('form', 1, NULL::int)") is None
+    for nothing in ("1, NULL::int", "ROW(1, NULL::int)", "NULL::forms", "(SELECT f FROM forms f WHERE i = -1)"):
+        assert server.value(f"SELECT corgipile.predict('form', {nothing})") is None
+
+
+def test_rows_of_several_types_are_read_by_their_own(server, train, fails):
+    """A column may hold records of any type; rows of a table are read by their names, whatever was dropped."""
+    train("forms", name="named", features=["a", "b"], epochs=2)
+    server.sql("""
+        CREATE TABLE turned (b int, gone int, label int, a float8);
+        ALTER TABLE turned DROP COLUMN gone;
+        INSERT INTO turned SELECT b, label, a FROM forms;
+    """)
+    same = "(corgipile.decision('named', a, b))[1]"
+    assert server.value(f"SELECT sum({same}) FROM forms") == server.value(
+        "SELECT sum((corgipile.decision('named', t))[1]) FROM turned t"
+    )
+    mixed = "SELECT a, b, ROW(a, b) AS r FROM forms UNION ALL SELECT a, b, ROW(a::real, b::int8) FROM forms"
+    assert server.value(f"SELECT bool_and((corgipile.decision('named', r))[1] = {same}) FROM ({mixed}) m")
+    server.sql("UPDATE corgipile.models SET params = params - 'features' WHERE name = 'named'")
+    assert "do not name the columns" in fails("SELECT corgipile.decision('named', t) FROM turned t")
+    assert server.value("SELECT corgipile.predict('named', ROW(1, 2))") in (0, 1)
 
 
 def test_predictions_follow_the_model(server, model):

@@ -20,6 +20,11 @@ IDLE = frozenset(
     """description enable_global_explain expiration_timestamp friendly_name kms_key_name model_registry
     vertex_ai_model_id vertex_ai_model_version_aliases""".split()  # noqa: SIM905
 )
+# What is said of earlier versions of a model.
+VERSIONS = {
+    "duckdb": "DuckDB keeps one version of a model: INTO another name keeps both, and ROLLBACK takes a transaction back",
+    "postgres": "SELECT * FROM corgipile.versions lists the versions, SELECT corgipile.rollback('m') takes an earlier one",
+}
 
 
 def _never(_: Any) -> bool:
@@ -68,12 +73,16 @@ def manage(reader: Reader, offset: int) -> Statement | None:
         made: Statement = DropModel(offset=offset, name=model_name(look), if_exists=if_exists)
     elif look.takes("ALTER", "MODEL"):
         if_exists, name = look.takes("IF", "EXISTS"), model_name(look)
+        if look.sees("ROLLBACK"):
+            raise look.wrong(VERSIONS[reader.script.dialect])
         look.needs("RENAME", "TO", what="RENAME TO and a name")
         made = RenameModel(offset=offset, name=name, to=model_name(look, "the new name"), if_exists=if_exists)
     elif look.sees("SHOW", "MODELS") and (look.peek(2) is None or look.sees("SHOW", "MODELS", "LIKE")):
         look.at += 2
         like = look.next("a pattern, such as 'a%'", "string").text if look.takes("LIKE") else None
         made = ShowModels(offset=offset, like=like)
+    elif look.sees("SHOW", "MODEL", "VERSIONS") or look.sees("SHOW", "VERSIONS", "OF", "MODEL"):
+        raise look.wrong(VERSIONS[reader.script.dialect])
     elif look.peek(2) is not None and (look.takes("DESCRIBE", "MODEL") or look.takes("DESC", "MODEL")):
         made = DescribeModel(offset=offset, name=model_name(look))
     else:

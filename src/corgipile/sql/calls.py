@@ -11,10 +11,15 @@ __all__ = ["model_call", "model_name"]
 # What each takes after the model: whether rows, and which options by their types.
 FUNCTIONS: dict[str, tuple[bool | None, dict[str, type]]] = {
     "predict": (True, {"threshold": float}),
-    "evaluate": (None, {}),
+    "evaluate": (None, {"threshold": float}),
+    "confusion_matrix": (True, {"threshold": float}),
+    "roc_curve": (True, {}),
     "weights": (False, {}),
     "training_info": (False, {}),
 }
+
+
+MOST_THRESHOLDS = 10_000
 
 
 def model_name(reader: Reader, what: str = "the name of a model") -> str:
@@ -54,7 +59,11 @@ def model_call(reader: Reader) -> tuple[ModelCall, int] | None:
     model = model_name(inside)
     rows, known = FUNCTIONS[function]
     source = _source(inside, function, rows)
-    options = _options(inside, function, known) if inside.takes(",") else {}
+    options, begin = {}, inside.at + 1
+    if inside.takes(","):
+        options = _thresholds(inside) if function == "roc_curve" else _options(inside, function, known)
+    if source is None and "threshold" in options:
+        raise inside.wrong("a threshold needs rows before it, TABLE name or (SELECT …): training counted none", begin)
     inside.end(f") after the arguments of ML.{function.upper()}")
     return ModelCall(function, model, source, options), close + 1
 
@@ -104,3 +113,26 @@ def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str,
         if not inside.sees(")"):
             inside.needs(",", what=", or )")
     return found
+
+
+def _thresholds(inside: Reader) -> dict[str, Any]:
+    """Read ``[0.1, 0.5]`` or ``GENERATE_ARRAY(0.1, 0.9, 0.1)``."""
+    from corgipile.sql.values import value  # noqa: PLC0415 - as above
+
+    begin = inside.at
+    generated = inside.takes("GENERATE_ARRAY")
+    given = value(inside)
+    numbers = isinstance(given, list) and all(isinstance(x, int | float) and not isinstance(x, bool) for x in given)
+    if numbers and generated:
+        given = _generated(*given) if len(given) in (2, 3) else []
+    if not numbers or not given or not all(0 <= x <= 1 for x in given):
+        raise inside.wrong(
+            "thresholds are numbers from 0 to 1, as [0.25, 0.5, 0.75] or GENERATE_ARRAY(0.1, 0.9, 0.1)", begin
+        )
+    return {"thresholds": sorted(map(float, given))}
+
+
+def _generated(first: float, last: float, step: float = 1) -> list[float]:
+    """Return numbers from one to another; none where they would be too many."""
+    most = (last - first) / step if step > 0 else -1
+    return [first + i * step for i in range(int(most * (1 + 1e-12)) + 1)] if 0 <= most <= MOST_THRESHOLDS else []

@@ -60,6 +60,11 @@ class MemoryTable(Checked):
         return MemoryTable(rows)
 
     @property
+    def rows(self) -> pa.Table:
+        """Return the rows as they are held."""
+        return self._rows
+
+    @property
     def nbytes(self) -> int:
         """Return the bytes of all rows."""
         return int(self._rows.nbytes)

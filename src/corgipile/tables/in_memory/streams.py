@@ -19,7 +19,8 @@ from corgipile.tables.table import Table
 
 __all__ = ["SpilledTable", "of_batches", "of_reader"]
 
-TOGETHER = 4 << 20  # bytes that small batches are joined to
+MAGIC = 8  # bytes before the stream in a file
+TOGETHER = 1 << 20  # bytes that small batches are joined to
 
 
 def of_reader(reader: Any, name: str, spill: Spill = None, most: int | None = None) -> Table:
@@ -157,6 +158,12 @@ class SpilledTable(ArrowFile):
 
     def __repr__(self) -> str:
         return f"SpilledTable({len(self)} rows of {self._name})"
+
+    def stream(self) -> pa.NativeFile:
+        """Return the rows as a stream of Arrow: a file of it is one, but for its first bytes and its end."""
+        file = pa.OSFile(self._section.path)
+        file.seek(self._section.base + MAGIC)
+        return file
 
     @property
     def fingerprint(self) -> str:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument
 from corgipile.linear.model import Model
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import text_of
+from corgipile.sql.engines.duckdb.judging import confusion, evaluated, roc
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, says_class
-from corgipile.sql.engines.duckdb.rows import read_rows
+from corgipile.sql.engines.judging import threshold_of
 from corgipile.sql.engines.results import EPOCHS, epoch_row
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "table_of"]
 
-FIGURES = ("loss", "accuracy", "r2", "rows")
-
 
 def table_of(engine: "DuckDB", call: ModelCall, bound: Bound) -> str:
     """Return what stands for a call: a query in brackets, or the name of rows."""
     stored = engine.models.find(call.model)
     if call.function == "predict":
-        return _predicted(engine, call, stored, bound, call.options.get("threshold"))
+        return _predicted(engine, call, stored, bound)
     if call.function == "evaluate":
-        return engine.session.lend(_evaluated(engine, call, stored.model, bound))
+        return engine.session.lend(evaluated(engine, call, stored, bound))
+    if call.function in ("confusion_matrix", "roc_curve"):
+        judge = confusion if call.function == "confusion_matrix" else roc
+        return engine.session.lend(judge(engine, call, stored, bound))
     made = _weights(stored.model) if call.function == "weights" else _history(stored.model)
     return engine.session.lend(made)
 
 
-def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound, threshold: float | None) -> str:
+def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> str:
     assert call.source is not None  # noqa: S101 - the grammar says so
     model, rows = stored.model, text_of(engine.session, call.source, bound).sql
     there = engine.session.schema(rows, bound.values).names
@@ -43,7 +44,7 @@ def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound, 
     label = f"predicted_{model.label or 'label'}"
     shares = asked("predict_proba", key, names)
     answer = asked(says_class(stored), key, names)
-    if threshold is not None:
+    if (threshold := threshold_of(call, model.classes.tolist(), probable=model.loss.probability)) is not None:
         answer = _beyond(model, shares, threshold)
     also = f", {shares} AS {quoted(label + '_probs')}" if model.loss.probability else ""
     return f"(SELECT {answer} AS {quoted(label)}{also}, * FROM ({rows}\n))"
@@ -51,28 +52,10 @@ def _predicted(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound, 
 
 def _beyond(model: Model, shares: str, threshold: float) -> str:
     """Return what tells two classes by another share than a half."""
-    if not 0 <= threshold <= 1 or not model.loss.probability or len(model.classes) != 2:
-        raise BadArgument(
-            f"threshold is {threshold!r}; a share of 0 to 1 is right, for a logistic model of two classes"
-        )
     first, second = (
         literal(value) if isinstance(value, str) else f"{float(value)!r}::DOUBLE" for value in model.classes.tolist()
     )
     return f"CASE WHEN {shares}[2] >= {float(threshold)!r} THEN {second} ELSE {first} END"
-
-
-def _evaluated(engine: "DuckDB", call: ModelCall, model: Model, bound: Bound) -> pa.Table:
-    if call.source is None:
-        record = epoch_row(model.history[-1]) if model.history else {}
-        apart = record.get("holdout_loss") is not None
-        found = {name: record.get(f"holdout_{name}" if apart else name) for name in FIGURES[:3]}
-        rows = None if apart else record.get("rows")
-    else:
-        read = read_rows(engine.session, call.source, Bound(bound.given, None), None)
-        found, rows = dict(model.measure(read.table)), len(read.table)
-    values = {**{name: found.get(name) for name in FIGURES[:3]}, "rows": rows}
-    kinds = dict.fromkeys(FIGURES[:3], pa.float64()) | {"rows": pa.int64()}
-    return pa.Table.from_pylist([values], pa.schema(kinds))
 
 
 def _weights(model: Model) -> pa.Table:

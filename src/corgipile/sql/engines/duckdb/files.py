@@ -11,12 +11,14 @@ from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.statements import Source
 from corgipile.stores.urls import is_url
+from corgipile.tables.in_memory.streams import SpilledTable
 from corgipile.tables.io.spill import IN_MEMORY, SpillWriter, spill_folder
+from corgipile.tables.memory import MemoryTable
 
 if TYPE_CHECKING:
     from corgipile.tables.table import Table
 
-__all__ = ["Text", "text_of"]
+__all__ = ["Text", "lendable", "text_of"]
 
 PACKED = (".gz", ".zst")
 TEXT = (".csv", ".tsv")
@@ -43,6 +45,15 @@ class _Stream:
 
     def __arrow_c_stream__(self, wanted: Any = None) -> Any:
         return pa.ipc.open_stream(self._begin()).__arrow_c_stream__(wanted)
+
+
+def lendable(table: "Table") -> Any:
+    """Return rows as DuckDB can read them: as they lie in memory or a spill file, or else laid out there."""
+    if isinstance(table, MemoryTable):
+        return table.rows
+    if isinstance(table, SpilledTable):
+        return _Stream(table.stream)
+    return _laid_out(table)
 
 
 def _laid_out(table: "Table") -> _Stream:

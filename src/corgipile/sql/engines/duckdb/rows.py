@@ -24,7 +24,7 @@ from corgipile.tables.table import Table
 
 __all__ = ["Rows", "chosen", "read_rows"]
 
-PART = 5 << 20  # bytes of rows that come together, enough not to be joined
+PART = 5 << 18  # bytes of rows that come together: more than are joined, and few beside what DuckDB keeps for itself
 MANY = 4096  # rows of them where lists and text differ in length
 DEFAULT: Size = declared(TrainArguments)["memory"].default
 

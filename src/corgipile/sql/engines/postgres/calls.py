@@ -3,11 +3,13 @@
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from corgipile.errors import BadArgument
 from corgipile.losses import loss_of
+from corgipile.sql.engines.judging import threshold_of
+from corgipile.sql.engines.postgres.judging import asked, confusion, evaluated, roc, says_class
 from corgipile.sql.engines.postgres.models import Stored
-from corgipile.sql.engines.postgres.rows import relation_of
-from corgipile.sql.engines.postgres.training import source_arguments
 from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.statements import ModelCall, Predict, Source
 
@@ -16,9 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "predicting", "table_of"]
 
-MOST_ARGUMENTS = 99  # numbers that a function takes one by one
+KINDS = {"int64": "int8", "double": "float8", "bool": "bool"}  # of Arrow, in the server; else text
 HIDDEN = ("features", "label", "encoding", "class_type", "imported")  # of params, in a description
-FIGURES = {"loss": "float8", "accuracy": "float8", "r2": "float8", "rows": "int8"}
 
 
 def table_of(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
@@ -27,27 +28,16 @@ def table_of(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
     if call.function == "predict":
         made = _predicted(engine, call, stored, writer)
     elif call.function == "evaluate":
-        made = _row(_evaluated(engine, call, stored, writer), writer)
+        made = _values(evaluated(engine, call, stored, writer), writer)
+    elif call.function in ("confusion_matrix", "roc_curve"):
+        judge = confusion if call.function == "confusion_matrix" else roc
+        made = _values(judge(engine, call, stored, writer), writer)
     elif call.function == "weights":
         made = _weights(engine, stored, writer)
     else:
         names = "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
         made = f"SELECT {names} FROM corgipile.history WHERE model = {writer.literal(stored.name)} ORDER BY epoch"
     return f"(({made}\n) AS corgipile_call CROSS JOIN (SELECT) AS corgipile_no_columns)"  # so that it needs no name
-
-
-def _asked(function: str, stored: Stored, names: list[str], writer: Writer, of: str = "") -> str:
-    """Return a call of one of the extension's functions for columns."""
-    columns = [of + writer.name(name) for name in names]
-    encoders = stored.params.get("encoding", {}).get("features", ())
-    many = len(columns) > MOST_ARGUMENTS and all(one["how"] == "number" for one in encoders)
-    listed = f"ARRAY[{', '.join(columns)}]" if many else ", ".join(columns)
-    return f"corgipile.{function}({writer.literal(stored.name)}, {listed})"
-
-
-def _says_class(stored: Stored) -> str:
-    """Return the function that says what a model predicts: the names of classes where they are text."""
-    return "predict_text" if stored.class_names else "predict"
 
 
 def _predicted(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> str:
@@ -58,43 +48,32 @@ def _predicted(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wr
     if names is None:
         raise stored.missing(there)
     label, of = f"predicted_{stored.label}", "corgipile_rows."
-    shares = _asked("predict_proba", stored, names, writer, of)
-    answer = _asked(_says_class(stored), stored, names, writer, of)
+    shares = asked("predict_proba", stored, names, writer, of)
+    answer = asked(says_class(stored), stored, names, writer, of)
     probable = loss_of(stored.kind, len(stored.classes)).probability
-    if (threshold := call.options.get("threshold")) is not None:
-        answer = _beyond(stored, shares, threshold, writer, probable=probable)
+    if (threshold := threshold_of(call, stored.classes, probable=probable)) is not None:
+        answer = _beyond(stored, shares, threshold, writer)
     also = f", {shares} AS {writer.name(label + '_probs')}" if probable else ""
     return f"SELECT {answer} AS {writer.name(label)}{also}, corgipile_rows.* FROM ({rows}\n) AS corgipile_rows"
 
 
-def _beyond(stored: Stored, shares: str, threshold: float, writer: Writer, *, probable: bool) -> str:
+def _beyond(stored: Stored, shares: str, threshold: float, writer: Writer) -> str:
     """Return what tells two classes by another share than a half."""
     classes: list[Any] = stored.class_names or [float(value) for value in stored.classes]
-    if not 0 <= threshold <= 1 or not probable or len(classes) != 2:
-        raise BadArgument(
-            f"threshold is {threshold!r}; a share of 0 to 1 is right, for a logistic model of two classes"
-        )
     first, second = (f"{writer.literal(value)}::{'text' if stored.class_names else 'float8'}" for value in classes)
     return f"CASE WHEN ({shares})[2] >= {writer.literal(threshold)}::float8 THEN {second} ELSE {first} END"
 
 
-def _evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> dict[str, Any]:
-    """Return how well a model does: on rows, or, of rows apart out or else of training, what its history says."""
-    if call.source is None:
-        last = (engine.models.history(stored.name) or [{}])[-1]
-        apart = last.get("holdout_loss") is not None
-        found = {name: last.get(f"holdout_{name}" if apart else name) for name in FIGURES}
-        return found | {"rows": None if apart else last.get("rows")}
-    known = engine.models.known()
-    with relation_of(engine.session, call.source, writer) as relation:
-        given = {"model": f"{writer.literal(stored.name)}::text", **source_arguments(relation, known, writer)}
-        asked = f"corgipile.evaluate({', '.join(f'{writer.name(name)} => {text}' for name, text in given.items())})"
-        row = engine.session.rows(f"SELECT {', '.join(FIGURES)} FROM {asked}")
-    return dict(zip(FIGURES, row[0], strict=True))
-
-
-def _row(values: dict[str, Any], writer: Writer) -> str:
-    return "SELECT " + ", ".join(f"{writer.literal(values[name])}::{kind} AS {name}" for name, kind in FIGURES.items())
+def _values(table: pa.Table, writer: Writer) -> str:
+    """Return a query that gives the rows of a table, which are few."""
+    kinds = [KINDS.get(str(kind), "text") for kind in table.schema.types]
+    named = zip(kinds, table.column_names, strict=True)
+    columns = ", ".join(f"NULL::{kind} AS {writer.name(name)}" for kind, name in named)
+    rows = [
+        f"({', '.join(f'{writer.literal(value)}::{kind}' for value, kind in zip(row, kinds, strict=True))})"
+        for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
+    ]
+    return f"SELECT {columns} WHERE false" + (f" UNION ALL VALUES {', '.join(rows)}" if rows else "")
 
 
 def _weights(engine: "PostgreSQL", stored: Stored, writer: Writer) -> str:
@@ -134,7 +113,7 @@ def _beside(engine: "PostgreSQL", source: Source, column: str, stored: Stored, w
     there = engine.session.columns(rows)
     names = stored.names_in(there)
     if names is not None:
-        call = _asked(_says_class(stored), stored, names, writer, "corgipile_rows.")
+        call = asked(says_class(stored), stored, names, writer, "corgipile_rows.")
         return f"SELECT corgipile_rows.*, {call} AS {named} FROM ({rows}\n) AS corgipile_rows"
     if not source.foldable:
         raise stored.missing(there)
@@ -142,7 +121,7 @@ def _beside(engine: "PostgreSQL", source: Source, column: str, stored: Stored, w
     everything = engine.session.columns(f"SELECT * {rest}")
     if stored.names_in(everything) is None:
         raise stored.missing(everything)
-    call = _asked(_says_class(stored), stored, stored.features, writer)
+    call = asked(says_class(stored), stored, stored.features, writer)
     return f"SELECT {writer.text(source.items)}\n, {call} AS {named} {rest}"
 
 

@@ -97,9 +97,9 @@ class Stored:
         """Return its features if a query gives each of them, once."""
         return self.features if all(there.count(name) == 1 for name in self.features) else None
 
-    def missing(self, there: list[str]) -> MissingColumn:
-        """Make the error of a query that does not give them."""
-        lacking = [name for name in self.features if name not in there]
+    def missing(self, there: list[str], also: str | None = None) -> MissingColumn:
+        """Make the error of a query that does not give them, or another column besides."""
+        lacking = [name for name in [*self.features, *([also] if also else [])] if name not in there]
         twice = [name for name in self.features if there.count(name) > 1]
         what = f"without {listed(lacking)}" if lacking else f"with {listed(twice)} more than once"
         hint = did_you_mean(lacking[0], there) if lacking else ""

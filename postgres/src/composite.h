@@ -1,0 +1,20 @@
+/* Rows that come to a function as one record. */
+#ifndef CORGIPILE_COMPOSITE_H
+#define CORGIPILE_COMPOSITE_H
+
+/* What takes the features out of records of one type. */
+typedef struct {
+    TupleDesc columns;
+    Datum *values;          /* of all fields */
+    bool *nulls;
+    int count, *place;      /* of the features, and where each stands among the fields */
+    Oid *types;             /* of the features */
+    NullableDatum *row;     /* the features of the record read last */
+} CorgiRecord;
+
+extern bool corgi_is_record(Oid type);
+extern CorgiRecord *corgi_open_record(Datum record, const char *model, MemoryContext context);
+extern bool corgi_record_fits(const CorgiRecord *f, Datum record);
+extern void corgi_read_record(CorgiRecord *f, Datum record);
+
+#endif

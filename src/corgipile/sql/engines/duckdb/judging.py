@@ -1,0 +1,153 @@
+"""``ML.EVALUATE``, ``ML.CONFUSION_MATRIX`` and ``ML.ROC_CURVE``: DuckDB asks the model of each row, and counts."""
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from corgipile.sql.engines.duckdb.binding import Bound, literal
+from corgipile.sql.engines.duckdb.files import lendable, text_of
+from corgipile.sql.engines.duckdb.models import Stored
+from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, says_class
+from corgipile.sql.engines.duckdb.rows import read_rows
+from corgipile.sql.engines.judging import (
+    CLASSES,
+    NUMBERS,
+    confused,
+    counted,
+    curve,
+    figures,
+    need_classes,
+    quantiles,
+    threshold_of,
+    two_probable,
+)
+from corgipile.sql.engines.results import epoch_row
+from corgipile.sql.engines.training import column_named
+from corgipile.sql.statements import ModelCall, Source
+from corgipile.tables.databases import quoted
+
+if TYPE_CHECKING:
+    from corgipile.sql.engines.duckdb.engine import DuckDB
+
+__all__ = ["confusion", "evaluated", "roc"]
+
+# The area under the curve: of pairs of rows of the two classes how many are in order, ties a half.
+AREA = """(SELECT sum(p * (below + n / 2)) / nullif(sum(p) * sum(n), 0) FROM (
+    SELECT p, n, sum(n) OVER (ORDER BY score) - n AS below FROM (
+    SELECT score, count(*) FILTER (actual = 2)::DOUBLE AS p, count(*) FILTER (actual = 1)::DOUBLE AS n
+    FROM scored GROUP BY score)))"""
+
+
+class _Rows:
+    """Rows to be judged, as SQL.
+
+    Args:
+        engine: The engine.
+        stored: The model.
+        sql: The rows.
+        bound: The values of their parameters.
+    """
+
+    def __init__(self, engine: "DuckDB", stored: Stored, sql: str, bound: Bound) -> None:
+        self.engine, self.model, self.sql, self.bound = engine, stored.model, sql, bound
+        self._key, self._says = key_of(engine, stored, bound), says_class(stored)
+        there = engine.session.schema(sql, bound.values).names
+        self._names = names_in(stored, there)
+        self._label = quoted(column_named(self.model.label or "label", there))
+        self._kind = "VARCHAR" if self.model.classes.dtype.kind == "U" else "DOUBLE"
+
+    def asked(self, function: str) -> str:
+        """Return a call of one of our functions."""
+        return asked(function, self._key, self._names)
+
+    def place(self, value: str) -> str:
+        """Return what numbers the class that an expression gives, from 1 on."""
+        classes = [literal(one) if isinstance(one, str) else repr(float(one)) for one in self.model.classes.tolist()]
+        return f"list_position([{', '.join(classes)}]::{self._kind}[], ({value})::{self._kind})"
+
+    def scored(self, **columns: str) -> str:
+        """Return the beginning of a query of rows ``scored``: the number of their class, and some columns."""
+        listed = ", ".join(f"{text} AS {name}" for name, text in {"actual": self.place(self._label), **columns}.items())
+        return f"WITH scored AS MATERIALIZED (SELECT {listed} FROM ({self.sql}\n))"
+
+    def predicted(self, threshold: float | None) -> str:
+        """Return what numbers the class that is predicted."""
+        if threshold is None:
+            return self.place(self.asked(self._says))
+        share = f"{self.asked('predict_proba')}[2]"
+        return f"CASE WHEN {share} >= {threshold!r} THEN 2 WHEN {share} IS NOT NULL THEN 1 END"
+
+    def errors(self) -> dict[str, float]:
+        """Return how far predictions of numbers are off."""
+        wrong = f"SELECT {self.asked('predict')} - {self._label}::DOUBLE AS e FROM ({self.sql}\n)"
+        found = self.rows(f"SELECT avg(abs(e)), avg(e * e) FROM ({wrong})")[0]
+        return dict(zip(("mean_absolute_error", "mean_squared_error"), found, strict=True))
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a query of them that has few rows."""
+        return self.engine.session.rows(sql, self.bound.values)
+
+
+def evaluated(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
+    """Return how well a model does on rows; on those of training, or held out of it, where none are named."""
+    model = stored.model
+    names = NUMBERS if model.loss.numbers else CLASSES
+    threshold = threshold_of(call, model.classes.tolist(), probable=model.loss.probability)
+    if call.source is None:
+        record = epoch_row(model.history[-1]) if model.history else {}
+        apart = record.get("holdout_loss") is not None
+        found: dict[str, Any] = {name: record.get(f"holdout_{name}" if apart else name) for name in names}
+        return figures(names, found | {"rows": None if apart else record.get("rows")})
+    plain = Bound(bound.given, None)
+    read = read_rows(engine.session, call.source, plain, None)
+    found = {**model.measure(read.table), "rows": len(read.table)}
+    if call.source.plain:
+        rows = _rows(engine, call.source, stored, bound)
+    else:
+        lent = engine.session.lend(lendable(read.table))
+        rows = _Rows(engine, stored, f"SELECT * FROM {lent}", Bound(bound.given, None))
+    if model.loss.numbers:
+        return figures(names, found | rows.errors())
+    two = len(model.classes) == 2
+    score = {"score": f"{rows.asked('decision')}[1]" if len(model.coef) == 1 else rows.asked("predict_proba") + "[2]"}
+    sql = rows.scored(predicted=rows.predicted(threshold), **(score if two else {}))
+    area = AREA if two else "NULL"
+    cells = rows.rows(f"{sql} SELECT actual, predicted, count(*), {area} FROM scored GROUP BY actual, predicted")
+    found |= counted([cell[:3] for cell in cells], model.classes.tolist(), stored.name).figures()
+    found["log_loss"] = found["loss"] if model.loss.probability else None
+    return figures(names, found | {"roc_auc": cells[0][3]})
+
+
+def _rows(engine: "DuckDB", source: Source, stored: Stored, bound: Bound) -> _Rows:
+    plain = Bound(bound.given, None)
+    return _Rows(engine, stored, text_of(engine.session, source, plain).sql, plain)
+
+
+def confusion(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
+    """Return rows by their class and the one that is predicted."""
+    assert call.source is not None  # noqa: S101 - the grammar says so
+    model, classes = stored.model, stored.model.classes.tolist()
+    need_classes(call, model.kind, numbers=model.loss.numbers)
+    rows = _rows(engine, call.source, stored, bound)
+    sql = rows.scored(predicted=rows.predicted(threshold_of(call, classes, probable=model.loss.probability)))
+    cells = rows.rows(f"{sql} SELECT actual, predicted, count(*) FROM scored GROUP BY ALL")
+    return confused(counted(cells, classes, stored.name))
+
+
+def roc(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
+    """Return how many rows reach thresholds: those that are named, or percentiles of the probabilities."""
+    assert call.source is not None  # noqa: S101 - the grammar says so
+    model = stored.model
+    need_classes(call, model.kind, numbers=model.loss.numbers)
+    two_probable(call, model.classes.tolist(), probable=model.loss.probability)
+    rows = _rows(engine, call.source, stored, bound)
+    given = call.options.get("thresholds")
+    points = (
+        f"SELECT {given!r} AS cuts" if given else f"SELECT quantile_disc(share, {quantiles()!r}) AS cuts FROM scored"
+    )
+    reached = "CASE WHEN share IS NOT NULL THEN len(list_filter(cuts, lambda x: x <= share)) END"
+    cells = rows.rows(
+        f"{rows.scored(share=rows.asked('predict_proba') + '[2]')}, points AS ({points}) "
+        f"SELECT actual, {reached} AS reached, count(*), any_value(cuts) FROM scored, points GROUP BY ALL"
+    )
+    return curve(given or (cells[0][3] if cells else []), [cell[:3] for cell in cells], stored.name)

@@ -1,0 +1,191 @@
+"""How well a model does: what ``ML.EVALUATE`` and its like answer, of rows that an engine has counted."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BadLabel, BadValue
+from corgipile.sql.statements import ModelCall
+from corgipile.suggestions import listed
+
+__all__ = [
+    "CLASSES",
+    "NUMBERS",
+    "Counts",
+    "confused",
+    "counted",
+    "curve",
+    "figures",
+    "need_classes",
+    "quantiles",
+    "threshold_of",
+    "two_probable",
+]
+
+# What ML.EVALUATE answers of models of classes, and of models of numbers.
+CLASSES = ("loss", "accuracy", "precision", "recall", "f1_score", "log_loss", "roc_auc", "rows")
+NUMBERS = ("loss", "r2", "mean_absolute_error", "mean_squared_error", "rows")
+CURVE = pa.schema(
+    [(name, pa.float64()) for name in ("threshold", "recall", "false_positive_rate")]
+    + [(name, pa.int64()) for name in ("true_positives", "false_positives", "true_negatives", "false_negatives")]
+)
+PERCENT = 100
+MOST_CLASSES = 1000  # columns of an answer
+Row = dict[str, Any]
+
+
+class Counts(NamedTuple):
+    """Rows by their class and the one that was predicted, both by number, from 0 on."""
+
+    classes: list[Any]
+    cells: Mapping[tuple[int, int], int]
+
+    def figures(self) -> Row:
+        """Return accuracy, precision, recall and F1: of two classes those of the second, of more their means.
+
+        A precision of a class that is never predicted is None, and so is the recall of one without rows; in a mean
+        both are 0.
+
+        Example:
+            >>> Counts(["no", "yes"], {(0, 0): 2, (1, 1): 1, (1, 0): 1}).figures()
+            {'accuracy': 0.75, 'precision': 1.0, 'recall': 0.5, 'f1_score': 0.6666666666666666}
+        """
+        there, said = defaultdict[int, int](int), defaultdict[int, int](int)
+        for (actual, predicted), rows in self.cells.items():
+            there[actual] += rows
+            said[predicted] += rows
+        total, right = sum(there.values()), [self.cells.get((k, k), 0) for k in range(len(self.classes))]
+        asked = [1] if len(right) == 2 else range(len(right))
+        found = {
+            "accuracy": [(sum(right), total)],
+            "precision": [(right[k], said[k]) for k in asked],
+            "recall": [(right[k], there[k]) for k in asked],
+            "f1_score": [(2 * right[k], said[k] + there[k]) for k in asked],
+        }
+        return {name: _mean(shares) for name, shares in found.items()}
+
+
+def _mean(shares: Sequence[tuple[int, int]]) -> float | None:
+    if len(shares) == 1:
+        part, whole = shares[0]
+        return part / whole if whole else None
+    return sum(part / whole if whole else 0.0 for part, whole in shares) / len(shares)
+
+
+def counted(rows: Iterable[Sequence[Any]], classes: Sequence[Any], model: str) -> Counts:
+    """Return counts of what SQL counted: the numbers of classes, from 1 on, and rows.
+
+    Raises:
+        BadLabel: A row is of no class of the model.
+        BadValue: Nothing is predicted of a row.
+    """
+    cells = defaultdict[tuple[int, int], int](int)
+    for actual, predicted, count in rows:
+        if not actual:
+            raise BadLabel(
+                f"{count} rows have a label that is none of the classes of model {model!r}: {listed(classes)}"
+            )
+        if not predicted:
+            raise BadValue(f"model {model!r} predicts nothing of {count} rows: a feature of theirs is null")
+        cells[actual - 1, predicted - 1] += count
+    return Counts(list(classes), cells)
+
+
+def figures(names: Sequence[str], found: Mapping[str, Any]) -> pa.Table:
+    """Return the answer of ``ML.EVALUATE``, a row."""
+    kinds = pa.schema([(name, pa.int64() if name == "rows" else pa.float64()) for name in names])
+    return pa.Table.from_pylist([{name: found.get(name) for name in names}], kinds)
+
+
+def confused(counts: Counts) -> pa.Table:
+    """Return the answer of ``ML.CONFUSION_MATRIX``: a row a class that rows have, a column each that is predicted.
+
+    Example:
+        >>> confused(Counts([0.0, 1.0], {(0, 0): 2, (1, 0): 1})).to_pylist()
+        [{'expected_label': 0.0, '_0': 2, '_1': 0}, {'expected_label': 1.0, '_0': 1, '_1': 0}]
+    """
+    classes = counts.classes
+    if len(classes) > MOST_CLASSES:
+        raise BadArgument(f"the model has {len(classes)} classes, too many for a column each; GROUP BY counts them")
+    columns = {"expected_label": pa.array(classes)}
+    for k, name in enumerate(map(_column, classes)):
+        columns[name] = pa.array([counts.cells.get((i, k), 0) for i in range(len(classes))], pa.int64())
+    return pa.table(columns)
+
+
+def _column(value: Any) -> str:
+    """Return what a column of a class is called, as BigQuery has it: names do not begin with a digit or a sign."""
+    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return text if isinstance(value, str) and not text[:1].isdigit() else f"_{text}"
+
+
+def quantiles() -> list[float]:
+    """Return the shares of rows at whose probabilities a curve has its points where nobody names thresholds."""
+    return [i / PERCENT for i in range(PERCENT + 1)]
+
+
+def curve(thresholds: Sequence[float], rows: Iterable[Sequence[Any]], model: str) -> pa.Table:
+    """Return the answer of ``ML.ROC_CURVE``, a row a threshold.
+
+    Args:
+        thresholds: Where a row counts as of the second class, in increasing order.
+        rows: Of each class, by its number from 1 on, how many rows reach so many of the thresholds.
+        model: The model's name.
+
+    Example:
+        >>> curve([0.2, 0.5], [(2, 2, 3), (2, 0, 1), (1, 1, 4)], "m").to_pylist()[1]["recall"]
+        0.75
+    """
+    found = {1: [0] * (len(thresholds) + 1), 2: [0] * (len(thresholds) + 1)}
+    for actual, reached, count in rows:
+        if reached is None:
+            raise BadValue(f"model {model!r} predicts nothing of {count} rows: a feature of theirs is null")
+        if actual not in found:
+            raise BadLabel(f"{count} rows have a label that is none of the classes of model {model!r}")
+        found[actual][reached] += count
+    (false, negatives), (true, positives) = (_above(found[k]) for k in (1, 2))
+    made = {
+        at: (at, _mean([(tp, positives)]), _mean([(fp, negatives)]), tp, fp, negatives - fp, positives - tp)
+        for at, tp, fp in zip(thresholds, true, false, strict=True)
+    }
+    return pa.Table.from_pylist([dict(zip(CURVE.names, row, strict=True)) for row in reversed(made.values())], CURVE)
+
+
+def _above(reached: list[int]) -> tuple[list[int], int]:
+    """Return how many rows reach each threshold, and how many there are."""
+    least = list(accumulate(reversed(reached)))[::-1]
+    return least[1:], least[0]
+
+
+def need_classes(call: ModelCall, kind: str, *, numbers: bool) -> None:
+    """Raise BadArgument of a model that predicts numbers."""
+    if numbers:
+        raise BadArgument(
+            f"model {call.model!r} is {kind} and predicts numbers; ML.{call.function.upper()} is of classes"
+        )
+
+
+def two_probable(call: ModelCall, classes: Sequence[Any], *, probable: bool) -> None:
+    """Raise BadArgument unless a model has probabilities of two classes."""
+    if len(classes) != 2 or not probable:
+        raise BadArgument(
+            f"ML.{call.function.upper()} is of two classes and their probabilities, which a logistic model has; "
+            f"model {call.model!r} has {len(classes)} classes and {'' if probable else 'no '}probabilities"
+        )
+
+
+def threshold_of(call: ModelCall, classes: Sequence[Any], *, probable: bool) -> float | None:
+    """Return the threshold of a call, if it names one.
+
+    Raises:
+        BadArgument: It is no share, or the model is none of two classes with probabilities.
+    """
+    threshold: float | None = call.options.get("threshold")
+    if threshold is not None and (not 0 <= threshold <= 1 or not probable or len(classes) != 2):
+        raise BadArgument(
+            f"threshold is {threshold!r}; a share of 0 to 1 is right, for a logistic model of two classes"
+        )
+    return threshold

@@ -1,0 +1,161 @@
+"""``ML.EVALUATE``, ``ML.CONFUSION_MATRIX`` and ``ML.ROC_CURVE``: the server asks the model of each row, and counts."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from corgipile.losses import loss_of
+from corgipile.sql.engines.judging import (
+    CLASSES,
+    NUMBERS,
+    Counts,
+    confused,
+    counted,
+    curve,
+    figures,
+    need_classes,
+    quantiles,
+    threshold_of,
+    two_probable,
+)
+from corgipile.sql.engines.postgres.models import Stored
+from corgipile.sql.engines.postgres.rows import relation_of
+from corgipile.sql.engines.postgres.training import source_arguments
+from corgipile.sql.engines.postgres.types import columns_of
+from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.statements import ModelCall, Source
+from corgipile.sql.tokens import tokenize
+
+if TYPE_CHECKING:
+    from corgipile.sql.engines.postgres.engine import PostgreSQL
+
+__all__ = ["asked", "confusion", "evaluated", "roc", "says_class"]
+
+MOST_ARGUMENTS = 99  # that a function takes one by one
+GIVEN = ("loss", "accuracy", "r2", "rows", "auc", "log_loss", "rmse", "mae")  # by corgipile.evaluate
+
+
+def asked(function: str, stored: Stored, names: list[str], writer: Writer, of: str = "") -> str:
+    """Return a call of one of the extension's functions for columns."""
+    columns = ", ".join(of + writer.name(name) for name in names)
+    given = f"ROW({columns})" if len(names) > MOST_ARGUMENTS else columns
+    return f"corgipile.{function}({writer.literal(stored.name)}, {given})"
+
+
+def says_class(stored: Stored) -> str:
+    """Return the function that says what a model predicts: the names of classes where they are text."""
+    return "predict_text" if stored.class_names else "predict"
+
+
+class _Rows:
+    """Rows to be judged, as SQL.
+
+    Args:
+        engine: The engine.
+        stored: The model.
+        sql: The rows.
+        writer: Writes SQL.
+
+    Raises:
+        MissingColumn: They lack a column that the model was trained on.
+    """
+
+    def __init__(self, engine: "PostgreSQL", stored: Stored, sql: str, writer: Writer) -> None:
+        self.engine, self.stored, self.sql, self.writer = engine, stored, sql, writer
+        columns = columns_of(engine.session.described(sql))
+        kinds, there = {column.name: column.kind for column in columns}, [column.name for column in columns]
+        names = stored.names_in(there)
+        if names is None or stored.label not in kinds:
+            raise stored.missing(there, also=stored.label)
+        self._names = names
+        self._label = writer.name(stored.label) + "::int" * pa.types.is_boolean(kinds[stored.label])
+
+    def asked(self, function: str) -> str:
+        """Return a call of one of the extension's functions."""
+        return asked(function, self.stored, self._names, self.writer)
+
+    def place(self, value: str) -> str:
+        """Return what numbers the class that an expression gives, from 1 on."""
+        names = self.stored.class_names
+        kind = "float8" if names is None else "text"
+        listed = ", ".join(map(self.writer.literal, names or map(float, self.stored.classes)))
+        return f"pg_catalog.array_position(ARRAY[{listed}]::{kind}[], ({value})::{kind})"
+
+    def scored(self, **columns: str) -> str:
+        """Return the beginning of a query of rows ``scored``: the number of their class, and some columns."""
+        listed = ", ".join(f"{text} AS {name}" for name, text in {"actual": self.place(self._label), **columns}.items())
+        return f"WITH scored AS MATERIALIZED (SELECT {listed} FROM ({self.sql}\n) AS corgipile_rows)"
+
+    def counts(self, threshold: float | None) -> Counts:
+        """Return rows by their class and the one that is predicted."""
+        share = f"({self.asked('predict_proba')})[2]"
+        beyond = f"CASE WHEN {share} >= {threshold!r}::float8 THEN 2 WHEN {share} IS NOT NULL THEN 1 END"
+        predicted = self.place(self.asked(says_class(self.stored))) if threshold is None else beyond
+        asked = f"{self.scored(predicted=predicted)} SELECT actual, predicted, count(*) FROM scored GROUP BY 1, 2"
+        classes = self.stored.class_names or self.stored.classes
+        return counted(self.engine.session.rows(asked), classes, self.stored.name)
+
+
+def evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
+    """Return how well a model does on rows; on those of training, or held out of it, where none are named."""
+    loss = loss_of(stored.kind, len(stored.classes))
+    names = NUMBERS if loss.numbers else CLASSES
+    threshold = threshold_of(call, stored.classes, probable=loss.probability)
+    if call.source is None:
+        last = (engine.models.history(stored.name) or [{}])[-1]
+        apart = last.get("holdout_loss") is not None
+        found = {name: last.get(f"holdout_{name}" if apart else name) for name in names}
+        return figures(names, found | {"rows": None if apart else last.get("rows")})
+    known, source = engine.models.known(), call.source
+    if not loss.numbers and _varies(engine, source, writer):
+        source = replace(source, where=None)  # so that they are kept, since they are read twice
+    with relation_of(engine.session, source, writer, queries=loss.numbers) as relation:
+        if stored.names_in(relation.columns) is None:
+            raise stored.missing(relation.columns)
+        given = {"model": f"{writer.literal(stored.name)}::text", **source_arguments(relation, known, writer)}
+        asked = f"corgipile.evaluate({', '.join(f'{writer.name(name)} => {text}' for name, text in given.items())})"
+        row = engine.session.rows(f"SELECT {', '.join(GIVEN)} FROM {asked}")[0]
+        found = dict(zip(GIVEN, row, strict=True))
+        if loss.numbers:
+            square = None if found["rmse"] is None else found["rmse"] ** 2
+            return figures(names, found | {"mean_absolute_error": found["mae"], "mean_squared_error": square})
+        where = "" if relation.where is None else f" WHERE {relation.where}"
+        rows = _Rows(engine, stored, f"SELECT * FROM {relation.name}{where}", writer)
+        return figures(names, found | rows.counts(threshold).figures() | {"roc_auc": found["auc"]})
+
+
+def _varies(engine: "PostgreSQL", source: Source, writer: Writer) -> bool:
+    """Say whether a condition may hold of other rows each time, since it calls a function such as random()."""
+    if source.where is None:
+        return False
+    words = [token.text.lower() for token in tokenize(writer.text(source.where)) if token.kind in ("word", "name")]
+    named = "SELECT 1 FROM pg_catalog.pg_proc WHERE provolatile = 'v' AND lower(proname) = ANY (%s) LIMIT 1"
+    return bool(engine.session.rows(named, [words]))
+
+
+def confusion(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
+    """Return rows by their class and the one that is predicted."""
+    assert call.source is not None  # noqa: S101 - the grammar says so
+    loss = loss_of(stored.kind, len(stored.classes))
+    need_classes(call, stored.kind, numbers=loss.numbers)
+    threshold = threshold_of(call, stored.classes, probable=loss.probability)
+    return confused(_Rows(engine, stored, writer.text(call.source.sql), writer).counts(threshold))
+
+
+def roc(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
+    """Return how many rows reach thresholds: those that are named, or percentiles of the probabilities."""
+    assert call.source is not None  # noqa: S101 - the grammar says so
+    loss = loss_of(stored.kind, len(stored.classes))
+    need_classes(call, stored.kind, numbers=loss.numbers)
+    two_probable(call, stored.classes, probable=loss.probability)
+    rows = _Rows(engine, stored, writer.text(call.source.sql), writer)
+    share, given = f"({rows.asked('predict_proba')})[2]", call.options.get("thresholds")
+    percentiles = f"percentile_disc(ARRAY{quantiles()!r}::float8[]) WITHIN GROUP (ORDER BY share)"
+    points = f"SELECT ARRAY{given!r}::float8[] AS cuts" if given else f"SELECT {percentiles} AS cuts FROM scored"
+    cells = engine.session.rows(
+        f"{rows.scored(share=share)}, points AS MATERIALIZED ({points}) "
+        "SELECT actual, pg_catalog.width_bucket(share, cuts) AS reached, count(*), min(cuts) FROM scored, points "
+        "GROUP BY 1, 2"
+    )
+    return curve(given or (cells[0][3] if cells else []), [cell[:3] for cell in cells], stored.name)

@@ -1,0 +1,165 @@
+"""How well models do: ML.EVALUATE, ML.CONFUSION_MATRIX and ML.ROC_CURVE on every engine, against counts in Python."""
+
+# ruff: noqa: S608  # tests write SQL
+
+import itertools
+
+import pytest
+from sqlengines import ROWS, OnDuckDB, OnPostgreSQL
+
+from corgipile.errors import BadStatement
+from corgipile.sql.engines.judging import CLASSES, NUMBERS
+
+TRAIN = "TRAIN BY logistic WITH learning_rate = 0.3, epochs = 3"
+NOISY = "SELECT a, b, (a + (i % 7) * 0.1 > 0.8)::int AS label FROM t"
+THREE = "SELECT a, b, CASE WHEN a < 0.3 THEN 'low' WHEN b < 0.9 THEN '2nd' ELSE 'it''s' END AS kind FROM t"
+
+
+def shares(asking, sql, rows="noisy"):
+    """Return the class of each row, and the probability of the second one."""
+    found = asking.rows(sql, f"SELECT label, predicted_label_probs AS p FROM ML.PREDICT(MODEL m, TABLE {rows}) q")
+    return [(int(row["label"]), row["p"][1]) for row in found]
+
+
+def counts(pairs, threshold):
+    """Return how many rows are taken rightly and wrongly for each class."""
+    said = [(actual, int(share >= threshold)) for actual, share in pairs]
+    return {(i, k): said.count((i, k)) for i in range(2) for k in range(2)}
+
+
+def area(pairs):
+    """Return the share of pairs of rows that stand in order."""
+    mine, others = ([share for actual, share in pairs if actual == k] for k in (1, 0))
+    better = sum((x > y) + (x == y) / 2 for x, y in itertools.product(mine, others))
+    return better / (len(mine) * len(others))
+
+
+class Judging:
+    """What holds on every engine."""
+
+    @pytest.fixture
+    def noisy(self, sql):
+        sql.execute(f"CREATE TABLE noisy AS {NOISY}; SELECT * FROM noisy {TRAIN} INTO m")
+
+    @pytest.mark.parametrize("threshold", [None, 0.3, 1])
+    def test_two_classes(self, sql, noisy, threshold):
+        pairs = shares(self, sql)
+        cells = counts(pairs, 0.5 if threshold is None else threshold)
+        also = "" if threshold is None else f", STRUCT({threshold} AS threshold)"
+        (found,) = self.rows(sql, f"SELECT * FROM ML.EVALUATE(MODEL m, TABLE noisy{also})")
+        assert tuple(found) == CLASSES
+        assert found["accuracy"] == (cells[0, 0] + cells[1, 1]) / ROWS
+        said = cells[0, 1] + cells[1, 1]
+        assert found["precision"] == (cells[1, 1] / said if said else None)
+        assert found["recall"] == cells[1, 1] / (cells[1, 0] + cells[1, 1])
+        assert found["f1_score"] == 2 * cells[1, 1] / (said + cells[1, 0] + cells[1, 1])
+        assert found["roc_auc"] == pytest.approx(area(pairs), abs=1e-12)
+        assert (found["log_loss"], found["rows"]) == (found["loss"], ROWS)
+        matrix = self.rows(sql, f"SELECT * FROM ML.CONFUSION_MATRIX(MODEL m, TABLE noisy{also}) x")
+        assert [tuple(row.values()) for row in matrix] == [(k, cells[k, 0], cells[k, 1]) for k in (0, 1)]
+        assert list(matrix[0]) == ["expected_label", "_0", "_1"]
+
+    def test_queries_are_judged_by_the_rows_that_they_gave(self, sql, noisy):
+        sampled = "SELECT * FROM noisy WHERE random() < 0.5"
+        joined = "SELECT x.a, y.b, x.label FROM noisy x JOIN noisy y ON x.a = y.a WHERE x.a > 0.3"
+        for query in ("SELECT * FROM noisy WHERE a > 0.2", joined, sampled, f"SELECT * FROM ({sampled}) q"):
+            (found,) = self.rows(sql, f"SELECT * FROM ML.EVALUATE(MODEL m, ({query}))")
+            right = found["accuracy"] * found["rows"]
+            assert 0 < found["rows"] < ROWS
+            assert right == pytest.approx(round(right), abs=1e-6)
+        plain = self.rows(
+            sql, "SELECT * FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM noisy q WHERE q.a > ?))", [0.2]
+        )
+        assert plain == self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, (SELECT * FROM noisy WHERE a > 0.2))")
+
+    def test_three_classes_of_text(self, sql):
+        sql.execute(
+            f"CREATE TABLE three AS {THREE}; SELECT * FROM three TRAIN BY softmax WITH learning_rate = 0.1 INTO m"
+        )
+        said = self.rows(sql, "SELECT kind, prediction FROM (SELECT * FROM three PREDICT BY m) q")
+        names = sorted({row["kind"] for row in said})
+        matrix = self.rows(sql, "SELECT * FROM ML.CONFUSION_MATRIX(MODEL m, (SELECT * FROM three))")
+        assert list(matrix[0]) == ["expected_label", "_2nd", "it's", "low"]
+        cells = {
+            (row["expected_label"], name): list(row.values())[k + 1] for row in matrix for k, name in enumerate(names)
+        }
+        assert cells == {
+            (i, k): sum((row["kind"], row["prediction"]) == (i, k) for row in said) for i in names for k in names
+        }
+        (found,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE three)")
+        recalls = [cells[name, name] / sum(cells[name, other] for other in names) for name in names]
+        assert found["recall"] == pytest.approx(sum(recalls) / 3)
+        assert (found["accuracy"], found["roc_auc"]) == (sum(cells[name, name] for name in names) / ROWS, None)
+        self.fails(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE three, STRUCT(0.5 AS threshold))", "two classes")
+        self.fails(sql, "SELECT * FROM ML.ROC_CURVE(MODEL m, TABLE three)", "two classes")
+
+    def test_curves(self, sql, noisy):
+        pairs = shares(self, sql)
+        points = self.rows(sql, "SELECT * FROM ML.ROC_CURVE(MODEL m, TABLE noisy, [0.6, 0.25, 0, 0.6])")
+        assert [row["threshold"] for row in points] == [0.6, 0.25, 0]
+        default = self.rows(sql, "SELECT * FROM ML.ROC_CURVE(MODEL m, (SELECT * FROM noisy WHERE a >= 0)) r")
+        assert 50 < len(default) <= 101
+        assert (default[-1]["recall"], default[-1]["true_negatives"]) == (1, 0)
+        for row in points + default:
+            cells = counts(pairs, row["threshold"])
+            expected = (cells[1, 1], cells[0, 1], cells[0, 0], cells[1, 0])
+            assert tuple(row.values())[3:] == expected
+            assert row["recall"] == cells[1, 1] / (cells[1, 0] + cells[1, 1])
+        made = self.rows(sql, "SELECT threshold FROM ML.ROC_CURVE(MODEL m, TABLE noisy, GENERATE_ARRAY(0.5, 0.9, 0.2))")
+        assert [row["threshold"] for row in made] == pytest.approx([0.9, 0.7, 0.5])
+
+    def test_numbers(self, sql):
+        sql.execute("SELECT a, b, i FROM t TRAIN BY linear WITH epochs = 2 INTO m")
+        (found,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")
+        wrong = [row["prediction"] - row["i"] for row in self.rows(sql, "SELECT i FROM t PREDICT BY m")]
+        assert tuple(found) == NUMBERS
+        assert found["mean_absolute_error"] == pytest.approx(sum(map(abs, wrong)) / ROWS)
+        assert found["mean_squared_error"] == pytest.approx(sum(one**2 for one in wrong) / ROWS)
+        for function in ("CONFUSION_MATRIX", "ROC_CURVE"):
+            self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE t)", "predicts numbers")
+
+    def test_what_cannot_be_judged(self, sql, noisy):
+        sql.execute("CREATE TABLE others AS SELECT a, CASE WHEN i = 7 THEN 5 ELSE label END AS label, b FROM t")
+        sql.execute("CREATE TABLE holes AS SELECT CASE WHEN i <> 9 THEN a END AS a, b, label FROM t")
+        for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE"):
+            self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE others)", "class|label")
+            self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE holes)", "null|NULL")
+            self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE nowhere)", "nowhere")
+            self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, (SELECT a, label FROM t))", "b")
+        for function in ("CONFUSION_MATRIX", "ROC_CURVE"):
+            self.fails(sql, f"SELECT * FROM ML.{function}(MODEL m, (SELECT a, b FROM t))", "label")
+        assert self.rows(sql, "SELECT * FROM ML.ROC_CURVE(MODEL m, (SELECT * FROM noisy WHERE false))") == []
+        for row in self.rows(sql, "SELECT * FROM ML.CONFUSION_MATRIX(MODEL m, (SELECT * FROM noisy WHERE false))"):
+            assert list(row.values())[1:] == [0, 0]
+        for rest in (
+            "0.5",
+            "[]",
+            "[2]",
+            "[0.5, 'a']",
+            "GENERATE_ARRAY(0.1)",
+            "GENERATE_ARRAY(0, 1, 0)",
+            "STRUCT(0.5 AS threshold)",
+        ):
+            self.fails(
+                sql, f"SELECT * FROM ML.ROC_CURVE(MODEL m, TABLE t, {rest})", "thresholds|expected", kind=BadStatement
+            )
+        self.fails(sql, "SELECT * FROM ML.EVALUATE(MODEL m, STRUCT(0.5 AS threshold))", "needs rows", kind=BadStatement)
+        self.fails(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE noisy, STRUCT(7 AS threshold))", "threshold is 7")
+
+    def test_booleans(self, sql):
+        sql.execute(f"CREATE TABLE truths AS SELECT a, b, label = 1 AS label FROM ({NOISY}) q")
+        sql.execute(f"SELECT * FROM truths {TRAIN} INTO m")
+        cells = counts(shares(self, sql, "truths"), 0.5)
+        matrix = self.rows(sql, "SELECT * FROM ML.CONFUSION_MATRIX(MODEL m, TABLE truths)")
+        assert [tuple(row.values())[1:] for row in matrix] == [(cells[k, 0], cells[k, 1]) for k in (0, 1)]
+        assert [bool(row["expected_label"]) for row in matrix] == [False, True]
+        (found,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE truths)")
+        assert found["accuracy"] == (cells[0, 0] + cells[1, 1]) / ROWS
+
+
+class TestDuckDB(OnDuckDB, Judging):
+    """On DuckDB."""
+
+
+class TestPostgreSQL(OnPostgreSQL, Judging):
+    """On PostgreSQL."""
