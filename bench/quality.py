@@ -150,6 +150,33 @@ def overhead_part(bench: Bench) -> None:
         bench.report(f"live audit, {name}: of 1 M rows/s", each / 10, "%", "<= 5", note)
 
 
+def stats_part(bench: Bench) -> None:
+    """What it takes to ask a loader for its figures at every hundredth batch, of a million rows a second."""
+    rows = bench.pick(4_000_000, 1_000_000)
+    loader = Loader(pa.table({"x": np.zeros(rows, np.float32)}), batch_size=BATCH, memory="1MB")
+    cases = {"asked": 100, "not asked": 1 << 40}
+
+    def epoch(every: int) -> float:
+        start = time.process_time()
+        for number, _ in enumerate(loader):
+            if number % every == every - 1:
+                check(loader.stats.batches == number + 1, "the figures are of another batch")
+        seconds = time.process_time() - start
+        check(loader.stats.rows == rows, "rows were not counted")
+        return seconds
+
+    times = interleave({name: lambda every=every: epoch(every) for name, every in cases.items()}, 3 * bench.repeats)
+    each = (median(times["asked"]) - median(times["not asked"])) / rows * 1e9
+    begun = iter(loader)
+    next(begun)
+    start = time.perf_counter()
+    for _ in range(1000):
+        loader.stats  # noqa: B018 - a property
+    asking = (time.perf_counter() - start) * 1e3
+    bench.report("loader.stats at every 100th batch: of 1 M rows/s", asking / (100 * BATCH) * 100, "%", "<= 0.5",
+                 f"{asking:.0f} us a time; epochs of CPU time differ by {each:.1f} ns a row")  # fmt: skip
+
+
 def main(bench: Bench) -> None:
     """Run all parts."""
     bench.part("formula", formula_part)
@@ -157,6 +184,7 @@ def main(bench: Bench) -> None:
     bench.part("faults", faults_part)
     bench.part("honest", honest_part)
     bench.part("overhead", overhead_part)
+    bench.part("stats", stats_part)
 
 
 if __name__ == "__main__":

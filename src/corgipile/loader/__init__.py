@@ -2,5 +2,6 @@
 
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.loader import Loader
+from corgipile.loader.stats import LoaderStats
 
-__all__ = ["Feeder", "Loader"]
+__all__ = ["Feeder", "Loader", "LoaderStats"]

@@ -16,6 +16,7 @@ from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import Segment, stands
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.spare import Spare
+from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import Order, Shard, seek
 from corgipile.orders.order import Seekable
@@ -129,6 +130,8 @@ class Loader:
         self._position: list[Place] = []
         self._turn = object()
         self.set_epoch(0)
+        self._meter = Meter(0, 0, batch_size, 0, 0)
+        self._meter.end(LoaderStats(0))
 
     def __len__(self) -> int:
         """Return the number of batches of the epoch; the same on every rank."""
@@ -174,21 +177,47 @@ class Loader:
         total, turn = len(self), object()
         self._turn = turn
         self._position, self._delivered = [], 0
-        while self._batches < total:
-            rows = (total - self._batches) * self.batch_size
-            try:
-                for group in self._source.groups(self.epoch, self._step, self._offset, rows):
-                    yield from self._drain(group, total, turn)
-                if self._batches < total:
-                    raise StateMismatch(f"{self._batches} of {total} batches came: the state said too few")
-            except RaggedRows as error:
-                raise RaggedRows(f"{error}; to read lists of any length give widths={{}}") from None
-            except Overfull:
-                if not found_alone(self.feeder.source, self.feeder.columns):
-                    raise
-                self.feeder.give_up_buffer()
-                self._source = self._make_source()
+        rows, read = self.feeder.visits(self.epoch), self.feeder.bytes_read
+        meter = self._meter = Meter(self.epoch, self._batches, self.batch_size, rows, read)
+        try:
+            while self._batches < total:
+                yield from self._go_on(total, turn)
+        finally:
+            if self._meter is meter:
+                meter.end(self.stats)
         self.set_epoch(min(self.epoch + 1, MOST_EPOCH))
+
+    def _go_on(self, total: int, turn: object) -> Iterator[Any]:
+        """Yield batches to the end, or until the rows that wait outgrow the buffer: then it is given up."""
+        rows = (total - self._batches) * self.batch_size
+        try:
+            for group in self._source.groups(self.epoch, self._step, self._offset, rows):
+                yield from self._drain(group, total, turn)
+            if self._batches < total:
+                raise StateMismatch(f"{self._batches} of {total} batches came: the state said too few")
+        except RaggedRows as error:
+            raise RaggedRows(f"{error}; to read lists of any length give widths={{}}") from None
+        except Overfull:
+            if not found_alone(self.feeder.source, self.feeder.columns):
+                raise
+            self.feeder.give_up_buffer()
+            self._source = self._make_source()
+
+    @property
+    def stats(self) -> LoaderStats:
+        """Return how the iteration under way is doing, or how the last one did; it may be asked at any time.
+
+        Example:
+            >>> import corgipile as cp, pyarrow as pa
+            >>> table = pa.table({"x": pa.array(range(1000), pa.int32())})
+            >>> loader = cp.Loader(table, batch_size=100, order="full")
+            >>> for batch in loader:
+            ...     done = loader.stats.batches
+            >>> done, loader.stats.rows, loader.stats.bytes_read, loader.stats.waited <= loader.stats.seconds
+            (10, 1000, 4000, True)
+        """
+        feeder, source = self.feeder, self._source
+        return self._meter.now(self._batches, feeder.bytes_read, feeder.row_bytes, source.resident, source.progress)
 
     def _make_source(self) -> Gatherer | WideRows:
         arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.apart)

@@ -14,6 +14,7 @@ from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.default_order import chosen
 from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.selection import select
+from corgipile.loader.stats import LoaderStats
 from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
@@ -150,6 +151,16 @@ class CorgiPileDataset(IterableDataset[Any]):
         """Return the epoch of the latest iteration, or of the next one where none began since it was set."""
         turn = self._epochs.latest()
         return turn.epoch if turn else self._epochs.planned()[0]
+
+    @property
+    def stats(self) -> LoaderStats | None:
+        """Return how the latest iteration is doing, see `corgipile.Loader.stats`.
+
+        Without ``batch_size`` a row counts as a batch. None before the first, and where workers of a DataLoader run it:
+        each has its own.
+        """
+        turn, loader = self._epochs.latest(), self._kept.latest
+        return None if turn is None or turn.workers or loader is None else loader.stats
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded.
