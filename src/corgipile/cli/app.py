@@ -13,7 +13,18 @@ from corgipile.cli.console import discard_output, fail
 from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
-COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "info", "index", "pg")  # a module each
+COMMANDS = (
+    "sql",
+    "train",
+    "predict",
+    "compare",
+    "convert",
+    "reshuffle",
+    "info",
+    "index",
+    "rewind",
+    "pg",
+)  # a module each
 APART = ("sql", "index")  # which open tables in ways of their own
 
 

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+import numpy.typing as npt
+
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
@@ -14,6 +16,7 @@ from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import Segment, stands
+from corgipile.loader.rewind import Rewind, Visit
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.spare import Spare
 from corgipile.loader.stats import LoaderStats, Meter
@@ -22,6 +25,7 @@ from corgipile.orders import Order, Shard, seek
 from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
+from corgipile.tables.table import IntArray
 
 __all__ = ["Loader"]
 
@@ -309,6 +313,46 @@ class Loader:
     def seek(self, batches: int) -> None:
         """Make the next iteration continue the epoch after this many of its batches; no row is read for it."""
         self._go(self.epoch, batches, self._found(self.epoch, batches))
+
+    def rows_of(self, step: int, *, rank: int | None = None, epoch: int | None = None) -> IntArray:
+        """Return the numbers of the rows in a batch of an epoch, int64[rows]; nothing is read.
+
+        Args:
+            step: Which batch, from 0; with several workers, of all of theirs in turn.
+            rank: Whose; None: this one's.
+            epoch: The epoch; None: that of the iteration under way, or of the next one.
+
+        Raises:
+            BadArgument: There is no such step, or no such rank.
+
+        Example:
+            >>> import corgipile as cp, pyarrow as pa
+            >>> loader = cp.Loader(pa.table({"x": range(10)}), batch_size=4)
+            >>> [loader.rows_of(step).tolist() for step in range(3)] == [batch["x"].tolist() for batch in loader]
+            True
+        """
+        return self.rewind().rows_of(step, rank=self.feeder.shard.rank if rank is None else rank, epoch=epoch)
+
+    def visits_of(self, rows: int | npt.ArrayLike, *, epoch: int | None = None) -> list[Visit]:
+        """Return when rows have their turn in an epoch, on any rank: see `corgipile.loader.Rewind`."""
+        return self.rewind().visits_of(rows, epoch=epoch)
+
+    def visit_of(self, row: int, *, epoch: int | None = None) -> Visit | None:
+        """Return when a row has its first turn in an epoch; None: it is left out (``drop_last``).
+
+        Example:
+            >>> import corgipile as cp, pyarrow as pa
+            >>> loader = cp.Loader(pa.table({"x": range(10)}), batch_size=4)
+            >>> visit = loader.visit_of(7)
+            >>> loader.rows_of(visit.step, rank=visit.rank)[visit.place].item()
+            7
+        """
+        return next(iter(self.visits_of(row, epoch=epoch)), None)
+
+    def rewind(self) -> Rewind:
+        """Return what finds rows by steps and steps by rows, for many questions."""
+        feeder = self.feeder
+        return Rewind(feeder.table, feeder.seed, self.epoch, [self._segment()], (feeder.order, feeder.blocks))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.feeder.table, self._settings), self.state_dict()
