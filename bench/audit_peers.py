@@ -7,6 +7,7 @@ Runs in any environment that has NumPy and pyarrow, with corgipile on the path; 
 # ruff: noqa: PLC0415 - each loader imports its own package
 
 import importlib.metadata
+import os
 import sys
 import tarfile
 import tempfile
@@ -128,6 +129,34 @@ def streaming(folder: Path) -> object:
     return StreamingDataLoader(data, batch_size=BATCH)
 
 
+def litdata(folder: Path) -> object:
+    """LitData: 20 chunks, its shuffle."""
+    from litdata import StreamingDataLoader, StreamingDataset, optimize
+
+    optimize(
+        one_row, list(range(ROWS)), str(folder / "chunks"), chunk_size=ROWS // SHARDS, num_workers=1, verbose=False
+    )
+    return StreamingDataLoader(StreamingDataset(str(folder / "chunks"), shuffle=True), batch_size=BATCH)
+
+
+def one_row(row: int) -> dict[str, int]:
+    """Return a row; of this module, for another process."""
+    return {"row": row, "label": int(LABELS[row])}
+
+
+def ray_data(_: Path) -> object:
+    """Ray Data: 20 blocks in random order, its local shuffle buffer."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}  # it leaves and sends nothing
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=128 << 20, log_to_driver=False)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    table = pa.table({"row": np.arange(ROWS), "label": LABELS})
+    data = ray.data.from_arrow([table.slice(at, ROWS // SHARDS) for at in range(0, ROWS, ROWS // SHARDS)])
+    shuffled = {"batch_size": BATCH, "local_shuffle_buffer_size": BUFFER}
+    return Again(lambda _: data.randomize_block_order().iter_batches(**shuffled))
+
+
 PAIRS = {"webdataset": (0, 1), "scdataset": (0, 1)}  # whose batches are pairs
 CASES = {
     "corgipile, default": (corgipile, "corgipile"),
@@ -137,6 +166,8 @@ CASES = {
     "webdataset, 20 shards, `shuffle(4000)`": (webdataset, "webdataset"),
     "scDataset, blocks of 16": (scdataset, "scDataset"),
     "Grain, `shuffle`": (grain, "grain"),
+    "LitData, 20 chunks, `shuffle=True`": (litdata, "litdata"),
+    "Ray Data, 20 blocks, `randomize_block_order`, `local_shuffle_buffer_size=4000`": (ray_data, "ray"),
     "MosaicML Streaming, `py1e`": (streaming, "mosaicml-streaming"),
 }
 
@@ -155,10 +186,11 @@ def line(name: str, make: Callable[[Path], object], package: str) -> str:
 
 
 def main() -> None:
-    """Print the lines of what is installed."""
+    """Print the lines of what is installed, or of those whose names hold a word that is given."""
     print("| loader | deff | head | tail | prefix | next batch | longest wait | faults |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, (make, package) in CASES.items():
+    wanted = {name: case for name, case in CASES.items() if all(word in name for word in sys.argv[1:])}
+    for name, (make, package) in wanted.items():
         try:
             print(line(name, make, package), flush=True)
         except ImportError as error:

@@ -1,10 +1,19 @@
-"""How well orders mix: deff and prefix discrepancy, measured from row numbers alone."""
+"""How well orders mix, from row numbers alone; what audits find, what they raise without reason, what they cost."""
+
+import sys
+import time
 
 import numpy as np
-from common import Bench, alone, check
+import pyarrow as pa
+from common import HERE, Bench, alone, check, interleave, median
 
+from corgipile import Loader
 from corgipile.orders import Blocks, CorgiPile, FullShuffle, Key, Order, Riffle, visited_rows
-from corgipile.quality import coverage, deff, expected_deff_corgipile, h_d, prefix_discrepancy
+from corgipile.quality import Audit, audit, coverage, deff, expected_deff_corgipile, h_d, prefix_discrepancy
+from corgipile.quality.faults import NAMES
+
+sys.path.insert(0, str(HERE.parent / "tests" / "support"))
+import planted
 
 BATCH, CLASSES = 256, 10
 GRID = [(64, 16), (64, 64), (64, 256), (128, 32), (128, 128), (512, 16), (512, 64), (1024, 16), (1024, 64)]
@@ -60,10 +69,122 @@ def mixing_part(bench: Bench) -> None:
         bench.report(f"{name}: prefix discrepancy", prefix, "", drift, note)
 
 
+def faults_part(bench: Bench) -> None:
+    """Every fault that is planted is found by its name."""
+    found = []
+    for name in NAMES:
+        loaders, other = planted.alone(name)
+        report = audit(*loaders, id="id", key="label", rows=planted.ROWS, other_seed=other)
+        found += [name] if name in [fault.name for fault in report.faults] else []
+    note = f"of {len(NAMES)} faults"
+    bench.report("audit: planted faults found by name", 100 * len(found) / len(NAMES), "%", ">= 100", note)
+
+
+def honest(run: int) -> list[object]:
+    """Return the loaders of an honest run, one a rank: other sizes, orders, labels and numbers of ranks each time."""
+    rng = np.random.default_rng([12, run])
+    rows, kinds, batch = (int(rng.integers(low, high)) for low, high in ((2_000, 12_000), (2, 40), (16, 200)))
+    labels = np.sort(rng.integers(0, kinds, rows)) if run % 3 else rng.integers(0, kinds, rows)
+    world = (1, 1, 2, 4)[run // 5 % 4]
+    if run % 5 == 4:
+        orders = [rng.permutation(rows) for _ in range(2)]
+        return [Twice(*(ids[rank::world] for ids in orders), labels=labels, batch=batch) for rank in range(world)]
+    table = pa.table({"id": np.arange(rows), "label": labels})
+    order = ("auto", "riffle", "corgipile", "full")[run % 5]
+    return [
+        Loader(table, batch_size=batch, order=order, memory="96KB", seed=run, rank=rank, world=world)
+        for rank in range(world)
+    ]
+
+
+class Twice:
+    """A loader of two epochs, given as row numbers."""
+
+    def __init__(self, *epochs: np.ndarray, labels: np.ndarray, batch: int) -> None:
+        self.epochs, self.labels, self.batch, self.ran = epochs, labels, batch, 0
+
+    def __iter__(self):
+        """Yield the batches of the epoch whose turn it is."""
+        ids = self.epochs[self.ran % len(self.epochs)]
+        self.ran += 1
+        for start in range(0, len(ids), self.batch):
+            part = ids[start : start + self.batch]
+            yield {"id": part, "label": self.labels[part]}
+
+
+def honest_part(bench: Bench) -> None:
+    """Runs without a fault raise no alarm."""
+    runs, alarms = bench.pick(200, 40), []
+    for run in range(runs):
+        loaders = honest(run)
+        rows = None if run % 5 == 4 else len(loaders[0].feeder.table)
+        alarms += [f"run {run}: {fault}" for fault in audit(*loaders, id="id", key="label", rows=rows).faults]
+    for alarm in alarms:
+        print(f"  {alarm}")
+    bench.report(f"audit: false alarms in {runs} honest runs", len(alarms), "", "<= 0", "orders, sizes, 1 to 4 ranks")
+
+
+def overhead_part(bench: Bench) -> None:
+    """What a live audit takes of a loader of a million rows a second: CPU time of the audit alone."""
+    rows = bench.pick(4_000_000, 1_000_000)
+    ids = np.random.default_rng(0).permutation(rows)
+    labels = ids * CLASSES // rows
+    batches = [{"id": ids[at : at + BATCH], "label": labels[at : at + BATCH]} for at in range(0, rows, BATCH)]
+    cases = {"id and key": {"id": "id", "key": "label"}, "key only": {"key": "label"}, "neither": None}
+
+    def watched(fields: dict[str, str] | None) -> float:
+        live = None if fields is None else Audit(rows=rows, **fields)
+        start = time.process_time()
+        for _ in live.watch(batches) if live else batches:
+            pass
+        seconds = time.process_time() - start
+        if live:
+            epoch = live.report().epochs[0]
+            check(epoch.batches == len(batches) and epoch.distinct in (None, rows), "the audit missed rows")
+        return seconds
+
+    times = interleave({name: lambda fields=fields: watched(fields) for name, fields in cases.items()}, bench.repeats)
+    for name in ("id and key", "key only"):
+        each = (median(times[name]) - median(times["neither"])) / rows * 1e9
+        note = f"{each:.0f} ns a row, batches of {BATCH}"
+        bench.report(f"live audit, {name}: of 1 M rows/s", each / 10, "%", "<= 5", note)
+
+
+def stats_part(bench: Bench) -> None:
+    """What it takes to ask a loader for its figures at every hundredth batch, of a million rows a second."""
+    rows = bench.pick(4_000_000, 1_000_000)
+    loader = Loader(pa.table({"x": np.zeros(rows, np.float32)}), batch_size=BATCH, memory="1MB")
+    cases = {"asked": 100, "not asked": 1 << 40}
+
+    def epoch(every: int) -> float:
+        start = time.process_time()
+        for number, _ in enumerate(loader):
+            if number % every == every - 1:
+                check(loader.stats.batches == number + 1, "the figures are of another batch")
+        seconds = time.process_time() - start
+        check(loader.stats.rows == rows, "rows were not counted")
+        return seconds
+
+    times = interleave({name: lambda every=every: epoch(every) for name, every in cases.items()}, 3 * bench.repeats)
+    each = (median(times["asked"]) - median(times["not asked"])) / rows * 1e9
+    begun = iter(loader)
+    next(begun)
+    start = time.perf_counter()
+    for _ in range(1000):
+        loader.stats  # noqa: B018 - a property
+    asking = (time.perf_counter() - start) * 1e3
+    bench.report("loader.stats at every 100th batch: of 1 M rows/s", asking / (100 * BATCH) * 100, "%", "<= 0.5",
+                 f"{asking:.0f} us a time; epochs of CPU time differ by {each:.1f} ns a row")  # fmt: skip
+
+
 def main(bench: Bench) -> None:
     """Run all parts."""
     bench.part("formula", formula_part)
     bench.part("mixing", mixing_part)
+    bench.part("faults", faults_part)
+    bench.part("honest", honest_part)
+    bench.part("overhead", overhead_part)
+    bench.part("stats", stats_part)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ typedef struct {
     atomic_llong loads;        /* steps loaded */
     atomic_int asleep;         /* the consumer sleeps until a step is loaded */
     int64_t visits;            /* steps whose visit is over */
+    int64_t waited;            /* nanoseconds that the thread waited for slots, with no step to read */
     int status, stopped;       /* status: CP_RUN_STEP until no more come */
     int begun, threaded;
     pid_t owner;
@@ -168,14 +169,25 @@ static inline int cp_run_load(cp_run *run, int hurry)
     return CP_RUN_STEP;
 }
 
+static inline int64_t cp_run_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 /* Wait until the slots of the next step may be used again; returns whether there was no need to wait, or -1 to stop. */
 static inline int cp_run_admit(cp_run *run)
 {
     int hurry, stopped;
     pthread_mutex_lock(&run->lock);
     hurry = atomic_load(&run->loads) - run->visits <= run->ahead;
-    while (!run->stopped && atomic_load(&run->loads) - run->visits > run->ahead)
-        pthread_cond_wait(&run->left, &run->lock);
+    if (!hurry) {
+        int64_t since = cp_run_clock();
+        while (!run->stopped && atomic_load(&run->loads) - run->visits > run->ahead)
+            pthread_cond_wait(&run->left, &run->lock);
+        run->waited += cp_run_clock() - since;
+    }
     stopped = run->stopped;
     pthread_mutex_unlock(&run->lock);
     return stopped ? -1 : hurry;
@@ -281,6 +293,24 @@ static inline int cp_run_next(cp_run *run, int64_t nanoseconds, const cp_step **
     status = run->stopped ? CP_RUN_STOPPED : run->visited ? CP_RUN_STEP : status;
     pthread_mutex_unlock(&run->lock);
     return status;
+}
+
+typedef struct {
+    int64_t ready, waited; /* steps loaded that nobody has yet; nanoseconds that the thread waited for slots */
+} cp_run_figures;
+
+/* Say how far a run is, from any thread; of another process's, nothing. */
+static inline cp_run_figures cp_run_look(cp_run *run)
+{
+    cp_run_figures found = {0, 0};
+    if (run->owner != getpid()) /* the lock may be held for ever */
+        return found;
+    pthread_mutex_lock(&run->lock);
+    for (const cp_step *step = run->ready.first; step; step = step->next)
+        found.ready++;
+    found.waited = run->waited;
+    pthread_mutex_unlock(&run->lock);
+    return found;
 }
 
 /* End the run at once, from any thread: whoever waits for a step learns of it. */

@@ -214,6 +214,7 @@ def tfrecord_scan(
 # bind_prefetch.c
 def run_new(plan: object, reader: object, far: int, /) -> object: ...
 def run_next(run: object, /) -> bytearray | tuple[int, int, int] | Literal[False] | None: ...
+def run_look(run: object, /) -> tuple[int, int]: ...
 def run_stop(run: object, /) -> None: ...
 
 # bind_sgd.c
@@ -291,3 +292,22 @@ def svmlight_parse(
     indices: _Array | None = None,
     values: _Array | None = None,
 ) -> tuple[int, int, int, int, int, int, int, int, int, int]: ...
+
+# bind_visits.c
+def classes_add(
+    codes: _Array, sizes: _Array, counts: _Array, start: int, last: _Array | None, longest: _Array | None, /
+) -> None: ...
+def classes_find(values: _Array, table: _Array, least: int, codes: _Array, /) -> int: ...
+def visits_add(
+    ids: _Array,
+    sizes: _Array,
+    seen: _Array,
+    rows: int,
+    bound: int,
+    chosen: _Array,
+    along: _Array,
+    last: _Array,
+    places: _Array | None,
+    parts: int,
+    /,
+) -> tuple[int, int, int]: ...

@@ -297,7 +297,7 @@ def test_completion_is_to_be_had():
     environment = {
         **os.environ,
         "_CORGIPILE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "corgipile re",
+        "COMP_WORDS": "corgipile res",
         "COMP_CWORD": "1",
     }
     script = "import corgipile_command as c, sys; sys.argv[0] = 'corgipile'; sys.exit(c.main())"

@@ -8,115 +8,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import HONEST, LABELS, ROWS, Epochs, alone, shuffled, two
 
 import corgipile as cp
 from corgipile.errors import BadArgument
 from corgipile.quality import Audit, audit, deff, prefix_discrepancy
 from corgipile.quality.faults import NAMES
 
-ROWS, BATCH = 6_000, 50
-LABELS = np.arange(ROWS) * 10 // ROWS
 
-
-class Epochs:
-    """A loader whose epochs are given as row numbers."""
-
-    def __init__(self, *epochs, batch=BATCH):
-        self.epochs, self.batch, self.ran = epochs, batch, 0
-
-    def __iter__(self):
-        ids = self.epochs[self.ran % len(self.epochs)]
-        self.ran += 1
-        for start in range(0, len(ids), self.batch):
-            part = ids[start : start + self.batch]
-            yield {"id": part, "label": LABELS[np.asarray(part) % ROWS]}
-
-
-def shuffled(seed, rows=ROWS):
-    return np.random.default_rng([7, seed]).permutation(rows)
-
-
-def windowed(seed, window, rows=ROWS):
-    """A shuffle queue: each row goes out from a random place of a window."""
-    rng, held, out = np.random.default_rng([8, seed]), [], []
-    for row in range(rows):
-        held.append(row)
-        if len(held) == window:
-            at = rng.integers(window)
-            held[at], held[-1] = held[-1], held[at]
-            out.append(held.pop())
-    rng.shuffle(held)
-    return np.array(out + held)
-
-
-def blocks(seed, size, rows=ROWS, within=True):
-    rng = np.random.default_rng([9, seed])
-    parts = [np.arange(block * size, (block + 1) * size) for block in rng.permutation(rows // size)]
-    if within:
-        for part in parts:
-            rng.shuffle(part)
-    return np.concatenate(parts)
-
-
-def in_turn(*parts, batch=BATCH):
-    """Batches of workers in turn."""
-    cut = [[part[at : at + batch] for at in range(0, len(part), batch)] for part in parts]
-    return np.concatenate([piece for turn in zip(*cut, strict=True) for piece in turn])
-
-
-def two(make):
-    return Epochs(make(0), make(1))
-
-
-def copies(seed):
-    return in_turn(shuffled(seed), shuffled(seed + 50), shuffled(seed + 90))
-
-
-def local(seed):
-    third = ROWS // 3
-    return in_turn(*(worker * third + windowed(seed * 3 + worker, 200, third) for worker in range(3)))
-
-
-def head_in_order(seed):
-    return np.concatenate([np.arange(300), 300 + shuffled(seed, ROWS - 300)])
-
-
-def tail_in_order(seed):
-    return np.concatenate([shuffled(seed, ROWS - 300), np.arange(ROWS - 300, ROWS)])
-
-
-def fixed_batches(seed):
-    ids = shuffled(99).reshape(-1, BATCH)
-    return ids[np.random.default_rng(seed).permutation(len(ids))].ravel()
-
-
-def tilted(seed):
-    """Epochs of one order of blocks, each shuffled anew within."""
-    rng = np.random.default_rng(seed)
-    return np.concatenate([rng.permutation(part) for part in shuffled(98).reshape(-1, 60)])
-
-
-PLANTED = {
-    "missing rows": lambda: two(lambda seed: shuffled(seed)[:-1234]),
-    "repeated rows": lambda: two(lambda seed: np.concatenate([shuffled(seed), shuffled(seed + 5)[:77]])),
-    "foreign rows": lambda: two(lambda seed: np.concatenate([shuffled(seed), [ROWS + 3]])),
-    "dropped tail": lambda: Epochs(*(shuffled(seed)[: ROWS - ROWS % 70] for seed in range(2)), batch=70),
-    "worker copies": lambda: two(copies),
-    "identical epochs": lambda: Epochs(shuffled(0), shuffled(0)),
-    "correlated epochs": lambda: two(tilted),
-    "same batches": lambda: two(fixed_batches),
-    "not shuffled": lambda: Epochs(np.arange(ROWS)),
-    "not shuffled within blocks": lambda: two(lambda seed: blocks(seed, 40, within=False)),
-    "unshuffled head": lambda: two(head_in_order),
-    "unshuffled tail": lambda: two(tail_in_order),
-    "biased window": lambda: two(lambda seed: windowed(seed, 600)),
-    "worker-local buffers": lambda: two(local),
-}
-
-
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_planted_fault_is_named(name):
-    report = audit(PLANTED[name](), id="id", key="label", rows=ROWS)
+    loaders, other = alone(name)
+    report = audit(*loaders, id="id", key="label", rows=ROWS, other_seed=other)
     assert name in [fault.name for fault in report.faults], str(report)
     assert f"{name} (epoch" in str(report)
 
@@ -124,10 +27,6 @@ def test_a_planted_fault_is_named(name):
 def test_a_loader_that_is_not_shuffled_has_no_other_fault_but_that_its_epochs_are_alike():
     report = audit(Epochs(np.arange(ROWS)), id="id", rows=ROWS)
     assert [fault.name for fault in report.faults] == ["not shuffled", "identical epochs"]
-
-
-def test_every_name_is_planted_somewhere():
-    assert {*PLANTED, "rank imbalance", "correlated seeds"} == set(NAMES)
 
 
 def test_ranks_are_merged():
@@ -141,11 +40,31 @@ def test_ranks_are_merged():
     assert "worker copies" in [fault.name for fault in audit(*same, id="id", rows=ROWS).faults]
 
 
+@pytest.mark.parametrize("steps", [7, 500, 2000])
+def test_batches_of_all_ranks_in_a_step_are_one(steps):
+    rng = np.random.default_rng(steps)
+    labels = rng.permutation(np.arange(3 * steps * 20) * 10 // (3 * steps * 20)).reshape(3, steps, 20)
+    labels[0] = np.sort(labels[0], axis=None).reshape(steps, 20)
+    ranks = [[{"label": batch} for batch in rank] for rank in labels]
+    whole = deff(labels.transpose(1, 0, 2).ravel(), 60)
+    spread = audit(*ranks, key="label", epochs=1).epochs[0].spreads[0]
+    assert spread.together is not None
+    if steps <= 512:
+        assert spread.together[0] == pytest.approx(whole)
+    assert abs(spread.together[0] - whole) <= 2 * spread.together[1] + 1e-9
+    assert "batches of all ranks as one: deff" in str(audit(*ranks, key="label", epochs=1))
+    assert audit(ranks[0], key="label", epochs=1).epochs[0].spreads[0].together is None
+    numbers = [[{"x": batch["label"] + 0.5} for batch in rank] for rank in ranks[:2]]
+    assert audit(*numbers, key="x", epochs=1).epochs[0].spreads[0].together is not None
+
+
 def test_ranks_that_see_classes_in_other_orders_are_merged():
     ones, zeros, mixed = ([(labels,)] * 40 for labels in (["b"] * 10, ["a"] * 10, ["a", "b"] * 5))
     spread = audit(ones, zeros, key=0, epochs=1).epochs[0].spreads[0]
     assert (spread.kinds, spread.deff[0]) == (2, pytest.approx(10.0))
     assert audit(mixed, zeros + ones, key=0, epochs=1).epochs[0].spreads[0].gap.kind in ("a", "b")
+    later = [Given([([1, 1],)], [([1, 2],)]), Given([([1, 3],)], [([1, 3],)])]
+    assert [epoch.spreads[0].kinds for epoch in audit(*later, key=0).epochs] == [3, 3]
     halves = [[([2, 7, 7, 2],)], [([7, 2, 9, 9],)]]
     merged, alone = (Audit(key=0) for _ in range(2))
     for batch in (halves[0][0], halves[1][0]):
@@ -164,14 +83,6 @@ def test_seeds_are_compared():
     report = audit(one, id="id", rows=ROWS, other_seed=other)
     assert [fault.name for fault in report.faults] == ["correlated seeds"]
     assert not audit(one, id="id", rows=ROWS, other_seed=two(lambda seed: shuffled(seed + 20))).faults
-
-
-HONEST = {
-    "full": shuffled,
-    "blocks of 20, ten in memory": lambda seed: np.concatenate(
-        [np.random.default_rng(seed).permutation(part) for part in blocks(seed, 20).reshape(-1, 200)]
-    ),
-}
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -269,6 +180,17 @@ class Named:
         names = self.epochs[(self.ran - 1) % len(self.epochs)]
         for start in range(0, len(names), 30):
             yield (names[start : start + 30].tolist(),)
+
+
+class Given:
+    """Epochs of batches that are given."""
+
+    def __init__(self, *epochs):
+        self.epochs, self.ran = epochs, 0
+
+    def __iter__(self):
+        self.ran += 1
+        yield from self.epochs[self.ran - 1]
 
 
 def test_epochs_without_row_numbers_are_told_apart():

@@ -307,3 +307,16 @@ def test_pinned_batches_reach_the_device(path):
         for batch in loader(make(path), workers, pin_memory=True):
             assert batch["features"].is_pinned()
             assert batch["features"].to("cuda", non_blocking=True).device.type == "cuda"
+
+
+def test_stats_are_those_of_iterations_in_this_process(path, rows_table):
+    dataset = make(path)
+    assert dataset.stats is None
+    seen = 0
+    for batch in loader(dataset):
+        seen += len(batch["row"])
+        assert (dataset.stats.epoch, dataset.stats.rows) == (0, seen)
+    assert dataset.stats.rows == len(rows_table) == seen
+    assert dataset.stats.bytes_read >= dataset.stats.bytes_delivered > 0
+    for _ in loader(dataset, workers=2):
+        assert dataset.stats is None  # each worker has its own

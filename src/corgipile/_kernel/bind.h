@@ -21,6 +21,7 @@ extern PyMethodDef cp_fields_methods[]; /* bind_fields.c: columns of delimited t
 extern PyMethodDef cp_sketch_methods[]; /* bind_sketch.c: descriptions of blocks */
 extern PyMethodDef cp_sums_methods[];   /* bind_sums.c: sums without rounding */
 extern PyMethodDef cp_moments_methods[]; /* bind_moments.c: how features are scaled */
+extern PyMethodDef cp_visits_methods[]; /* bind_visits.c: what an audit counts */
 extern PyMethodDef cp_memory_methods[]; /* bind_memory.c: advice on mapped files */
 
 /* What the table of methods says of a function whose arguments, past the first few, are given by name. */

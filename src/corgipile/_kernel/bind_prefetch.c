@@ -84,6 +84,20 @@ static PyObject *run_next(PyObject *self, PyObject *capsule)
     }
 }
 
+/* run_look(run) -> steps loaded that nobody has yet, nanoseconds that the thread waited for slots */
+static PyObject *run_look(PyObject *self, PyObject *capsule)
+{
+    run_object *o = PyCapsule_GetPointer(capsule, RUN);
+    cp_run_figures found;
+    (void)self;
+    if (!o)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    found = cp_run_look(&o->run);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("LL", (long long)found.ready, (long long)found.waited);
+}
+
 /* run_stop(run): end it at once; returns when its thread has ended. */
 static PyObject *run_stop(PyObject *self, PyObject *capsule)
 {
@@ -100,6 +114,7 @@ static PyObject *run_stop(PyObject *self, PyObject *capsule)
 PyMethodDef cp_run_methods[] = {
     {"run_new", run_new, METH_VARARGS, "Prepare to run a plan over a reader."},
     {"run_next", run_next, METH_O, "Wait for the next step."},
+    {"run_look", run_look, METH_O, "Say how far a run is."},
     {"run_stop", run_stop, METH_O, "End a run."},
     {NULL, NULL, 0, NULL},
 };

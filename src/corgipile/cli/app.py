@@ -14,7 +14,7 @@ from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
 # A module each.
-COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "plan", "info", "index", "pg")
+COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "plan", "info", "index", "rewind", "pg")
 APART = ("sql", "index")  # which open tables in ways of their own
 
 

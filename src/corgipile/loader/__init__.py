@@ -2,5 +2,7 @@
 
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.loader import Loader
+from corgipile.loader.rewind import Rewind, Visit
+from corgipile.loader.stats import LoaderStats
 
-__all__ = ["Feeder", "Loader"]
+__all__ = ["Feeder", "Loader", "LoaderStats", "Rewind", "Visit"]

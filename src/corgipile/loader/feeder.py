@@ -15,6 +15,7 @@ from corgipile.loader.default_order import chosen
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.loader.single_rows import bring_near
+from corgipile.loader.stats import Progress
 from corgipile.orders import Key, Order, Shard, visited_rows
 from corgipile.sizes import Size, to_rows, whole
 from corgipile.tables import MemoryTable
@@ -158,6 +159,11 @@ class Feeder:
         """Return the bytes read so far."""
         return self.bytes_apart + (self._row_reader.bytes_read if self._row_reader else 0)
 
+    @property
+    def progress(self) -> Progress:
+        """Return how far the latest pass is."""
+        return self._run.progress() if self._run else Progress()
+
     def key(self, epoch: int) -> Key:
         """Return the key of an epoch."""
         return self._key._replace(epoch=epoch)
@@ -198,7 +204,8 @@ class Feeder:
     def give_up_buffer(self) -> None:
         """Let go of the buffer and read rows one by one from now on."""
         self.close()
-        self._closed, self.apart, self._row_reader = False, True, None
+        self.bytes_apart = self.bytes_read
+        self._closed, self.apart, self._row_reader, self._run = False, True, None, None
         del self.buffer
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from corgipile.arrow_memory import Tidy
 from corgipile.loader.buffer import SlotArray
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.spare import Spare
+from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import Rows
 
 __all__ = ["Gatherer", "Group", "Place"]
@@ -80,6 +81,16 @@ class Gatherer:
                 yield group.made()
         finally:
             visits.close()  # type: ignore[attr-defined]  # a generator: ends its reading thread
+
+    @property
+    def progress(self) -> Progress:
+        """Return how far reading is."""
+        return self._feeder.progress
+
+    @property
+    def resident(self) -> int:
+        """Return the bytes of rows in memory."""
+        return self._buffer.nbytes
 
     def close(self) -> None:
         """Do nothing: it is the feeder that reads."""

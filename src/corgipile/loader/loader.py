@@ -4,6 +4,8 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+import numpy.typing as npt
+
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
@@ -14,13 +16,16 @@ from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import Segment, stands
+from corgipile.loader.rewind import Rewind, Visit
 from corgipile.loader.selection import Selection, select
 from corgipile.loader.spare import Spare
+from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import Order, Shard, seek
 from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
+from corgipile.tables.table import IntArray
 
 __all__ = ["Loader"]
 
@@ -129,6 +134,8 @@ class Loader:
         self._position: list[Place] = []
         self._turn = object()
         self.set_epoch(0)
+        self._meter = Meter(0, 0, batch_size, 0, 0)
+        self._meter.end(LoaderStats(0))
 
     def __len__(self) -> int:
         """Return the number of batches of the epoch; the same on every rank."""
@@ -176,21 +183,47 @@ class Loader:
         total, turn = len(self), object()
         self._turn = turn
         self._position, self._delivered = [], 0
-        while self._batches < total:
-            rows = (total - self._batches) * self.batch_size
-            try:
-                for group in self._source.groups(self.epoch, self._step, self._offset, rows):
-                    yield from self._drain(group, total, turn)
-                if self._batches < total:
-                    raise StateMismatch(f"{self._batches} of {total} batches came: the state said too few")
-            except RaggedRows as error:
-                raise RaggedRows(f"{error}; to read lists of any length give widths={{}}") from None
-            except Overfull:
-                if not found_alone(self.feeder.source, self.feeder.columns):
-                    raise
-                self.feeder.give_up_buffer()
-                self._source = self._make_source()
+        rows, read = self.feeder.visits(self.epoch), self.feeder.bytes_read
+        meter = self._meter = Meter(self.epoch, self._batches, self.batch_size, rows, read)
+        try:
+            while self._batches < total:
+                yield from self._go_on(total, turn)
+        finally:
+            if self._meter is meter:
+                meter.end(self.stats)
         self.set_epoch(min(self.epoch + 1, MOST_EPOCH))
+
+    def _go_on(self, total: int, turn: object) -> Iterator[Any]:
+        """Yield batches to the end, or until the rows that wait outgrow the buffer: then it is given up."""
+        rows = (total - self._batches) * self.batch_size
+        try:
+            for group in self._source.groups(self.epoch, self._step, self._offset, rows):
+                yield from self._drain(group, total, turn)
+            if self._batches < total:
+                raise StateMismatch(f"{self._batches} of {total} batches came: the state said too few")
+        except RaggedRows as error:
+            raise RaggedRows(f"{error}; to read lists of any length give widths={{}}") from None
+        except Overfull:
+            if not found_alone(self.feeder.source, self.feeder.columns):
+                raise
+            self.feeder.give_up_buffer()
+            self._source = self._make_source()
+
+    @property
+    def stats(self) -> LoaderStats:
+        """Return how the iteration under way is doing, or how the last one did; it may be asked at any time.
+
+        Example:
+            >>> import corgipile as cp, pyarrow as pa
+            >>> table = pa.table({"x": pa.array(range(1000), pa.int32())})
+            >>> loader = cp.Loader(table, batch_size=100, order="full")
+            >>> for batch in loader:
+            ...     done = loader.stats.batches
+            >>> done, loader.stats.rows, loader.stats.bytes_read, loader.stats.waited <= loader.stats.seconds
+            (10, 1000, 4000, True)
+        """
+        feeder, source = self.feeder, self._source
+        return self._meter.now(self._batches, feeder.bytes_read, feeder.row_bytes, source.resident, source.progress)
 
     def _make_source(self) -> Gatherer | WideRows:
         arrow = self._settings["format"] == "arrow" or (self._unseen and not self.feeder.apart)
@@ -287,6 +320,46 @@ class Loader:
         """
         batches = whole(batches, "batches", 0, len(self))
         self._go(self.epoch, batches, self._found(self.epoch, batches))
+
+    def rows_of(self, step: int, *, rank: int | None = None, epoch: int | None = None) -> IntArray:
+        """Return the numbers of the rows in a batch of an epoch, int64[rows]; nothing is read.
+
+        Args:
+            step: Which batch, from 0; with several workers, of all of theirs in turn.
+            rank: Whose; None: this one's.
+            epoch: The epoch; None: that of the iteration under way, or of the next one.
+
+        Raises:
+            BadArgument: There is no such step, or no such rank.
+
+        Example:
+            >>> import corgipile as cp, pyarrow as pa
+            >>> loader = cp.Loader(pa.table({"x": range(10)}), batch_size=4)
+            >>> [loader.rows_of(step).tolist() for step in range(3)] == [batch["x"].tolist() for batch in loader]
+            True
+        """
+        return self.rewind().rows_of(step, rank=self.feeder.shard.rank if rank is None else rank, epoch=epoch)
+
+    def visits_of(self, rows: int | npt.ArrayLike, *, epoch: int | None = None) -> list[Visit]:
+        """Return when rows have their turn in an epoch, on any rank: see `corgipile.loader.Rewind`."""
+        return self.rewind().visits_of(rows, epoch=epoch)
+
+    def visit_of(self, row: int, *, epoch: int | None = None) -> Visit | None:
+        """Return when a row has its first turn in an epoch; None: it is left out (``drop_last``).
+
+        Example:
+            >>> import corgipile as cp, pyarrow as pa
+            >>> loader = cp.Loader(pa.table({"x": range(10)}), batch_size=4)
+            >>> visit = loader.visit_of(7)
+            >>> loader.rows_of(visit.step, rank=visit.rank)[visit.place].item()
+            7
+        """
+        return next(iter(self.visits_of(row, epoch=epoch)), None)
+
+    def rewind(self) -> Rewind:
+        """Return what finds rows by steps and steps by rows, for many questions."""
+        feeder = self.feeder
+        return Rewind(feeder.table, feeder.seed, self.epoch, [self._segment()], (feeder.order, feeder.blocks))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.feeder.table, self._settings), self.state_dict()

@@ -6,6 +6,7 @@ Slots are reused: step i may be read once the visits up to step i - 1 - ahead ar
 import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from corgipile import _kernel
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.readers import SHORT_RUNS, LayoutReader, RowReader
+from corgipile.loader.stats import Progress
 from corgipile.orders import Blocks, Key, Order, Step
 from corgipile.orders.planned import Planned
 from corgipile.sizes import format_bytes
@@ -46,6 +48,9 @@ class Prefetch(Protocol):
     def visits(self) -> Iterator[SlotArray]:
         """Yield the slots each step visits."""
 
+    def progress(self) -> Progress:
+        """Return how far it is, from any thread; after `stop`, how far it was."""
+
     def stop(self) -> None:
         """End the threads of this pass."""
 
@@ -70,6 +75,7 @@ class KernelPrefetch:
         self._pass, self._row_reader = (order, blocks, key, start), row_reader
         self._far = far if blocks.rows >= SHORT_RUNS * blocks.count else 0
         self._run: object | None = None
+        self._waited, self._reader_waited = 0.0, 0.0
         self._stopped, self._process = False, os.getpid()
 
     def _next(self) -> SlotArray | None:
@@ -77,7 +83,9 @@ class KernelPrefetch:
             raise BadArgument(FORKED)
         if self._run is None:
             raise BadArgument(ENDED)
+        since = time.perf_counter()
         visit = _kernel.run_next(self._run)
+        self._waited += time.perf_counter() - since
         if visit is False or self._stopped:
             raise BadArgument(ENDED)
         if isinstance(visit, tuple):
@@ -96,6 +104,14 @@ class KernelPrefetch:
         finally:
             self.stop()
 
+    def progress(self) -> Progress:
+        """Return how far it is."""
+        run = self._run
+        if run is None:
+            return Progress(self._waited, self._reader_waited)
+        ahead, waited = _kernel.run_look(run)
+        return Progress(self._waited, waited / 1e9, ahead)
+
     def stop(self) -> None:
         """End the threads of this pass."""
         run, self._run = self._run, None
@@ -104,6 +120,7 @@ class KernelPrefetch:
         self._stopped = True
         if run is not None:
             _kernel.run_stop(run)
+            self._reader_waited = _kernel.run_look(run)[1] / 1e9
         del run
         self._row_reader.rest()
 
@@ -116,6 +133,7 @@ class StepPrefetch:
         self._under_way: deque[SlotArray] = deque()  # visits of the steps loaded, those known to be over left out
         self._loaded = self._over = 0  # steps
         self._brought = 0  # bytes of varying length that came with the step loaded last
+        self._waited = self._reader_waited = 0.0
         self._far = far
         ahead = order.ahead
         self._credits = threading.Semaphore(ahead + 1)
@@ -129,7 +147,9 @@ class StepPrefetch:
             for step in self._announced():
                 hurry = self._credits.acquire(blocking=False)  # else the consumer is the slower one
                 if not hurry:
+                    since = time.perf_counter()
                     self._credits.acquire()
+                    self._reader_waited += time.perf_counter() - since
                 if self._stopped:
                     return
                 self._fill(step, hurry=hurry)
@@ -164,6 +184,16 @@ class StepPrefetch:
             return None
         self._fill(step, hurry=True)
         return step.visit
+
+    def _timed(self) -> Any:
+        since = time.perf_counter()
+        item = self._next()
+        self._waited += time.perf_counter() - since
+        return item
+
+    def progress(self) -> Progress:
+        """Return how far it is."""
+        return Progress(self._waited, self._reader_waited, 0 if self._stopped else self._ready.qsize())
 
     def _fill(self, step: Step, *, hurry: bool) -> None:
         varlen = self._buffer.varlen
@@ -202,7 +232,9 @@ class StepPrefetch:
                 if not self._reader.size(step):
                     return  # an estimate is no reason to give up
                 raise Overfull.of(self._buffer.nbytes + coming, limit)
+            since = time.perf_counter()
             self._left.wait()
+            self._reader_waited += time.perf_counter() - since
             self._left.clear()
             self._let_go()
             varlen.release(step.into)
@@ -218,7 +250,7 @@ class StepPrefetch:
         if self._thread is not None:
             self._thread.start()
         try:
-            while (item := self._next()) is not None:
+            while (item := self._timed()) is not None:
                 if isinstance(item, BaseException):
                     raise item
                 yield item

@@ -101,8 +101,8 @@ class Segment(NamedTuple):
         visits = [fitted.order.visits(fitted.blocks, key) for key in keys]
         return [rows // self.batch_size if self.drop_last else -(-rows // self.batch_size) for rows in visits]
 
-    def visited(self, table: Table, seed: int, epoch: int) -> Iterator[Rows]:
-        """Yield the numbers of the rows that all ranks visited; no row is read.
+    def fitted(self, table: Table) -> Fitted:
+        """Return its order over a table, and the blocks that it runs over.
 
         Raises:
             StateMismatch: The segment cannot be one of this table.
@@ -115,11 +115,21 @@ class Segment(NamedTuple):
             whole(order.block_rows, "block", 1)
         except (BadArgument, BadSchema, MissingColumn, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateMismatch(f"state has a segment of another table: {error}") from None
-        self.check(Fitted(order, blocks, self.cut, self.columns), seed, epoch)
+        return Fitted(order, blocks, self.cut, self.columns)
+
+    def visited(self, table: Table, seed: int, epoch: int) -> Iterator[Rows]:
+        """Yield the numbers of the rows that all ranks visited; no row is read.
+
+        Raises:
+            StateMismatch: The segment cannot be one of this table.
+        """
+        fitted = self.fitted(table)
+        self.check(fitted, seed, epoch)
         for rank in range(self.world):
             for worker, batches in enumerate(self.batches):
                 left = batches * self.batch_size
-                steps = visited_rows(order, blocks, self.key(seed, epoch, rank, worker)) if left else iter(())
+                key = self.key(seed, epoch, rank, worker)
+                steps = visited_rows(fitted.order, fitted.blocks, key) if left else iter(())
                 for rows in steps:
                     yield rows[:left]
                     left -= len(rows)

@@ -6,6 +6,7 @@ next, and they are read some batches ahead.
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -20,6 +21,7 @@ from corgipile.loader.buffer import Field, numbers
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Group, Place
 from corgipile.loader.prefetch import ENDED, FORKED
+from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import objects
 from corgipile.tables.columns import by_column
 from corgipile.tables.io.column import PlacedColumn
@@ -50,20 +52,28 @@ class WideRows:
         self._varlen = list(columns.varlen)
         self._apart = {name for name in self._varlen if by_column(self._table, name)}
         self._tidy = Tidy()
-        self._run: _Run | None = None
+        self._run: _Run | _Unread | None = None
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Read so many rows of an epoch, from a place on."""
         self.close()
         plan = self._plan(epoch, step, skip, rows)
-        if not self._feeder.order.ahead:
-            yield from (self._group(*planned) for planned in plan)
-            return
-        self._run = run = _Run(self, plan, self._ahead)
+        run: _Run | _Unread = _Run(self, plan, self._ahead) if self._feeder.order.ahead else _Unread(self, plan)
+        self._run = run
         try:
             yield from run.groups()
         finally:
             run.stop()
+
+    @property
+    def progress(self) -> Progress:
+        """Return how far reading is."""
+        return self._run.progress() if self._run else Progress()
+
+    @property
+    def resident(self) -> int:
+        """Return the bytes of rows in memory, those of the batches that were delivered last included."""
+        return self._run.bytes if self._run else 0
 
     def close(self) -> None:
         """End reading ahead."""
@@ -183,6 +193,30 @@ class _Waiting:
         return taken
 
 
+class _Unread:
+    """Reads each group when it is asked for."""
+
+    def __init__(self, reader: WideRows, plan: Iterator[tuple[list[Place], IntArray, int]]) -> None:
+        self._reader, self._plan = reader, plan
+        self._waited, self.bytes = 0.0, 0
+
+    def groups(self) -> Iterator[Group]:
+        """Yield the groups in turn."""
+        for places, rows, nbytes in self._plan:
+            since, self.bytes = time.perf_counter(), nbytes
+            group = self._reader._group(places, rows, nbytes)  # noqa: SLF001  # its own
+            self._waited += time.perf_counter() - since
+            yield group
+        self.bytes = 0
+
+    def progress(self) -> Progress:
+        """Return how far it is."""
+        return Progress(self._waited)
+
+    def stop(self) -> None:
+        """Do nothing: nobody reads ahead."""
+
+
 class _Run:
     """Reads groups ahead in a thread, as many as some bytes hold, and at least one."""
 
@@ -190,7 +224,8 @@ class _Run:
         self._reader, self._plan, self._room = reader, plan, room
         self._changed = threading.Condition()
         self._ready: deque[tuple[Any, int]] = deque()
-        self._bytes = self._given = 0  # of groups read, or being read, that the consumer has not done with; of its own
+        self.bytes = self._given = 0  # of groups read, or being read, that the consumer has not done with; of its own
+        self._waited = self._reader_waited = 0.0
         self._stopped, self._process = False, os.getpid()
         self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True)
 
@@ -204,11 +239,13 @@ class _Run:
     def _read_all(self) -> None:
         for places, rows, nbytes in self._plan:
             with self._changed:
-                while not self._stopped and self._bytes and self._bytes + nbytes > self._room:
+                since = time.perf_counter()
+                while not self._stopped and self.bytes and self.bytes + nbytes > self._room:
                     self._changed.wait()
+                self._reader_waited += time.perf_counter() - since
                 if self._stopped:
                     return
-                self._bytes += nbytes
+                self.bytes += nbytes
             self._put(self._reader._group(places, rows, nbytes), nbytes)  # noqa: SLF001  # its own
         self._put(None, 0)
 
@@ -227,15 +264,21 @@ class _Run:
         if os.getpid() != self._process:
             raise BadArgument(FORKED)
         with self._changed:
-            self._bytes -= self._given
+            self.bytes -= self._given
             self._changed.notify_all()
+            since = time.perf_counter()
             self._changed.wait_for(lambda: self._ready or self._stopped)
+            self._waited += time.perf_counter() - since
             if self._stopped:
                 raise BadArgument(ENDED)
             item, self._given = self._ready.popleft()
         if isinstance(item, BaseException):
             raise item
         return cast("Group | None", item)
+
+    def progress(self) -> Progress:
+        """Return how far it is."""
+        return Progress(self._waited, self._reader_waited, len(self._ready))
 
     def stop(self) -> None:
         """End the thread."""

@@ -13,14 +13,16 @@ from corgipile.quality.codes import Classes
 from corgipile.quality.faults import Fault, of_two
 from corgipile.quality.fields import Field, Finder
 from corgipile.quality.keyed import KeyWatch
-from corgipile.quality.visits import VisitWatch
+from corgipile.quality.pending import Pending
+from corgipile.quality.visits import PARTS, VisitWatch
 from corgipile.sizes import whole
 
 __all__ = ["Audit", "audit"]
 
 Batch = TypeVar("Batch")
-GROUP, GROUP_BATCHES = 1 << 15, 256  # rows and batches that are added up at a time, at most
-STORAGE, PARTS = "place in storage", 16  # of the table, which a row's number tells apart
+PLACES = Classes(range(PARTS))
+GROUP, GROUP_BATCHES = 1 << 16, 256  # rows and batches that are added up at a time, at most
+STORAGE = "place in storage"
 ENDLESS = 256  # times the rows of the table
 
 
@@ -107,6 +109,7 @@ class Audit:
         keys: list[Finder] = list(key) if isinstance(key, list | tuple) else [] if key is None else [key]  # type: ignore[list-item]
         self._id = None if id is None else Field(id, "id")
         self._keys = {str(getattr(found, "__name__", found)): Field(found, "key") for found in keys}
+        self._fields = [*([self._id] if self._id else []), *self._keys.values()]
         self._classes: dict[str, Classes] = {}
         self._closed: list[tuple[VisitWatch | None, list[KeyWatch]]] = []
         self._others: list[VisitWatch] = []
@@ -127,15 +130,15 @@ class Audit:
 
     def add(self, batch: Any) -> None:
         """Take note of a batch."""
-        found = [field.of(batch) for field in self._fields()]
-        lengths = {len(values) for values in found}
-        if len(lengths) != 1:
-            counts = " and ".join(map(str, sorted(lengths)))
-            raise BadArgument(f"a batch has {counts} values of id and key; one a row is right")
-        if lengths != {0}:
-            self._pending.append([values.copy() for values in found])
-            self._waiting += lengths.pop()
-            if self._waiting >= GROUP or len(self._pending) >= GROUP:
+        found = [field.of(batch) for field in self._fields]
+        rows = len(found[0])
+        for values in found:
+            if len(values) != rows:
+                counts = " and ".join(map(str, sorted({len(each) for each in found})))
+                raise BadArgument(f"a batch has {counts} values of id and key; one a row is right")
+        if rows:
+            self._pending.add(found, rows)
+            if self._pending.rows >= GROUP or len(self._pending.sizes) >= GROUP:
                 self._flush(ended=False)
 
     def end_epoch(self) -> None:
@@ -143,8 +146,6 @@ class Audit:
         self._flush(ended=True)
         if not self._began:
             raise BadArgument("no row came in the epoch; a loader that can be iterated again is right")
-        if self._seen:
-            self._seen.close()
         self._closed.append((self._seen, list(self._watches.values())))
         self._begin()
 
@@ -173,64 +174,48 @@ class Audit:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out functions, which do not go to other processes."""
-        return {**self.__dict__, "_id": None, "_keys": {}, "_settings": {}}
-
-    def _fields(self) -> list[Field]:
-        return [*([self._id] if self._id else []), *self._keys.values()]
+        return {**self.__dict__, "_id": None, "_keys": {}, "_fields": [], "_settings": {}}
 
     def _begin(self) -> None:
         self._seen = VisitWatch(self.rows) if self._id else None
         self._watches: dict[str, KeyWatch] = {}
-        self._pending: list[list[npt.NDArray[Any]]] = []
-        self._waiting, self._began = 0, False
+        self._pending, self._began = Pending(GROUP + GROUP // 2), False
 
     def _flush(self, *, ended: bool) -> None:
         """Add up what is waiting, in batches of the size that was asked for or of those that came."""
-        if not self._pending:
-            return
-        sizes = np.array([len(found[0]) for found in self._pending], np.int64)
-        columns = [_joined(values) for values in zip(*self._pending, strict=True)]
-        self._pending, self._waiting = [], 0
+        waiting = self._pending
+        sizes = np.array(waiting.sizes, np.int64)
         if self._batch:
-            full, rest = divmod(len(columns[0]), self._batch)
+            full, rest = divmod(waiting.rows, self._batch)
             sizes = np.array([self._batch] * full + [rest] * (ended and rest > 0), np.int64)
-            taken = int(sizes.sum())
-            if taken < len(columns[0]):
-                self._pending, self._waiting = [[values[taken:] for values in columns]], rest
-            columns = [values[:taken] for values in columns]
+        columns = waiting.taken(int(sizes.sum()))
         starts = np.concatenate([[0], np.cumsum(sizes)])
         for first in range(0, len(sizes), GROUP_BATCHES):
             some = sizes[first : first + GROUP_BATCHES]
             self._take([values[starts[first] : starts[first + len(some)]] for values in columns], some)
 
     def _take(self, columns: list[npt.NDArray[Any]], sizes: npt.NDArray[np.int64]) -> None:
-        self._began = True
-        names = list(self._keys)
+        self._began, places = True, None
         if self._seen:
             ids, *columns = columns
-            self._seen.add(ids, sizes)
+            places = self._seen.add(ids, sizes)
             if self.rows and self._seen.visits > ENDLESS * self.rows + GROUP:
                 came = f"{self._seen.visits:,} rows came of a table of {self.rows:,}"
                 raise BadArgument(f"{came}; batches= ends an endless loader")
-            if self.rows and not self._seen.named:
-                names, columns = [*names, STORAGE], [*columns, (ids * (PARTS / self.rows)).astype(np.int64)]
-        for name, values in zip(names, columns, strict=True):
+        for name, values in zip(self._keys, columns, strict=True):
             if name not in self._watches:
-                self._watches[name] = KeyWatch(name, self._classes.setdefault(name, Classes()), gaps=name != STORAGE)
+                self._watches[name] = KeyWatch(name, self._classes.setdefault(name, Classes()))
             self._watches[name].add(values, sizes)
+        if places is not None:
+            if STORAGE not in self._watches:
+                self._watches[STORAGE] = KeyWatch(STORAGE, PLACES, gaps=False)
+            self._watches[STORAGE].add_codes(places, sizes)
 
     def _against_seeds(self) -> Iterator[Fault]:
         for epoch, (seen, _) in enumerate(self._closed):
             for other in self._others:
                 if seen:
                     yield from of_two(seen.sample(), other.sample(), epoch, "seeds")
-
-
-def _joined(values: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    kinds = {"number" if array.dtype.kind in "biuf" else "text" for array in values}
-    if len(kinds) > 1:
-        raise BadArgument("a field of the batches is numbers at first and text later; one of them is right")
-    return np.concatenate(values)
 
 
 def _run(watched: Audit, loader: Any, epochs: int | None, on_epoch: Callable[[int], object] | None) -> Audit:

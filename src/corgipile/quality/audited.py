@@ -146,6 +146,9 @@ def _epoch_lines(number: int, epoch: EpochReport) -> Iterator[str]:
         if spread.variation:
             also.append(f"total variation {spread.variation[0]:.3f} (floor {spread.variation[1]:.3f})")
         yield f"    {', '.join(also)}"
+        if spread.together:
+            deff, half = spread.together
+            yield f"    batches of all ranks as one: deff {deff:.2f} ± {half:.2f}"
         if spread.gap:
             gap, of = spread.gap, f"{spread.gap.rows:,} rows of {spread.gap.kind!r}"
             yield f"    longest wait for one of {of}: {gap.gap:,} visits, {gap.ratio:.1f} of a full shuffle's"

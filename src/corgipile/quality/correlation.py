@@ -72,7 +72,7 @@ def common(one: Sample, other: Sample) -> tuple[Sample, Sample]:
     """Return the rows that two samples share, as they are stored."""
     _, left, right = np.intersect1d(one.hashes, other.hashes, assume_unique=True, return_indices=True)
     by_id = np.argsort(one.ids[left], kind="stable")
-    return _chosen(one, left[by_id]), _chosen(other, right[by_id])
+    return one.chosen(left[by_id]), other.chosen(right[by_id])
 
 
 def batches_again(one: Sample, other: Sample) -> tuple[int, float, float]:
@@ -85,10 +85,6 @@ def batches_again(one: Sample, other: Sample) -> tuple[int, float, float]:
 
 def _pairs(counts: Codes) -> int:
     return int((counts * (counts - 1) // 2).sum())
-
-
-def _chosen(sample: Sample, which: npt.NDArray[np.intp]) -> Sample:
-    return Sample(sample.hashes[which], sample.ids[which], sample.at[which], sample.batches[which])
 
 
 def _centred(values: npt.ArrayLike) -> Floats:

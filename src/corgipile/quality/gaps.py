@@ -33,7 +33,7 @@ class Gap:
 
 
 class Gaps:
-    """Follow the last visit of each class."""
+    """Keep the last visit and the longest gap of each class."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[Codes, Codes, int]] = []
@@ -41,28 +41,17 @@ class Gaps:
         self._longest: Codes = np.zeros(0, np.int64)
         self._rows: Codes = np.zeros(0, np.int64)
 
-    def add(self, codes: Codes, start: int, kinds: int) -> None:
-        """Take the classes of visits ``start`` and on."""
+    def room(self, kinds: int) -> tuple[Codes, Codes]:
+        """Return the last visit and the longest gap of each of so many classes, for the kernel to go on with."""
         grown = kinds - len(self._last)
         if grown > 0:
-            self._last, self._longest = (
-                np.pad(self._last, (0, grown), constant_values=-1),
-                np.pad(self._longest, (0, grown)),
-            )
-            self._rows = np.pad(self._rows, (0, grown))
-        by_class = np.argsort(codes.astype(np.uint16), kind="stable")
-        sorted_codes = codes[by_class]
-        at = by_class + start
-        before = np.empty_like(at)
-        before[1:] = at[:-1]
-        firsts = np.flatnonzero(np.diff(sorted_codes, prepend=-1))
-        seen = sorted_codes[firsts]
-        before[firsts] = self._last[seen]
-        longest = np.maximum.reduceat(at - before, firsts) - 1
-        self._longest[seen] = np.maximum(self._longest[seen], longest)
-        ends = np.append(firsts[1:], len(codes))
-        self._last[seen] = at[ends - 1]
-        self._rows[seen] += ends - firsts
+            self._last = np.pad(self._last, (0, grown), constant_values=-1)
+            self._longest, self._rows = np.pad(self._longest, (0, grown)), np.pad(self._rows, (0, grown))
+        return self._last, self._longest
+
+    def count(self, rows: Codes) -> None:
+        """Add the rows of each class that came since."""
+        self._rows += rows
 
     def merge(self, other: Self) -> None:
         """Take what another rank saw: its gaps are those of its own rows."""

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.quality.codes import Classes, Codes
 from corgipile.quality.gaps import Gap, Gaps
@@ -28,6 +29,7 @@ class Spread:
         key: Its name.
         kinds: Classes, or columns of numbers.
         deff: Design effect of a batch, and half the width of its 95 % interval; 1 is a full shuffle.
+        together: The same of the batches that all ranks take in one step, as one; of up to 512 steps; None of one rank.
         head, middle, tail: The same of the first tenth of the epoch, of its middle, of its last tenth.
         prefix: Prefix discrepancy of the worst class or column; 0.9 to 1.3 for a full shuffle.
         variation: Total variation of a batch's classes from the epoch's, and of independent draws; None of numbers.
@@ -38,6 +40,7 @@ class Spread:
     key: str
     kinds: int
     deff: tuple[float, float]
+    together: tuple[float, float] | None
     head: tuple[float, float]
     middle: tuple[float, float]
     tail: tuple[float, float]
@@ -66,23 +69,29 @@ class KeyWatch:
         self.batches = 0
         self._ranks = 1
         self._rows = 0
-        self._sample: Floats = np.zeros((0, 0))
-        self._every = 1
+        self._sample: Floats = np.zeros((0, 1))  # rows and sums of some batches, spread over the epoch,
+        self._every = 1  # one of so many,
+        self._together: Floats = np.zeros((0, 1))  # and of all ranks in these steps
 
     def add(self, values: npt.NDArray[Any], sizes: Codes) -> None:
         """Take the values of some batches, one after the other, and how many rows each has."""
-        codes = None if self._numbers else self._classes.codes(values)
+        self._add(values, None if self._numbers else self._classes.codes(values), sizes)
+
+    def add_codes(self, codes: Codes, sizes: Codes) -> None:
+        """Take classes by their codes."""
+        self._add(codes, codes, sizes)
+
+    def _add(self, values: npt.NDArray[Any], codes: Codes | None, sizes: Codes) -> None:
         if codes is None and self._rows and not self._numbers:
             raise BadArgument(f"{self.name} was a class at first and is a number, or of too many classes, later")
         sums = self._of_numbers(values, sizes) if codes is None else self._of_classes(codes, sizes)
-        means = sums / sizes[:, None]
+        means, both = sums / sizes[:, None], np.column_stack([sizes, sums])
         self._points.widen(3 + self._kinds)
-        self._points.add(np.column_stack([sizes, np.ones(len(sizes)), (sums * means).sum(axis=1), sums]))
+        self._points.add(_as_points(both))
         self._means = self._means + means.sum(axis=0)
         self._mean_squares += float((means**2).sum())
         self._add_lags(means)
-        if codes is not None:
-            self._keep(sums)
+        self._keep(both)
         self.batches += len(sizes)
         self._rows += int(sizes.sum())
 
@@ -99,7 +108,7 @@ class KeyWatch:
         self._first = _added(self._first, other._first)
         self._last = _added(self._last[::-1], other._last[::-1])[::-1]
         self._means, self._mean_squares = self._means + other._means, self._mean_squares + other._mean_squares
-        self._sample = np.concatenate([self._sample, other._sample])
+        self._merge_samples(other)
         if self._gaps and other._gaps:
             self._gaps.merge(other._gaps)
         self._rows += other._rows
@@ -125,19 +134,21 @@ class KeyWatch:
             return _deff(some, mean, float(variance.sum()))
 
         return Spread(
-            self.name, self._kinds, part(points), part(points[:cut]), part(points[cut:tail]), part(points[tail:]),
+            self.name, self._kinds, part(points), part(_as_points(self._together)) if self._ranks > 1 else None,
+            part(points[:cut]), part(points[cut:tail]), part(points[tail:]),
             _prefix(points, mean, variance), None if self._numbers else self._variation(mean),
             self._lags(), self._gaps.worst(self._classes.names) if self._gaps and not self._numbers else None,
         )  # fmt: skip
 
     def _of_classes(self, codes: Codes, sizes: Codes) -> Floats:
         self._widen(len(self._classes.names))
-        at = np.repeat(np.arange(len(sizes)), sizes) * self._kinds + codes
-        counts = np.bincount(at, minlength=len(sizes) * self._kinds).reshape(len(sizes), self._kinds)
-        sums: Floats = counts.astype(np.float64)
-        self._squares += sums.sum(axis=0)
+        sums: Floats = np.empty((len(sizes), self._kinds))
+        last, longest = self._gaps.room(self._kinds) if self._gaps else (None, None)
+        _kernel.classes_add(codes, sizes, sums, self._rows, last, longest)
+        rows = sums.sum(axis=0)
+        self._squares += rows
         if self._gaps:
-            self._gaps.add(codes, self._rows, self._kinds)
+            self._gaps.count(rows.astype(np.int64))
         return sums
 
     def _of_numbers(self, values: npt.NDArray[Any], sizes: Codes) -> Floats:
@@ -161,17 +172,19 @@ class KeyWatch:
             self._first = np.pad(self._first, ((0, 0), (0, grown)))
             self._last = np.pad(self._last, ((0, 0), (0, grown)))
             self._sample = np.pad(self._sample, ((0, 0), (0, grown)))
+            self._together = np.pad(self._together, ((0, 0), (0, grown)))
 
     def _place(self, codes: Codes, kinds: int) -> None:
-        """Give classes the codes of another rank, which may have seen them in another order."""
+        """Give classes the codes of another rank, which may have seen them in another order, some not in this epoch."""
 
         def placed(array: Floats, before: int = 0) -> Floats:
             out: Floats = np.zeros((*array.shape[:-1], before + kinds))
             out[..., :before] = array[..., :before]
-            out[..., before + codes] = array[..., before : before + len(codes)]
+            out[..., before + codes[: self._kinds]] = array[..., before:]
             return out
 
-        self._squares, self._means, self._sample = placed(self._squares), placed(self._means), placed(self._sample)
+        self._squares, self._means = placed(self._squares), placed(self._means)
+        self._sample, self._together = placed(self._sample, 1), placed(self._together, 1)
         self._first, self._last = placed(self._first), placed(self._last)
         self._points.change(lambda sums: placed(sums, 3))
         if self._gaps:
@@ -186,11 +199,28 @@ class KeyWatch:
         self._first = np.concatenate([self._first, means[: LAGS - len(self._first)]])
         self._last = line[LAGS:][-LAGS:]
 
-    def _keep(self, counts: Floats) -> None:
-        """Keep the classes of some batches, spread over the epoch."""
-        self._sample = np.concatenate([self._sample, counts[-self.batches % self._every :: self._every]])
+    def _keep(self, sums: Floats) -> None:
+        """Keep rows and sums of some batches, spread over the epoch."""
+        self._sample = np.concatenate([self._sample, sums[-self.batches % self._every :: self._every]])
         while len(self._sample) > SAMPLED:
-            self._sample, self._every = self._sample[::2], self._every * 2
+            self._halve()
+
+    def _halve(self) -> None:
+        if self._ranks == 1:
+            self._sample = self._sample[::2]
+        self._together, self._every = self._together[::2], self._every * 2
+
+    def _steps(self) -> Floats:
+        return self._sample if self._ranks == 1 else self._together
+
+    def _merge_samples(self, other: Self) -> None:
+        """Add up the batches of one step, of which every rank kept as many as are spread evenly over its own."""
+        while self._every < other._every:
+            self._halve()
+        while other._every < self._every:
+            other._halve()
+        self._together = _added(self._steps(), other._steps())
+        self._sample = np.concatenate([self._sample, other._sample])
 
     def _lags(self) -> tuple[float, ...]:
         count = self.batches
@@ -208,10 +238,16 @@ class KeyWatch:
 
     def _variation(self, shares: Floats) -> tuple[float, float]:
         """Return the mean total variation of batches from the epoch, and that of independent draws, about normal."""
-        rows = self._sample.sum(axis=1, keepdims=True)
-        found = np.abs(self._sample / rows - shares).sum(axis=1).mean() / 2
+        rows = self._sample[:, :1]
+        found = np.abs(self._sample[:, 1:] / rows - shares).sum(axis=1).mean() / 2
         floor = np.sqrt(2 * shares * (1 - shares) / (np.pi * rows)).sum(axis=1).mean() / 2
         return float(found), float(floor)
+
+
+def _as_points(batches: Floats) -> Floats:
+    """Return rows, 1, squared sums by row, and sums of batches that are given by rows and sums."""
+    rows, sums = batches[:, :1], batches[:, 1:]
+    return np.column_stack([rows, np.ones(len(rows)), (sums**2).sum(axis=1) / rows[:, 0], sums])
 
 
 def _deff(points: Floats, mean: Floats, variance: float) -> tuple[float, float]:

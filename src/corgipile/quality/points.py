@@ -45,18 +45,16 @@ class Points:
     def add(self, rows: Floats) -> None:
         """Add the numbers of batches: float64[batches, columns]."""
         while len(rows):
-            at, inside = divmod(self._batches, self.stride)
-            if at == MOST:
+            room = MOST * self.stride - self._batches
+            if not room:
                 self._halve()
                 continue
-            if self.stride == 1:
-                took = min(len(rows), MOST - at)
-                self._sums[at : at + took] = rows[:took]
-            else:
-                took = min(len(rows), self.stride - inside)
-                self._sums[at] += rows[:took].sum(axis=0)
-            self._batches += took
-            rows = rows[took:]
+            took = rows[:room]
+            at = np.arange(self._batches, self._batches + len(took)) // self.stride
+            firsts = np.flatnonzero(np.diff(at, prepend=-1))
+            self._sums[at[firsts]] += np.add.reduceat(took, firsts, axis=0)
+            self._batches += len(took)
+            rows = rows[room:]
 
     def merge(self, other: Self) -> None:
         """Add the sums of a rank that ran in step."""

@@ -7,12 +7,15 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.quality.codes import Codes
 from corgipile.quality.points import Points
 
 MOST_SAMPLED = 8192
-FARTHEST = 4096  # rows between two visits of a rank that takes every M-th
+PARTS = 16  # of the table, which a row's number tells apart
+COMPACTED = 1 << 21  # hashes of visits that are kept before those that are alike become one
+ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)  # bits of a byte
 Hashes = npt.NDArray[np.uint64]
 
 
@@ -25,11 +28,15 @@ class Sample:
     at: Codes
     batches: Codes
 
+    def chosen(self, which: npt.NDArray[np.intp]) -> "Sample":
+        """Return some of them."""
+        return Sample(self.hashes[which], self.ids[which], self.at[which], self.batches[which])
+
 
 class VisitWatch:
     """Follow the rows that one rank visits in one epoch.
 
-    One byte a row of the table where ``rows`` is known, eight a visit where it is not or rows are known by text.
+    One bit a row of the table where ``rows`` is known, eight bytes a row where it is not or rows are known by text.
 
     Args:
         rows: Rows of the table, numbered from 0; None if that is not known.
@@ -41,24 +48,41 @@ class VisitWatch:
         self.hash_sum = 0
         self.sizes: dict[int, int] = {}
         self.by_rank: list[int] = []
-        self._seen: npt.NDArray[Any] = np.zeros(rows or 0, np.bool_)
+        self._seen: Hashes = np.zeros(-(-(rows or 0) // 64), np.uint64)
         self._hashes: list[Hashes] = []
+        self._compacted = 0
         self._bound = np.uint64(2**64 - 1)
         self._sample: list[Sample] = []
-        self._last: Codes = np.zeros(0, np.int64)
+        self._last: Codes = np.zeros(3, np.int64)  # visits before, the later one first, and how many of them there were
+        self._room: Codes = np.zeros(0, np.int64)
         self.runs = Points(2)
 
-    def add(self, values: npt.NDArray[Any], sizes: Codes) -> None:
-        """Take the rows of some batches, one after the other, and how many each has."""
+    def add(self, values: npt.NDArray[Any], sizes: Codes) -> Codes | None:
+        """Take the rows of some batches, one after the other, and how many each has.
+
+        Returns:
+            The part of the table that each row lies in, of `PARTS`, until the next call; None where that is not known.
+        """
         ids = self._numbers(values)
-        hashes = mixed(ids)
-        self._cover(ids, hashes)
-        self._follow(ids, hashes, np.repeat(np.arange(len(sizes)) + self.batches, sizes))
-        self._add_runs(ids, sizes)
+        rows = 0 if self.named else self.rows or 0
+        chosen, places = self._rooms(len(ids))
+        along = np.empty(len(sizes))
+        # Visits that go on where the two before led: the next row of the table, or of a rank's every M-th.
+        total, foreign, count = _kernel.visits_add(
+            ids, sizes, self._seen, rows, int(self._bound), chosen, along, self._last, places if rows else None, PARTS
+        )
+        self.hash_sum = (self.hash_sum + total) % 2**64
+        if rows:
+            self.foreign += foreign
+        else:
+            self._keep(mixed(ids))
+        self.runs.add(np.column_stack([sizes, along]))
+        self._follow(ids, chosen[:count], np.cumsum(sizes))
         self.visits += len(ids)
         self.batches += len(sizes)
         for size, times in zip(*np.unique(sizes, return_counts=True), strict=True):
             self.sizes[int(size)] = self.sizes.get(int(size), 0) + int(times)
+        return places if rows else None
 
     def merge(self, other: Self) -> None:
         """Add what another rank visited."""
@@ -77,16 +101,15 @@ class VisitWatch:
         self._sample += moved
         self.batches += other.batches
 
-    def close(self) -> None:
-        """Keep what is needed after the epoch: a bit a row."""
-        self._seen = np.packbits(self._seen)
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out memory to write to."""
+        return {**self.__dict__, "_room": self._room[:0]}
 
     @property
     def distinct(self) -> int:
-        """Return how many of the table's rows were visited; after `close`."""
-        if self._hashes:
-            self._hashes = [np.unique(np.concatenate(self._hashes))]
-        return int(np.unpackbits(self._seen).sum(dtype=np.int64)) + sum(map(len, self._hashes))
+        """Return how many of the table's rows were visited."""
+        self._compact()
+        return int(ONES[self._seen.view(np.uint8)].sum(dtype=np.int64)) + sum(map(len, self._hashes))
 
     def each(self, rows: int) -> int:
         """Return how often each row was visited, if all were equally often; else 0."""
@@ -98,53 +121,49 @@ class VisitWatch:
 
     def sample(self) -> Sample:
         """Return the rows that are followed, each where it was visited first."""
-        names = ("hashes", "ids", "at", "batches")
-        joined = [np.concatenate([getattr(part, name) for part in self._sample]) for name in names]
-        chosen = joined[0] <= self._bound
-        hashes, first = np.unique(joined[0][chosen], return_index=True)
-        return Sample(hashes, *(values[chosen][first] for values in joined[1:]))
+        kept = self._kept()
+        return kept.chosen(np.unique(kept.hashes, return_index=True)[1])
 
     def _numbers(self, values: npt.NDArray[Any]) -> Codes:
         if values.ndim != 1 or values.dtype.kind not in "iuSU":
             raise BadArgument(f"id holds {values.dtype} of shape {values.shape}; one row number or name a row is right")
         if values.dtype.kind in "iu":
-            return values.astype(np.int64)
+            return np.ascontiguousarray(values, np.int64)
         self.named = True
         names = [name if isinstance(name, bytes) else name.encode() for name in values.tolist()]
         digests = b"".join(hashlib.blake2b(name, digest_size=8).digest() for name in names)
         return np.frombuffer(digests, np.int64)
 
-    def _add_runs(self, ids: Codes, sizes: Codes) -> None:
-        """Count the visits that go on where the two before led: next row of the table, or of a rank's every M-th."""
-        steps = np.diff(np.concatenate([self._last, ids]))
-        goes_on = np.zeros(len(ids))
-        along = (steps[1:] == steps[:-1]) & (steps[1:] != 0) & (np.abs(steps[1:]) <= FARTHEST)
-        goes_on[len(ids) - len(along) :] = along[-len(ids) :]
-        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        self.runs.add(np.column_stack([sizes, np.add.reduceat(goes_on, starts)]))
-        self._last = np.concatenate([self._last, ids])[-2:]
+    def _rooms(self, rows: int) -> tuple[Codes, Codes]:
+        """Return two arrays to write to, the same as before: memory that is fresh costs several times as much."""
+        if len(self._room) < 2 * rows:
+            self._room = np.empty(2 * rows, np.int64)
+        return self._room[:rows], self._room[rows : 2 * rows]
 
-    def _cover(self, ids: Codes, hashes: Hashes) -> None:
-        self.hash_sum = (self.hash_sum + int(hashes.sum(dtype=np.uint64))) % 2**64
-        if self.rows is None or self.named:
-            self._hashes.append(hashes)
-            if len(self._hashes) > 64:
-                self._hashes = [np.unique(np.concatenate(self._hashes))]
-            return
-        inside = (ids >= 0) & (ids < self.rows)
-        if not inside.all():
-            self.foreign += int((~inside).sum())
-            ids = ids[inside]
-        self._seen[ids] = True
+    def _keep(self, hashes: Hashes) -> None:
+        self._hashes.append(hashes)
+        if sum(map(len, self._hashes)) > max(COMPACTED, 2 * self._compacted):
+            self._compact()
 
-    def _follow(self, ids: Codes, hashes: Hashes, batches: Codes) -> None:
-        chosen = np.flatnonzero(hashes <= self._bound)
-        self._sample.append(Sample(hashes[chosen], ids[chosen], chosen + self.visits, batches[chosen]))
+    def _compact(self) -> None:
+        if self._hashes:
+            self._hashes = [np.unique(np.concatenate(self._hashes))]
+            self._compacted = len(self._hashes[0])
+
+    def _kept(self) -> Sample:
+        names = ("hashes", "ids", "at", "batches")
+        joined = Sample(*(np.concatenate([getattr(part, name) for part in self._sample]) for name in names))
+        return joined.chosen(np.flatnonzero(joined.hashes <= self._bound))
+
+    def _follow(self, ids: Codes, chosen: Codes, ends: Codes) -> None:
+        """Take visits that a hash chose."""
+        rows, batches = ids[chosen], np.searchsorted(ends, chosen, side="right") + self.batches
+        self._sample.append(Sample(mixed(rows), rows, chosen + self.visits, batches))
         if sum(len(part.hashes) for part in self._sample) > 2 * MOST_SAMPLED:
-            whole = self.sample()
-            if len(whole.hashes) > MOST_SAMPLED:
-                self._bound = whole.hashes[MOST_SAMPLED]
-            self._sample = [whole]
+            hashes = np.concatenate([part.hashes for part in self._sample])
+            self._bound = min(self._bound, np.partition(hashes, MOST_SAMPLED)[MOST_SAMPLED])
+            kept = self._kept()
+            self._sample = [kept if len(kept.hashes) <= 2 * MOST_SAMPLED else self.sample()]
 
 
 def mixed(ids: Codes) -> Hashes:

@@ -13,11 +13,14 @@ from corgipile.loader.budget import sketched
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.default_order import chosen
 from corgipile.loader.feeder import MOST_PREFETCH
+from corgipile.loader.rewind import Rewind, Visit
 from corgipile.loader.selection import select
+from corgipile.loader.stats import LoaderStats
 from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared
+from corgipile.tables.table import IntArray
 from corgipile.torch.epochs import Epochs, Turn
 from corgipile.torch.rank import RankFinder, dealt_by_accelerate
 from corgipile.torch.worker import Kept, Settings, WorkerIteration
@@ -151,6 +154,16 @@ class CorgiPileDataset(IterableDataset[Any]):
         turn = self._epochs.latest()
         return turn.epoch if turn else self._epochs.planned()[0]
 
+    @property
+    def stats(self) -> LoaderStats | None:
+        """Return how the latest iteration is doing, see `corgipile.Loader.stats`.
+
+        Without ``batch_size`` a row counts as a batch. None before the first, and where workers of a DataLoader run it:
+        each has its own.
+        """
+        turn, loader = self._epochs.latest(), self._kept.latest
+        return None if turn is None or turn.workers or loader is None else loader.stats
+
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded.
 
@@ -205,6 +218,44 @@ class CorgiPileDataset(IterableDataset[Any]):
         part = self._part(turn)
         done = part.segment.batches if batches is None else part.after(batches, batch_size)
         return {**self._identity, **part.standing(done)}
+
+    def rows_of(
+        self, step: int, *, rank: int | None = None, epoch: int | None = None, workers: int | None = None
+    ) -> IntArray:
+        """Return the numbers of the rows in a batch of an epoch, int64[rows]; nothing is read.
+
+        Args:
+            step: Which batch of the epoch, from 0, as a DataLoader yields them; without ``batch_size``, which row.
+            rank: Whose; None: this one's.
+            epoch: The epoch; None: that of the latest iteration, or of the next one.
+            workers: Workers of the DataLoader; None: those of the latest iteration, or none.
+
+        Raises:
+            BadArgument: There is no such step, or no such rank.
+        """
+        rank = self._places.find().rank if rank is None else rank
+        return self.rewind(workers).rows_of(step, rank=rank, epoch=epoch)
+
+    def visits_of(self, rows: int | IntArray, *, epoch: int | None = None, workers: int | None = None) -> list[Visit]:
+        """Return when rows have their turn in an epoch, on any rank: see `corgipile.loader.Rewind`."""
+        return self.rewind(workers).visits_of(rows, epoch=epoch)
+
+    def visit_of(self, row: int, *, epoch: int | None = None, workers: int | None = None) -> Visit | None:
+        """Return when a row has its first turn in an epoch; None: it is left out (``drop_last``)."""
+        return next(iter(self.visits_of(row, epoch=epoch, workers=workers)), None)
+
+    def rewind(self, workers: int | None = None) -> Rewind:
+        """Return what finds rows by steps and steps by rows, for many questions."""
+        turn = self._epochs.latest()
+        if turn is not None and turn.begins < 0:
+            raise BadArgument("this iteration continues a state of StatefulDataLoader: load that into the dataset")
+        if turn is not None and workers in (None, turn.workers):
+            part = self._part(turn)
+        else:
+            epoch, segments = self._epochs.planned()
+            world = self._places.find().world
+            part = self._settings.part(epoch, segments_of(segments), world, max(1, whole(workers or 0, "workers", 0)))
+        return Rewind(self.table, self._settings.seed, part.epoch, [*part.before, part.segment])
 
     def _part(self, turn: Turn) -> Part:
         """Return the part that an iteration runs; made again here where workers run it."""

@@ -68,11 +68,12 @@ class Settings:
 
 @dataclass
 class Kept:
-    """What a process keeps between iterations: how many it began, the last one, and the loader of whole epochs."""
+    """What a process keeps between iterations: how many it began, the last one and its loader, that of whole epochs."""
 
     began: int = 0
     turn: Turn | None = None
     part: Part | None = None
+    latest: Loader | None = None
     loader: Loader | None = None
     loader_of: tuple[int, ...] = ()
 
@@ -125,7 +126,7 @@ class WorkerIteration:
     def _run(self) -> Iterator[Any]:
         part, transform, worker = self._part, self._settings.transform, self._worker
         done, rows = part.segment.batches, self._settings.batch_size is None
-        loader = self._loader(part)
+        loader = self._kept.latest = self._loader(part)
         if get_worker_info() and transform is None and not rows:
             loader.rows_by(Unseen(Split, Column))
         loader.set_epoch(part.epoch)
