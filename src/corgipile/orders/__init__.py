@@ -12,6 +12,7 @@ from typing import Any
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.orders.block_only import BlockOnly
 from corgipile.orders.corgipile import CorgiPile
+from corgipile.orders.exchange import Exchange
 from corgipile.orders.full import FullShuffle
 from corgipile.orders.no_shuffle import NoShuffle
 from corgipile.orders.order import Blocks, Key, Order, Shard, Step, seek, visited_rows
@@ -26,6 +27,7 @@ __all__ = [
     "BlockOnly",
     "Blocks",
     "CorgiPile",
+    "Exchange",
     "FullShuffle",
     "Key",
     "NoShuffle",
