@@ -51,7 +51,7 @@ def test_what_ranks_send_one_by_one_is_what_the_plan_traces(plan):
     parts = [list(range(plan.first(rank), plan.first(rank) + plan.size(rank))) for rank in range(plan.world)]
     for epoch in range(5):
         assert all(plan.owned(rank, epoch).tolist() == part for rank, part in enumerate(parts))
-        assert sorted(sum(parts, [])) == list(range(plan.units))
+        assert sorted(unit for part in parts for unit in part) == list(range(plan.units))
         told, after = moves(plan, epoch), [list(part) for part in parts]
         for rank, turn in np.ndindex(plan.world, plan.moved(epoch)):
             whence, slot = told[rank, 2, turn], told[rank, 3, turn]

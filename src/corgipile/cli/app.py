@@ -13,8 +13,8 @@ from corgipile.cli.console import discard_output, fail
 from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
-COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "info", "index", "pg")  # a module each
-APART = ("sql", "index")  # which open tables in ways of their own
+COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "info", "index", "simulate", "pg")  # modules
+APART = ("sql", "index", "simulate")  # which open tables in ways of their own, or none
 
 
 class Commands(TyperGroup):

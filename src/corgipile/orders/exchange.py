@@ -1,8 +1,8 @@
 """Who has which rows when ranks keep a part each and exchange a fraction of it every epoch (partial local shuffling).
 
-After Nguyen et al., "Why Globally Re-shuffle? Revisiting Data Shuffling in Large Scale Deep Learning" (IPDPS 2022). What
-its published code draws row by row behind a barrier is here a pure function of seed and epoch, so that every rank knows
-all that is sent and received without asking.
+After Nguyen et al., "Why Globally Re-shuffle? Revisiting Data Shuffling in Large Scale Deep Learning" (IPDPS 2022).
+What its published code draws row by row behind a barrier is here a pure function of seed and epoch, so that every rank
+knows all that is sent and received without asking.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ SLOTS, OFFSETS, RANKS, SHIFTS = range(4)
 class Exchange:
     """Says who sends what to whom before each epoch; a unit is a row or a block of rows.
 
-    Rank r of M begins with units ``r N / M`` to ``(r + 1) N / M``, one a slot. Between epochs e and e + 1 each rank sends
-    as many units, ``Q N / M``, what is left of whole units being carried on. Its j-th is that of slot ``sent(...)[j]``;
-    all ranks' j-th units go to other ranks along one cycle through all ranks, and what comes instead takes the slot that
-    became free. So each rank sends and receives the same, none to itself, and of any M - 1 in a row one to each other.
-    Slots and cycles are keyed bijections: nothing is as large as N, and a rank's own part is all that is looked at.
+    Rank r of M begins with units ``r N / M`` to ``(r + 1) N / M``, one a slot. Between epochs e and e + 1 each rank
+    sends as many units, ``Q N / M``; fractions of a unit are carried on. Its j-th is that of slot ``sent(...)[j]``: the
+    j-th units of all ranks go along one cycle through all ranks, and what comes instead takes the slot that became
+    free. So each rank sends and receives as much, nothing to itself, and of M - 1 units in a row one to each other.
+    Slots and cycles are keyed bijections: nothing is as large as N, and only a rank's own part is looked at.
 
     Attributes:
         units: N, of all ranks.
@@ -112,7 +112,7 @@ class Exchange:
     def peers(self, rank: int, epoch: int, start: int = 0, stop: int | None = None) -> tuple[IntArray, IntArray]:
         """Return whereto each of these units goes, and whence comes the one that takes its slot: ranks."""
         turns = np.arange(start, self.moved(epoch) if stop is None else stop)
-        return self._along(epoch, rank, turns, 1), self._along(epoch, rank, turns, -1)
+        return self.along(epoch, rank, turns, 1), self.along(epoch, rank, turns, -1)
 
     def owned(self, rank: int, epoch: int) -> IntArray:
         """Return the units of a rank in an epoch, by slot: what is exchanged before it is traced back to the beginning.
@@ -184,13 +184,13 @@ class Exchange:
         turns = self._turns(epoch, ranks, slots)
         going = np.flatnonzero(turns < moved)
         turns = turns[going]
-        ranks[going] = self._along(epoch, ranks[going], turns, way)
+        ranks[going] = self.along(epoch, ranks[going], turns, way)
         slots[going] = self._slots(epoch, ranks[going], turns)
 
-    def _along(self, epoch: int, ranks: IntArray | int, turns: IntArray, way: int) -> IntArray:
-        """Return the ranks that follow on the cycle of each turn, or come before."""
+    def along(self, epoch: int, ranks: IntArray | int, turns: IntArray, way: int = 1) -> IntArray:
+        """Return the ranks to which ranks send their units at turns, one each; backwards (-1): from which they come."""
         if not len(turns):
-            return np.empty(0, np.int64)
+            return np.empty(0, np.int64)  # also of a world of one
         key, others = self._key(epoch, RANKS), self.world - 1
         places = random.unpermute(self.world, key, np.atleast_1d(ranks))
         shifts = 1 + random.permute_at(others, self._key(epoch, SHIFTS), turns % others)
@@ -218,7 +218,7 @@ class Exchange:
             return [(size, slice(None), (random.randoms(key, int(ranks[0]), 1) % np.uint64(size)).astype(np.int64))]
         sizes = (ranks + 1) * self.units // self.world - ranks * self.units // self.world
         drawn = random.randoms(key, 0, self.world)
-        found = []
+        found: list[tuple[int, IntArray | slice, IntArray]] = []
         for size in (self.least, self.least + 1):
             own = np.flatnonzero(sizes == size)
             if len(own):
