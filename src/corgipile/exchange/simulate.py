@@ -251,6 +251,5 @@ class _Cluster:
         units = plan.origins(ranks, slots, epoch)
         if self._staging == "random":
             units = random.permute_at(plan.units, random.derive(plan.seed, 3), units)
-        return np.minimum(
-            ((units + rows / each - slots) / plan.units * self._classes).astype(np.int64), self._classes - 1
-        )
+        labels = (units + rows / each - slots) / plan.units * self._classes
+        return np.asarray(np.minimum(labels, self._classes - 1), np.int64)
