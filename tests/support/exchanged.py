@@ -1,11 +1,12 @@
-"""What the ranks of the tests of an exchange run: each writes what it saw as JSON."""
+"""What the ranks of the tests of an exchange run, in processes of one that has imported all they need."""
 
-import datetime
 import json
+import multiprocessing
 import os
+import resource
 import signal
-import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,28 @@ from corgipile.orders import Exchange
 from corgipile.torch import PartialExchange
 from corgipile.torch.peers import Peers
 
-RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+def run(what, folder, world, *args):
+    """Run a function in each of ``world`` processes; return what they return, None for one that was killed."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["exchanged"])
+    meet = folder / f"meet-{os.urandom(4).hex()}"
+    ranks = [processes.Process(target=_rank, args=(what, meet, rank, world, folder, *args)) for rank in range(world)]
+    for one in ranks:
+        one.start()
+    for one in ranks:
+        one.join(90)
+    late = [one.kill() for one in ranks if one.is_alive()]
+    assert not late, "ranks hang"
+    outs = [meet.with_name(f"{meet.name}-{rank}") for rank in range(world)]
+    return [json.loads(out.read_text()) if out.exists() else None for out in outs]
 
 
-def begin_group():
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=40))
+def _rank(what, meet, rank, world, *args):
+    late = timedelta(seconds=60)
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world, timeout=late)
+    meet.with_name(f"{meet.name}-{rank}").write_text(json.dumps(what(rank, world, *args)))
+    os._exit(0)  # a group of which a rank is gone cannot be left in peace
 
 
 def numbers(rows):
@@ -74,45 +92,49 @@ def seen(table):
     return row
 
 
-def run_cases(folder):
+def run_cases(rank, world, folder):
     """Run all cases; compare each epoch with the plan, and the bytes on disk with the bound."""
     found = []
     for number, (make, rows, unit, fraction, epochs) in enumerate(CASES):
-        part = LocalPart.create(make(rows), f"{folder}/{number}-{RANK}", RANK, WORLD, unit=unit)
+        part = LocalPart.create(make(rows), f"{folder}/{number}-{rank}", rank, world, unit=unit)
         exchange = PartialExchange(part, fraction, seed=number, chunk="2KB", timeout=20)
-        plan = Exchange(rows // unit, WORLD, fraction, number)
+        plan = Exchange(rows // unit, world, fraction, number)
         assert exchange.plan == plan
         passes = []
         for epoch in range(epochs + 1):
             assert exchange.epoch == epoch
             passes.append(seen(exchange.table))
-            units = {at * unit + inner for at in plan.owned(RANK, epoch).tolist() for inner in range(unit)}
+            units = {at * unit + inner for at in plan.owned(rank, epoch).tolist() for inner in range(unit)}
             assert units <= set(passes[-1])
             if epoch < epochs:
                 exchange.begin()
                 assert sorted(seen(exchange.table)) == sorted(passes[-1])  # while others' rows arrive
                 exchange.finish()
-        kept = Path(f"{folder}/{number}-{RANK}/slots")
+        kept = Path(f"{folder}/{number}-{rank}/slots")
         if kept.exists():
-            most = plan.size(RANK) + plan.most_moved
+            most = plan.size(rank) + plan.most_moved
             assert kept.stat().st_size <= most * part.places.unit_bytes + part.said["rest"] * part.places.unit_bytes
         else:
-            assert len(list((kept.parent / "units").iterdir())) <= plan.size(RANK) + plan.most_moved + 1
+            assert len(list((kept.parent / "units").iterdir())) <= plan.size(rank) + plan.most_moved + 1
         found.append(passes)
     return found
 
 
-def run_until_killed(folder, victim, swaps, timeout):
+def run_until_killed(rank, world, folder, victim, swaps):
     """Exchange until a rank is killed at some message; say how it ended, and how long that took."""
-    path = Path(f"{folder}/part-{RANK}")
-    part = LocalPart(path) if (path / "manifest.json").exists() else LocalPart.create(numbers(301), path, RANK, WORLD, unit=1)
-    exchange = PartialExchange(part, 0.4, chunk="1KB", timeout=timeout)
+    path = Path(f"{folder}/part-{rank}")
+    part = (
+        LocalPart(path)
+        if (path / "manifest.json").exists()
+        else LocalPart.create(numbers(301), path, rank, world, unit=1)
+    )
+    exchange = PartialExchange(part, 0.4, chunk=256, timeout=20)
     began = exchange.epoch
     count, swap = [0], Peers.swap
 
     def counted(self, *args):
         count[0] += 1
-        if RANK == victim and count[0] > swaps:
+        if rank == victim and count[0] > swaps:
             os.kill(os.getpid(), signal.SIGKILL)
         swap(self, *args)
 
@@ -129,21 +151,26 @@ def run_until_killed(folder, victim, swaps, timeout):
     return {"began": began, "epoch": exchange.epoch, "rows": seen(exchange.table), "error": ""}
 
 
-def run_bad(folder, how, timeout):
-    """Let rank 1 send what cannot be, or have no room; say how it ended."""
-    part = LocalPart.create(numbers(100) if how != "full" else texts(400), f"{folder}/{how}-{RANK}", RANK, WORLD, unit=1)
+def run_bad(rank, world, folder):
+    """Let rank 1 send what cannot be, be silent, or have no room; say how each ended."""
+    return [_bad(rank, world, folder, how) for how in ("garbage", "sum", "length", "epoch", "silent", "full")]
+
+
+def _bad(rank, world, folder, how):
+    table = texts(400) if how == "full" else numbers(100)
+    part = LocalPart.create(table, f"{folder}/{how}-{rank}", rank, world, unit=1)
     before = seen(part.table)
-    exchange = PartialExchange(part, 0.5, timeout=timeout)
-    if RANK == 1 and how == "full":
-        import resource  # noqa: PLC0415
+    exchange = PartialExchange(part, 0.5, timeout=1 if how == "silent" else 3)
+    if rank == 1 and how == "full":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    elif rank == 1 and how == "silent":
+        exchange._outgoing = lambda *_: time.sleep(3)
+    elif rank == 1:
+        note, at = exchange._note, {"garbage": 0, "epoch": 1, "sum": 4, "length": 7}[how]
 
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-    elif RANK == 1:
-        note = exchange._note
-
-        def bad(lengths, data, first):
-            told = note(lengths, data, first)
-            told[{"garbage": 0, "sum": 4, "length": 7, "epoch": 1}[how]] += 1
+        def bad(*args):
+            told = note(*args)
+            told[at] += 1
             return told
 
         exchange._note = bad
@@ -152,20 +179,44 @@ def run_bad(folder, how, timeout):
     try:
         exchange.finish()
     except OSError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         text = f"{type(error).__name__}: {error}"
         return {"error": text, "seconds": time.monotonic() - start, "same": seen(exchange.table) == before}
+    except AttributeError as error:  # of rank 1, which was silent and has nothing
+        return {"error": str(error)}
     return {"error": ""}
 
 
-if __name__ == "__main__":
-    out, what, *args = sys.argv[1:]
-    begin_group()
-    result = {"cases": run_cases, "killed": run_until_killed, "bad": run_bad}[what](
-        args[0], *[int(arg) if arg.lstrip("-").isdigit() else arg for arg in args[1:]]
-    )
-    Path(out).write_text(json.dumps(result))
-    if what == "cases":
+def run_restarts(rank, world, folder):
+    """Stop between steps, go back, give other settings; say what came of it."""
+    path = f"{folder}/part-{rank}"
+    exchange = PartialExchange(LocalPart.create(numbers(60), path, rank, world, unit=1), 0.5, seed=3)
+    passes, states = [], []
+    for _ in range(3):
+        passes.append(seen(exchange.table))
+        states.append(exchange.state_dict())
+        exchange.begin()
+        exchange.finish()
+    exchange.load_state_dict(json.loads(json.dumps(states[2])))  # a training that kept no later state
+    back = seen(exchange.table) == passes[2]
+    other = PartialExchange(LocalPart(path), 0.5, seed=3)
+    dist.barrier()
+    again = [other.epoch]  # ranks that went back can also go on
+    if rank == 0:
+        other._part.commit()  # one took the last step, and the others were stopped before it
+    dist.barrier()
+    other = PartialExchange(LocalPart(path), 0.5, seed=3)
+    again.append(other.epoch)
+    errors = []
+    for make in (
+        lambda: PartialExchange(LocalPart(path), 0.5, seed=3 + rank),
+        lambda: PartialExchange(LocalPart(path), 0.5, seed=3).load_state_dict(states[0]),
+        lambda: PartialExchange(LocalPart(path), 0.5, seed=4).load_state_dict(states[0]),
+        lambda: PartialExchange(LocalPart(f"{folder}/part-{1 - rank}"), 0.5),
+    ):
+        try:
+            make()
+        except ValueError as error:
+            errors.append(f"{type(error).__name__}: {error}")
         dist.barrier()
-        dist.destroy_process_group()
-    else:
-        os._exit(0)  # a group of which a rank is gone cannot be left in peace
+    return {"back": back, "epochs": again, "errors": errors, "state": states[2]}

@@ -19,7 +19,7 @@ from corgipile.tables.arrow.writer import conform
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.files import File, digest
-from corgipile.tables.io.pieces import pick, pick_rows, read_pieces, take_pieces
+from corgipile.tables.io.pieces import merge_cuts, pick, pick_rows, read_pieces, take_pieces
 from corgipile.tables.numpy import nested
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, fixed_field
 
@@ -302,8 +302,7 @@ class UnitTable(Checked):
 
     def cuts(self, rows: int) -> IntArray:
         """Cut between units, about so many rows apart."""
-        each = max(1, rows // max(1, int(self._starts[1])))
-        return np.unique(np.append(self._starts[::each], self._starts[-1]))
+        return merge_cuts(self._starts, rows)
 
     def _path(self, place: int) -> str:
         return os.path.join(self._folder, "rest" if place < 0 else str(place))  # noqa: PTH118 - one a row read

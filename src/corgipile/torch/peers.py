@@ -12,6 +12,7 @@ from corgipile.errors import PeerFailed
 
 __all__ = ["Peers"]
 
+MEETING = 60  # seconds, at least, in which ranks that start find each other
 PROBED = timedelta(milliseconds=20)
 DEAD = ("closed", "reset", "refused", "broken pipe")
 
@@ -27,7 +28,13 @@ class Peers:
     def __init__(self, group: Any, timeout: float) -> None:
         self._ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
         self.rank, self.world, self.timeout = self._ranks.index(dist.get_rank()), len(self._ranks), timeout
-        self._group = dist.new_group(self._ranks, backend="gloo", timeout=timedelta(seconds=timeout))
+        patience = timedelta(seconds=max(timeout, MEETING))
+        try:
+            self._group = dist.new_group(self._ranks, backend="gloo", timeout=patience)
+        except RuntimeError as error:
+            raise PeerFailed(
+                f"rank {self.rank} of {self.world} waited {patience.seconds} s for all ranks to meet: {error}"
+            ) from error
 
     def swap(self, out: Mapping[int, torch.Tensor], into: Mapping[int, torch.Tensor], what: str) -> None:
         """Send a tensor to each rank of ``out``, and fill those of ``into`` with what their ranks send.
