@@ -17,6 +17,7 @@ def test_permute_is_a_permutation_and_unpermute_its_inverse(n, key):
     values = random.permute(n, key, 0, n)
     assert np.array_equal(np.sort(values), np.arange(n))
     assert np.array_equal(random.unpermute(n, key, values), np.arange(n))
+    assert np.array_equal(random.permute_at(n, key, np.arange(n)[::-1]), values[::-1])
 
 
 @given(n=st.integers(2**40, 2**63), key=keys, start=st.integers(0, 2**39))
@@ -108,5 +109,7 @@ def test_bad_arguments_are_errors():
         random.permute(10, 1, 5, 11)
     with pytest.raises(BadArgument, match="must lie in 0 to 9"):
         random.unpermute(10, 1, np.array([10]))
+    with pytest.raises(BadArgument, match="positions must lie in 0 to 9"):
+        random.permute_at(10, 1, np.array([-1]))
     with pytest.raises(TypeError, match="4 or 8 are needed"):
         random.shuffle(np.arange(4, dtype=np.int16), 1)

@@ -20,6 +20,7 @@
     │   └── BadValue (ValueError)         NaN or infinity, or null, where a number must be
     ├── BadLabel (ValueError)             a label outside the model's range
     ├── StateMismatch (ValueError)        a saved state belongs to another table, order or seed
+    ├── PeerFailed (ConnectionError)      another rank died, is silent, or sent what cannot be
     ├── FetchFailed (RuntimeError)        a dataset of the user's raised while a row was fetched
     ├── BadModelFile (ValueError)         a model file that is none of ours
     ├── WriteFailed (OSError)             a file could not be written; what was there is as it was
@@ -54,6 +55,7 @@ __all__ = [
     "MissingExtra",
     "MissingFile",
     "ParseError",
+    "PeerFailed",
     "RaggedRows",
     "ReadFailed",
     "ServerError",
@@ -141,6 +143,10 @@ class BadLabel(CorgiPileError, ValueError):
 
 class StateMismatch(CorgiPileError, ValueError):
     """A saved state belongs to another table, order or seed."""
+
+
+class PeerFailed(CorgiPileError, ConnectionError):
+    """Another rank died, was silent for too long, or sent what cannot be; says which, and what was waited for."""
 
 
 class FetchFailed(CorgiPileError, RuntimeError):

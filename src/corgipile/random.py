@@ -3,13 +3,15 @@
 A key is a hash of numbers, never a sum of them: seed 7 epoch 1 and seed 8 epoch 0 have nothing in common.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 
-__all__ = ["derive", "permute", "randoms", "shuffle", "unpermute"]
+__all__ = ["derive", "permute", "permute_at", "randoms", "shuffle", "unpermute"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -62,6 +64,24 @@ def permute(n: int, key: int, start: int, stop: int) -> IntArray:
     return out
 
 
+def permute_at(n: int, key: int, positions: IntArray) -> IntArray:
+    """Return scattered positions of a keyed permutation of ``range(n)``, in the order asked for.
+
+    Args:
+        n: Length of the permutation, at most 2^63.
+        key: From `derive`.
+        positions: int64, of any number.
+
+    Raises:
+        BadArgument: A position lies outside the permutation.
+
+    Example:
+        >>> bool((permute_at(100, derive(3), np.array([42, 40])) == permute(100, derive(3), 40, 43)[[2, 0]]).all())
+        True
+    """
+    return _moved(n, key, positions, _kernel.permute_at, "positions")
+
+
 def unpermute(n: int, key: int, values: IntArray) -> IntArray:
     """Return the positions at which a keyed permutation of ``range(n)`` has these values.
 
@@ -69,10 +89,14 @@ def unpermute(n: int, key: int, values: IntArray) -> IntArray:
         >>> unpermute(100, derive(3), permute(100, derive(3), 40, 43)).tolist()
         [40, 41, 42]
     """
-    out = np.array(values, np.int64)
+    return _moved(n, key, values, _kernel.unpermute, "values")
+
+
+def _moved(n: int, key: int, numbers: IntArray, move: Callable[[int, int, IntArray], None], what: str) -> IntArray:
+    out = np.array(numbers, np.int64)
     if out.size and not 0 <= out.min() <= out.max() < n:
-        raise BadArgument(f"values must lie in 0 to {n - 1}, got {out.min()} to {out.max()}")
-    _kernel.unpermute(n, key, out)
+        raise BadArgument(f"{what} must lie in 0 to {n - 1}, got {out.min()} to {out.max()}")
+    move(n, key, out)
     return out
 
 

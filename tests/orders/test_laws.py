@@ -15,6 +15,7 @@ from corgipile.orders import (
     FullShuffle,
     Key,
     NoShuffle,
+    Partial,
     Reservoir,
     Riffle,
     SlidingWindow,
@@ -34,12 +35,16 @@ SHUFFLED = [
     FullShuffle(),
     FullShuffle(unit="page"),
     FullShuffle(unit="block"),
+    Partial(fraction=0.3),
+    Partial(within=Riffle(balance="label"), fraction=1),
+    Partial(within=FullShuffle(), unit=7),
 ]
 ORDERS = [NoShuffle(), *SHUFFLED]
 
 
 def names(order):
-    return f"{order.name}-{getattr(order, 'unit', getattr(order, 'balance', ''))}-{getattr(order, 'whole', '')}"
+    within = f"-{order.within.name}-{order.fraction}" if order.name == "partial" else ""
+    return f"{order.name}{within}-{getattr(order, 'unit', getattr(order, 'balance', ''))}-{getattr(order, 'whole', '')}"
 
 
 def cut(draw, rows, block):
@@ -60,7 +65,7 @@ def cases(draw):
     if isinstance(order, Riffle):
         order = replace(order, group=draw(st.integers(0, 5) | st.sampled_from([1 << 31, 1 << 62])))
     fitted = order.fit(rows, 2000.0, None, whole=getattr(order, "whole", False))
-    if getattr(order, "balance", None):
+    if order.sketch_column:
         blocks = replace(blocks, sketch=np.arange(blocks.count) % 3 + 0.5)
     key = Key(draw(st.integers(0, 2**63)), draw(st.integers(0, 99)))
     return fitted, blocks, key

@@ -65,13 +65,13 @@ static PyObject *permute(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *unpermute(PyObject *self, PyObject *args)
+/* Put in place of each number of an array where a bijection takes it, or whence it comes. */
+static PyObject *bijected(PyObject *args, uint64_t (*move)(const cp_bijection *, uint64_t))
 {
     unsigned long long n, key;
     PyObject *array;
     Py_buffer values;
     uint64_t outside = 0;
-    (void)self;
     if (!PyArg_ParseTuple(args, "KKO", &n, &key, &array) || cp_buffer(array, &values, 8, 1, "values") < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -80,12 +80,24 @@ static PyObject *unpermute(PyObject *self, PyObject *args)
     for (Py_ssize_t i = 0; i < values.len / 8; i++)
         outside |= at[i] >= n;
     for (Py_ssize_t i = 0; !outside && i < values.len / 8; i++)
-        at[i] = cp_unpermute(&b, at[i]);
+        at[i] = move(&b, at[i]);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&values);
     if (outside)
         return PyErr_Format(PyExc_ValueError, "values must lie in [0, %llu)", n);
     Py_RETURN_NONE;
+}
+
+static PyObject *permute_at(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return bijected(args, cp_permute);
+}
+
+static PyObject *unpermute(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return bijected(args, cp_unpermute);
 }
 
 static PyObject *randoms(PyObject *self, PyObject *args)
@@ -346,6 +358,7 @@ PyMethodDef cp_plan_methods[] = {
     {"randoms", randoms, METH_VARARGS, "Write a stretch of a keyed random stream."},
     {"shuffle", shuffle, METH_VARARGS, "Shuffle an array in place."},
     {"step_rows", step_rows, METH_VARARGS, "Return the rows of a step that is worth its overhead."},
+    {"permute_at", permute_at, METH_VARARGS, "Scattered positions of a keyed permutation."},
     {"unpermute", unpermute, METH_VARARGS, "Invert a keyed permutation."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-"""The command line: ``corgipile sql | train | predict | compare | convert | reshuffle | info | index | pg``."""
+"""The command line: ``corgipile sql | train | predict | compare | convert | reshuffle | info | index | ...``."""
 
 import sys
 from collections.abc import Sequence

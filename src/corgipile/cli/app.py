@@ -14,8 +14,9 @@ from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
 # A module each.
-COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "plan", "info", "index", "rewind", "pg")
-APART = ("sql", "index")  # which open tables in ways of their own
+COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "plan", "info", "index", "rewind")
+COMMANDS += ("simulate", "pg")
+APART = ("sql", "index", "simulate")  # which open tables in ways of their own, or none
 
 
 class Commands(TyperGroup):

@@ -6,15 +6,17 @@ order of this package: Shuffle Once (``"two-pass"``, then `NoShuffle`), BMF (``"
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.orders.block_only import BlockOnly
 from corgipile.orders.corgipile import CorgiPile
+from corgipile.orders.exchange import Exchange
 from corgipile.orders.full import FullShuffle
 from corgipile.orders.no_shuffle import NoShuffle
 from corgipile.orders.order import Blocks, Key, Order, Shard, Step, seek, visited_rows
+from corgipile.orders.partial import Partial
 from corgipile.orders.reservoir import Reservoir
 from corgipile.orders.riffle import Auto, Riffle
 from corgipile.orders.sliding_window import SlidingWindow
@@ -26,10 +28,12 @@ __all__ = [
     "BlockOnly",
     "Blocks",
     "CorgiPile",
+    "Exchange",
     "FullShuffle",
     "Key",
     "NoShuffle",
     "Order",
+    "Partial",
     "Reservoir",
     "Riffle",
     "Shard",
@@ -53,6 +57,7 @@ NAMES: dict[str, Callable[[], Order]] = {
     "sliding_window": SlidingWindow,
     "reservoir": Reservoir,
     "full": FullShuffle,
+    "partial": Partial,
 }
 
 
@@ -86,9 +91,13 @@ def described(order: Order) -> dict[str, Any]:
         >>> described(CorgiPile(block=10, buffer="1%"))
         {'name': 'corgipile', 'block': 10, 'buffer': '1%'}
     """
-    fields = asdict(order)  # type: ignore[call-overload]
     version = {"version": order.version} if hasattr(order, "version") else {}
-    kept = {name: value for name, value in fields.items() if name not in ("row_bytes", "ahead", "spare")}
+    found = {one.name: getattr(order, one.name) for one in fields(order)}  # type: ignore[arg-type]
+    kept = {
+        name: described(value) if hasattr(value, "steps") else value
+        for name, value in found.items()
+        if name not in ("row_bytes", "ahead", "spare")
+    }
     return {"name": order.name} | version | kept
 
 
@@ -109,8 +118,12 @@ def restored(description: dict[str, Any]) -> Order:
             f"state is of version {found!r} of order {order.name}, this is version {mine}, which visits rows in "
             "another order: finish the epoch with the corgipile that saved it, or begin the next one"
         )
-    fields = {name: value for name, value in description.items() if name not in ("name", "version")}
-    return replace(order, **fields)  # type: ignore[type-var]
+    sizes = {
+        name: restored(value) if isinstance(value, dict) else value
+        for name, value in description.items()
+        if name not in ("name", "version")
+    }
+    return replace(order, **sizes)  # type: ignore[type-var]
 
 
 def instead(found: Any, mine: dict[str, Any]) -> StateMismatch:

@@ -11,6 +11,7 @@ except ImportError as error:
 
 from corgipile.torch.concurrent import Concurrent
 from corgipile.torch.dataset import CorgiPileDataset
+from corgipile.torch.exchange import PartialExchange
 from corgipile.torch.sampler import BatchSampler
 
-__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset"]
+__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset", "PartialExchange"]

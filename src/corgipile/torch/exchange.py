@@ -1,0 +1,281 @@
+"""Partial local shuffling with rows on the disk of each rank: a thread exchanges a fraction of them meanwhile."""
+
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument, PeerFailed, StateMismatch
+from corgipile.exchange.part import LocalPart
+from corgipile.exchange.places import Bytes
+from corgipile.orders import Exchange
+from corgipile.orders.order import IntArray
+from corgipile.sizes import Size, parse_bytes, real, whole
+from corgipile.tables import Table
+from corgipile.torch.peers import Peers
+
+__all__ = ["PartialExchange"]
+
+MAGIC, VERSION, TELLS = 0x636F726769, 1, 6  # numbers before the lengths of a message
+MOST_BYTES = 1 << 40  # of one message
+
+
+class PartialExchange:
+    """Sends a fraction of this rank's rows to others while an epoch runs, and receives as many for the next.
+
+    All ranks make one, over parts of the same table, and call `begin` and `finish` once an epoch. From the seed each
+    knows what it sends to whom and what it gets, see `corgipile.orders.Exchange`: as much of both, in messages of many
+    rows, over a process group of its own. `table` is what the rank has in this epoch, for any loader of one rank.
+
+    A rank that dies is an error on the others, in bounded time. What arrives changes nothing until all ranks have all
+    of it; start them again, and those whose epochs differ by the last step agree on one.
+
+    Args:
+        part: Of this rank.
+        fraction: Of the rows that each rank sends an epoch, 0 to 1.
+        seed: Of all epochs.
+        group: Process group of the ranks; None: all.
+        chunk: Bytes that are sent at a time; up to four such are in memory.
+        timeout: Seconds to wait for another rank.
+
+    Attributes:
+        plan: Who sends what to whom.
+
+    Raises:
+        BadArgument: Ranks have other parts, fractions or seeds.
+        StateMismatch: Their parts are of epochs that do not belong together.
+        PeerFailed: A rank died, or is silent.
+
+    Example:
+        >>> import tempfile, pyarrow as pa
+        >>> import torch.distributed as dist
+        >>> folder = tempfile.mkdtemp()
+        >>> dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=0, world_size=1)
+        >>> part = LocalPart.create(pa.table({"x": range(10)}), f"{folder}/part", rank=0, world=1)
+        >>> exchange = PartialExchange(part, fraction=0.1)
+        >>> exchange.begin()
+        >>> len(exchange.table), exchange.finish(), exchange.epoch
+        (10, None, 1)
+        >>> dist.destroy_process_group()
+    """
+
+    def __init__(
+        self,
+        part: LocalPart,
+        fraction: float = 0.1,
+        seed: int = 0,
+        group: Any = None,
+        *,
+        chunk: Size = "4MB",
+        timeout: float = 60.0,
+    ) -> None:
+        self._part, self._chunk = part, parse_bytes(chunk, "chunk")
+        self._fraction, self._seed = real(fraction, "fraction", 0, 1), whole(seed, "seed")
+        self._peers = Peers(group, real(timeout, "timeout", above=0))
+        self._thread: threading.Thread | None = None
+        self._failed: BaseException | None = None
+        told = self._agree()
+        self.plan = Exchange(sum(one[6] for one in told), self._peers.world, self._fraction, self._seed)
+        self._unit_bytes = max(1, *(one[7] for one in told))
+        sizes = [one[6] for one in told]
+        expected = [self.plan.size(rank) for rank in range(self._peers.world)]
+        if sizes != expected:
+            raise BadArgument(f"ranks have {sizes} units, {expected} is right: make all parts of one table and world")
+        self._recover([(one[8], one[9]) for one in told])
+
+    def _agree(self) -> list[list[int]]:
+        """Return what all ranks say of themselves, which must agree."""
+        part, said = self._part, self._part.said
+        if (said["rank"], said["world"]) != (self._peers.rank, self._peers.world):
+            raise BadArgument(
+                f"{part.folder} is the part of rank {said['rank']} of {said['world']}; this is rank "
+                f"{self._peers.rank} of {self._peers.world}"
+            )
+        units, standing = len(part.live), part.standing
+        mean = part.places.unit_bytes or -(-part.table.nbytes * said["unit"] // max(1, len(part.table)))
+        bits = struct.unpack("<q", struct.pack("<d", self._fraction))[0]
+        same = [MAGIC, VERSION, int(said["of"][:15], 16), bits, self._seed % (1 << 62), self._chunk]
+        told = self._peers.gather([*same, units, mean, standing.now, standing.next], "the first message")
+        names = ("protocol", "version", "table", "fraction", "seed", "chunk")
+        for rank, one in enumerate(told):
+            for name, mine, other in zip(names, same, one, strict=False):
+                if mine != other:
+                    raise BadArgument(f"rank {rank} has another {name} than rank {self._peers.rank}: give all the same")
+        return told
+
+    def _recover(self, standings: list[tuple[int, int]]) -> None:
+        """Let ranks that were stopped while others took the last step take it, too."""
+        goal = max(now for now, _ in standings)
+        for rank, (now, prepared) in enumerate(standings):
+            if now != goal and not now + 1 == goal == prepared:
+                raise StateMismatch(f"rank {rank} has the part of epoch {now}, others of epoch {goal}")
+        if self._part.epoch != goal:
+            self._part.commit()
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch whose rows `table` has."""
+        return self._part.epoch
+
+    @property
+    def table(self) -> Table:
+        """Return this rank's rows in this epoch; read it before the exchange after the next begins."""
+        return self._part.table
+
+    @property
+    def running(self) -> bool:
+        """Say whether an exchange began and did not finish."""
+        return self._thread is not None
+
+    def begin(self) -> None:
+        """Begin to exchange, in a thread: from now on the epoch before cannot be had back.
+
+        Raises:
+            BadArgument: One is under way.
+        """
+        if self._thread is not None or self._failed is not None:
+            raise BadArgument("an exchange is under way, or failed: call finish() first, or start all ranks again")
+        self._thread = threading.Thread(target=self._guarded, name="corgipile-exchange", daemon=True)
+        self._thread.start()
+
+    def _guarded(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to whoever calls finish
+            self._failed = error
+
+    def finish(self) -> None:
+        """Wait until all ranks have all that they receive, and go on to the next epoch: `table` is another one then.
+
+        Raises:
+            PeerFailed: A rank died, was silent, or sent what cannot be; the part stays that of this epoch.
+            WriteFailed: What arrived could not be written; the same holds.
+        """
+        if self._thread is None:
+            raise BadArgument("no exchange is under way: call begin() first")
+        self._thread.join()
+        self._thread = None
+        if self._failed is not None:
+            raise self._failed
+        self._part.commit()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return which epoch it is and what decides the next ones: for JSON, the same on every rank."""
+        return {
+            "version": VERSION, "of": self._part.said["of"], "fraction": self._fraction, "seed": self._seed,
+            "epoch": self.epoch,
+        }  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to the epoch of a state, on all ranks alike: the one at hand, or the one before if none began since.
+
+        Raises:
+            StateMismatch: The state is of another exchange, or of an epoch whose rows are no longer there.
+        """
+        mine = self.state_dict()
+        for name in ("version", "of", "fraction", "seed"):
+            if not isinstance(state, Mapping) or state.get(name) != mine[name]:
+                found = state.get(name) if isinstance(state, Mapping) else state
+                raise StateMismatch(f"state is of another {name}: it has {found!r}, here it is {mine[name]!r}")
+        epoch, standing = state.get("epoch"), self._part.standing
+        if epoch == standing.now:
+            return
+        if epoch != standing.before or epoch == -1 or self.running:
+            raise StateMismatch(f"state is of epoch {epoch!r}; the part on disk is of epoch {standing.now}")
+        self._part.go_back()
+
+    def _run(self) -> None:
+        plan, part, rank, epoch = self.plan, self._part, self._peers.rank, self.epoch
+        moved = plan.moved(epoch)
+        free = part.begin(moved)
+        step = max(1, self._chunk // self._unit_bytes)
+        chunks = [(first, min(moved, first + step)) for first in range(0, moved, step)]
+        with ThreadPoolExecutor(2, "corgipile-exchange") as pool:
+            coming = pool.submit(self._outgoing, *chunks[0]) if chunks else None
+            written: Future[None] | None = None
+            for at, (first, stop) in enumerate(chunks):
+                assert coming is not None  # noqa: S101 - there is a chunk
+                out = coming.result()
+                coming = pool.submit(self._outgoing, *chunks[at + 1]) if at + 1 < len(chunks) else None
+                write = self._swapped(out, first, stop, free[first:stop], f"rows {at + 1} of {len(chunks)}")
+                if written is not None:
+                    written.result()
+                written = pool.submit(write)
+            if written is not None:
+                written.result()
+        part.prepare(plan.sent(rank, epoch), free)
+        for peer, (now,) in enumerate(self._peers.gather([epoch], f"the end of epoch {epoch}")):
+            if now != epoch:
+                raise PeerFailed(f"rank {peer} ends epoch {now}, rank {rank} ends epoch {epoch}")
+
+    def _outgoing(self, first: int, stop: int) -> dict[int, tuple[IntArray, Bytes]]:
+        """Read what goes to each rank: lengths and bytes of its units."""
+        plan, rank = self.plan, self._peers.rank
+        to, _ = plan.peers(rank, self.epoch, first, stop)
+        grouped = np.argsort(to, kind="stable")
+        slots = plan.sent(rank, self.epoch, first, stop)
+        data, lengths = self._part.places.read(self._part.live[slots[grouped]])
+        ends = np.cumsum(lengths)
+        peers, starts = np.unique(to[grouped], return_index=True)
+        bounds = [*starts.tolist(), len(grouped)]
+        edges = [0, *ends.tolist()]
+        return {
+            peer: (lengths[low:high], data[edges[low] : edges[high]])
+            for peer, low, high in zip(peers.tolist(), bounds, bounds[1:], strict=False)
+        }
+
+    def _swapped(
+        self, out: dict[int, tuple[IntArray, Bytes]], first: int, stop: int, free: IntArray, what: str
+    ) -> Callable[[], None]:
+        """Send and receive one chunk; return what writes it."""
+        _, whence = self.plan.peers(self._peers.rank, self.epoch, first, stop)
+        peers, counts = np.unique(whence, return_counts=True)
+        notes = {peer: self._note(lengths, data, first) for peer, (lengths, data) in out.items()}
+        told = {
+            peer: torch.zeros(TELLS + count, dtype=torch.int64)
+            for peer, count in zip(peers.tolist(), counts.tolist(), strict=True)
+        }
+        what = f"{what} after epoch {self.epoch}"
+        self._peers.swap(notes, told, f"what is said of {what}")
+        lengths = {peer: self._checked(peer, note.tolist(), first) for peer, note in told.items()}
+        into = {peer: torch.empty(sum(sizes), dtype=torch.uint8) for peer, sizes in lengths.items()}
+        sent = {peer: torch.from_numpy(data) for peer, (_, data) in out.items()}
+        self._peers.swap(sent, into, what)
+        for peer, note in told.items():
+            if _kernel.crc32c(into[peer].numpy().data) != int(note[4]):
+                raise self._garbage(peer, f"{what}: bytes that are not those it summed up")
+        units: list[Bytes | None] = [None] * len(whence)
+        for peer, sizes in lengths.items():
+            edges = np.cumsum([0, *sizes]).tolist()
+            data = into[peer].numpy()
+            for turn, low, high in zip(np.flatnonzero(whence == peer).tolist(), edges, edges[1:], strict=False):
+                units[turn] = data[low:high]
+        return lambda: self._part.places.write(free.tolist(), units)
+
+    def _note(self, lengths: IntArray, data: Bytes, first: int) -> torch.Tensor:
+        numbers = [MAGIC, self.epoch, first, len(lengths), _kernel.crc32c(np.ascontiguousarray(data).data), len(data)]
+        return torch.tensor([*numbers, *lengths.tolist()], dtype=torch.int64)
+
+    def _checked(self, peer: int, note: list[int], first: int) -> list[int]:
+        """Return the lengths of the units that a rank sends, if they can be."""
+        magic, epoch, turn, count, _, total = note[:TELLS]
+        lengths = note[TELLS:]
+        if magic != MAGIC or (epoch, turn, count) != (self.epoch, first, len(lengths)):
+            expected = [MAGIC, self.epoch, first, len(lengths)]
+            raise self._garbage(peer, f"{note[:4]}, where {expected} was to come")
+        fixed = self._part.places.unit_bytes
+        if min(lengths) < 0 or sum(lengths) != total or total > MOST_BYTES:
+            raise self._garbage(peer, f"units of {total} bytes, of lengths that do not add up")
+        if fixed and set(lengths) != {fixed}:
+            raise self._garbage(peer, f"units of {sorted(set(lengths))[:3]} bytes; {fixed} each is right")
+        return lengths
+
+    def _garbage(self, peer: int, what: str) -> PeerFailed:
+        return PeerFailed(
+            f"rank {peer} sent rank {self._peers.rank} {what}. The part on disk is that of the last finished epoch"
+        )

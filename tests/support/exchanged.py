@@ -1,0 +1,222 @@
+"""What the ranks of the tests of an exchange run, in processes of one that has imported all they need."""
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch.distributed as dist
+
+from corgipile.exchange import LocalPart
+from corgipile.orders import Exchange
+from corgipile.torch import PartialExchange
+from corgipile.torch.peers import Peers
+
+
+def run(what, folder, world, *args):
+    """Run a function in each of ``world`` processes; return what they return, None for one that was killed."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["exchanged"])
+    meet = folder / f"meet-{os.urandom(4).hex()}"
+    ranks = [processes.Process(target=_rank, args=(what, meet, rank, world, folder, *args)) for rank in range(world)]
+    for one in ranks:
+        one.start()
+    for one in ranks:
+        one.join(90)
+    late = [one.kill() for one in ranks if one.is_alive()]
+    assert not late, "ranks hang"
+    outs = [meet.with_name(f"{meet.name}-{rank}") for rank in range(world)]
+    return [json.loads(out.read_text()) if out.exists() else None for out in outs]
+
+
+def _rank(what, meet, rank, world, *args):
+    late = timedelta(seconds=60)
+    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world, timeout=late)
+    meet.with_name(f"{meet.name}-{rank}").write_text(json.dumps(what(rank, world, *args)))
+    os._exit(0)  # a group of which a rank is gone cannot be left in peace
+
+
+def numbers(rows):
+    """A table of numbers, of which one tells all others."""
+    row = np.arange(rows)
+    pairs = pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(row, 2).astype(np.float32)), 2)
+    return pa.table({"row": row, "pair": pairs, "small": (row % 251).astype(np.uint8)})
+
+
+def texts(rows):
+    row = np.arange(rows)
+    return pa.table({"row": row, "text": [None if at % 5 == 0 else "x" * (at % 40) for at in row.tolist()]})
+
+
+def one_byte(rows):
+    return pa.table({"row": np.arange(rows).astype(np.uint8)})
+
+
+def wide(rows):
+    values = np.repeat(np.arange(rows), 1 << 18).astype(np.int32)
+    return pa.table({"row": pa.FixedSizeListArray.from_arrays(pa.array(values), 1 << 18)})
+
+
+CASES = [  # table, rows, unit, fraction, epochs
+    (numbers, 103, 1, 0.3, 4),
+    (numbers, 1000, 8, 0.1, 3),
+    (numbers, 40, 1, 0, 2),
+    (numbers, 37, 1, 1, 3),
+    (texts, 203, 3, 0.5, 3),
+    (texts, 101, 1, 1, 2),
+    (one_byte, 200, 1, 0.25, 3),
+    (wide, 8, 1, 0.5, 2),
+]
+
+
+def seen(table):
+    """Return the numbers of the rows, having compared the other columns with what they tell."""
+    rows = table.read(0, len(table))
+    column = rows.column("row")
+    if pa.types.is_fixed_size_list(column.type):
+        values = np.asarray(column.flatten()).reshape(len(rows), -1)
+        assert (values == values[:, :1]).all()
+        return values[:, 0].tolist()
+    row = column.to_pylist()
+    if "pair" in rows.schema.names:
+        assert [[at, at] for at in row] == rows.column("pair").to_pylist()
+        assert [at % 251 for at in row] == rows.column("small").to_pylist()
+    if "text" in rows.schema.names:
+        assert rows.column("text").to_pylist() == [None if at % 5 == 0 else "x" * (at % 40) for at in row]
+    return row
+
+
+def run_cases(rank, world, folder):
+    """Run all cases; compare each epoch with the plan, and the bytes on disk with the bound."""
+    found = []
+    for number, (make, rows, unit, fraction, epochs) in enumerate(CASES):
+        part = LocalPart.create(make(rows), f"{folder}/{number}-{rank}", rank, world, unit=unit)
+        exchange = PartialExchange(part, fraction, seed=number, chunk="2KB", timeout=20)
+        plan = Exchange(rows // unit, world, fraction, number)
+        assert exchange.plan == plan
+        passes = []
+        for epoch in range(epochs + 1):
+            assert exchange.epoch == epoch
+            passes.append(seen(exchange.table))
+            units = {at * unit + inner for at in plan.owned(rank, epoch).tolist() for inner in range(unit)}
+            assert units <= set(passes[-1])
+            if epoch < epochs:
+                exchange.begin()
+                assert sorted(seen(exchange.table)) == sorted(passes[-1])  # while others' rows arrive
+                exchange.finish()
+        kept = Path(f"{folder}/{number}-{rank}/slots")
+        if kept.exists():
+            most = plan.size(rank) + plan.most_moved
+            assert kept.stat().st_size <= most * part.places.unit_bytes + part.said["rest"] * part.places.unit_bytes
+        else:
+            assert len(list((kept.parent / "units").iterdir())) <= plan.size(rank) + plan.most_moved + 1
+        found.append(passes)
+    return found
+
+
+def run_until_killed(rank, world, folder, victim, swaps):
+    """Exchange until a rank is killed at some message; say how it ended, and how long that took."""
+    path = Path(f"{folder}/part-{rank}")
+    part = (
+        LocalPart(path)
+        if (path / "manifest.json").exists()
+        else LocalPart.create(numbers(301), path, rank, world, unit=1)
+    )
+    exchange = PartialExchange(part, 0.4, chunk=256, timeout=20)
+    began = exchange.epoch
+    count, swap = [0], Peers.swap
+
+    def counted(self, *args):
+        count[0] += 1
+        if rank == victim and count[0] > swaps:
+            os.kill(os.getpid(), signal.SIGKILL)
+        swap(self, *args)
+
+    Peers.swap = counted
+    start = time.monotonic()
+    try:
+        for _ in range(3):
+            exchange.begin()
+            exchange.finish()
+            start = time.monotonic()
+    except ConnectionError as error:
+        return {"began": began, "epoch": exchange.epoch, "rows": seen(exchange.table), "error": str(error),
+                "seconds": time.monotonic() - start}  # fmt: skip
+    return {"began": began, "epoch": exchange.epoch, "rows": seen(exchange.table), "error": ""}
+
+
+def run_bad(rank, world, folder):
+    """Let rank 1 send what cannot be, be silent, or have no room; say how each ended."""
+    return [_bad(rank, world, folder, how) for how in ("garbage", "sum", "length", "epoch", "silent", "full")]
+
+
+def _bad(rank, world, folder, how):
+    table = texts(400) if how == "full" else numbers(100)
+    part = LocalPart.create(table, f"{folder}/{how}-{rank}", rank, world, unit=1)
+    before = seen(part.table)
+    exchange = PartialExchange(part, 0.5, timeout=1 if how == "silent" else 3)
+    if rank == 1 and how == "full":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    elif rank == 1 and how == "silent":
+        exchange._outgoing = lambda *_: time.sleep(3)
+    elif rank == 1:
+        note, at = exchange._note, {"garbage": 0, "epoch": 1, "sum": 4, "length": 7}[how]
+
+        def bad(*args):
+            told = note(*args)
+            told[at] += 1
+            return told
+
+        exchange._note = bad
+    start = time.monotonic()
+    exchange.begin()
+    try:
+        exchange.finish()
+    except OSError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        text = f"{type(error).__name__}: {error}"
+        return {"error": text, "seconds": time.monotonic() - start, "same": seen(exchange.table) == before}
+    except AttributeError as error:  # of rank 1, which was silent and has nothing
+        return {"error": str(error)}
+    return {"error": ""}
+
+
+def run_restarts(rank, world, folder):
+    """Stop between steps, go back, give other settings; say what came of it."""
+    path = f"{folder}/part-{rank}"
+    exchange = PartialExchange(LocalPart.create(numbers(60), path, rank, world, unit=1), 0.5, seed=3)
+    passes, states = [], []
+    for _ in range(3):
+        passes.append(seen(exchange.table))
+        states.append(exchange.state_dict())
+        exchange.begin()
+        exchange.finish()
+    exchange.load_state_dict(json.loads(json.dumps(states[2])))  # a training that kept no later state
+    back = seen(exchange.table) == passes[2]
+    other = PartialExchange(LocalPart(path), 0.5, seed=3)
+    dist.barrier()
+    again = [other.epoch]  # ranks that went back can also go on
+    if rank == 0:
+        other._part.commit()  # one took the last step, and the others were stopped before it
+    dist.barrier()
+    other = PartialExchange(LocalPart(path), 0.5, seed=3)
+    again.append(other.epoch)
+    errors = []
+    for make in (
+        lambda: PartialExchange(LocalPart(path), 0.5, seed=3 + rank),
+        lambda: PartialExchange(LocalPart(path), 0.5, seed=3).load_state_dict(states[0]),
+        lambda: PartialExchange(LocalPart(path), 0.5, seed=4).load_state_dict(states[0]),
+        lambda: PartialExchange(LocalPart(f"{folder}/part-{1 - rank}"), 0.5),
+    ):
+        try:
+            make()
+        except ValueError as error:
+            errors.append(f"{type(error).__name__}: {error}")
+        dist.barrier()
+    return {"back": back, "epochs": again, "errors": errors, "state": states[2]}
