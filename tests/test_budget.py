@@ -23,10 +23,6 @@ MORE = {  # MiB by which some are known to exceed what is allowed, as README say
     ("duckdb, x1..x28", "workers"): 16,  # two libraries' own memory beside the groups that they decode
     ("arrow, 1 KB, some 1 MB", "workers"): 8,  # rows far from their mean
     ("svmlight", "workers"): 6,  # in full order, now and then
-    (
-        "parquet, groups of 8,192",
-        "reshuffle",
-    ): 1,  # once by 16 KB: row groups and footers are kept for all files together
 }
 
 
@@ -47,7 +43,8 @@ def _covering():
 
 STORED = {  # in a store: read by blocks, or decoded to a spill file while they come
     "arrow": {"loader": "balanced", "workers": "riffle", "train": "riffle"},
-    "parquet, x1..x28, as pandas": {"loader": "riffle"},
+    "parquet, x1..x28, as pandas": {"loader": "riffle", "train": "riffle", "reshuffle": "two-pass"},
+    "parquet, groups of 8,192": {"reshuffle": "bmf"},
 }
 COVERING = _covering()
 

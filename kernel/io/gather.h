@@ -49,9 +49,25 @@ static inline __attribute__((always_inline)) void cp_copy_row(char *to, const ch
         memcpy(to + bytes - 16, from + bytes - 16, 16);
 }
 
+/* Gather rows of one number, of which the processor has enough under way by itself; `bytes` is a constant. */
+static inline __attribute__((always_inline)) void cp_gather_numbers(char *to, const char *from, const int64_t bytes,
+                                                                    const int32_t *index, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        memcpy(to + i * bytes, from + index[i] * bytes, (size_t)bytes);
+}
+
 /* to[i] = from[index[i]], rows of `bytes` bytes. */
 static inline void cp_gather(char *to, const char *from, int64_t bytes, const int32_t *index, int64_t count)
 {
+    if (bytes == 4) {
+        cp_gather_numbers(to, from, 4, index, count);
+        return;
+    }
+    if (bytes == 8) {
+        cp_gather_numbers(to, from, 8, index, count);
+        return;
+    }
     int64_t ahead = cp_gather_ahead(bytes);
     for (int64_t i = 0; i < count; i++) {
         if (i + ahead < count)

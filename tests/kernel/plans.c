@@ -216,6 +216,82 @@ static void picks(void)
     free(data);
 }
 
+/* The number that a column has in a row, in its type. */
+static void number(char *to, enum cp_type type, int64_t row, int column)
+{
+    int64_t value = (row * 7 + column) % 101;
+    float single = (float)value;
+    double twice = (double)value;
+    memcpy(to, type == CP_F32 ? (void *)&single : type == CP_F64 ? (void *)&twice : (void *)&value, cp_type_bytes[type]);
+}
+
+/* Columns of all types that lie side by side in the slots, or not, in a file and in memory, in pieces that end anywhere:
+ * they are turned into rows; each number arrives where it belongs, whatever order the rows have. */
+static void beside(int fd)
+{
+    enum { ROWS = 6000, MOST = 70 };
+    cp_reader reader;
+    check(cp_reader_start(&reader, 4) == 0, "reader");
+    char *memory = malloc(MOST * ROWS * 8);
+    for (uint64_t seed = 0; seed < 120; seed++) {
+        int count = 1 + (int)cp_below(seed, 1, seed % 5 ? 9 : MOST), gap = seed % 7 == 0, plain = seed % 3 == 0;
+        enum cp_type to = seed & 1 ? CP_F32 : CP_F64;
+        int64_t wide = cp_type_bytes[to], items = count + gap, at = 0;
+        cp_column columns[MOST];
+        int64_t starts[MOST][3], offsets[MOST][2];
+        int32_t fds[MOST][2], *into = malloc(4 * ROWS), *sweep = malloc(4 * ROWS);
+        char *buffer = calloc(ROWS * (size_t)items, (size_t)wide);
+        for (int c = 0; c < count; c++) {
+            enum cp_type from = plain ? to : (enum cp_type)cp_below(seed, 10 + (uint64_t)c, CP_TYPES);
+            int64_t cut = seed % 4 ? (int64_t)cp_below(seed, 100 + (uint64_t)c, ROWS) : 0, width = cp_type_bytes[from];
+            for (int64_t row = 0; row < ROWS; row++)
+                number(memory + at + row * width, from, row, c);
+            for (int i = 0; i < 2; i++) {
+                int there = (seed + (uint64_t)(c + i)) % 4 == 1;
+                fds[c][i] = there ? CP_MEMORY : fd;
+                offsets[c][i] = (there ? (int64_t)(uintptr_t)memory : 0) + at + i * cut * width;
+            }
+            starts[c][0] = 0, starts[c][1] = cut, starts[c][2] = ROWS;
+            int64_t place = c + (c >= count / 2 ? gap : 0);
+            columns[c] = (cp_column){2, starts[c], offsets[c], fds[c],
+                                     {buffer + place * wide, items * wide, 1, from, to, seed % 2 == 0}};
+            at += ROWS * width;
+        }
+        check(pwrite(fd, memory, (size_t)at, 0) == at, "write");
+        int64_t extents[6] = {0, 700, 700, 701, 1000, (int64_t)cp_below(seed, 2, ROWS - 1000) + 1000}, total = 0;
+        for (int e = 0; e < 3; e++) {
+            int64_t rows = extents[2 * e + 1] - extents[2 * e];
+            for (int64_t i = 0; i < rows; i++)
+                sweep[total + i] = (int32_t)i;
+            cp_shuffle32(sweep + total, (uint64_t)rows, seed + 9);
+            total += rows;
+        }
+        for (int64_t i = 0; i < total; i++)
+            into[i] = (int32_t)i;
+        if (seed % 4 > 1)
+            cp_shuffle32(into, (uint64_t)total, seed);
+        into[total - 1] = seed % 8 == 3 ? -1 : into[total - 1];
+        reader.columns = columns, reader.column_count = count;
+        check(cp_reader_read(&reader, extents, 3, into, seed % 3 == 1 ? sweep : NULL, 1) == 0, "read");
+        for (int64_t e = 0, i = 0; e < 3; e++)
+            for (int64_t row = extents[2 * e]; row < extents[2 * e + 1]; row++, i++)
+                for (int c = 0; into[i] >= 0 && c < count; c++) {
+                    char expected[8];
+                    number(expected, to, row, c);
+                    int64_t place = into[i] * items + c + (c >= count / 2 ? gap : 0);
+                    check(memcmp(buffer + place * wide, expected, (size_t)wide) == 0, "the number in its row");
+                }
+        if (count > 2 && fds[1][1] == fd && extents[5] > starts[1][1] + 1) {
+            check(ftruncate(fd, offsets[1][1]) == 0, "truncate");
+            check(cp_reader_read(&reader, extents, 3, into, NULL, 1) == 1 && reader.read.error == 0 &&
+                      reader.read.error_fd == fd, "end of file is seen");
+        }
+        free(into), free(sweep), free(buffer);
+    }
+    free(memory);
+    cp_reader_stop(&reader);
+}
+
 int main(int argc, char **argv)
 {
     (void)argv;
@@ -223,8 +299,10 @@ int main(int argc, char **argv)
     plans();
     streams();
     picks();
-    if (file)
+    if (file) {
         reads(fileno(file));
+        beside(fileno(file));
+    }
     printf("%016llx\n", (unsigned long long)sum);
     return 0;
 }

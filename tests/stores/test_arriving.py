@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corgipile.tables.io.arriving import LEAST_AT_ONCE, Arriving, windows_of, within
+from corgipile.tables.io import remote
+from corgipile.tables.io.arriving import LEAST_AT_ONCE, Arriving, at_once, windows_of, within
 from corgipile.tables.io.side_by_side import side_by_side
 
 pytest.importorskip("obstore")
@@ -106,3 +107,10 @@ def test_an_error_comes_in_its_turn_and_threads_end():
         if thread.name.startswith("corgipile-decoder"):
             thread.join(5)
             assert not thread.is_alive()
+
+
+def test_runs_that_are_read_in_turn_know_the_budget(monkeypatch):
+    monkeypatch.setattr(remote, "is_remote", lambda table: True)
+    with within(40 << 20):
+        found = list(remote.in_turn(None, lambda start, stop: (start, stop, at_once()), [(0, 2), (2, 3), (3, 9)]))
+    assert found == [(0, 2, 10 << 20), (2, 3, 10 << 20), (3, 9, 10 << 20)]

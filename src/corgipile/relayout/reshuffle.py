@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile import random, scratch, tables
-from corgipile.arrow_memory import frugal
+from corgipile.arrow_memory import Tidy, frugal, give_back
 from corgipile.conversion.convert import Progress
 from corgipile.conversion.sources import table_stream
 from corgipile.errors import BadArgument, BudgetTooSmall
@@ -23,9 +24,10 @@ from corgipile.suggestions import did_you_mean
 from corgipile.tables import Table
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.arrow.writer import TABLE, Writer, batch_bytes, conform, plain
-from corgipile.tables.io.arriving import within
+from corgipile.tables.io.arriving import few_requests, within
 from corgipile.tables.io.files import PathLike
-from corgipile.tables.io.pieces import join
+from corgipile.tables.io.pieces import join, pick_rows
+from corgipile.tables.io.remote import is_remote
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import even_cuts
 
@@ -128,10 +130,11 @@ def reshuffle(
     schema = plain(opened.schema)
     if record_batch is None:
         record_batch = length if method == "bmf" else f"{min(batch_bytes(schema, compression), budget // 16)}B"
-    report = _Report(progress, rows)
+    report = _Report(progress, rows, Tidy(budget))
     with (
         frugal(),
         within(budget),
+        few_requests(budget // 8) if is_remote(opened) else nullcontext(),
         writing(goal),
         scratch.folder(goal.parent, goal.name) as folder,
         Writer(goal, schema, record_batch, compression, inputs=inputs, overwrite=overwrite) as writer,
@@ -187,15 +190,24 @@ def _corgi2(job: Job) -> None:
             f"memory is {format_bytes(job.memory)}; two blocks of {job.block} rows take {format_bytes(least)}"
         )
     bring(job.table, job.table.schema.names, job.memory)  # each block is a part of a unit
+    give_back()
     schema, key = plain(job.table.schema), random.derive(job.seed, _CORGI2)
     blocks = np.arange(len(cuts) - 1, dtype=np.int64)
     random.shuffle(blocks, key)
+    tidy = Tidy(job.memory)
     for start in range(0, len(blocks), buffer):
         runs = [(int(cuts[k]), int(cuts[k + 1])) for k in blocks[start : start + buffer]]
-        joined = join([conform(job.table.read(*run), schema) for run in runs])
+        joined = join([_alone(conform(job.table.read(*run), schema)) for run in runs])
         order = np.arange(joined.num_rows, dtype=np.int64)
         random.shuffle(order, random.derive(key, start))
         write_in_order(joined, order, max(1, job.memory // (16 * job.width)), job.write)
+        tidy.passed(joined.nbytes)
+
+
+def _alone(block: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a block in memory of its own, if it is a small part of a unit that was decoded for it."""
+    part = block.get_total_buffer_size() > 2 * block.nbytes
+    return pick_rows(block, np.arange(block.num_rows)) if part else block
 
 
 METHODS: dict[str, Callable[[Job], None]] = {"two-pass": _two_pass, "corgi2": _corgi2, "bmf": _bmf}
@@ -204,14 +216,17 @@ METHODS: dict[str, Callable[[Job], None]] = {"two-pass": _two_pass, "corgi2": _c
 def _rows(job: Job) -> Iterator[pa.RecordBatch]:
     schema = plain(job.table.schema)
     run = max(1, min(1 << 20, job.memory // 16) // job.width)
-    return (conform(batch, schema) for batch in table_stream(job.table, run).batches)
+    tidy = Tidy(job.memory)
+    for batch in table_stream(job.table, run).batches:
+        yield conform(batch, schema)
+        tidy.passed(batch.nbytes)
 
 
 class _Report:
-    """Counts rows moved, through piles or straight to the file."""
+    """Counts rows moved, through piles or straight to the file, and gives back what they took."""
 
-    def __init__(self, progress: Progress | None, rows: int) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress | None, rows: int, tidy: Tidy) -> None:
+        self._progress, self._tidy = progress, tidy
         self._done, self._all, self._rows = 0, rows, rows
 
     def dealt(self, rows: int) -> None:
@@ -221,6 +236,7 @@ class _Report:
     def writing(self, writer: Writer) -> Callable[[pa.RecordBatch], None]:
         def write(batch: pa.RecordBatch) -> None:
             writer.write(batch)
+            self._tidy.passed(batch.nbytes)
             self._move(batch.num_rows)
 
         return write

@@ -6,6 +6,8 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -212,7 +214,8 @@ def in_turn(
     try:
         with frugal():  # each thread would keep what Arrow took in it
             for run in runs:
-                coming.append(pool.submit(read, *run))
+                inside = copy_context()  # which says what may be on its way
+                coming.append(pool.submit(partial(inside.run, read, *run)))
                 if len(coming) == most:
                     yield coming.popleft().result()
             while coming:
