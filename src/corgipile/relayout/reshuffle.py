@@ -192,10 +192,15 @@ def _corgi2(job: Job) -> None:
     random.shuffle(blocks, key)
     for start in range(0, len(blocks), buffer):
         runs = [(int(cuts[k]), int(cuts[k + 1])) for k in blocks[start : start + buffer]]
-        joined = join([conform(job.table.read(*run), schema) for run in runs])
+        joined = join([_apart(conform(job.table.read(*run), schema)) for run in runs])
         order = np.arange(joined.num_rows, dtype=np.int64)
         random.shuffle(order, random.derive(key, start))
         write_in_order(joined, order, max(1, job.memory // (16 * job.width)), job.write)
+
+
+def _apart(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a copy of rows that are few of those they were decoded with, and would keep in memory."""
+    return join([batch.slice(0, 0), batch]) if batch.get_total_buffer_size() > 2 * batch.nbytes else batch
 
 
 METHODS: dict[str, Callable[[Job], None]] = {"two-pass": _two_pass, "corgi2": _corgi2, "bmf": _bmf}
