@@ -94,6 +94,16 @@ def arrow_zstd_whole(path: Path, size: int) -> Path:
     return _arrow(path.with_suffix(".arrow"), _listed(_rows(size), _rows(size)), "zstd")
 
 
+def arrow_zstd_many(path: Path, size: int) -> Path:
+    """Write a folder of many compressed files, a thousand for 96 MB: a column for each feature."""
+    files, table = max(2, size // 100_000), _scalars(_rows(size))
+    path.mkdir()
+    for number, rows in enumerate(np.array_split(np.arange(len(table)), files)):
+        some = table.slice(int(rows[0]), len(rows))
+        _arrow(path / f"{number:06}.arrow", iter(some.to_batches()), "zstd")
+    return path
+
+
 def stream(path: Path, size: int) -> Path:
     """Write an Arrow stream, as Hugging Face datasets keep theirs."""
     rows, path = _rows(size), path.with_suffix(".arrows")
@@ -231,6 +241,30 @@ def uneven(path: Path, size: int) -> Path:
     return _arrow(path.with_suffix(".arrow"), _bytes(sizes))
 
 
+def nested(path: Path, size: int) -> Path:
+    """Write rows of some lists of numbers each, as detections in images are kept."""
+    rows = max(4, size // 480)
+    boxes = np.random.default_rng(0).integers(2, 28, rows)
+    ends = np.append(0, np.cumsum(boxes)).astype(np.int32)
+    values = _values(int(ends[-1]))[:, :4].astype(np.float64)
+    inner = pa.ListArray.from_arrays(np.arange(len(values) + 1, dtype=np.int32) * 4, values.ravel())
+    table = pa.table({"boxes": pa.ListArray.from_arrays(ends, inner), "label": _labels(0, rows, rows)})
+    return _arrow(path.with_suffix(".arrow"), iter(table.to_batches(1 << 13)))
+
+
+def structures(path: Path, size: int) -> Path:
+    """Write rows of some structures each, as conversations are kept."""
+    rows, draw = max(4, size // 480), np.random.default_rng(0)
+    turns = draw.integers(2, 8, rows)
+    count = int(turns.sum())
+    said = pa.array([b"word " * many for many in draw.integers(4, 24, count).tolist()]).cast(pa.string())
+    who = pa.array(["user", "assistant"] * (count // 2 + 1))[:count]
+    each = pa.StructArray.from_arrays([who, said, pa.array(draw.standard_normal(count))], ["from", "value", "score"])
+    column = pa.ListArray.from_arrays(np.append(0, np.cumsum(turns)).astype(np.int32), each)
+    table = pa.table({"turns": column, "label": _labels(0, rows, rows)})
+    return _arrow(path.with_suffix(".arrow"), iter(table.to_batches(1 << 13)))
+
+
 def wide(path: Path, size: int) -> Path:
     """Write rows of 256 KB of fixed length."""
     rows = max(4, size // WIDE)
@@ -300,6 +334,7 @@ SHAPES: dict[str, Maker] = {
     "arrow, categories": arrow_categories,
     "arrow, zstd": arrow_zstd,
     "arrow, zstd, one batch": arrow_zstd_whole,
+    "arrow, zstd, many files": arrow_zstd_many,
     "arrow stream": stream,
     "parquet, x1..x28, as pandas": parquet,
     "parquet, list<double>": parquet_lists,
@@ -310,6 +345,8 @@ SHAPES: dict[str, Maker] = {
     "svmlight": svmlight,
     "arrow, images of 100 KB": blobs,
     "arrow, 1 KB, some 1 MB": uneven,
+    "arrow, lists of lists": nested,
+    "arrow, structures": structures,
     "arrow, rows of 256 KB": wide,
     "image folder": images,
     "webdataset": webdataset,
@@ -319,4 +356,7 @@ SHAPES: dict[str, Maker] = {
     "hdf5, gzip": hdf5,
     "h5ad, sparse, gzip": h5ad,
 }
-NO_NUMBERS = ("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder", "webdataset")
+NO_NUMBERS = (
+    *("parquet, images", "arrow, images of 100 KB", "arrow, 1 KB, some 1 MB", "image folder", "webdataset"),
+    *("arrow, lists of lists", "arrow, structures"),
+)

@@ -122,3 +122,23 @@ def test_what_is_noted_of_slots_counts_against_the_memory(order):
     table = cp.open(pa.table({"word": ["a", "bc"] * 100_000}))
     with Feeder(table, order=order, memory="1MB") as feeder:
         assert max(feeder.buffer.nbytes for _ in feeder.epoch(0)) <= 1.2 * (1 << 20)
+
+
+@pytest.mark.parametrize("order", ["sliding_window", "reservoir"])
+def test_streams_of_rows_that_are_mostly_short_stay_within_the_budget(order, tmp_path):
+    """Of the rows that a size is told by none is long, and those that stay keep whole batches in memory."""
+    lengths = np.where(np.arange(16_050) % 100 == 80, 96 << 10, 600)
+    flat = np.zeros(lengths.max(), np.uint8).tobytes()
+    batches = [
+        pa.record_batch({"blob": pa.array([flat[:length] for length in some.tolist()])})
+        for some in np.array_split(lengths, 50)
+    ]
+    with pa.ipc.new_file(str(tmp_path / "t.arrow"), batches[0].schema) as file:
+        for batch in batches:
+            file.write_batch(batch)
+    with Feeder(cp.open(tmp_path / "t.arrow"), order=order, memory="10MB") as feeder:
+        most = seen = 0
+        for visit in feeder.epoch(0):
+            most, seen = max(most, feeder.buffer.nbytes), seen + len(visit)
+    assert seen >= len(lengths)
+    assert most <= feeder.buffer.most

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema, BadValue, CorruptFile, MissingFile, ReadFailed, UnknownFormat
+from corgipile.loader.budget import columns_of, fit
+from corgipile.orders import named
 from corgipile.tables import open as open_table
+from corgipile.tables.encoded import unpack_shared
 from corgipile.testing import check_damaged, check_table
 
 ROWS = 300
@@ -184,3 +187,17 @@ def test_a_damaged_duckdb_file(folder, duck, damage, data):
     path = folder / "bad.duckdb"
     path.write_bytes(data.draw(damage(duck.read_bytes())))
     check_damaged(path, lambda: open_table(path, format="duckdb", table="t"))
+
+
+def test_duckdb_is_unpacked_by_one_process_where_its_library_would_fill_the_budget_of_each(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as database:
+        database.execute("create table t as select i, i / 2 as x from range(2500000) r(i)")
+    table = open_table(tmp_path / "a.duckdb", spill=tmp_path)
+    columns = columns_of(table)
+    ways = {memory: fit(table, named("no_shuffle"), memory, columns, 2).way for memory in ("16MB", "32MB", "128MB")}
+    assert [way.spilled for way in ways.values()] == [True, True, False]
+    unpacked = unpack_shared(table, table.schema.names)
+    library = table._instance().sql("select sum(memory_usage_bytes) from duckdb_memory()").fetchall()[0][0]
+    assert library <= 2 << 20
+    assert unpacked.read(2_000_000, 2_000_001).to_pylist() == [{"i": 2_000_000, "x": 1e6}]

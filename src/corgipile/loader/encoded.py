@@ -13,6 +13,7 @@ from corgipile.tables.table import Table
 __all__ = ["AS_CUT", "Way", "ahead_of", "find_way", "warn_few", "wide_units"]
 
 ENOUGH = 64  # units in memory, which mix well
+CROWDED = 2  # times what a library takes, that leave too little beside it
 DECODING = 8  # units in memory while they are decoded: four at a time, as they come and as they are joined
 # On their way from a store: share of the budget, bytes at most, and what they take with answers that come in.
 AHEAD, MOST_AHEAD, ARRIVING = 1 / 6, 64 << 20, 2.4
@@ -80,10 +81,11 @@ def _find_way(table: Table, order: Order, columns: list[str], share: float | Non
     needed = units.total if singly else min(ENOUGH * units.nbytes, units.total)
     if (units_fit and (share is None or share >= beside + needed)) or table.spill is None:
         return Way(beside=beside, units=units)
-    spilled = not order.sequential or (units.pieces <= 2 and units.nbytes > SMALL)
+    crowded = share is not None and share < CROWDED * units.library  # one process unpacks for all
+    spilled = not order.sequential or (units.pieces <= 2 and units.nbytes > SMALL) or crowded
     if spilled or units.nbytes > SMALL:
         _expect(table, units, columns, spilled=spilled)
-    return Way(even=True, spilled=spilled, units=units)
+    return Way(even=True, spilled=spilled, beside=0 if spilled else units.library, units=units)
 
 
 def _is_loose(table: Table, columns: list[str]) -> bool:

@@ -206,7 +206,7 @@ class StepPrefetch:
         if varlen:
             self._brought = varlen.nbytes - before
             self._check_room()
-            varlen.settle(self._order.ahead)
+            varlen.settle(self._order.ahead, None if self._buffer.limit is None else self._buffer.most)
             self._under_way.append(step.visit)
             self._loaded += 1
 

@@ -17,6 +17,11 @@ __all__ = ["Varlen", "slot_bytes"]
 
 SlotArray = npt.NDArray[np.int32]
 MOST_BATCHES = (1 << 31) - 1
+CROWDED = 1 / 2  # of the bytes that may be held, from which on batches of few rows are copied together
+MORE = 5 / 4  # times as many rows as there are slots; of orders that keep whole blocks there are no more
+FEW = 2 / 3  # of the rows of a batch
+WORTH = 1 / 8  # of all rows that are in such batches, at least
+COPIED = 1 / 16  # of the bytes that may be held, that are copied at a time
 Span = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
 
 
@@ -132,23 +137,38 @@ class Varlen:
             self.nbytes -= int(batch.nbytes)
         return batch
 
-    def settle(self, ahead: int) -> None:
+    def settle(self, ahead: int, most: int | None = None) -> None:
         """After a step was put: where rows of few slots keep many batches alive, copy them together.
 
         Sliding windows leave a few rows of each batch behind. What they leave is let go ``ahead + 1`` steps later, when
-        no visit that began before can still be reading it.
+        no visit that began before can still be reading it. Batches of which most rows still wait are left alone: a copy
+        would take as much again. ``most``: the bytes that may be held, if there is a limit.
         """
         self._fills += 1
         while self._retired and self._fills - self._retired[0][0] > ahead + 1:
             self.nbytes -= sum(int(batch.nbytes) for batch in self._retired.pop(0)[1])
-        if self._rows <= 2 * self._slots:
+        crowded = most is not None and self.nbytes > most * CROWDED
+        if self._rows <= self._slots * (MORE if crowded else 2):
             return
-        slots = np.flatnonzero(self._owner >= 0).astype(np.int32)
-        together, old = self.gather(slots), list(self._batches)
+        old = self._sparse(None if most is None else most * COPIED)
+        if not old:
+            return
+        slots = np.flatnonzero(np.isin(self._owner, old)).astype(np.int32)
+        together = self.gather(slots)
         self._adopt(together, slots, np.arange(len(slots)))
         batches = [self._drop(number) for number in old]
         self.nbytes += sum(int(batch.nbytes) for batch in batches)
         self._retired.append((self._fills, batches))
+
+    def _sparse(self, most: float | None) -> list[int]:
+        """Return batches of which few rows wait, of no more bytes of such rows; none if it is not worth it."""
+        shares = {number: self._alive[number] / batch.num_rows for number, batch in self._batches.items()}
+        found = sorted((share, number) for number, share in shares.items() if share < FEW)
+        if sum(self._batches[number].num_rows for _, number in found) < self._rows * WORTH:
+            return []
+        copied = np.cumsum([share * int(self._batches[number].nbytes) for share, number in found])
+        count = len(found) if most is None else 1 + int(np.searchsorted(copied[1:], most))
+        return [number for _, number in found[:count]]
 
     def gather(self, visit: SlotArray) -> pa.RecordBatch:
         """Return the rows in these slots as one record batch, in visiting order."""

@@ -28,6 +28,7 @@ from corgipile.tables.table import (
 )
 from corgipile.tables.values import as_type
 
+AT_ONCE = 64  # layouts that are joined: one of a file takes as much as one of many
 DIMS_KEY = b"corgipile.dims"
 FEATURES_KEY = b"corgipile.features"  # the column, or the name of the pair of columns, that features are by default
 _WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
@@ -132,9 +133,14 @@ class ConcatTable(Checked):
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Join the layouts of all tables; None if one has none."""
         names = check_columns(self.schema, columns)
-        layouts = [table.layout(names) for table in self._tables]
-        found = [layout for layout in layouts if layout is not None]
-        return self._joined(found, names) if len(found) == len(layouts) else None
+        found: list[Layout] = []
+        for some in range(0, len(self._tables), AT_ONCE):
+            parts = [table.layout(names) for table in self._tables[some : some + AT_ONCE]]
+            there = [layout for layout in parts if layout is not None]
+            if len(there) < len(parts):
+                return None
+            found.append(_joined(there, names, self._starts[some : some + len(parts) + 1] - self._starts[some]))
+        return _joined(found, names, np.append(self._starts[:-1:AT_ONCE], self._starts[-1]))
 
     def placed(self, columns: Sequence[str]) -> Placed | None:
         """Say where the kernel finds columns, if it finds those of all tables, and all of their rows."""
@@ -147,14 +153,7 @@ class ConcatTable(Checked):
             return None
         kept = tuple(one for part in found for one in part.kept)
         full = ConcatTable([table for table in self._tables if len(table)])
-        return Placed(full._joined([part.layout for part in found], names), kept=kept)
-
-    def _joined(self, found: list[Layout], names: list[str]) -> Layout:
-        firsts = np.cumsum([0, *(len(layout.paths) for layout in found)])
-        paths = tuple(path for layout in found for path in layout.paths)
-        joined = {name: self._column([layout.columns[name] for layout in found], firsts) for name in names}
-        known = all(len(layout.identities) == len(layout.paths) for layout in found)
-        return Layout(paths, joined, tuple(one for layout in found for one in layout.identities) if known else ())
+        return Placed(_joined([part.layout for part in found], names, full._starts), kept=kept)
 
     @property
     def advice(self) -> str | None:
@@ -189,18 +188,25 @@ class ConcatTable(Checked):
     def _encoded(self, columns: Sequence[str]) -> list[Encoded]:
         return [table for table in self._tables if is_encoded(table, columns)]
 
-    def _column(self, parts: list[ColumnLayout], firsts: IntArray) -> ColumnLayout:
-        begins = zip(parts, self._starts, strict=False)
-        files = zip(parts, firsts, strict=False)
-        return ColumnLayout(
-            parts[0].dtype,
-            parts[0].shape,
-            np.concatenate([*(part.starts[:-1] + begin for part, begin in begins), self._starts[-1:]]),
-            np.concatenate(
-                [np.where(part.files < 0, part.files, part.files + np.int32(first)) for part, first in files]
-            ),
-            np.concatenate([part.offsets for part in parts]),
-        )
+
+def _joined(found: list[Layout], names: list[str], begins: IntArray) -> Layout:
+    """Join layouts of which the rows begin there; the end of all is the last."""
+    firsts = np.cumsum([0, *(len(layout.paths) for layout in found)])
+    paths = tuple(path for layout in found for path in layout.paths)
+    joined = {name: _column([layout.columns[name] for layout in found], begins, firsts) for name in names}
+    known = all(len(layout.identities) == len(layout.paths) for layout in found)
+    return Layout(paths, joined, tuple(one for layout in found for one in layout.identities) if known else ())
+
+
+def _column(parts: list[ColumnLayout], begins: IntArray, firsts: IntArray) -> ColumnLayout:
+    files = zip(parts, firsts, strict=False)
+    return ColumnLayout(
+        parts[0].dtype,
+        parts[0].shape,
+        np.concatenate([*(part.starts[:-1] + begin for part, begin in zip(parts, begins, strict=False)), begins[-1:]]),
+        np.concatenate([np.where(part.files < 0, part.files, part.files + np.int32(first)) for part, first in files]),
+        np.concatenate([part.offsets for part in parts]),
+    )
 
 
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

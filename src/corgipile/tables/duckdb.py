@@ -4,7 +4,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ ROW = "corgipile_row"
 GROUP = 122_880  # rows that the library keeps together
 MEMORY, COLUMN = 6, 0.5  # MiB that the library may keep, and for each column, of which it keeps a block or two
 TOGETHER = 12  # columns that are read at a time
+TAKEN = 2 << 20  # bytes of a process for each of those MiB: what is decoded waits beside it
 WORTH = 64 << 20  # bytes of a group that is read at once where rows are asked for as they lie
 MOST = 1 << 14  # MiB that it may keep where rows are so long that it needs more
 _unpacked: Common[Table] = Common(4, lambda _: 1)
@@ -84,7 +85,8 @@ class DuckDBTable(UnitTable):
 
     def units(self, columns: Sequence[str]) -> Units | None:
         """Say what groups of rows take; None without a spill file, as rows can be asked for alone."""
-        return None if self.spill is None else super().units(columns)
+        found = None if self.spill is None else super().units(columns)
+        return found and found._replace(library=int(TAKEN * (MEMORY + COLUMN * TOGETHER)))
 
     def cuts(self, rows: int) -> IntArray:
         """Cut at groups of rows; anywhere without a spill file."""
@@ -140,6 +142,13 @@ class DuckDBTable(UnitTable):
 
     def _batches(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         return self.stream(names, rows, 0, len(self))
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write all rows, decoded little by little, as sections of a spill file; none of them are asked for again."""
+        super().write_plain(columns, out)
+        with suppress(_TooLittleMemory), self._answers():  # another thread reads
+            self._instance().execute("set memory_limit = '1MiB'")
+        self._instance().execute(self._limit())
 
     def write_rows(self, names: Sequence[str], out: SpillWriter, start: int, stop: int) -> None:
         """Write a run of rows as sections of a spill file."""

@@ -55,6 +55,7 @@ class Units(NamedTuple):
         total: Bytes of all rows, decoded.
         pieces: How many there are.
         each: Bytes of a row, on average.
+        library: Bytes that a library takes in each process that decodes, whatever the units.
     """
 
     rows: int
@@ -62,6 +63,7 @@ class Units(NamedTuple):
     total: int
     pieces: int
     each: float
+    library: int = 0
 
 
 class Unpacking(Protocol):
@@ -107,6 +109,7 @@ def joined_units(parts: Iterable[Units | None]) -> Units | None:
         total,
         sum(part.pieces for part in found),
         total / max(1.0, sum(part.total / part.each for part in found if part.each)),
+        max(part.library for part in found),
     )
 
 

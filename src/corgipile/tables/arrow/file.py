@@ -173,7 +173,7 @@ class ArrowFile(Checked):
         if self._places is None or any(fixed_field(self.schema.field(name).type) is None for name in names):
             return None
         filled = np.flatnonzero(np.diff(self._starts))
-        if len(names) * len(filled) > MOST_KEPT:
+        if len(filled) <= 1 or len(names) * len(filled) > MOST_KEPT:  # too little, of maybe thousands of files, or much
             return self._lay_out(names, filled)
         return self._layouts.get(tuple(names), lambda: self._lay_out(names, filled))
 
