@@ -2,6 +2,7 @@
 
 import numpy as np
 from common import Bench, alone, check
+from content import TABLES, accuracy_part, cost_part, spread_part
 
 from corgipile.orders import Blocks, CorgiPile, FullShuffle, Key, Order, Riffle, visited_rows
 from corgipile.quality import coverage, deff, expected_deff_corgipile, h_d, prefix_discrepancy
@@ -64,6 +65,14 @@ def main(bench: Bench) -> None:
     """Run all parts."""
     bench.part("formula", formula_part)
     bench.part("mixing", mixing_part)
+    for name in TABLES:
+        for block in (256, 1000):
+            if block == 256 or name in ("skin", "mixture"):  # the others have too few such blocks
+                bench.part(f"content-{name}", lambda b, name=name, block=block: spread_part(b, name, block))
+    for name in TABLES:
+        for batch in (64, 1):
+            bench.part(f"content-accuracy-{name}", lambda b, name=name, batch=batch: accuracy_part(b, name, batch))
+    bench.part("content-cost", cost_part)
 
 
 if __name__ == "__main__":
