@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pyarrow as pa
 from common import HERE, Bench, alone, check, interleave, median
+from content import TABLES, accuracy_part, cost_part, spread_part
 
 from corgipile import Loader
 from corgipile.orders import Blocks, CorgiPile, FullShuffle, Key, Order, Riffle, visited_rows
@@ -185,6 +186,14 @@ def main(bench: Bench) -> None:
     bench.part("honest", honest_part)
     bench.part("overhead", overhead_part)
     bench.part("stats", stats_part)
+    for name in TABLES:
+        for block in (256, 1000):
+            if block == 256 or name in ("skin", "mixture"):  # the others have too few such blocks
+                bench.part(f"content-{name}", lambda b, name=name, block=block: spread_part(b, name, block))
+    for name in TABLES:
+        for batch in (64, 1):
+            bench.part(f"content-accuracy-{name}", lambda b, name=name, batch=batch: accuracy_part(b, name, batch))
+    bench.part("content-cost", cost_part)
 
 
 if __name__ == "__main__":

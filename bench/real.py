@@ -1,5 +1,6 @@
 """Real data sets, split, standardised and sorted by label: the worst order that they can lie in."""
 
+import bz2
 import gzip
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,24 @@ def protein(data: Path | None) -> "Split":
     return held_out(table[:, :-1], table[:, -1], regression=True)
 
 
+def ijcnn1(data: Path | None) -> "Split":
+    """Binary, one in ten positive; 22 features, kept as SVMlight text."""
+    parts: list[np.ndarray] = []
+    for name in ("trn", "tst"):
+        if data is None or not (path := data / "ijcnn1" / f"ijcnn1.{name}.bz2").exists():
+            raise Skip(
+                "ijcnn1 is not in the data folder" if data else "give --data DIR, the folder of the real data sets"
+            )
+        rows = [line.split() for line in bz2.decompress(path.read_bytes()).decode().splitlines()]
+        x = np.zeros((len(rows), 22))
+        for row, (_, *tokens) in zip(x, rows, strict=True):
+            for token in tokens:
+                index, value = token.split(":")
+                row[int(index) - 1] = float(value)
+        parts += [x, np.array([float(row[0]) > 0 for row in rows], np.int64)]
+    return Split.of_arrays(*parts)  # type: ignore[arg-type]
+
+
 def a9a(data: Path | None) -> "Split":
     """Binary, sparse: kept as lists of indices and values."""
     train, test = (sparse(unpack(data, f"a9a/{name}.gz")) for name in ("a9a", "a9a.t"))
@@ -110,4 +129,4 @@ def sparse(text: bytes) -> pa.Table:
     )
 
 
-READERS = {"fashion_mnist": fashion_mnist, "skin": skin, "a9a": a9a, "protein": protein}
+READERS = {"fashion_mnist": fashion_mnist, "skin": skin, "a9a": a9a, "protein": protein, "ijcnn1": ijcnn1}

@@ -22,9 +22,9 @@ static inline int cp_by_value(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Lay the ranked blocks out by place without sorting: by the same theorem a rank's place is followed by that `on` ranks
+/* Write the rank at each place without sorting: by the same theorem a rank's place is followed by that `on` ranks
  * further, or `back` ranks before, or both, where `on` is the first rank past rank 0's place and `back` the last. */
-static inline void cp_lay_out(const cp_ranked *ranked, int64_t count, uint64_t first, int64_t *order)
+static inline void cp_lay_out(int64_t count, uint64_t first, int64_t *order)
 {
     int64_t on = 0, back = 0, rank = 0;
     for (int64_t i = 1; i < count; i++) {
@@ -35,7 +35,7 @@ static inline void cp_lay_out(const cp_ranked *ranked, int64_t count, uint64_t f
     }
     for (int64_t i = 0; i < count; i++) {
         CP_CHECK(rank >= 0 && rank < count);
-        order[i] = ranked[rank].block;
+        order[i] = rank;
         rank += rank < count - on ? on : rank >= back ? -back : on - back;
     }
 }
@@ -52,7 +52,9 @@ static inline int cp_balance(const double *values, int64_t count, uint64_t key, 
         ranked[i] = (cp_ranked){values[i], cp_random(ties, (uint64_t)i), i};
     }
     qsort(ranked, (size_t)count, sizeof *ranked, cp_by_value);
-    cp_lay_out(ranked, count, first, order);
+    cp_lay_out(count, first, order);
+    for (int64_t i = 0; i < count; i++)
+        order[i] = ranked[order[i]].block;
     free(ranked);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* Hashes, permutations and the orders of kernel/plan/plan.h. */
 #define _GNU_SOURCE
 #include "objects.h"
-#include "plan/balance.h"
+#include "plan/seriate.h"
 #include "plan/fit.h"
 
 static PyObject *derive(PyObject *self, PyObject *args)
@@ -140,6 +140,39 @@ static PyObject *balance(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "values and out must be of one length");
     }
     PyBuffer_Release(&values);
+    PyBuffer_Release(&out);
+    if (status < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* balance_vectors(vectors int16[blocks, width], width, key, out int64[blocks]) */
+static PyObject *balance_vectors(PyObject *self, PyObject *args)
+{
+    PyObject *vectors_array, *out_array;
+    unsigned long long key;
+    Py_buffer vectors, out;
+    int status = -1, width;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OiKO", &vectors_array, &width, &key, &out_array) ||
+        cp_buffer(vectors_array, &vectors, 2, 0, "vectors") < 0)
+        return NULL;
+    if (cp_buffer(out_array, &out, 8, 1, "out") < 0) {
+        PyBuffer_Release(&vectors);
+        return NULL;
+    }
+    int64_t count = out.len / 8;
+    if (width >= 1 && width <= CP_TRAITS && count <= CP_MAX_BLOCKS && vectors.len == count * width * 2) {
+        Py_BEGIN_ALLOW_THREADS
+        status = cp_balance_vectors(vectors.buf, count, width, key, out.buf);
+        Py_END_ALLOW_THREADS
+        if (status < 0)
+            PyErr_NoMemory();
+    } else {
+        PyErr_Format(PyExc_ValueError, "%zd bytes are no vectors of %d numbers, 1 to %d, of %lld blocks", vectors.len,
+                     width, CP_TRAITS, (long long)count);
+    }
+    PyBuffer_Release(&vectors);
     PyBuffer_Release(&out);
     if (status < 0)
         return NULL;
@@ -344,10 +377,12 @@ static PyObject *step_rows(PyObject *self, PyObject *args)
 }
 
 const cp_constant cp_plan_constants[] = {
-    {"KEY_BALANCE", CP_KEY_BALANCE}, {"KEY_STREAM", CP_KEY_STREAM}, {"KEY_FULL", CP_KEY_FULL}, {NULL, 0}};
+    {"KEY_BALANCE", CP_KEY_BALANCE}, {"KEY_STREAM", CP_KEY_STREAM}, {"KEY_FULL", CP_KEY_FULL},
+    {"TRAITS", CP_TRAITS}, {NULL, 0}};
 
 PyMethodDef cp_plan_methods[] = {
     {"balance", balance, METH_VARARGS, "Order blocks so that every stretch samples all values."},
+    {"balance_vectors", balance_vectors, METH_VARARGS, "The same, of blocks that vectors tell apart."},
     {"derive", derive, METH_VARARGS, "Hash integers into a key."},
     {"permute", permute, METH_VARARGS, "Write a stretch of a keyed permutation."},
     {"plan_begin", plan_begin, METH_O, "Size up the next step."},

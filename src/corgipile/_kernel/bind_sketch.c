@@ -1,5 +1,6 @@
-/* Descriptions of blocks: kernel/plan/sketch.h. */
+/* Descriptions of blocks: kernel/plan/sketch.h, kernel/plan/content.h. */
 #include "bind.h"
+#include "plan/content.h"
 #include "plan/sketch.h"
 
 #include <stdlib.h>
@@ -102,7 +103,91 @@ static PyObject *sketch_values(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Get buffers of numbers of these sizes, the last `written` of them to be written. Returns how many it got. */
+static int get_buffers(PyObject **arrays, Py_buffer *views, const Py_ssize_t *items, int count, int written)
+{
+    int got = 0;
+    while (got < count && cp_buffer(arrays[got], &views[got], items[got], got >= count - written, "an array") == 0)
+        got++;
+    return got;
+}
+
+/* content_scale(rows float64[n, width], center float64[width], scale float64[width]) */
+static PyObject *content_scale(PyObject *self, PyObject *args)
+{
+    static const Py_ssize_t items[3] = {8, 8, 8};
+    PyObject *arrays[3];
+    Py_buffer views[3];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO", &arrays[0], &arrays[1], &arrays[2]))
+        return NULL;
+    int got = get_buffers(arrays, views, items, 3, 2);
+    if (got == 3) {
+        int64_t width = views[1].len / 8;
+        if (width > 0 && views[2].len == views[1].len && views[0].len % views[1].len == 0) {
+            Py_BEGIN_ALLOW_THREADS
+            cp_content_scale(views[0].buf, views[0].len / views[1].len, width, views[1].buf, views[2].buf);
+            Py_END_ALLOW_THREADS
+        } else {
+            PyErr_SetString(PyExc_ValueError, "rows, center and scale must be of one width");
+        }
+    }
+    while (got-- > 0)
+        PyBuffer_Release(&views[got]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Whether ends[blocks] ascend to the number of rows. */
+static int are_ends(const int64_t *ends, int64_t blocks, int64_t rows)
+{
+    int64_t from = 0;
+    for (int64_t i = 0; i < blocks; from = ends[i++])
+        if (ends[i] < from)
+            return 0;
+    return from == rows;
+}
+
+/* content(features, center, scale, rows float64[n, features + extras], ends int64[blocks], out int16[blocks, numbers]) */
+static PyObject *content(PyObject *self, PyObject *args)
+{
+    static const Py_ssize_t items[5] = {8, 8, 8, 8, 2};
+    PyObject *arrays[5];
+    Py_buffer views[5];
+    long long features;
+    int64_t *sums = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LOOOOO", &features, &arrays[0], &arrays[1], &arrays[2], &arrays[3], &arrays[4]))
+        return NULL;
+    int got = get_buffers(arrays, views, items, 5, 1);
+    if (got == 5) {
+        int64_t width = views[0].len / 8, blocks = views[3].len / 8, extras = width - features;
+        int fits = width > 0 && features >= 0 && extras >= 0 && views[1].len == views[0].len &&
+                   views[2].len % views[0].len == 0 && are_ends(views[3].buf, blocks, views[2].len / views[0].len) &&
+                   views[4].len == blocks * cp_content_width(features, extras) * 2;
+        if (!fits) {
+            PyErr_SetString(PyExc_ValueError, "center, scale, rows, ends and out do not fit together");
+        } else if (!(sums = malloc(sizeof *sums * (size_t)width))) {
+            PyErr_NoMemory();
+        } else {
+            Py_BEGIN_ALLOW_THREADS
+            cp_content(views[2].buf, views[3].buf, blocks, features, extras, views[0].buf, views[1].buf, sums,
+                       views[4].buf);
+            Py_END_ALLOW_THREADS
+        }
+    }
+    free(sums);
+    while (got-- > 0)
+        PyBuffer_Release(&views[got]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef cp_sketch_methods[] = {
+    {"content", content, METH_VARARGS, "Describe blocks by vectors of what is in them."},
+    {"content_scale", content_scale, METH_VARARGS, "Find centre and spread of columns."},
     {"sketch_add", sketch_add, METH_VARARGS, "Add rows to a sketch."},
     {"sketch_new", sketch_new, METH_VARARGS, "Begin to describe blocks."},
     {"sketch_values", sketch_values, METH_VARARGS, "Write one number a block."},

@@ -7,6 +7,7 @@ from corgipile.errors import WriteFailed
 from corgipile.loader.budget import DEFAULT_MEMORY
 from corgipile.loader.encoded import Way, find_way
 from corgipile.orders import Order, Riffle
+from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, parse_bytes
 from corgipile.tables.encoded import Units, is_encoded, unpack_shared
 from corgipile.tables.io.arriving import within
@@ -40,11 +41,13 @@ def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
 
 
 def worth_bringing(table: Table, order: Order, columns: Sequence[str], way: Way) -> bool:
-    """Say whether a table is to be unpacked before its labels are looked at, which then cost nothing.
+    """Say whether a table is to be unpacked before its labels are looked at, or its content, which then cost nothing.
 
     It is not where that takes long, and labels are little by themselves: an epoch may never come.
     """
     label = order.sketch_column
+    if label == CONTENT:
+        return way.spilled
     if label is None or label not in columns or not way.spilled or way.units is None or not is_remote(table):
         return False
     found: Units | None = table.units([label])  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,6 +16,7 @@ from corgipile.loader.buffer import Field, fields_of
 from corgipile.loader.encoded import AS_CUT, Way, find_way, warn_few, wide_units
 from corgipile.loader.varlen import slot_bytes
 from corgipile.orders import Blocks, Order
+from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.columns import by_column
 from corgipile.tables.pages import run_cuts
@@ -34,8 +35,8 @@ REMOTE_TABLE_BLOCKS, REMOTE_BUFFER_BLOCKS = 256, 64
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
-Sketch = Callable[[Table, IntArray, str], npt.NDArray[np.float64]]
-_sketches: "WeakKeyDictionary[Table, tuple[object, npt.NDArray[np.float64]]]" = WeakKeyDictionary()  # the last of each
+Sketch = Callable[[Table, IntArray, str], npt.NDArray[Any]]
+_sketches: "WeakKeyDictionary[Table, tuple[object, npt.NDArray[Any]]]" = WeakKeyDictionary()  # the last of each
 
 
 class Columns(NamedTuple):
@@ -243,7 +244,8 @@ def sketched(table: Table, order: Order, blocks: Blocks, look: Sketch = sketch) 
     if column is None:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
-    asked = column, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
+    what = look if column == CONTENT else None
+    asked = column, what, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
     try:
         known, found = _sketches.get(table, (None, None))
     except TypeError:  # a table of others that cannot be a key

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
-from corgipile.loader.budget import Fitted
+from corgipile.loader.budget import Fitted, Sketch
 from corgipile.loader.remaining import MOST_WORLD, Segment, alike, dealt, next_worker, remainder
 from corgipile.orders import Order, described, instead
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.fingerprints import fingerprint_of, is_of
+from corgipile.tables.sketch import sketch
 from corgipile.tables.table import Table
 
 __all__ = ["Part", "Standing", "check_features", "checked", "go_on", "identity_of", "own_part", "segments_of"]
@@ -70,6 +71,7 @@ def go_on(
     epoch: int,
     segments: Sequence[Segment],
     begin: Callable[[Table], tuple[Segment, Fitted]],
+    look: Sketch = sketch,
 ) -> Part:
     """Continue an epoch: its last segment if one begun now would be like it, else a new one with the rows left.
 
@@ -79,16 +81,17 @@ def go_on(
         epoch: Which epoch.
         segments: What is done of it.
         begin: Makes a segment over a table, of which nothing is done, and the order fitted to it.
+        look: What describes blocks, see `corgipile.loader.budget.sketched`.
     """
     before, last = list(segments[:-1]), list(segments[-1:])
-    table = remainder(table, seed, epoch, before)
+    table = remainder(table, seed, epoch, before, look)
     segment, fitted = begin(table)
     if last and segment.like(last[0]):
         segment = last[0]
         segment.check(fitted, seed, epoch)
     elif last:
         before += last
-        table = remainder(table, seed, epoch, last)
+        table = remainder(table, seed, epoch, last, look)
         segment, fitted = begin(table)
     return Part(epoch, before, segment, segment.totals(fitted, seed, epoch), table)
 

@@ -11,12 +11,14 @@ from corgipile.errors import BadArgument
 from corgipile.loader.bring import worth_bringing
 from corgipile.loader.budget import Sketch, columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.buffer import Buffer, SlotArray
-from corgipile.loader.default_order import chosen
+from corgipile.loader.content import Content, Embed
+from corgipile.loader.default_order import LABEL, chosen
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.loader.single_rows import bring_near
 from corgipile.loader.stats import Progress
 from corgipile.orders import Key, Order, Shard, visited_rows
+from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, to_rows, whole
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
@@ -49,6 +51,7 @@ class Feeder:
         apart: Make no buffer where rows are so wide that each is better read when it is its turn: `rows` says which.
         label: The column that orders balance by unless they name one; None: "label".
         sketch: What describes blocks by a column for that, see `corgipile.tables.sketch`.
+        embed: What makes numbers of rows for balance by content, see `corgipile.loader.content`.
 
     Attributes:
         columns: What is read.
@@ -86,6 +89,7 @@ class Feeder:
         apart: bool = False,
         label: str | None = None,
         sketch: Sketch = sketch,
+        embed: Embed | None = None,
     ) -> None:
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
         table = open_table(table)
@@ -104,7 +108,11 @@ class Feeder:
         if worth_bringing(table, self.order, found.sources, self._way):
             with within(self.limit):
                 unpack_shared(table, found.sources)
-        self.blocks = sketched(table, self.order, blocks, sketch)
+        if embed is not None and self.order.sketch_column != CONTENT:
+            raise BadArgument('sketch= describes blocks for balance="content": give order=Riffle(balance="content")')
+        content = Content(tuple(found.sources), LABEL if label is None else label, embed, self._way.spilled, sketch)
+        self.blocks = sketched(table, self.order, blocks, content)
+        self.fitted = self.fitted._replace(blocks=self.blocks)
         self.slots = max(1, self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")

@@ -12,6 +12,7 @@ from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import found_alone
 from corgipile.loader.checkpoint import Standing, identity_of, own_part
+from corgipile.loader.content import Embed
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
@@ -70,6 +71,8 @@ class Loader:
         classes: The classes of the label, in the order of their codes.
         dtype: Number type of features that are scalar columns: ``"float32"`` or ``"float64"``.
         as_tuple: Make each batch a pair of features and label.
+        sketch: For ``balance="content"`` of tables whose columns are no numbers, images or text: a function that is
+            given some rows of each block, a record batch, and returns numbers, (rows, numbers), the same each time.
 
     Attributes:
         epoch: The epoch the next iteration runs, set by `set_epoch`; it advances by itself after a whole pass.
@@ -111,6 +114,7 @@ class Loader:
         classes: Sequence[Any] | None = None,
         dtype: str = "float32",
         as_tuple: bool = False,
+        sketch: Embed | None = None,
     ) -> None:
         batch_size = whole(batch_size, "batch_size", 1)
         settings = {name: value for name, value in locals().items() if name not in ("self", "table")}
@@ -123,6 +127,7 @@ class Loader:
         self.feeder = Feeder(
             table, order=order, memory=memory, columns=selection.columns, casts=selection.casts, pack=selection.pack,
             widths=selection.widths, seed=seed, prefetch=prefetch, shard=shard, apart=True, label=selection.label,
+            embed=sketch,
         )  # fmt: skip
         if (coarser := self.feeder.coarser) is not None:
             log.warning(coarser)

@@ -1,5 +1,6 @@
 """Epochs in parts: which rows several ranks and workers have visited in step, and the table of those they have not."""
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -7,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn, StateMismatch
-from corgipile.loader.budget import Fitted, by_pages, cut, sketched
+from corgipile.loader.budget import Fitted, Sketch, by_pages, cut, sketched
 from corgipile.orders import Blocks, Key, Order, described, instead, restored, visited_rows
 from corgipile.sizes import whole
+from corgipile.tables.sketch import sketch as by_column
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import Table, check_columns
 
@@ -32,6 +34,7 @@ class Segment(NamedTuple):
         world: Number of ranks.
         batches: Batches done by each worker, the same on all ranks.
         even: Whether blocks were cut evenly, though the table is encoded in units.
+        sketch: Checksum of the vectors that blocks are balanced by, 0 where they are balanced otherwise.
     """
 
     order: dict[str, Any]
@@ -42,13 +45,15 @@ class Segment(NamedTuple):
     world: int
     batches: list[int]
     even: bool = False
+    sketch: int = 0
 
     @classmethod
     def begin(cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool) -> "Segment":
         """Make a segment of which nothing is done yet."""
         columns = fitted.sources if by_pages(fitted.order) else []
         done = [0] * workers
-        return cls(described(fitted.order), fitted.cut, columns, batch_size, drop_last, world, done, fitted.way.even)
+        order, sketch = described(fitted.order), _checksum(fitted.blocks)
+        return cls(order, fitted.cut, columns, batch_size, drop_last, world, done, fitted.way.even, sketch)
 
     @classmethod
     def read(cls, said: Any, order: dict[str, Any] | None = None) -> "Segment":
@@ -101,7 +106,7 @@ class Segment(NamedTuple):
         visits = [fitted.order.visits(fitted.blocks, key) for key in keys]
         return [rows // self.batch_size if self.drop_last else -(-rows // self.batch_size) for rows in visits]
 
-    def fitted(self, table: Table) -> Fitted:
+    def fitted(self, table: Table, look: Sketch = by_column) -> Fitted:
         """Return its order over a table, and the blocks that it runs over.
 
         Raises:
@@ -110,20 +115,22 @@ class Segment(NamedTuple):
         try:
             order = restored(self.order)
             check_columns(table.schema, self.columns)
-            blocks = sketched(table, order, cut(table, order, self.cut, self.columns, even=self.even))
+            blocks = sketched(table, order, cut(table, order, self.cut, self.columns, even=self.even), look)
             whole(order.slots(blocks), "buffer", 0, max(MOST_SLOTS, 16 * len(table)))
             whole(order.block_rows, "block", 1)
         except (BadArgument, BadSchema, MissingColumn, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StateMismatch(f"state has a segment of another table: {error}") from None
+        if _checksum(blocks) != self.sketch:
+            raise StateMismatch("state is of blocks that held other rows, or of another sketch= of them")
         return Fitted(order, blocks, self.cut, self.columns)
 
-    def visited(self, table: Table, seed: int, epoch: int) -> Iterator[Rows]:
-        """Yield the numbers of the rows that all ranks visited; no row is read.
+    def visited(self, table: Table, seed: int, epoch: int, look: Sketch = by_column) -> Iterator[Rows]:
+        """Yield the numbers of the rows that all ranks visited; no row is read but for a balanced order's sketch.
 
         Raises:
             StateMismatch: The segment cannot be one of this table.
         """
-        fitted = self.fitted(table)
+        fitted = self.fitted(table, look)
         self.check(fitted, seed, epoch)
         for rank in range(self.world):
             for worker, batches in enumerate(self.batches):
@@ -137,8 +144,14 @@ class Segment(NamedTuple):
                         break
 
 
+def _checksum(blocks: Blocks) -> int:
+    """Return what tells vectors of blocks apart, which come from a sample and may be what a function returned."""
+    return 0 if blocks.sketch is None or blocks.sketch.ndim == 1 else zlib.crc32(blocks.sketch.tobytes())
+
+
 def _check_fields(segment: Segment, known: dict[str, Any] | None) -> None:
     whole(segment.cut, "cut", 1, MOST_ROWS)
+    whole(segment.sketch, "sketch", 0, (1 << 32) - 1)
     whole(segment.batch_size, "batch_size", 1, MOST_ROWS)
     whole(segment.world, "world", 1, MOST_WORLD)
     whole(len(segment.batches), "workers", 1, MOST_WORLD)
@@ -191,7 +204,7 @@ def stands(order: Order, blocks: Blocks, key: Key, visits: int, place: tuple[int
     return visits == offset == 0 and step == at + 1
 
 
-def remainder(table: Table, seed: int, epoch: int, segments: Sequence[Segment]) -> Table:
+def remainder(table: Table, seed: int, epoch: int, segments: Sequence[Segment], look: Sketch = by_column) -> Table:
     """Return the table of the rows that none of the segments visited, each of which ran over what was left before it.
 
     It takes a byte a row of memory for the moment, and reads a balanced order's column but nothing else.
@@ -207,7 +220,7 @@ def remainder(table: Table, seed: int, epoch: int, segments: Sequence[Segment]) 
     for segment in segments:
         left = np.ones(len(table) + 2, np.bool_)
         left[0] = left[-1] = False
-        for rows in segment.visited(table, seed, epoch):
+        for rows in segment.visited(table, seed, epoch, look):
             left[rows + 1] = False
         table = Subset(table, np.flatnonzero(left[1:] != left[:-1]).reshape(-1, 2))
     return table

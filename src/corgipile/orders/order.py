@@ -130,7 +130,7 @@ class Blocks:
         rows: Rows of the table.
         cuts: int64[blocks + 1], or None where every block but the last has ``even`` rows.
         even: Rows of a block where ``cuts`` is None.
-        sketch: One number a block, alike for blocks that hold alike rows, or None.
+        sketch: One number a block, or a vector of int16, alike for blocks that hold alike rows; or None.
 
     Example:
         >>> Blocks(10, even=4).count, Blocks.of([0, 4, 10]).widest
@@ -140,7 +140,7 @@ class Blocks:
     rows: int
     cuts: IntArray | None = None
     even: int = 0
-    sketch: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+    sketch: npt.NDArray[np.float64] | npt.NDArray[np.int16] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.cuts is None and self.even < 1:
@@ -194,7 +194,10 @@ class Order(Protocol):
 
     @property
     def sketch_column(self) -> str | None:
-        """Return the column of which it needs a number a block in ``Blocks.sketch``; None: of none."""
+        """Return the column of which it needs a number a block in ``Blocks.sketch``; None: of none.
+
+        ``"content"`` is no column: it needs vectors of what is in each block.
+        """
 
     def fit(self, rows: int, row_bytes: float, budget: int | None, *, whole: bool = False) -> Self:
         """Return this order with all sizes in rows, within a budget of rows in memory (None: as its sizes say)."""

@@ -10,6 +10,8 @@ from corgipile.errors import BadArgument
 from corgipile.orders.order import Blocks, IntArray, Key, with_sizes
 from corgipile.orders.planned import Planned
 
+CONTENT = "content"  # what blocks are balanced by that is no column
+
 
 @dataclass(frozen=True, kw_only=True)
 class Riffle(Planned):
@@ -26,7 +28,8 @@ class Riffle(Planned):
     holds 192 or more.
 
     Attributes:
-        balance: ``"label"`` or another column by whose values blocks are balanced; None: random block order.
+        balance: ``"label"`` or another column by whose values blocks are balanced; ``"content"``: by all that is in
+            them, features and label; None: random block order.
         group: Blocks loaded per step; chosen by `fit` so that a step is worth its overhead.
         whole: Keep blocks as they were read until their last row is visited, R is then n, else 2n; None: as said above,
             and always for rows of varying length.
@@ -67,20 +70,27 @@ class Riffle(Planned):
 
     @property
     def sketch_column(self) -> str | None:
-        """Return the column by which blocks are balanced."""
+        """Return the column by which blocks are balanced, or ``"content"``."""
         return self.balance
 
     @property
     def title(self) -> str:
         """Return the order's name, and the column by which it balances."""
-        return self.name if self.balance is None else f"balanced by {self.balance!r}"
+        if self.balance is None:
+            return self.name
+        return "balanced by content" if self.balance == CONTENT else f"balanced by {self.balance!r}"
 
     def block_order(self, blocks: Blocks, key: Key) -> IntArray | None:
         """Return the balanced order of blocks where their sketch is known."""
         if self.balance is None or blocks.sketch is None:
             return None
-        order = np.empty(blocks.count, np.int64)
-        _kernel.balance(np.ascontiguousarray(blocks.sketch, np.float64), key.hash(_kernel.KEY_BALANCE), order)
+        order, hashed = np.empty(blocks.count, np.int64), key.hash(_kernel.KEY_BALANCE)
+        if blocks.sketch.ndim == 2:
+            _kernel.balance_vectors(
+                np.ascontiguousarray(blocks.sketch, np.int16), blocks.sketch.shape[1], hashed, order
+            )
+        else:
+            _kernel.balance(np.ascontiguousarray(blocks.sketch, np.float64), hashed, order)
         return order
 
 

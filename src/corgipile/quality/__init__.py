@@ -7,9 +7,11 @@ from corgipile.quality.coverage import Coverage, coverage
 from corgipile.quality.faults import Fault
 from corgipile.quality.keyed import Spread
 from corgipile.quality.report import Report, measure
+from corgipile.quality.sampled_blocks import HD, h_d_of_columns, h_d_of_gradients, h_d_of_samples
 from corgipile.quality.spread import deff, expected_deff_corgipile, prefix_discrepancy
 
 __all__ = [
+    "HD",
     "Audit",
     "AuditReport",
     "Coverage",
@@ -22,6 +24,9 @@ __all__ = [
     "deff",
     "expected_deff_corgipile",
     "h_d",
+    "h_d_of_columns",
+    "h_d_of_gradients",
+    "h_d_of_samples",
     "measure",
     "prefix_discrepancy",
 ]

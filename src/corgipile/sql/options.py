@@ -116,7 +116,9 @@ def _read(reader: Reader, name: str) -> Any:
     if name == "warm_start" and token is not None and token.kind in ("word", "name", "string"):
         return model_name(reader)
     if name == "balance" and token is not None and not token.says("TRUE", "FALSE", "?", ":") and token.kind != "place":
-        return reader.script.column(reader.next("true, false or the name of a column", "word", "name", "string"))
+        return reader.script.column(
+            reader.next("true, false, content or the name of a column", "word", "name", "string")
+        )
     return column_names(reader) if name in COLUMNS else value(reader)
 
 
@@ -153,7 +155,7 @@ def _size(given: Any, name: str) -> Any:
 
 def _balance(given: Any, _: str) -> Any:
     if not isinstance(given, bool | str):
-        raise BadArgument(f"balance must be true, false or the name of a column, got {given!r}")
+        raise BadArgument(f"balance must be true, false, content or the name of a column, got {given!r}")
     return given
 
 

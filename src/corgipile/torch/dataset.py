@@ -11,6 +11,7 @@ from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.budget import sketched
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
+from corgipile.loader.content import Embed
 from corgipile.loader.default_order import chosen
 from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.rewind import Rewind, Visit
@@ -76,6 +77,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         classes: The classes of the label, in the order of their codes.
         dtype: Number type of features that are scalar columns.
         as_tuple: Yield pairs of features and label.
+        sketch: A function for ``balance="content"``, as of `corgipile.Loader`; workers need the same vectors of it.
 
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works.
@@ -112,6 +114,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         classes: Sequence[Any] | None = None,
         dtype: str = "float32",
         as_tuple: bool = False,
+        sketch: Embed | None = None,
     ) -> None:
         batch_size = None if batch_size is None else whole(batch_size, "batch_size", 1)
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
@@ -121,13 +124,16 @@ class CorgiPileDataset(IterableDataset[Any]):
             classes=classes, dtype=dtype, as_tuple=as_tuple, memory=memory,
         )  # fmt: skip
         runs: Order = replace(chosen(order, self.table, label), ahead=prefetch)  # type: ignore[type-var]
-        self._settings = Settings(self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform)
+        self._settings = Settings(
+            self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform, sketch
+        )
         self._places, self._epochs, self._kept = RankFinder(rank, world), Epochs(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed, selection.encoding)
         fitted = self._settings.fitted(self.table, 1)  # what is wrong with columns or memory is said now
         if fitted.way.spilled:
             unpack_shared(self.table, fitted.sources)  # once, for the workers of all epochs
-        sketched(self.table, fitted.order, fitted.blocks)  # read once, for them too
+        content = self._settings.content(unpacked=fitted.way.spilled)
+        sketched(self.table, fitted.order, fitted.blocks, content)  # read once, for them too
 
     def __repr__(self) -> str:
         order = getattr(self.order, "title", self.order.name)

@@ -14,6 +14,7 @@ from corgipile.loader.budget import Fitted, cut, sketched
 from corgipile.loader.checkpoint import Part, checked, go_on, identity_of
 from corgipile.loader.remaining import Segment
 from corgipile.orders import Order, named, seek, visited_rows
+from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import MemoryTable, Subset, Table
 from corgipile.tables.table import IntArray
@@ -184,6 +185,8 @@ def _places(table: Table, rows: IntArray) -> IntArray:
 
 def _balanced(order: Order, labelled: bool) -> Order:
     """Return an order that uses the labels given, and only those."""
+    if order.sketch_column == CONTENT:
+        raise BadArgument('a sampler sees no rows to balance blocks by content: give order="balanced" and labels=')
     if labelled and not hasattr(order, "balance"):
         raise BadArgument(f'labels are for order="riffle" or "balanced": {order.name} does not balance; leave them out')
     if order.sketch_column is not None and not labelled:

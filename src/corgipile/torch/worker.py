@@ -11,11 +11,14 @@ from torch.utils.data import get_worker_info
 from corgipile.errors import StateMismatch
 from corgipile.loader import Loader
 from corgipile.loader.batches import Unseen
-from corgipile.loader.budget import Fitted, fit
+from corgipile.loader.budget import Fitted, fit, sketched
 from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
+from corgipile.loader.content import Content, Embed
+from corgipile.loader.default_order import LABEL
 from corgipile.loader.remaining import Segment, next_worker
 from corgipile.loader.selection import Selection
 from corgipile.orders import Order
+from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size
 from corgipile.tables import Table
 from corgipile.torch.epochs import ALONE, Epochs, Turn
@@ -38,6 +41,7 @@ class Settings:
     drop_last: bool
     prefetch: int
     transform: Callable[[Any], Any] | None
+    sketch: Embed | None = None
 
     @property
     def unit(self) -> int:
@@ -49,21 +53,29 @@ class Settings:
         return Loader(
             table, batch_size=self.unit, order=self.order, memory=self.memory, seed=self.seed, features=self.selection,
             format="torch", prefetch=self.prefetch, drop_last=self.drop_last, rank=rank, world=world, worker=worker,
-            workers=workers,
+            workers=workers, sketch=self.sketch,
         )  # fmt: skip
 
     def fitted(self, table: Table, workers: int) -> Fitted:
         """Fit the order to a table, for one of so many workers."""
         return fit(table, self.order, self.memory, self.selection.found(table), workers)
 
+    def content(self, *, unpacked: bool = False) -> Content:
+        """Return what describes blocks by their content."""
+        sources, label = self.selection.found(self.table).sources, self.selection.label
+        return Content(tuple(sources), LABEL if label is None else label, self.sketch, unpacked)
+
     def part(self, epoch: int, segments: Sequence[Segment], world: int, workers: int) -> Part:
         """Go on with an epoch of which some segments are done."""
 
         def begin(table: Table) -> tuple[Segment, Fitted]:
             fitted = self.fitted(table, workers)
+            if fitted.order.sketch_column == CONTENT:  # a state says which vectors its blocks had
+                content = self.content(unpacked=fitted.way.spilled)
+                fitted = fitted._replace(blocks=sketched(table, fitted.order, fitted.blocks, content))
             return Segment.begin(fitted, self.unit, world, workers, drop_last=self.drop_last), fitted
 
-        return go_on(self.table, self.seed, epoch, segments, begin)
+        return go_on(self.table, self.seed, epoch, segments, begin, self.content())
 
 
 @dataclass

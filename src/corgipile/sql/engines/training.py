@@ -10,6 +10,7 @@ from corgipile.features.encoders import family_of
 from corgipile.linear.model import Model
 from corgipile.linear.train import train
 from corgipile.orders import named
+from corgipile.orders.riffle import CONTENT
 from corgipile.settings import TrainArguments, declared
 from corgipile.sql.engines.engine import Progress
 from corgipile.sql.engines.results import epoch_row
@@ -38,7 +39,7 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
     given = {**statement.settings, "model": statement.model, "features": features, "label": label}
     for name in ("group", "balance"):
-        if isinstance(given.get(name), str):
+        if isinstance(given.get(name), str) and (name, given[name]) != ("balance", CONTENT):
             given[name] = column_named(given[name], columns)
     if isinstance(given.get("encode"), Mapping):
         given["encode"] = {column_named(name, columns): how for name, how in given["encode"].items()}

@@ -2,6 +2,7 @@
 
 import resource
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from corgipile.linear.features import find_inputs
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.train import order_of
+from corgipile.orders.riffle import CONTENT
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
 from corgipile.sql.engines.duckdb.files import text_of
@@ -75,6 +77,8 @@ def _sizes(table: Table, given: Properties) -> Properties:
     inputs = find_inputs(table, given["features"], given["label"])
     order, memory, seed = (given.get(name, DEFAULTS[name]) for name in ("order", "memory", "seed"))
     order = order_of(order, memory)
+    if getattr(order, "balance", None) == CONTENT:  # as large, and nothing is read to explain it
+        order = replace(order, balance=given["label"])
     flat = lambda _, cuts, __: np.zeros(len(cuts) - 1)  # noqa: E731 - which blocks are alike is no matter here
     with inputs.feeder(NaNs(table, inputs, given["label"]), given["label"], order, memory, seed, sketch=flat) as feeder:
         return {

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
+from corgipile.orders.riffle import CONTENT
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
 from corgipile.sql.engines.engine import Progress
@@ -117,7 +118,8 @@ def _arguments(train: Train, label: str, size: Callable[[], int]) -> dict[str, A
             given["missing"] = "skip"
         elif name == "balance" and isinstance(value, str):
             if value != label:
-                raise BadArgument(f"PostgreSQL balances blocks by the label, {label!r}, not by {value!r}")
+                also = "; files and DuckDB balance by content" if value == CONTENT else ""
+                raise BadArgument(f"PostgreSQL balances blocks by the label, {label!r}, not by {value!r}{also}")
             given[name] = True
         elif name in ("block", "buffer", "memory"):
             _sized(given, name, value, size)

@@ -1,0 +1,60 @@
+"""The gradient of the loss by the weights, row by row: the kernel's own, as one step of it from the model."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.linear import passes
+from corgipile.linear.classes import check_label
+from corgipile.linear.encoded import readable
+from corgipile.linear.features import find_inputs
+from corgipile.linear.model import Model
+from corgipile.linear.nulls import NaNs
+from corgipile.linear.sgd import SGD, rows_in
+from corgipile.tables import open as open_table
+
+__all__ = ["gradients"]
+
+
+def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[np.float64]:
+    """Return the gradient of each row's loss by the weights as they were learnt, and by the intercepts.
+
+    Args:
+        model: The model.
+        rows: What `corgipile.open` takes, with the features of training.
+        label: The label column; None: that of training.
+
+    Returns:
+        float64[rows, outputs * features + outputs].
+
+    Raises:
+        BadValue: A label or feature is no finite number.
+
+    Example:
+        >>> import corgipile as cp
+        >>> rows = {"x": np.array([1.0, 3.0]), "label": np.array([2.0, 3.0])}
+        >>> model = Model("linear", np.array([[1.0]]), np.zeros(1), np.zeros(0), {"features": ["x"], "label": "label"})
+        >>> gradients(model, rows).tolist()
+        [[-1.0, -1.0], [0.0, 0.0]]
+    """
+    column = label or model.label or "label"
+    table = readable(open_table(rows), model.encoding, column)
+    check_label(table, column, repr(table))
+    inputs = find_inputs(table, model.features or None, column, model.width, whose=repr(table))
+    inputs = inputs if inputs.sparse else replace(inputs, dtype=np.dtype(np.float64))
+    scaling, coef, bias = (None, model.coef, model.intercept) if model.learnt is None else model.learnt
+    sgd = SGD(model.kind, inputs, model.classes, scaling=scaling)
+    found = []
+    with passes.reader(inputs, NaNs(table, inputs, column), column) as feeder:
+        for step, visit in enumerate(feeder.epoch(0)):
+            at, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(column)
+            for place in range(len(visit)):
+                sgd.assign(coef, bias)
+                sgd.begin(1.0)
+                sgd.learn(at, labels, visit[place : place + 1], passes.row_at(feeder, 0, step))
+                sgd.flush()
+                moved, shifted = sgd.weights()
+                found.append(np.concatenate([(coef - moved).ravel(), bias - shifted]))
+    return np.array(found, np.float64).reshape(len(table), coef.size + bias.size)

@@ -1,0 +1,135 @@
+"""The numbers of rows, whatever columns they are in: one array of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile import arrow_compute as pc
+from corgipile.errors import BadSchema
+from corgipile.features.choose import is_number, item_of
+from corgipile.features.sparse import is_pair
+
+__all__ = ["Numbers", "is_class", "texts_of"]
+
+MIXED, COPIES = 32, 4  # numbers that those of a sparse row are added into, and how often each
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Which columns hold numbers.
+
+    Attributes:
+        dense: Columns of a number, or of a list of so many, in each row.
+        pair: Columns of the places and the values of sparse rows, if there are any.
+
+    Example:
+        >>> schema = pa.schema({"x": pa.int8(), "name": pa.string(), "v": pa.list_(pa.float32(), 2)})
+        >>> numbers = Numbers.of(schema, schema.names, None)
+        >>> lists = pa.array([[2, 3], [4, 5]], schema.field("v").type)
+        >>> numbers.made(pa.record_batch({"x": [1, None], "v": lists})).tolist()
+        [[1.0, 2.0, 3.0], [nan, 4.0, 5.0]]
+    """
+
+    dense: tuple[str, ...]
+    pair: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, schema: pa.Schema, columns: Sequence[str], label: str | None) -> "Numbers":
+        """Choose among columns; others, of text or bytes, are passed over."""
+        names = [name for name in columns if name != label]
+        twos = [names] if len(names) == 2 else [[name, f"{name[:-2]}_v"] for name in names if name.endswith("_k")]
+        pair = next((two for two in twos if set(two) <= set(names) and is_pair(schema, two)), [])
+        return cls(
+            tuple(name for name in names if name not in pair and _is_numbers(schema.field(name).type)), tuple(pair)
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """Return all of them."""
+        return [*self.dense, *self.pair]
+
+    def made(self, batch: pa.RecordBatch) -> Floats:
+        """Return the numbers of some rows, (rows, numbers); NaN where one is missing.
+
+        Raises:
+            BadSchema: Lists of a column differ in length.
+        """
+        parts = [_matrix(batch.column(name), name) for name in self.dense]
+        if self.pair:
+            parts.append(_mixed(*(batch.column(name) for name in self.pair)))
+        return np.hstack([np.zeros((batch.num_rows, 0)), *parts])
+
+
+def is_class(schema: pa.Schema, label: str) -> bool:
+    """Say whether a column can be told apart by: numbers or text, one a row."""
+    if label not in schema.names:
+        return False
+    kind = schema.field(label).type
+    return bool(is_number(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def texts_of(column: pa.Array) -> npt.NDArray[Any]:
+    """Return a column of numbers as float64, NaN where one is missing, or of text."""
+    if is_number(column.type):
+        return _scalars(column)
+    return np.asarray(pc.fill_null(column, "").to_pylist(), dtype=np.str_)
+
+
+def _is_numbers(kind: pa.DataType) -> bool:
+    while pa.types.is_fixed_size_list(kind) or item_of(kind) is not None:
+        kind = kind.value_type
+    return bool(is_number(kind))
+
+
+def _scalars(column: pa.Array) -> Floats:
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values.astype(np.float64)
+
+
+def _matrix(column: pa.Array, name: str) -> Floats:
+    """Return (rows, numbers) of a column of numbers, or of lists of them that are of one length."""
+    rows = len(column)
+    if is_number(column.type):
+        return _scalars(column).reshape(rows, 1)
+    there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    inner = _matrix(column.flatten(), name)
+    if len(there) and (inner.shape[0] % len(there) or _lengths(column) > 1):
+        raise BadSchema(f"lists of column {name!r} differ in length; give sketch=, which makes numbers of rows")
+    found = inner.reshape(len(there), -1)
+    if len(there) == rows:
+        return found
+    made = np.full((rows, found.shape[1]), np.nan)
+    made[there] = found
+    return made
+
+
+def _lengths(column: pa.Array) -> int:
+    """Return how many lengths lists have."""
+    return 1 if pa.types.is_fixed_size_list(column.type) else len(pc.unique(pc.list_value_length(column).drop_null()))
+
+
+def _mixed(indices: pa.Array, values: pa.Array) -> Floats:
+    """Return sparse rows added into few numbers, with signs, so that they are about as far from each other."""
+    lengths = pc.fill_null(pc.list_value_length(indices), 0).to_numpy(zero_copy_only=False)
+    row = np.repeat(np.arange(len(indices)), lengths)
+    place = _scalars(indices.flatten()).astype(np.int64).astype(np.uint64)
+    value = _scalars(values.flatten())
+    if len(place) != len(value):
+        raise BadSchema("sparse rows have more places than values, or fewer")
+    hashed = (place + np.uint64(1)) * GOLDEN
+    hashed ^= hashed >> np.uint64(29)
+    hashed *= GOLDEN
+    out = np.zeros(len(indices) * MIXED)
+    for copy in range(COPIES):
+        bits = hashed >> np.uint64(64 - 6 * (copy + 1))
+        to = row * MIXED + (bits % np.uint64(MIXED)).astype(np.int64)
+        out += np.bincount(to, np.where(bits & np.uint64(MIXED), value, -value), len(out))
+    return out.reshape(-1, MIXED)

@@ -1,0 +1,26 @@
+/* Describes blocks by the rows of a file of cases; prints the numbers of their vectors. */
+#include "plan/content.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+    FILE *file = argc > 1 ? fopen(argv[1], "rb") : NULL;
+    uint32_t length;
+    int64_t head[3]; /* features, extras, blocks; then where blocks end, then rows */
+    while (file && fread(&length, 4, 1, file) == 1 && fread(head, 8, 3, file) == 3) {
+        int64_t width = head[0] + head[1], numbers = cp_content_width(head[0], head[1]), blocks = head[2];
+        size_t bytes = length - 24 - 8 * (size_t)blocks;
+        int64_t *ends = malloc(8 * (size_t)blocks + 1), *sums = malloc(8 * (size_t)width);
+        double *rows = malloc(bytes + 1), *center = malloc(8 * (size_t)width), *scale = malloc(8 * (size_t)width);
+        int16_t *out = malloc(2 * (size_t)(blocks * numbers) + 1);
+        if (fread(ends, 8, (size_t)blocks, file) != (size_t)blocks || fread(rows, 1, bytes, file) != bytes)
+            return 1;
+        cp_content_scale(rows, (int64_t)bytes / 8 / width, width, center, scale);
+        cp_content(rows, ends, blocks, head[0], head[1], center, scale, sums, out);
+        for (int64_t i = 0; i < blocks * numbers; i++)
+            printf("%d\n", out[i]);
+        free(ends), free(sums), free(rows), free(center), free(scale), free(out);
+    }
+    return 0;
+}
