@@ -30,6 +30,8 @@ typedef struct {
     void (*flush)(cp_sgd *);
     int (*decide)(cp_sgd *, const cp_chunk *, void *);
     void (*weights)(cp_sgd *, void *, void *, int);
+    void (*predictor)(cp_sgd *, void *, void *);
+    void (*look_at)(cp_sgd *);
     int (*row_is_finite)(const cp_sgd *, const cp_chunk *, int64_t);
 } cp_sgd_code;
 

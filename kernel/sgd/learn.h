@@ -31,6 +31,8 @@ static CP_NOINLINE void CP(flush)(cp_sgd *s)
         }
     if (s->scale != 1)
         CP(renormalise)(s, CP_AT(s, real, w), s->padded * (s->sparse ? s->features : s->outputs));
+    if (s->since > 0)
+        CP(look_at)(s);
 }
 
 /* Score the rows of a chunk into out[row][output]. */
@@ -74,6 +76,22 @@ static CP_NOINLINE void CP(weights)(cp_sgd *s, void *weights, void *biases, int 
     memcpy(into ? bias : (real *)biases, into ? (real *)biases : bias, (size_t)s->outputs * sizeof(real));
 }
 
+/* Copy the weights that predict: their mean, if there is one. */
+static CP_NOINLINE void CP(predictor)(cp_sgd *s, void *weights, void *biases)
+{
+    const double *mean = CP_AT(s, const double, mean), *mean_bias = CP_AT(s, const double, mean_bias);
+    real *coef = (real *)weights;
+    if (s->taken == 0) {
+        CP(weights)(s, weights, biases, 0);
+        return;
+    }
+    for (int64_t k = 0; k < s->outputs; k++) {
+        for (int64_t j = 0; j < s->features; j++)
+            coef[k * s->features + j] = (real)mean[s->sparse ? j * s->padded + k : k * s->padded + j];
+        ((real *)biases)[k] = (real)mean_bias[k];
+    }
+}
+
 /* Return whether a row's features are all finite. */
 static CP_NOINLINE int CP(row_is_finite)(const cp_sgd *s, const cp_chunk *c, int64_t i)
 {
@@ -85,4 +103,4 @@ static CP_NOINLINE int CP(row_is_finite)(const cp_sgd *s, const cp_chunk *c, int
     return 1;
 }
 
-static const cp_sgd_code CP(code) = {CP(learn), CP(flush), CP(decide), CP(weights), CP(row_is_finite)};
+static const cp_sgd_code CP(code) = {CP(learn), CP(flush), CP(decide), CP(weights), CP(predictor), CP(look_at), CP(row_is_finite)};

@@ -179,6 +179,8 @@ static inline int64_t cp_row_ahead(const cp_sgd *s)
 static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, cp_chunk *c)
 {
     int64_t n = r->m - from < CP_CHUNK ? r->m - from : CP_CHUNK;
+    if (s->averaged && n > s->every - s->since)
+        n = s->every - s->since;
     cp_place_rows(s, r, from, c);
     cp_read_labels(r->y, r->y_type, r->visit + from, n, c->label);
     c->status = CP_SGD_OK;

@@ -13,6 +13,7 @@
 #define CP_SGD_H
 
 #include "sgd/isa.h"
+#include "sgd/keep.h"
 
 static inline void cp_sgd_init(cp_sgd *s, const cp_sgd_shape *shape)
 {
@@ -58,6 +59,8 @@ static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
         cp_prepare(s, &r, *done, &c);
         int64_t learnt = code->learn(s, &c, &status);
         *done += learnt;
+        if (s->averaged && (s->since += learnt) == s->every)
+            code->look_at(s);
         if (status)
             return status;
         if (learnt < c.n)
@@ -100,15 +103,23 @@ static inline void cp_sgd_probabilities(double *score, int64_t classes)
         score[k] /= sum;
 }
 
-/* Copy weights [outputs][features] and biases [outputs] out of a flushed state, or into it. */
+/* Copy weights [outputs][features] and biases [outputs] out of a flushed state: those that predict, or those that the next
+ * row changes. They differ where their mean is kept. */
+static inline void cp_sgd_predictor(cp_sgd *s, void *weights, void *biases)
+{
+    cp_sgd_code_of(s)->predictor(s, weights, biases);
+}
+
 static inline void cp_sgd_get(cp_sgd *s, void *weights, void *biases)
 {
     cp_sgd_code_of(s)->weights(s, weights, biases, 0);
 }
 
+/* Put weights to begin from; what else was known is forgotten. */
 static inline void cp_sgd_set(cp_sgd *s, void *weights, void *biases)
 {
     cp_sgd_flush(s);
+    s->taken = s->since = 0;
     cp_sgd_code_of(s)->weights(s, weights, biases, 1);
 }
 

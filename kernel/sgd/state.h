@@ -28,12 +28,17 @@ enum {
 
 enum { CP_GROUP = 16, CP_LINE = 64, CP_SECOND_CACHE = 1 << 20 };
 
+/* Means: the power by which weights looked at later count for more, and the rows between two looks: of sparse models with
+ * many weights more, so that a look costs no more than a row does. */
+enum { CP_ETA = 3, CP_LOOK_ROWS = 64, CP_LOOK_SHARE = 32 };
+
 /* What a host asks for. `classes`: two values, negative first, where labels are CP_TWO_CLASSES; `outputs` ascending
  * values where they are CP_CLASSES; unused for CP_NUMBERS. */
 typedef struct {
     enum cp_loss loss;
     int bytes;                  /* bytes of a real: 4 or 8 */
     int sparse, intercept, isa; /* isa: a level of cp_sgd_isa(), or -1 for the best of this CPU */
+    int average;                /* whether the mean of the weights on their way is kept, and predicts */
     int64_t features, outputs, batch;
     double l2, parameter;       /* parameter: of a loss that has one */
     const double *classes;
@@ -46,12 +51,13 @@ typedef struct {
 
 typedef struct {
     enum cp_loss loss;
-    int32_t bytes, sparse, intercept, isa, batched;
+    int32_t bytes, sparse, intercept, isa, batched, averaged;
     int64_t features, outputs, padded, batch;  /* padded: features (dense) or outputs (sparse) in whole packs */
     double l2, parameter, rate, decay, undecay, scale, inverse;
     int64_t held, touched, epoch;  /* rows in the open batch; sparse: touched features and the batch's number */
+    int64_t every, since, taken;   /* rows between two looks at the weights, rows since the last; looks so far */
     cp_sgd_totals totals;
-    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, size;  /* offsets in bytes */
+    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, mean, mean_bias, size;  /* offsets in bytes */
 } cp_sgd;
 
 #define CP_AT(s, type, field) ((type *)((char *)(s) + (s)->field))
@@ -72,7 +78,7 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     cp_sgd s = {.loss = shape->loss, .bytes = shape->bytes, .sparse = shape->sparse, .isa = shape->isa,
                 .intercept = shape->intercept, .features = shape->features, .outputs = shape->outputs,
                 .batch = shape->batch, .batched = shape->batch > 1, .l2 = shape->l2,
-                .parameter = shape->parameter};
+                .parameter = shape->parameter, .averaged = shape->average};
     size_t real = (size_t)s.bytes;
     int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
     s.decay = s.undecay = s.scale = s.inverse = s.totals.ln = 1;
@@ -95,6 +101,9 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     s.stamp = cp_sgd_take(&s, s.batched && s.sparse ? s.features : 0, sizeof(int64_t));
     s.list = cp_sgd_take(&s, s.batched && s.sparse ? s.features : 0, sizeof(int32_t));
     s.classes = cp_sgd_take(&s, s.outputs + 1, sizeof(double));
+    s.every = CP_LOOK_ROWS > all / CP_LOOK_SHARE || !s.sparse ? CP_LOOK_ROWS : all / CP_LOOK_SHARE;
+    s.mean = cp_sgd_take(&s, s.averaged ? all : 0, sizeof(double));
+    s.mean_bias = cp_sgd_take(&s, s.averaged ? outs : 0, sizeof(double));
     return s;
 }
 

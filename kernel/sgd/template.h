@@ -11,6 +11,7 @@
 #include "sgd/batch.h"
 #include "sgd/softmax.h"
 #include "sgd/sparse.h"
+#include "sgd/average.h"
 #include "sgd/learn.h"
 #undef CP_REAL
 #undef CP_BYTES
@@ -25,6 +26,7 @@
 #include "sgd/batch.h"
 #include "sgd/softmax.h"
 #include "sgd/sparse.h"
+#include "sgd/average.h"
 #include "sgd/learn.h"
 #undef CP_REAL
 #undef CP_BYTES

@@ -35,6 +35,7 @@ CREATE FUNCTION corgipile.train(
     query text DEFAULT NULL,
     "where" text DEFAULT NULL,
     standardize bool DEFAULT NULL,
+    average bool DEFAULT false,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,
@@ -81,8 +82,8 @@ BEGIN
     END LOOP;
 END $copy$;
 
--- A model of standardised features as it was learnt: what was taken from them, what they were divided by, and the weights
--- of each output, the intercept behind them.
+-- A model as it was learnt, where its weights do not say it all: what was taken from features, what they were divided by, the
+-- weights of each output, the intercept behind them, and what else was known.
 ALTER TABLE corgipile.models ADD learnt float8[];
 
 -- Classes of text: as numbers they are their places.

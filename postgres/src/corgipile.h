@@ -38,7 +38,7 @@ typedef struct {
     double tolerance;       /* negative: train all epochs */
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
     bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
-    bool intercept, balance;
+    bool intercept, balance, average;
     CorgiChoice standardize;
     double *classes;        /* NULL: to be found */
     int class_count;
@@ -200,7 +200,10 @@ typedef struct CorgiModel {
     int bytes;
     int64 width, outputs, classes, epochs;
     double *class_values, *coefficients, *intercepts;
-    double *learnt;         /* [outputs + 2][width + 1], see corgi_get_learnt; NULL: features were as they are */
+    double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: the weights say it all */
+    int64 beside;           /* lines of what was known beside the weights */
+    bool standardized;      /* features were standardised */
+    bool average;           /* the mean of the weights predicts */
     double *losses;         /* [epochs] */
     CorgiEncoding *encoding; /* NULL: columns are numbers as they are */
 } CorgiModel;
@@ -232,7 +235,7 @@ enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
-    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_COUNT
+    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_AVERAGE, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);

@@ -47,7 +47,7 @@ void corgi_explain_learning(const CorgiRun *run, ExplainState *es)
     ExplainPropertyInteger("Threads", NULL, o->threads, es);
     if (!run->prepared)
         ExplainPropertyText("Standardize", o->standardize == CORGI_YES ? "true" : o->standardize == CORGI_NO ? "false"
-                                           : run->past == NULL ? "where needed" : run->past->learnt ? "true" : "false", es);
+                                           : run->past == NULL ? "where needed" : run->past->standardized ? "true" : "false", es);
     else
         ExplainPropertyBool("Standardized", run->scaling != NULL, es);
     ExplainPropertyText("Numbers", run->source.bytes == 4 ? "real" : "double precision", es);

@@ -49,7 +49,7 @@ static char *meta_of(const char *name)
 Datum corgipile_export(PG_FUNCTION_ARGS)
 {
     char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-    CorgiOutput outputs[6];
+    CorgiOutput outputs[7];
     const CorgiModel *m;
     int64 line;
     int count = 0;
@@ -59,6 +59,8 @@ Datum corgipile_export(PG_FUNCTION_ARGS)
     if (m->learnt != NULL) { /* first what is of 8 bytes, so that all numbers are aligned */
         outputs[count++] = (CorgiOutput){"center", 8, 0, m->width, m->learnt, line};
         outputs[count++] = (CorgiOutput){"scale", 8, 0, m->width, m->learnt + line, line};
+        if (m->beside > 0)
+            outputs[count++] = (CorgiOutput){"beside", 8, m->beside, line, m->learnt + (m->outputs + 2) * line, line};
     }
     outputs[count++] = (CorgiOutput){"coef", m->bytes, m->outputs, m->width, m->coefficients, m->width};
     outputs[count++] = (CorgiOutput){"intercept", m->bytes, 0, m->outputs, m->intercepts, m->outputs};

@@ -179,7 +179,8 @@ static const CorgiTensor *need(const Import *m, const char *name, int bytes, int
 
 static bool is_known(const char *name)
 {
-    static const char *const known[] = {"coef", "intercept", "center", "scale", "learnt_coef", "learnt_intercept"};
+    static const char *const known[] = {"coef", "intercept", "center", "scale", "learnt_coef", "learnt_intercept",
+                                        "beside"};
     for (int i = 0; i < lengthof(known); i++)
         if (strcmp(name, known[i]) == 0)
             return true;
@@ -200,6 +201,13 @@ static void take_shape(Import *m)
     m->bytes = coef->bytes;
 }
 
+/* Return how many lines say what was known beside the weights. */
+static int64 beside_lines(const Import *m)
+{
+    const CorgiTensor *t = corgi_find_tensor(&m->file, "beside");
+    return t == NULL ? 0 : need(m, "beside", 8, Max(t->rows, 2), m->width + 1)->rows;
+}
+
 /* Take the model as it was learnt, see corgi_get_learnt. */
 static void take_learnt(Import *m)
 {
@@ -208,7 +216,9 @@ static void take_learnt(Import *m)
     const CorgiTensor *coef = need(m, "learnt_coef", m->bytes, m->outputs, m->width);
     const CorgiTensor *intercept = need(m, "learnt_intercept", m->bytes, 0, m->outputs);
     double *to;
-    m->learnt = corgi_make_doubles(2, m->outputs + 2, line);
+    const CorgiTensor *beside = corgi_find_tensor(&m->file, "beside");
+    int64 lines = beside_lines(m);
+    m->learnt = corgi_make_doubles(2, m->outputs + 2 + lines, line);
     to = (double *) ARR_DATA_PTR(m->learnt);
     corgi_take_numbers(center, 0, m->width, to);
     corgi_take_numbers(scale, 0, m->width, to + line);
@@ -221,24 +231,26 @@ static void take_learnt(Import *m)
         corgi_take_numbers(coef, k * m->width, m->width, to + (k + 2) * line);
         corgi_take_numbers(intercept, k, 1, to + (k + 3) * line - 1);
     }
+    if (lines > 0)
+        corgi_take_numbers(beside, 0, lines * line, to + (m->outputs + 2) * line);
 }
 
 static void take_arrays(Import *m)
 {
     cp_loss_choice of = corgi_loss_of(m->kind, m->class_count);
-    bool standardized = m->file.count > 2;
+    int64 learnt = m->file.count > 2 ? m->outputs + 2 + beside_lines(m) : 0;
     int64 most = corgi_most_classes(m->kind);
     if (corgi_outputs(&of, m->class_count) != m->outputs || m->class_count < Min(most, 2) || m->class_count > most)
         corgi_bad_content("a %s model has " INT64_FORMAT " classes, " INT64_FORMAT " outputs", m->kind, m->class_count,
                           m->outputs);
-    corgi_check_weights(m->outputs, m->width, m->class_count, standardized);
+    corgi_check_weights(m->outputs, m->width, m->class_count, learnt);
     m->weights.coefficients = corgi_make_doubles(2, m->outputs, m->width);
     m->weights.intercepts = corgi_make_doubles(1, 0, m->outputs);
     corgi_take_numbers(corgi_find_tensor(&m->file, "coef"), 0, m->outputs * m->width,
                        (double *) ARR_DATA_PTR(m->weights.coefficients));
     corgi_take_numbers(need(m, "intercept", m->bytes, 0, m->outputs), 0, m->outputs,
                        (double *) ARR_DATA_PTR(m->weights.intercepts));
-    if (standardized)
+    if (learnt > 0)
         take_learnt(m);
 }
 

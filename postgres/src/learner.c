@@ -64,6 +64,7 @@ CorgiLearner *corgi_learner_for(const CorgiRun *run)
                           .outputs = corgi_outputs(&o->of, v->class_count),
                           .batch = o->batch,
                           .l2 = o->l2,
+                          .average = o->average,
                           .classes = v->classes};
     return make(&shape);
 }
@@ -143,18 +144,24 @@ int64 corgi_learner_outputs(const CorgiLearner *m) { return m->state->outputs; }
 /* Return the figures of the epoch so far. */
 cp_figures corgi_learner_figures(const CorgiLearner *m) { return cp_sgd_figures(m->state); }
 
-/* Copy the weights, [outputs][features], and the intercepts out of a flushed learner. */
-void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts)
+/* Copy weights, [outputs][features], and intercepts out of a flushed learner: those that predict, or the last ones. */
+void corgi_learner_get(CorgiLearner *m, bool last, double *coefficients, double *intercepts)
 {
     int bytes = m->state->bytes;
     int64 outputs = m->state->outputs, count = outputs * m->state->features;
     enum cp_type type = bytes == 4 ? CP_F32 : CP_F64;
     char *weights = MemoryContextAllocHuge(CurrentMemoryContext, (Size) (count + outputs) * bytes);
-    cp_sgd_get(m->state, weights, weights + count * bytes);
+    (last ? cp_sgd_get : cp_sgd_predictor)(m->state, weights, weights + count * bytes);
     cp_cast((char *) coefficients, 1, weights, type, count);
     cp_cast((char *) intercepts, 1, weights + count * bytes, type, outputs);
     pfree(weights);
 }
+
+/* Return how many lines [width + 1] a learner knows beside its weights. */
+int64 corgi_learner_lines(const CorgiLearner *m) { return cp_sgd_lines(m->state); }
+
+/* Copy them out of a flushed learner, or into it. */
+void corgi_learner_keep(CorgiLearner *m, double *lines, bool into) { cp_sgd_keep(m->state, lines, into); }
 
 void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts)
 {

@@ -17,7 +17,9 @@ extern void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot);
 extern cp_figures corgi_learner_end(CorgiLearner *m);
 extern int64 corgi_learner_outputs(const CorgiLearner *m);
 extern cp_figures corgi_learner_figures(const CorgiLearner *m);
-extern void corgi_learner_get(CorgiLearner *m, double *coefficients, double *intercepts);
+extern void corgi_learner_get(CorgiLearner *m, bool last, double *coefficients, double *intercepts);
+extern int64 corgi_learner_lines(const CorgiLearner *m);
+extern void corgi_learner_keep(CorgiLearner *m, double *lines, bool into);
 extern void corgi_learner_set(CorgiLearner *m, const double *coefficients, const double *intercepts);
 extern void corgi_learner_decide(CorgiLearner *m, const char *row, double *scores);
 extern void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, const int32 *visit, int64 count,

@@ -15,7 +15,7 @@ static const char *const weights_query =
     "SELECT kind, dims, classes, coefficients, intercepts, params operator(pg_catalog.->>) 'numbers'" WHERE;
 static const char *const past_query =
     "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
-    "params operator(pg_catalog.->>) 'label', learnt" WHERE;
+    "params operator(pg_catalog.->>) 'label', learnt, params operator(pg_catalog.->>) 'average'" WHERE;
 #define LISTED(column) "pg_catalog.array_agg(" column " ORDER BY epoch)"
 /* What corgi_store_history writes, in the order of its columns. */
 static const char *const figures_query =
@@ -161,7 +161,7 @@ static List *texts_at(int column)
     return corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &null));
 }
 
-/* Read the model as it was learnt, where features were standardised. */
+/* Read the model as it was learnt, where the weights do not say it all. */
 static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
 {
     bool null, fits;
@@ -170,11 +170,14 @@ static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
     if (null)
         return;
     m->learnt = doubles_at(3, 2, &rows, &line, context);
-    fits = m->learnt != NULL && rows == m->outputs + 2 && line == m->width + 1;
+    m->beside = rows - m->outputs - 2;
+    fits = m->learnt != NULL && m->beside >= 0 && m->beside != 1 && line == m->width + 1;
     for (int64 i = 0; fits && i < rows * line; i++)
         fits = isfinite(m->learnt[i]) && (i / line != 1 || m->learnt[i] > 0);
     if (!fits)
         damaged(name, "what it was standardised by does not fit its arrays");
+    for (int64 j = 0; j < m->width; j++)
+        m->standardized |= m->learnt[j] != 0 || m->learnt[line + j] != 1;
 }
 
 static List *features_at(const char *name, MemoryContext context)
@@ -189,8 +192,12 @@ static List *features_at(const char *name, MemoryContext context)
 
 static void load_past(CorgiModel *m, const char *name, MemoryContext context)
 {
+    const char *average;
+
     fetch(past_query, name);
     m->label = text_at(2, context);
+    average = text_at(4, context);
+    m->average = average != NULL && strcmp(average, "true") == 0;
     load_learnt(m, name, context);
     m->features = features_at(name, context);
     load_figures(m, name, context);

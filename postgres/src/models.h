@@ -51,12 +51,12 @@ typedef struct {
     Oid user;
     int64 width;
     CorgiWeights weights;
-    ArrayType *learnt;      /* NULL: features were as they are */
+    ArrayType *learnt;      /* NULL: the weights say it all */
 } CorgiRow;
 extern ArrayType *corgi_make_doubles(int dimensions, int64 rows, int64 columns);
 extern void corgi_check_name(const char *name, Oid user, const char *what);
-extern void corgi_check_weights(int64 outputs, int64 width, int64 classes, bool standardized);
-extern void corgi_check_size(const CorgiRun *run);
+extern void corgi_check_weights(int64 outputs, int64 width, int64 classes, int64 learnt);
+extern void corgi_check_size(const CorgiRun *run, const CorgiLearner *learner);
 extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner);
 extern void corgi_store_row(const CorgiRow *row);
 extern void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history,

@@ -18,7 +18,7 @@ static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
-    "encode",     "missing",    "query",       "where", "standardize"};
+    "encode",     "missing",    "query",       "where", "standardize", "average"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -281,6 +281,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->seed = DatumGetInt64(values[ARG_SEED]);
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
     o->standardize = nulls[ARG_STANDARDIZE] ? CORGI_AS_NEEDED : DatumGetBool(values[ARG_STANDARDIZE]) ? CORGI_YES : CORGI_NO;
+    o->average = DatumGetBool(values[ARG_AVERAGE]);
     o->holdout = nulls[ARG_HOLDOUT] ? 0 : DatumGetFloat8(values[ARG_HOLDOUT]);
     o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);
     o->tolerance = nulls[ARG_TOLERANCE] ? -1 : tolerance_of(DatumGetFloat8(values[ARG_TOLERANCE]));

@@ -139,9 +139,9 @@ static void prepare(SgdState *s)
         corgi_check_name(run->options.name, run->options.user, "corgipile.train with a name");
     corgi_progress_begin(run);
     corgi_tuple_prepare(s->tuples);
-    if (run->options.name != NULL || run->options.weights)
-        corgi_check_size(run);
     s->learner = corgi_learner_for(run);
+    if (run->options.name != NULL || run->options.weights)
+        corgi_check_size(run, s->learner);
     if (run->past != NULL)
         corgi_go_on(run, s->learner);
     s->judge = run->survey.held > 0 ? corgi_learner_judge(run) : NULL;

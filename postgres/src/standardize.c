@@ -92,7 +92,7 @@ void corgi_choose_scaling(CorgiRun *run, Snapshot snapshot)
     if (!run->source.sparse && (choice == CORGI_NO || (choice == CORGI_AS_NEEDED && past == NULL)))
         seen = look(run, snapshot);
     if (choice == CORGI_AS_NEEDED)
-        run->standardize = past ? past->learnt != NULL : seen.scales != CP_SCALES_FINE;
+        run->standardize = past ? past->standardized : seen.scales != CP_SCALES_FINE;
     else
         run->standardize = choice == CORGI_YES;
     if (seen.scales != CP_SCALES_FINE)
@@ -192,39 +192,45 @@ static void fold(const CorgiScaling *s, int bytes, bool back, int64 outputs, dou
 /* Copy what a learner has learnt, for rows as they are. */
 void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts)
 {
-    corgi_learner_get(learner, coefficients, intercepts);
+    corgi_learner_get(learner, false, coefficients, intercepts);
     if (run->scaling != NULL)
         fold(run->scaling, run->scaling->bytes, false, corgi_outputs(&run->options.of, run->survey.class_count),
              coefficients, intercepts);
 }
 
 /* Write a model as it was learnt, which going on to the same bits takes: what was taken from features, what they were
- * divided by, and the weights of each output, the intercept behind them. */
+ * divided by, the weights of each output, the intercept behind them, and what the learner knows beside them. */
 void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to)
 {
     const CorgiScaling *s = run->scaling;
-    int64 outputs = corgi_outputs(&run->options.of, run->survey.class_count), line = s->width + 1;
-    double *coefficients = take(sizeof *coefficients * (Size) (outputs * line)), *intercepts = coefficients + outputs * s->width;
-    corgi_learner_get(learner, coefficients, intercepts);
-    memcpy(to, s->center, sizeof *to * (Size) s->width);
-    memcpy(to + line, s->scale, sizeof *to * (Size) s->width);
+    int64 outputs = corgi_learner_outputs(learner), width = run->survey.width, line = width + 1;
+    double *coefficients = take(sizeof *coefficients * (Size) (outputs * line)), *intercepts = coefficients + outputs * width;
+    corgi_learner_get(learner, true, coefficients, intercepts);
+    for (int64 j = 0; j < width; j++) {
+        to[j] = s ? s->center[j] : 0;
+        to[line + j] = s ? s->scale[j] : 1;
+    }
     to[line - 1] = 0;
     to[2 * line - 1] = 1;
     for (int64 k = 0; k < outputs; k++) {
-        memcpy(to + (k + 2) * line, coefficients + k * s->width, sizeof *to * (Size) s->width);
+        memcpy(to + (k + 2) * line, coefficients + k * width, sizeof *to * (Size) width);
         to[(k + 3) * line - 1] = intercepts[k];
     }
+    if (corgi_learner_lines(learner) > 0)
+        corgi_learner_keep(learner, to + (outputs + 2) * line, false);
     pfree(coefficients);
 }
 
-/* Put the weights of an earlier model as it was learnt, if its row has them and nobody has changed the others since. */
+/* Put an earlier model as it was learnt, if its row has that, it was learnt in the same way, and nobody has changed the
+ * weights that predict since. */
 static bool put_learnt(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiModel *m = run->past;
     int64 line = m->width + 1, count = m->outputs * m->width;
     double *coefficients, *intercepts, *folded;
     bool same;
-    if (m->learnt == NULL || run->scaling == NULL)
+    if (m->learnt == NULL || m->standardized != (run->scaling != NULL) || m->beside != corgi_learner_lines(learner) ||
+        (m->beside > 0 && m->average != run->options.average))
         return false;
     coefficients = take(sizeof *coefficients * (Size) (2 * m->outputs * line));
     intercepts = coefficients + count;
@@ -233,12 +239,12 @@ static bool put_learnt(const CorgiRun *run, CorgiLearner *learner)
         memcpy(coefficients + k * m->width, m->learnt + (k + 2) * line, sizeof(double) * (Size) m->width);
         intercepts[k] = m->learnt[(k + 3) * line - 1];
     }
-    memcpy(folded, coefficients, sizeof(double) * (Size) (m->outputs * line));
-    fold(run->scaling, m->bytes, false, m->outputs, folded, folded + count);
+    corgi_learner_set(learner, coefficients, intercepts);
+    if (m->beside > 0)
+        corgi_learner_keep(learner, m->learnt + (m->outputs + 2) * line, true);
+    corgi_get_folded(run, learner, folded, folded + count);
     same = memcmp(folded, m->coefficients, sizeof(double) * (Size) count) == 0 &&
            memcmp(folded + count, m->intercepts, sizeof(double) * (Size) m->outputs) == 0;
-    if (same)
-        corgi_learner_set(learner, coefficients, intercepts);
     pfree(coefficients);
     return same;
 }

@@ -97,23 +97,29 @@ static void check_encoding(const CorgiRun *run)
     pfree(json.data);
 }
 
-/* Refuse a model that is too large for a row; of standardised features it is stored as it was learnt too. */
-void corgi_check_weights(int64 outputs, int64 width, int64 classes, bool standardized)
+/* Refuse a model that is too large for a row; `learnt`: the lines [width + 1] of what is stored as it was learnt. */
+void corgi_check_weights(int64 outputs, int64 width, int64 classes, int64 learnt)
 {
     int64 most = (int64) (MaxAllocSize - REST_OF_ROW) / (int64) sizeof(double) - outputs - classes;
-    if (standardized)
-        most = (most - 2 * width) / 2 - outputs;
+    most = (most - learnt) * outputs / (outputs + learnt);
     if (outputs * width > most)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("the model has " INT64_FORMAT " weights; a row can hold " INT64_FORMAT, outputs * width, most),
                 errhint("Train without a name, or on fewer features."));
 }
 
+/* Return how many lines [width + 1] say how a model was learnt; 0 where the weights say it all. */
+static int64 learnt_lines(const CorgiRun *run, const CorgiLearner *learner)
+{
+    int64 beside = corgi_learner_lines(learner);
+    return run->standardize || beside > 0 ? corgi_learner_outputs(learner) + 2 + beside : 0;
+}
+
 /* Refuse a model in training that is too large. */
-void corgi_check_size(const CorgiRun *run)
+void corgi_check_size(const CorgiRun *run, const CorgiLearner *learner)
 {
     const CorgiSurvey *v = &run->survey;
-    corgi_check_weights(corgi_outputs(&run->options.of, v->class_count), v->width, v->class_count, run->standardize);
+    corgi_check_weights(corgi_outputs(&run->options.of, v->class_count), v->width, v->class_count, learnt_lines(run, learner));
     check_encoding(run);
 }
 
@@ -180,6 +186,7 @@ static char *params_of(const CorgiRun *run)
     add_number(&json, "decay", o->decay);
     add_number(&json, "l2", o->l2);
     add_flag(&json, "intercept", o->intercept);
+    add_flag(&json, "average", o->average);
     add_flag(&json, "balance", o->balance);
     add_flag(&json, "standardize", run->scaling != NULL);
     if (o->holdout > 0)
@@ -233,13 +240,14 @@ CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
     return w;
 }
 
-/* Return the model as it was learnt, where features were standardised; else NULL. */
+/* Return the model as it was learnt, NULL where the weights say it all. */
 static ArrayType *learnt(const CorgiRun *run, CorgiLearner *learner)
 {
     ArrayType *a;
-    if (run->scaling == NULL)
+    int64 lines = learnt_lines(run, learner);
+    if (lines == 0)
         return NULL;
-    a = corgi_make_doubles(2, corgi_outputs(&run->options.of, run->survey.class_count) + 2, run->survey.width + 1);
+    a = corgi_make_doubles(2, lines, run->survey.width + 1);
     corgi_get_learnt(run, learner, (double *) ARR_DATA_PTR(a));
     return a;
 }

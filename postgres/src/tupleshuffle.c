@@ -144,7 +144,7 @@ void corgi_tuple_prepare(CustomScanState *node)
     *callback = (MemoryContextCallback){.func = free_steps, .arg = &s->steps};
     MemoryContextRegisterResetCallback(CurrentMemoryContext, callback);
     if (run->standardize)
-        run->scaling = run->past && run->past->learnt ? corgi_past_scaling(run) : find_scaling(s);
+        run->scaling = run->past && run->past->standardized ? corgi_past_scaling(run) : find_scaling(s);
     run->prepared = true;
 }
 

@@ -133,8 +133,8 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
-        model: This, features, label, encode, missing, epochs, decay, l2, batch_size, memory, intercept and standardize
-            are as for `corgipile.train`.
+        model: This, features, label, encode, missing, epochs, decay, l2, batch_size, memory, intercept, average and
+            standardize are as for `corgipile.train`.
         learning_rate: Step of the first epoch, the same for all orders.
         test: Held-out rows to score; the table itself by default.
         order: Orders, or their names.

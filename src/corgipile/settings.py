@@ -138,6 +138,9 @@ class Settings:
     ] = "64MB"
     seed: Annotated[int, Setting("The same seed gives the same result.", whole)] = 0
     intercept: Annotated[bool, Setting("Learn a constant beside the coefficients.", yes_or_no)] = True
+    average: Annotated[
+        bool, Setting("Predict by the mean of the weights on their way, not by the last ones.", yes_or_no)
+    ] = False
     standardize: Annotated[
         bool | None, Setting("Learn from features of mean 0 and spread 1; by default where it is needed.", yes_or_no)
     ] = None

@@ -93,7 +93,7 @@ static uint64_t run(cp_sgd_shape shape)
         status = cp_sgd_learn(s, &rows, &done);
         cp_sgd_flush(s);
     }
-    cp_sgd_get(s, out, out + shape.bytes * shape.outputs * shape.features);
+    cp_sgd_predictor(s, out, out + shape.bytes * shape.outputs * shape.features);
     status = status ? status : cp_sgd_decide(s, &rows, scores);
     double loss = cp_sgd_loss(s) + s->totals.squares;
     uint64_t h = hash(14695981039346656037ull, out, (size_t)(shape.bytes * shape.outputs * (shape.features + 1)));
@@ -142,7 +142,7 @@ int main(void)
                                           .bytes = form & 1 ? 8 : 4, .sparse = form >> 1 & 1,
                                           .batch = form & 4 ? 48 : 1, .features = widths[w], .intercept = w & 1,
                                           .outputs = cp_loss_per_class((enum cp_loss)loss) ? 3 : 1, .l2 = w & 2 ? 0.01 : 0,
-                                          .classes = classes, .isa = isa};
+                                          .classes = classes, .isa = isa, .average = w % 3 == 1};
                     if (cp_losses[loss].labels == CP_NUMBERS)
                         shape.l2 = 0.05;
                     uint64_t h = run(shape);

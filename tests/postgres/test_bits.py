@@ -71,6 +71,7 @@ def in_python(server, model, kind, label=None):
     chosen = {name: params[name] for name in settings} | {
         "tolerance": params.get("tolerance"),
         "standardize": params["standardize"],
+        "average": params["average"],
     }
     chosen["test"] = arrow(held, features, kind, label) if held else None
     features = features if len(features) == 2 else "x"
@@ -136,6 +137,10 @@ CASES = [
     ("double precision", "linear", {"standardize": True, "intercept": False, "learning_rate": 0.001}),
     ("real", "softmax", {"standardize": True, "features": ["k", "v"], "holdout": 0.3}),
     ("double precision", "huber", {"standardize": True, "features": ["k", "v"], "order": "no_shuffle"}),
+    ("real", "logistic", {"average": True, "holdout": 0.2, "l2": 0.01}),
+    ("double precision", "softmax", {"average": True, "batch_size": 8, "balance": True}),
+    ("real", "svm", {"average": True, "features": ["k", "v"], "holdout": 0.3}),
+    ("integer", "linear", {"average": True, "standardize": True, "learning_rate": 0.001, "holdout": 0.1}),
 ]
 MORE = ("softmax", "svm of three")
 

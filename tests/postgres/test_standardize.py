@@ -73,7 +73,7 @@ def check_same(model, python):
     assert model["intercepts"] == python.intercept.astype(np.float64).tolist()
     assert (model["learnt"] is None) == (python.learnt is None)
     if python.learnt is not None:
-        scaling, coef, intercept = python.learnt
+        scaling, coef, intercept, _ = python.learnt
         known = [[*scaling.center, 0], [*scaling.scale, 1]]
         assert model["learnt"] == [*known, *np.column_stack([coef, intercept]).astype(float).tolist()]
 

@@ -64,6 +64,7 @@ WRITTEN = {
     "memory": ("64MB", "64MB"),
     "seed": ("0x10", 16),
     "intercept": ("FALSE", False),
+    "average": ("true", True),
     "standardize": ("NULL", None),
     "order": ("no_shuffle", "no_shuffle"),
     "tolerance": ("0.001", 0.001),

@@ -51,6 +51,7 @@ class Bits:
             "batch_size": batch,
             "order": "no_shuffle",
             "standardize": standardize,
+            "average": batch > 1,
         }
         apart = " * 4096" if standardize is None else ""
         sql.execute(f"CREATE TABLE bits AS SELECT (a{apart})::real AS a, b, {label} AS label FROM t")

@@ -53,15 +53,16 @@ static PyObject *model_make(const cp_sgd_shape *shape)
 static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *names[] = {"",      "",          "",   "number_bytes", "sparse", "features", "outputs",
-                            "batch", "intercept", "l2", "isa",          NULL};
+                            "batch", "intercept", "l2", "isa",          "average", NULL};
     cp_sgd_shape shape = {0};
     long long features, outputs, batch;
     int loss;
     PyObject *classes, *capsule = NULL;
     Py_buffer view;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdi", names, &loss, &shape.parameter, &classes, &shape.bytes,
-                                     &shape.sparse, &features, &outputs, &batch, &shape.intercept, &shape.l2, &shape.isa))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdip", names, &loss, &shape.parameter, &classes, &shape.bytes,
+                                     &shape.sparse, &features, &outputs, &batch, &shape.intercept, &shape.l2, &shape.isa,
+                                     &shape.average))
         return NULL;
     if (loss < 0 || loss >= CP_LOSS_COUNT || (shape.bytes != 4 && shape.bytes != 8))
         return PyErr_Format(PyExc_ValueError, "loss 0 to %d and reals of 4 or 8 bytes, got %d and %d",
@@ -285,7 +286,10 @@ static PyObject *sgd_figures(PyObject *self, PyObject *capsule)
     return Py_BuildValue("Ldd", (long long)f.rows, f.loss, f.score);
 }
 
-static PyObject *weights(PyObject *args, int into)
+/* How weights are copied. */
+enum way { OUT, IN, PREDICTOR };
+
+static PyObject *weights(PyObject *args, enum way way)
 {
     PyObject *capsule, *coef, *bias, *result = NULL;
     rows_object r = {0};
@@ -293,16 +297,17 @@ static PyObject *weights(PyObject *args, int into)
     if (!PyArg_ParseTuple(args, "OOO", &capsule, &coef, &bias) || !(m = model_take(capsule)))
         return NULL;
     const cp_sgd *s = m->state;
-    int c = rows_hold(&r, coef, s->bytes, !into, "weights");
-    int b = c < 0 ? -1 : rows_hold(&r, bias, s->bytes, !into, "biases");
+    int c = rows_hold(&r, coef, s->bytes, way != IN, "weights");
+    int b = c < 0 ? -1 : rows_hold(&r, bias, s->bytes, way != IN, "biases");
     if (b >= 0 && (r.view[c].len != s->features * s->outputs * s->bytes || r.view[b].len != s->outputs * s->bytes))
         PyErr_Format(PyExc_ValueError, "weights must be [%lld, %lld] and biases [%lld]", (long long)s->outputs,
                      (long long)s->features, (long long)s->outputs);
     else if (b >= 0) {
-        if (into)
-            cp_sgd_set(m->state, r.view[c].buf, r.view[b].buf);
-        else
-            cp_sgd_get(m->state, r.view[c].buf, r.view[b].buf);
+        switch (way) {
+        case OUT: cp_sgd_get(m->state, r.view[c].buf, r.view[b].buf); break;
+        case IN: cp_sgd_set(m->state, r.view[c].buf, r.view[b].buf); break;
+        case PREDICTOR: cp_sgd_predictor(m->state, r.view[c].buf, r.view[b].buf); break;
+        }
         result = Py_NewRef(Py_None);
     }
     rows_release(&r);
@@ -313,14 +318,51 @@ static PyObject *weights(PyObject *args, int into)
 static PyObject *sgd_get(PyObject *self, PyObject *args)
 {
     (void)self;
-    return weights(args, 0);
+    return weights(args, OUT);
+}
+
+/* sgd_predictor(model, weights, biases): the same of the weights that predict */
+static PyObject *sgd_predictor(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return weights(args, PREDICTOR);
 }
 
 /* sgd_set(model, weights, biases) */
 static PyObject *sgd_set(PyObject *self, PyObject *args)
 {
     (void)self;
-    return weights(args, 1);
+    return weights(args, IN);
+}
+
+/* sgd_lines(model) -> lines of what is known beside the weights */
+static PyObject *sgd_lines(PyObject *self, PyObject *capsule)
+{
+    model_object *m = model_take(capsule);
+    (void)self;
+    return m ? PyLong_FromLongLong(cp_sgd_lines(m->state)) : NULL;
+}
+
+/* sgd_keep(model, lines, into): copy them out of a flushed model, or into it */
+static PyObject *sgd_keep(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *lines, *result = NULL;
+    rows_object r = {0};
+    model_object *m;
+    int into, at;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOp", &capsule, &lines, &into) || !(m = model_take(capsule)))
+        return NULL;
+    at = rows_hold(&r, lines, sizeof(double), !into, "lines");
+    if (at >= 0 && r.view[at].len != cp_sgd_lines(m->state) * (m->state->features + 1) * (int64_t)sizeof(double))
+        PyErr_Format(PyExc_ValueError, "lines must be [%lld, %lld]", (long long)cp_sgd_lines(m->state),
+                     (long long)m->state->features + 1);
+    else if (at >= 0) {
+        cp_sgd_keep(m->state, r.view[at].buf, into);
+        result = Py_NewRef(Py_None);
+    }
+    rows_release(&r);
+    return result;
 }
 
 /* sgd_isa() -> best vector level of this CPU */
@@ -340,7 +382,10 @@ PyMethodDef cp_sgd_methods[] = {
     {"sgd_flush", sgd_flush, METH_O, "Apply what is held back."},
     {"sgd_get", sgd_get, METH_VARARGS, "Copy weights out."},
     {"sgd_isa", sgd_isa, METH_NOARGS, "Return the best vector level of this CPU."},
+    {"sgd_keep", sgd_keep, METH_VARARGS, "Copy what is known beside the weights out, or in."},
+    {"sgd_lines", sgd_lines, METH_O, "Return how many lines of numbers that is."},
     {"sgd_new", CP_BY_NAME(sgd_new), "Make a model."},
+    {"sgd_predictor", sgd_predictor, METH_VARARGS, "Copy out the weights that predict."},
     {"sgd_set", sgd_set, METH_VARARGS, "Copy weights in."},
     {"sgd_sparse", sgd_sparse, METH_VARARGS, "Learn from sparse rows."},
     {NULL, NULL, 0, NULL},

@@ -30,7 +30,8 @@ __all__ = ["Model", "load", "unpack"]
 FORMAT = 1
 What = Literal["predict", "predict_proba", "decision"]
 WHATS = ("predict", "predict_proba", "decision")
-LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of a model learnt from standardised rows
+LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of what going on needs, if that is more
+BESIDE = "beside"
 
 
 @dataclass
@@ -44,7 +45,8 @@ class Model:
         classes: Class values, ascending; empty where numbers are predicted.
         params: What it was trained with.
         history: One dictionary an epoch: epoch, loss, accuracy or r2, rows, seconds, and test figures if asked for.
-        learnt: The model as it was learnt, where features were standardised; ``coef`` is for features as they are.
+        learnt: The model as it was learnt, where features were standardised or weights averaged; ``coef`` is for
+            features as they are, and predicts.
 
     Example:
         >>> import numpy as np
@@ -239,7 +241,10 @@ class Model:
         }
         tensors = {"coef": self.coef, "intercept": self.intercept}
         if self.learnt is not None:
-            scaling, coef, intercept = self.learnt
+            scaling, coef, intercept, beside = self.learnt
+            scaling = scaling or Scaling.none(self.width)
+            if beside is not None:
+                tensors[BESIDE] = beside
             tensors |= dict(zip(LEARNT, (scaling.center, scaling.scale, coef, intercept), strict=True))
         return tensors, meta
 
@@ -360,10 +365,11 @@ def _check_notes(model: Model) -> None:
 
 
 def _learnt(model: Model, tensors: dict[str, npt.NDArray[Any]]) -> Learnt | None:
-    """Return the model as it was learnt from standardised rows, None where they were not."""
-    if not any(name in tensors for name in LEARNT):
+    """Return the model as it was learnt, None where the coefficients say it all."""
+    if not any(name in tensors for name in (*LEARNT, BESIDE)):
         return None
     center, scale, coef, intercept = (tensors[name] for name in LEARNT)
+    beside = tensors.get(BESIDE)
     fits = center.shape == scale.shape == (model.width,) and center.dtype == scale.dtype == np.float64
     fits = fits and coef.shape == model.coef.shape and intercept.shape == model.intercept.shape
     fits = fits and coef.dtype == intercept.dtype == model.coef.dtype
@@ -373,4 +379,13 @@ def _learnt(model: Model, tensors: dict[str, npt.NDArray[Any]]) -> Learnt | None
         or not (scale > 0).all()
     ):
         raise ValueError("what it was standardised by does not fit its coefficients")
-    return Learnt(Scaling(center, scale), coef, intercept)
+    if beside is not None and not _is_beside(beside, model.width):
+        raise ValueError("what is known beside its weights does not fit them")
+    scaling = Scaling(center, scale)
+    return Learnt(None if scaling.idle else scaling, coef, intercept, beside)
+
+
+def _is_beside(lines: npt.NDArray[Any], width: int) -> bool:
+    """Say whether lines are such as `SGD.beside` returns; how many there are is for who goes on from them to check."""
+    fits = lines.ndim == 2 and lines.shape[1] == width + 1 and len(lines) > 1 and lines.dtype == np.float64
+    return bool(fits and np.isfinite(lines).all() and 0 <= lines[-1, 0] < 1 << 62)

@@ -1,7 +1,7 @@
 """Standardised features: learnt from rows shifted and scaled, handed out as weights of the rows as they are."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,16 @@ class Scaling:
 
     center: npt.NDArray[np.float64]
     scale: npt.NDArray[np.float64]
+
+    @classmethod
+    def none(cls, width: int) -> Self:
+        """Return the scaling that leaves features as they are."""
+        return cls(np.zeros(width), np.ones(width))
+
+    @property
+    def idle(self) -> bool:
+        """Say whether it leaves features as they are."""
+        return not self.center.any() and bool((self.scale == 1).all())
 
     def dense(self, rows: FloatArray, visit: SlotArray) -> FloatArray:
         """Return the visited rows standardised, one after another."""
@@ -61,11 +71,19 @@ class Scaling:
 
 
 class Learnt(NamedTuple):
-    """A model as it was learnt from standardised rows: what going on to the same bits needs."""
+    """A model as it was learnt: what going on to the same bits needs where the model itself says less.
 
-    scaling: Scaling
+    Attributes:
+        scaling: What rows were standardised by; None: they were learnt from as they are.
+        coef: Weights of such rows, the last ones where their mean predicts.
+        intercept: Their intercepts.
+        beside: What `SGD.beside` returned.
+    """
+
+    scaling: Scaling | None
     coef: FloatArray
     intercept: FloatArray
+    beside: npt.NDArray[np.float64] | None = None
 
 
 class Moments:

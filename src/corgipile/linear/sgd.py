@@ -66,6 +66,7 @@ class SGD:
         batch_size: Rows of an update.
         l2: Strength of the L2 penalty.
         intercept: Whether to learn one.
+        average: Whether the mean of the weights on their way predicts, not the last ones.
         on_bad: Whether a row that cannot be learnt from is an error or left out and counted in ``skipped``.
         scaling: What rows are standardised by before they are learnt from; weights are then those of such rows.
     """
@@ -79,6 +80,7 @@ class SGD:
         batch_size: int = 1,
         l2: float = 0.0,
         intercept: bool = True,
+        average: bool = False,
         on_bad: OnBad = "raise",
         scaling: Scaling | None = None,
         isa: int = -1,
@@ -103,6 +105,7 @@ class SGD:
             intercept=intercept,
             l2=l2,
             isa=isa,
+            average=average,
         )
 
     def begin(self, rate: float) -> None:
@@ -201,16 +204,38 @@ class SGD:
         return Figures(*_kernel.sgd_figures(self._state))
 
     def weights(self) -> tuple[FloatArray, FloatArray]:
-        """Return copies of the weights, [outputs, features], and of the intercepts, [outputs]."""
+        """Return copies of the weights that predict, [outputs, features], and of the intercepts, [outputs]."""
+        return self._copied(_kernel.sgd_predictor)
+
+    def last(self) -> tuple[FloatArray, FloatArray]:
+        """Return copies of the weights that learning goes on from."""
+        return self._copied(_kernel.sgd_get)
+
+    def _copied(self, copy: Callable[[Any, FloatArray, FloatArray], None]) -> tuple[FloatArray, FloatArray]:
         coef = np.empty((self.outputs, self.inputs.width), self.inputs.dtype)
         bias = np.empty(self.outputs, self.inputs.dtype)
-        _kernel.sgd_get(self._state, coef, bias)
+        copy(self._state, coef, bias)
         return coef, bias
 
-    def assign(self, coef: FloatArray, bias: FloatArray) -> None:
-        """Set weights and intercepts."""
+    @property
+    def lines(self) -> int:
+        """Return how many lines there are of what is known beside the weights; 0 of plain SGD."""
+        return _kernel.sgd_lines(self._state)
+
+    def beside(self) -> npt.NDArray[np.float64] | None:
+        """Return what going on needs beside the weights, float64[lines, features + 1]; None if there is nothing."""
+        if not self.lines:
+            return None
+        lines = np.empty((self.lines, self.inputs.width + 1))
+        _kernel.sgd_keep(self._state, lines, 0)
+        return lines
+
+    def assign(self, coef: FloatArray, bias: FloatArray, beside: npt.NDArray[np.float64] | None = None) -> None:
+        """Set weights and intercepts to go on from, and what was known beside them."""
         dtype = self.inputs.dtype
         _kernel.sgd_set(self._state, np.ascontiguousarray(coef, dtype), np.ascontiguousarray(bias, dtype))
+        if beside is not None:
+            _kernel.sgd_keep(self._state, np.ascontiguousarray(beside), 1)
 
     def decide(self, rows: FloatArray | Sparse, visit: SlotArray, locate: Locate) -> FloatArray:
         """Score rows by slot: [rows, outputs].

@@ -72,6 +72,9 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         validation: The share of rows that are left out and take its place, such as 0.1; which, the seed says.
         group: A column of which all rows of a value are left out, or none.
         intercept: Whether to learn one.
+        average: Predict by the mean of the weights on their way, later ones weighing more: the last half of all epochs
+            has 94 % of the weight, wherever training ends. It ends the noise of the last rows; ``loss`` of the history
+            is still that of the weights that learn.
         standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
             over the table before the first epoch; the coefficients are for features as they are. None: where a look at
             some rows says that SGD would suffer without; the log says so.
@@ -190,7 +193,8 @@ def prepare(
     labels = Labels(table, label, model, skip=skip, classes=known)
     if codes is not None:
         labels.keep(codes)
-    task = Task(table, inputs, label, model, labels, settings.batch_size, settings.intercept, on_bad, encoding)
+    how = settings.batch_size, settings.intercept, on_bad, encoding
+    task = Task(table, inputs, label, model, labels, *how, average=settings.average)
     if past is not None:
         _check_past(past, task)
     return _scaled(task, settings.standardize, past)

@@ -28,6 +28,7 @@ from corgipile.tables.table import Table
 __all__ = ["Task", "Training"]
 
 LEAST_RATE = 1e-12
+HOW = ("average",)  # settings that say what is known beside the weights
 STILL, NOISE = 1e-3, 1e-3  # shares of the loss
 Record = dict[str, Any]
 log = logging.getLogger("corgipile")
@@ -46,6 +47,7 @@ class Task:
     intercept: bool
     on_bad: OnBad
     encoding: Encoding | None = None
+    average: bool = False
     standardize: bool = False
     scaling: Scaling | None = None
     notes: list[str] = field(default_factory=list)
@@ -85,6 +87,7 @@ class Task:
             batch_size=self.batch_size,
             l2=schedule.l2,
             intercept=self.intercept,
+            average=self.average,
             on_bad=self.on_bad,
             scaling=self.scaling,
         )
@@ -156,11 +159,18 @@ class Training:
         self.sgd = task.sgd(self.schedule)
         if past is None:
             return
-        coef, bias = past.coef, past.intercept
-        if task.scaling is not None:
-            same = past.learnt is not None and past.learnt.scaling is task.scaling
-            coef, bias = past.learnt[1:] if same and past.learnt else task.scaling.unfold(coef, bias)
-        self.sgd.assign(coef, bias)
+        coef, bias, beside = past.coef, past.intercept, None
+        if (learnt := past.learnt) is not None and learnt.scaling is task.scaling and self._alike(learnt):
+            _, coef, bias, beside = learnt
+        elif task.scaling is not None:
+            coef, bias = task.scaling.unfold(coef, bias)
+        self.sgd.assign(coef, bias, beside)
+
+    def _alike(self, learnt: Learnt) -> bool:
+        """Say whether an earlier model was learnt in the same way: what it knew beside its weights is then of use."""
+        past, now = self._past.params if self._past else {}, self._params
+        same = all(past.get(name, now[name]) == now[name] for name in HOW)
+        return same and self.sgd.lines == (0 if learnt.beside is None else len(learnt.beside))
 
     def _first(self, epoch: int) -> Record:
         """Run the first epoch; again, at a tenth of the learning rate, where it diverges."""
@@ -226,10 +236,11 @@ class Training:
     def model(self) -> Model:
         """Return what was learnt so far, for features as they are."""
         coef, bias = self.sgd.weights()
-        learnt = None
-        if self.task.scaling is not None:
-            learnt = Learnt(self.task.scaling, coef, bias)
-            coef, bias = self.task.scaling.fold(coef, bias)
+        learnt, beside, scaling = None, self.sgd.beside(), self.task.scaling
+        if scaling is not None or beside is not None:
+            learnt = Learnt(scaling, *self.sgd.last(), beside)
+        if scaling is not None:
+            coef, bias = scaling.fold(coef, bias)
         params = {**self._params, "learning_rate": self.schedule.learning_rate}
         return Model(self.task.kind, coef, bias, self.task.classes, params, self.history, learnt)
 

@@ -37,14 +37,14 @@ def value(loss, margin, y):
     return VALUES[name](margin, y, *parameter)
 
 
-def sgd(loss, x, y, *, rate, epochs, batch, l2, intercept, outputs=1):
+def sgd(loss, x, y, *, rate, epochs, batch, l2, intercept, outputs=1, start=None):
     """Return weights [outputs, features], biases, and the last epoch's summed loss."""
     x = np.asarray(x, np.float64)
-    w, b = np.zeros((outputs, x.shape[1])), np.zeros(outputs)
+    w, b = start or (np.zeros((outputs, x.shape[1])), np.zeros(outputs))
     for _ in range(epochs):
         total = 0.0
-        for start in range(0, len(x), batch):
-            rows = slice(start, start + batch)
+        for first in range(0, len(x), batch):
+            rows = slice(first, first + batch)
             slopes = np.zeros((len(x[rows]), outputs))
             for i, (row, label) in enumerate(zip(x[rows], y[rows], strict=True)):
                 z = w @ row + b

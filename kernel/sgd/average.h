@@ -1,0 +1,18 @@
+/* Template: the mean of the weights on their way, which predicts instead of the last ones.
+ *
+ * The n-th of the weights looked at, counted from 1, moves the mean by (eta + 1) / (n + eta) of the way to them, so that the
+ * later half has 1 - 2^-(eta + 1) of all weight, wherever training ends (Shamir and Zhang 2013, eta 3: 94 %). They are looked
+ * at every s->every rows, which lies in a vector's worth of work a row, and at the end of an epoch. */
+
+static CP_NOINLINE void CP(look_at)(cp_sgd *s)
+{
+    const int64_t all = s->padded * (s->sparse ? s->features : s->outputs);
+    const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias);
+    double *mean = CP_AT(s, double, mean), *mean_bias = CP_AT(s, double, mean_bias);
+    const double share = (CP_ETA + 1) / (double)(++s->taken + CP_ETA), scale = s->scale;
+    for (int64_t i = 0; i < all; i++)
+        mean[i] += share * (scale * (double)v[i] - mean[i]);
+    for (int64_t k = 0; k < s->outputs; k++)
+        mean_bias[k] += share * ((double)bias[k] - mean_bias[k]);
+    s->since = 0;
+}
