@@ -13,9 +13,10 @@ from corgipile.cli.console import discard_output, fail
 from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
-# A module each.
-COMMANDS = ("sql", "train", "predict", "compare", "convert", "reshuffle", "plan", "info", "index", "rewind")
-COMMANDS += ("simulate", "pg")
+COMMANDS = (  # a module each
+    *("sql", "train", "predict", "compare", "convert", "reshuffle"),
+    *("plan", "info", "index", "rewind", "simulate", "pg"),
+)
 APART = ("sql", "index", "simulate")  # which open tables in ways of their own, or none
 
 

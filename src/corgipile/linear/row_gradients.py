@@ -44,7 +44,7 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
     check_label(table, column, repr(table))
     inputs = find_inputs(table, model.features or None, column, model.width, whose=repr(table))
     inputs = inputs if inputs.sparse else replace(inputs, dtype=np.dtype(np.float64))
-    scaling, coef, bias = (None, model.coef, model.intercept) if model.learnt is None else model.learnt
+    scaling, coef, bias = (None, model.coef, model.intercept) if model.learnt is None else model.learnt[:3]
     sgd = SGD(model.kind, inputs, model.classes, scaling=scaling)
     found = []
     with passes.reader(inputs, NaNs(table, inputs, column), column) as feeder:

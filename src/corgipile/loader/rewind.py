@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn, StateMismatch
 from corgipile.features import Encoding
-from corgipile.loader.budget import Fitted
+from corgipile.loader.budget import Fitted, Sketch
 from corgipile.loader.checkpoint import STATE_VERSION, checked
+from corgipile.loader.content import Content
+from corgipile.loader.default_order import LABEL
 from corgipile.loader.remaining import Segment, dealt, next_worker, remainder
 from corgipile.orders import Blocks, Key, Order, seek, visited_rows
 from corgipile.sizes import MOST_EPOCH, whole
@@ -82,6 +84,7 @@ class Rewind:
         epoch: The epoch that segments are of.
         segments: What was run of it, the last one perhaps under way; other epochs are taken to run like the last one.
         order: The order of the last segment over the whole table, if it is at hand, and its blocks.
+        look: What describes blocks, see `corgipile.loader.budget.sketched`; by default a column, or all of them.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
@@ -103,7 +106,9 @@ class Rewind:
         epoch: int,
         segments: Sequence[Segment],
         order: tuple[Order, Blocks] | None = None,
+        look: Sketch | None = None,
     ) -> None:
+        self._look: Sketch = look or Content(tuple(table.schema.names), LABEL)
         self._table, self._seed, self.epoch, self._segments, self._order = table, seed, epoch, list(segments), order
         self._known: dict[int, list[_Stretch]] = {}
 
@@ -219,11 +224,11 @@ class Rewind:
         for segment in segments:
             last = segment is segments[-1]
             known = self._order if last and table is self._table else None
-            fitted = Fitted(*known, segment.cut, segment.columns) if known else segment.fitted(table)
+            fitted = Fitted(*known, segment.cut, segment.columns) if known else segment.fitted(table, self._look)
             limits = segment.totals(fitted, self._seed, epoch) if last else segment.batches
             made.append(_Stretch(table, segment, fitted.order, fitted.blocks, first, limits))
             first = made[-1].stop
-            table = table if last else remainder(table, self._seed, epoch, [segment])
+            table = table if last else remainder(table, self._seed, epoch, [segment], self._look)
         return made
 
 

@@ -261,7 +261,8 @@ class CorgiPileDataset(IterableDataset[Any]):
             epoch, segments = self._epochs.planned()
             world = self._places.find().world
             part = self._settings.part(epoch, segments_of(segments), world, max(1, whole(workers or 0, "workers", 0)))
-        return Rewind(self.table, self._settings.seed, part.epoch, [*part.before, part.segment])
+        segments, look = [*part.before, part.segment], self._settings.content()
+        return Rewind(self.table, self._settings.seed, part.epoch, segments, look=look)
 
     def _part(self, turn: Turn) -> Part:
         """Return the part that an iteration runs; made again here where workers run it."""
