@@ -99,3 +99,34 @@ def test_without_room_for_a_spill_file_rows_are_read_as_they_lie(objects, monkey
     pq.write_table(columns(), objects.root / "bucket" / "a.parquet", row_group_size=2000)
     monkeypatch.setattr(spill, "SPARE", 1 << 60)
     train("s3://bucket/a.parquet", order="no_shuffle")
+
+
+def many_columns():
+    """Return rows of all kinds of columns: numbers, some null, lists, text, truth values, categories."""
+    some = columns().set_column(3, "x3", pa.array(np.where(Y > 0, X[:, 3], np.nan), from_pandas=True))
+    kinds = {"text": np.where(Y > 0, "yes", "no"), "truth": Y > 0, "lists": list(X[:, :3])}
+    for name, values in kinds.items():
+        some = some.append_column(name, pa.array(values))
+    return some.append_column("kind", pa.array(kinds["text"]).dictionary_encode())
+
+
+@pytest.mark.parametrize("pick", [slice(None), slice(2, 9)])
+def test_columns_that_lie_apart_come_together_in_a_scan(objects, tmp_path, pick):
+    rows, path = many_columns(), objects.root / "bucket" / "rows.arrow"
+    with pa.ipc.new_file(path, rows.schema) as file:
+        file.write_table(rows, max_chunksize=GROUP)
+    table = cp.open("s3://bucket/rows.arrow").select(rows.schema.names[pick])
+    objects.log()
+    cp.convert(table, tmp_path / "out.arrow")
+    assert len(objects.log()) <= 4 * 3  # record batches; by columns and runs of a megabyte there were 90
+    with pa.ipc.open_file(tmp_path / "out.arrow") as file:
+        assert file.read_all().combine_chunks().to_pylist() == rows.select(table.schema.names).to_pylist()
+
+
+def test_record_batches_that_memory_does_not_hold_are_read_by_runs(objects, tmp_path):
+    rows, path = columns().append_column("row", pa.array(range(ROWS))), objects.root / "bucket" / "rows.arrow"
+    with pa.ipc.new_file(path, rows.schema) as file:
+        file.write_table(rows)  # 5 MB
+    reshuffle("s3://bucket/rows.arrow", tmp_path / "out.arrow", memory=MEMORY)
+    with pa.ipc.open_file(tmp_path / "out.arrow") as file:
+        assert file.read_all().sort_by("row").equals(rows)

@@ -7,12 +7,14 @@ import pyarrow as pa
 
 from corgipile.tables.arrow.decompress import OVER, Decompressor
 from corgipile.tables.arrow.file import ArrowFile
-from corgipile.tables.arrow.slices import spans, views_in
+from corgipile.tables.arrow.flatbuffers import Batch
+from corgipile.tables.arrow.slices import BatchSlices, spans, views_in
 from corgipile.tables.brought import brought
 from corgipile.tables.encoded import Plain, Units, units_of
+from corgipile.tables.io.arriving import at_once
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import merge_cuts
-from corgipile.tables.io.remote import RemoteFile, file_of
+from corgipile.tables.io.remote import RemoteFile, file_of, read_in_turn
 from corgipile.tables.io.spill import Section, Spill, SpillWriter
 from corgipile.tables.io.staged import copied, fetched
 from corgipile.tables.table import IntArray, Layout, Table
@@ -57,6 +59,21 @@ class RemoteArrowFile(ArrowFile):
         there = brought(self, columns)
         return super().layout(columns) if there is None else there.layout(columns)
 
+    def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:
+        """Return what reads these columns of a record batch: fetched together, if its other rows are read next."""
+        kept = read_in_turn()
+        if kept is None or len(names) <= NEAR:
+            return super()._body_with(i, head, names)
+        self._check(i, head)
+        buffers = self._buffers(i, head, names)
+        if (buffers[:, 0] > buffers[:, 1]).any() or (buffers < 0).any() or (buffers > self._file.size).any():
+            return super()._body_with(i, head, names)  # which says what is wrong
+        ranges = buffers[:, 0], buffers[:, 1] - buffers[:, 0]
+        if int(ranges[1].sum()) > at_once() // 2:
+            return super()._body_with(i, head, names)
+        file = kept.get((id(self), i, *names), lambda: fetched(self._remote, ranges, OVER))
+        return BatchSlices(file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
+
     def _load(self, i: int, names: list[str]) -> pa.RecordBatch:
         decompressor = self._decompressor(names)
         if decompressor is None or self._dictionaries:
@@ -92,18 +109,21 @@ class RemoteArrowFile(ArrowFile):
     def _left_out(self, columns: Sequence[str]) -> IntArray:
         """Return where the bytes of other columns lie, int64[n, 2]: first, and after the last; ascending."""
         assert self._places is not None  # noqa: S101 - asked before
-        others = [place for name, place in self._places.items() if name not in {*columns}]
-        found = [np.zeros((0, 2), np.int64)]
+        others = [name for name in self._places if name not in {*columns}]
         batches = np.arange(len(self._blocks) if others else 0)
-        for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True):
-            body = int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"])
-            for place in others:
-                first = place.buffer + sum(head.views[: place.views])
-                own = (spans(place.kind) or (0, 0))[1] + sum(
-                    head.views[place.views : place.views + views_in(place.kind)]
-                )
-                if place.kind is not None and own:
-                    buffers = np.array(head.buffers[first : first + own], np.int64).reshape(-1, 2)
-                    found.append(np.stack([body + buffers[:, 0], body + buffers.sum(axis=1)], axis=1))
-        gaps = np.concatenate(found)
+        heads = zip(batches.tolist(), self._metadata.many(batches), strict=True)
+        gaps = np.concatenate([np.zeros((0, 2), np.int64), *(self._buffers(i, head, others) for i, head in heads)])
         return gaps[np.argsort(gaps[:, 0], kind="stable")]
+
+    def _buffers(self, i: int, head: Batch, names: Sequence[str]) -> IntArray:
+        """Return where the buffers of columns lie in a record batch, int64[n, 2]: first byte, and after the last."""
+        assert self._places is not None  # noqa: S101 - asked before
+        body = int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"])
+        found = [np.zeros((0, 2), np.int64)]
+        for place in (self._places[name] for name in names):
+            first = place.buffer + sum(head.views[: place.views])
+            own = (spans(place.kind) or (0, 0))[1] + sum(head.views[place.views : place.views + views_in(place.kind)])
+            if place.kind is not None and own:
+                buffers = np.array(head.buffers[first : first + own], np.int64).reshape(-1, 2)
+                found.append(np.stack([body + buffers[:, 0], body + buffers.sum(axis=1)], axis=1))
+        return np.concatenate(found)

@@ -245,6 +245,10 @@ class ArrowFile(Checked):
         self._check(i, head)
         return BatchSlices(self._file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)
 
+    def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:
+        """Return what reads these columns of a record batch."""
+        return self._body(i, head)
+
     def _slices(self, batches: IntArray) -> Iterator[BatchSlices]:
         return (self._body(i, head) for i, head in zip(batches.tolist(), self._metadata.many(batches), strict=True))
 
@@ -291,7 +295,7 @@ class ArrowFile(Checked):
             if plain is not None:
                 return plain.read_stored(start, stop, names)
             return self._decode(i, names).slice(start, stop - start)
-        body = self._body(i, batch)
+        body = self._body_with(i, batch, names)
         arrays = [body.column(self._places[name], start, stop) for name in names]
         return pa.RecordBatch.from_arrays(arrays, schema=pick(self._raw, names))
 

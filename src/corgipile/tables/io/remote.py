@@ -6,7 +6,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,9 +21,10 @@ from corgipile.stores.urls import RemotePath, is_url, local_path
 from corgipile.tables.io.arriving import at_once
 from corgipile.tables.io.descriptors import Identity
 from corgipile.tables.io.files import File, IntArray, PathLike
+from corgipile.tables.io.pieces import Recent
 from corgipile.tables.table import Layout
 
-__all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together"]
+__all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together", "read_in_turn"]
 
 SMALL, NEAR = 64 << 10, 16 << 10  # bytes below which neighbours are read along, and how many
 WINDOWS = 16
@@ -31,6 +32,7 @@ READS = 8  # runs of rows, of about a megabyte, that are read at the same time
 OPENED = 32  # files that are opened at the same time
 ELSEWHERE = -1  # in place of the device of a file
 Result = TypeVar("Result")
+_kept: "ContextVar[Recent[File] | None]" = ContextVar("_kept", default=None)
 _opened: "weakref.WeakValueDictionary[int, RemoteFile]" = weakref.WeakValueDictionary()
 
 
@@ -209,12 +211,14 @@ def in_turn(
         yield from itertools.starmap(read, runs)
         return
     coming: deque[Future[Result]] = deque()
+    kept: Recent[File] = Recent(2)
     most = max(2, min(READS, at_once() >> 21)) if most is None else most
     pool = ThreadPoolExecutor(most, "corgipile-reader")
     try:
         with frugal():  # each thread would keep what Arrow took in it
             for run in runs:
                 inside = copy_context()  # which says what may be on its way
+                inside.run(_kept.set, kept)
                 coming.append(pool.submit(partial(inside.run, read, *run)))
                 if len(coming) == most:
                     yield coming.popleft().result()
@@ -222,6 +226,11 @@ def in_turn(
                 yield coming.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def read_in_turn() -> "Recent[File] | None":
+    """Return what keeps bytes for the runs that follow, where `in_turn` reads; None elsewhere."""
+    return _kept.get()
 
 
 class _Scanned(RemoteFile):
