@@ -3,8 +3,8 @@
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
 budget (peak memory of every format, order and host), accuracy (against Shuffle Once), quality (deff and prefix
 discrepancy), tables (formats against their own readers), remote (tables in an object store), torch_* (the PyTorch
-dataset: loading, accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU), postgres (training inside the
-server). Each is also a script of its own.
+dataset: loading, accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU), exchange (of rows among ranks),
+postgres (training inside the server). Each is also a script of its own.
 """
 
 import datetime as dt
@@ -26,7 +26,20 @@ TORCH = [
     "torch_wide",
     "torch_gpu",
 ]
-THEMES = ["quality", "memory", "budget", "sgd", "loader", "accuracy", "tables", "remote", *TORCH, "postgres", "sql"]
+THEMES = [
+    "quality",
+    "memory",
+    "budget",
+    "sgd",
+    "loader",
+    "accuracy",
+    "tables",
+    "remote",
+    *TORCH,
+    "exchange",
+    "postgres",
+    "sql",
+]
 
 
 def machine() -> dict[str, object]:
