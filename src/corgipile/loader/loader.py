@@ -1,10 +1,8 @@
 """The loader: batches of a table in any order, at the speed of a sequential read, resumable anywhere."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
-
-import numpy.typing as npt
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
 from corgipile.features import Encoding
@@ -17,8 +15,9 @@ from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import Segment, stands
-from corgipile.loader.rewind import Rewind, Visit
+from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.selection import Selection, select
+from corgipile.loader.skips import Skips
 from corgipile.loader.spare import Spare
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
@@ -26,7 +25,6 @@ from corgipile.orders import Order, Shard, seek
 from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
-from corgipile.tables.table import IntArray
 
 __all__ = ["Loader"]
 
@@ -34,7 +32,7 @@ DENSE = 2  # batches of sparse rows that are used again: the one in use, and the
 log = logging.getLogger("corgipile")
 
 
-class Loader:
+class Loader(Rewindable):
     """Iterates over batches of a table: one pass is one epoch, each row once.
 
     Args:
@@ -73,6 +71,8 @@ class Loader:
         as_tuple: Make each batch a pair of features and label.
         sketch: For ``balance="content"`` of tables whose columns are no numbers, images or text: a function that is
             given some rows of each block, a record batch, and returns numbers, (rows, numbers), the same each time.
+        skip: Pairs of epoch and step, whose batches all ranks leave out; other batches stay as they are, and so do the
+            numbers of steps. A state keeps them, and a loader that continues it adds its own.
 
     Attributes:
         epoch: The epoch the next iteration runs, set by `set_epoch`; it advances by itself after a whole pass.
@@ -115,7 +115,9 @@ class Loader:
         dtype: str = "float32",
         as_tuple: bool = False,
         sketch: Embed | None = None,
+        skip: Iterable[Sequence[int]] = (),
     ) -> None:
+        skip = tuple(skip) if isinstance(skip, Iterable) else skip
         batch_size = whole(batch_size, "batch_size", 1)
         settings = {name: value for name, value in locals().items() if name not in ("self", "table")}
         self.batch_size, self.drop_last = batch_size, drop_last
@@ -137,15 +139,26 @@ class Loader:
         self._cut, self._source = cutter(format), self._make_source()
         self._spare = Spare(DENSE)
         self._position: list[Place] = []
-        self._turn = object()
+        self._turn, self._skips, self._left_out = object(), Skips(skip), frozenset[int]()
         self.set_epoch(0)
         self._meter = Meter(0, 0, batch_size, 0, 0)
         self._meter.end(LoaderStats(0))
 
     def __len__(self) -> int:
         """Return the number of batches of the epoch; the same on every rank."""
+        return self._total() - len(self._skipped())
+
+    def _total(self) -> int:
         rows = self.feeder.visits(self.epoch)
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
+
+    def _skipped(self) -> frozenset[int]:
+        """Return which of its batches of the epoch this loader leaves out."""
+        skips, shard = self._skips, self.feeder.shard
+        if not skips.state():
+            return frozenset()
+        totals = self._segment().totals(self.feeder.fitted, self.feeder.seed, self.epoch)
+        return skips.of(self.epoch, totals, shard.worker)
 
     def __repr__(self) -> str:
         order, rows = self.order, self.batch_size
@@ -185,8 +198,8 @@ class Loader:
         self._restored = False
         if self.feeder.part_wide():
             self._source = self._make_source()
-        total, turn = len(self), object()
-        self._turn = turn
+        total, turn = self._total(), object()
+        self._turn, self._left_out = turn, self._skipped()
         self._position, self._delivered = [], 0
         rows, read = self.feeder.visits(self.epoch), self.feeder.bytes_read
         meter = self._meter = Meter(self.epoch, self._batches, self.batch_size, rows, read)
@@ -240,9 +253,10 @@ class Loader:
         for batch in self._cut(self._selection.made(group.columns, self._spare), group.rows, self._size):
             self._batches += 1
             self._delivered = min(self._delivered + self._size, group.rows)
-            yield self._selection.batch(batch)
-            if self._turn is not turn:
-                raise BadArgument(ENDED)
+            if self._batches - 1 not in self._left_out:
+                yield self._selection.batch(batch)
+                if self._turn is not turn:
+                    raise BadArgument(ENDED)
             if self._batches == total:
                 break
         self._step, self._offset = self._stand()
@@ -273,6 +287,7 @@ class Loader:
         segment.batches[feeder.shard.worker] = self._batches
         place = Standing(feeder.shard.rank, feeder.shard.worker, *self._stand())
         part = {"epoch": self.epoch, "segments": [segment._asdict()], **place._asdict()}
+        part |= {"skip": skips} if (skips := self._skips.state()) else {}
         return {**identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding), **part}
 
     def _segment(self) -> Segment:
@@ -295,6 +310,7 @@ class Loader:
             self._go(epoch, batches, self._checked(epoch, batches, place))
         else:
             self._go(epoch, batches, self._found(epoch, batches))
+        self._skips.resume(state.get("skip", ()))
 
     def _checked(self, epoch: int, batches: int, place: Standing) -> tuple[int, int]:
         """Return step and offset that a state says; where batches end, the order decides."""
@@ -326,45 +342,11 @@ class Loader:
         batches = whole(batches, "batches", 0, len(self))
         self._go(self.epoch, batches, self._found(self.epoch, batches))
 
-    def rows_of(self, step: int, *, rank: int | None = None, epoch: int | None = None) -> IntArray:
-        """Return the numbers of the rows in a batch of an epoch, int64[rows]; nothing is read.
-
-        Args:
-            step: Which batch, from 0; with several workers, of all of theirs in turn.
-            rank: Whose; None: this one's.
-            epoch: The epoch; None: that of the iteration under way, or of the next one.
-
-        Raises:
-            BadArgument: There is no such step, or no such rank.
-
-        Example:
-            >>> import corgipile as cp, pyarrow as pa
-            >>> loader = cp.Loader(pa.table({"x": range(10)}), batch_size=4)
-            >>> [loader.rows_of(step).tolist() for step in range(3)] == [batch["x"].tolist() for batch in loader]
-            True
-        """
-        return self.rewind().rows_of(step, rank=self.feeder.shard.rank if rank is None else rank, epoch=epoch)
-
-    def visits_of(self, rows: int | npt.ArrayLike, *, epoch: int | None = None) -> list[Visit]:
-        """Return when rows have their turn in an epoch, on any rank: see `corgipile.loader.Rewind`."""
-        return self.rewind().visits_of(rows, epoch=epoch)
-
-    def visit_of(self, row: int, *, epoch: int | None = None) -> Visit | None:
-        """Return when a row has its first turn in an epoch; None: it is left out (``drop_last``).
-
-        Example:
-            >>> import corgipile as cp, pyarrow as pa
-            >>> loader = cp.Loader(pa.table({"x": range(10)}), batch_size=4)
-            >>> visit = loader.visit_of(7)
-            >>> loader.rows_of(visit.step, rank=visit.rank)[visit.place].item()
-            7
-        """
-        return next(iter(self.visits_of(row, epoch=epoch)), None)
-
     def rewind(self) -> Rewind:
         """Return what finds rows by steps and steps by rows, for many questions."""
         feeder = self.feeder
-        return Rewind(feeder.table, feeder.seed, self.epoch, [self._segment()], (feeder.order, feeder.blocks))
+        order, rank = (feeder.order, feeder.blocks), feeder.shard.rank
+        return Rewind(feeder.table, feeder.seed, self.epoch, [self._segment()], order, rank)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.feeder.table, self._settings), self.state_dict()

@@ -20,7 +20,7 @@ from corgipile.tables.fingerprints import fingerprint_of
 from corgipile.tables.subset import Subset
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["Rewind", "Visit"]
+__all__ = ["Rewind", "Rewindable", "Visit"]
 
 
 class Visit(NamedTuple):
@@ -85,6 +85,7 @@ class Rewind:
         segments: What was run of it, the last one perhaps under way; other epochs are taken to run like the last one.
         order: The order of the last segment over the whole table, if it is at hand, and its blocks.
         look: What describes blocks, see `corgipile.loader.budget.sketched`; by default a column, or all of them.
+        rank: The rank that is asked about where none is named.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
@@ -107,9 +108,11 @@ class Rewind:
         segments: Sequence[Segment],
         order: tuple[Order, Blocks] | None = None,
         look: Sketch | None = None,
+        rank: int = 0,
     ) -> None:
         self._look: Sketch = look or Content(tuple(table.schema.names), LABEL)
         self._table, self._seed, self.epoch, self._segments, self._order = table, seed, epoch, list(segments), order
+        self._rank = rank
         self._known: dict[int, list[_Stretch]] = {}
 
     @classmethod
@@ -145,19 +148,19 @@ class Rewind:
         """Return how many ranks run a step of an epoch."""
         return self._stretch(step, epoch).segment.world
 
-    def rows_of(self, step: int, *, rank: int = 0, epoch: int | None = None) -> IntArray:
+    def rows_of(self, step: int, *, rank: int | None = None, epoch: int | None = None) -> IntArray:
         """Return the numbers of the rows that a rank's batch has, int64[rows].
 
         Args:
             step: The batch of the epoch, from 0.
-            rank: The rank.
+            rank: The rank; None: this process's, or 0.
             epoch: The epoch; None: that of the state.
 
         Raises:
             BadArgument: There is no such step, or no such rank.
         """
         one = self._stretch(step, epoch)
-        rank = whole(rank, "rank", 0)
+        rank = self._rank if rank is None else whole(rank, "rank", 0)
         if rank >= one.segment.world:
             raise BadArgument(f"rank is {rank}; step {step} was run by {one.segment.world} ranks, from 0")
         done = dealt(one.limits, step - one.first)
@@ -230,6 +233,49 @@ class Rewind:
             first = made[-1].stop
             table = table if last else remainder(table, self._seed, epoch, [segment], self._look)
         return made
+
+
+class Rewindable:
+    """What is asked which rows a step has: see `Rewind`."""
+
+    def rewind(self) -> Rewind:
+        """Return what finds rows by steps and steps by rows, for many questions."""
+        raise NotImplementedError
+
+    def rows_of(self, step: int, *, rank: int | None = None, epoch: int | None = None) -> IntArray:
+        """Return the numbers of the rows in a batch of an epoch, int64[rows]; nothing is read.
+
+        Args:
+            step: Which batch, from 0; with several workers, of all of theirs in turn.
+            rank: Whose; None: this one's.
+            epoch: The epoch; None: that of the iteration under way, or of the next one.
+
+        Raises:
+            BadArgument: There is no such step, or no such rank.
+
+        Example:
+            >>> import corgipile as cp, pyarrow as pa
+            >>> loader = cp.Loader(pa.table({"x": range(10)}), batch_size=4)
+            >>> [loader.rows_of(step).tolist() for step in range(3)] == [batch["x"].tolist() for batch in loader]
+            True
+        """
+        return self.rewind().rows_of(step, rank=rank, epoch=epoch)
+
+    def visits_of(self, rows: int | npt.ArrayLike, *, epoch: int | None = None) -> list[Visit]:
+        """Return when rows have their turn in an epoch, on any rank: see `corgipile.loader.Rewind`."""
+        return self.rewind().visits_of(rows, epoch=epoch)
+
+    def visit_of(self, row: int, *, epoch: int | None = None) -> Visit | None:
+        """Return when a row has its first turn in an epoch; None: it is left out (``drop_last``).
+
+        Example:
+            >>> import corgipile as cp, pyarrow as pa
+            >>> loader = cp.Loader(pa.table({"x": range(10)}), batch_size=4)
+            >>> visit = loader.visit_of(7)
+            >>> loader.rows_of(visit.step, rank=visit.rank)[visit.place].item()
+            7
+        """
+        return next(iter(self.visits_of(row, epoch=epoch)), None)
 
 
 def _visited(order: Order, blocks: Blocks, key: Key, start: int, most: int) -> IntArray:

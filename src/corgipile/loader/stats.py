@@ -28,7 +28,7 @@ class LoaderStats:
     Attributes:
         epoch: Its epoch.
         seconds: Since it began, until it ended.
-        batches: Batches delivered; of an iteration that a state continued, since then.
+        batches: Batches delivered, or skipped as asked; of an iteration that a state continued, since then.
         rows: Rows of these.
         waited: Seconds that the consumer waited for rows to be read: near ``seconds``, reading is what limits.
         reader_waited: Seconds that the reader had to wait for room: near ``seconds``, the consumer is what limits.

@@ -239,7 +239,6 @@ class CorgiPileDataset(IterableDataset[Any]):
         Raises:
             BadArgument: There is no such step, or no such rank.
         """
-        rank = self._places.find().rank if rank is None else rank
         return self.rewind(workers).rows_of(step, rank=rank, epoch=epoch)
 
     def visits_of(self, rows: int | IntArray, *, epoch: int | None = None, workers: int | None = None) -> list[Visit]:
@@ -261,8 +260,8 @@ class CorgiPileDataset(IterableDataset[Any]):
             epoch, segments = self._epochs.planned()
             world = self._places.find().world
             part = self._settings.part(epoch, segments_of(segments), world, max(1, whole(workers or 0, "workers", 0)))
-        segments, look = [*part.before, part.segment], self._settings.content()
-        return Rewind(self.table, self._settings.seed, part.epoch, segments, look=look)
+        segments, look, rank = [*part.before, part.segment], self._settings.content(), self._places.find().rank
+        return Rewind(self.table, self._settings.seed, part.epoch, segments, look=look, rank=rank)
 
     def _part(self, turn: Turn) -> Part:
         """Return the part that an iteration runs; made again here where workers run it."""
@@ -289,6 +288,8 @@ class CorgiPileDataset(IterableDataset[Any]):
             except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
                 raise StateMismatch(f"state is no state of a StatefulDataLoader over this dataset: {error!r}") from None
             epoch, segments = checked(state, self._identity)
+            if state.get("skip"):
+                raise StateMismatch("state is of a corgipile.Loader that skips steps; continue it with such a loader")
             self._epochs.set(epoch, [segment._asdict() for segment in segments])
 
 

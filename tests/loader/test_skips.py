@@ -1,0 +1,98 @@
+"""Steps that are left out: on all ranks and workers, whatever the order, after every resume; nothing else changes."""
+
+import json
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader import Loader
+from corgipile.orders import CorgiPile, FullShuffle, Reservoir, Riffle
+
+ORDERS = [Riffle(block=5, buffer=40), CorgiPile(block=6, buffer=30), FullShuffle(), Reservoir(buffer=20)]
+
+
+def rows_table(rows):
+    return pa.table({"row": np.arange(rows)})
+
+
+def rows_of(batches):
+    return [batch["row"].tolist() for batch in batches]
+
+
+@given(
+    st.integers(1, 200), st.integers(1, 30), st.sampled_from(ORDERS), st.integers(1, 3), st.integers(1, 3),
+    st.booleans(), st.lists(st.tuples(st.integers(0, 1), st.integers(0, 12)), max_size=6), st.integers(0, 20),
+)  # fmt: skip
+@settings(max_examples=80, deadline=None)
+def test_skipped_steps_are_left_out_and_all_others_stay(rows, batch, order, world, workers, drop_last, skip, stopped):
+    for rank in range(world):
+        for worker in range(workers):
+            place = {"rank": rank, "world": world, "worker": worker, "workers": workers, "drop_last": drop_last}
+            plain, one = (
+                Loader(rows_table(rows), batch_size=batch, order=order, **place, **more)
+                for more in ({}, {"skip": skip})
+            )
+            for epoch in range(3):
+                told = [
+                    plain.rows_of(step).tolist() for of, step in skip if of == epoch and step < plain.rewind().steps()
+                ]
+                wanted = [made for made in rows_of(plain) if made not in told]
+                assert len(one) == len(wanted)
+                batches, seen = iter(one), []
+                for made in batches:
+                    seen.append(made["row"].tolist())
+                    if len(seen) == stopped:
+                        break
+                else:
+                    assert seen == wanted
+                    continue
+                other = Loader(rows_table(rows), batch_size=batch, order=order, **place)
+                other.load_state_dict(json.loads(json.dumps(one.state_dict())))
+                assert pickle.loads(pickle.dumps(other)).state_dict() == one.state_dict()  # noqa: S301 - our own
+                assert seen + rows_of(other) == wanted
+                assert seen + rows_of(batches) == wanted
+
+
+def test_a_loader_that_continues_adds_its_own():
+    first = Loader(rows_table(100), batch_size=10, skip=[(0, 5), (1, 1)])
+    batches = iter(first)
+    seen = rows_of([next(batches), next(batches)])
+    second = Loader(rows_table(100), batch_size=10, skip=[(0, 7)])
+    second.load_state_dict(first.state_dict())
+    assert second.state_dict()["skip"] == [[0, 5], [0, 7], [1, 1]]
+    assert len(second) == 8
+    plain = rows_of(Loader(rows_table(100), batch_size=10))
+    assert seen + rows_of(second) == [made for step, made in enumerate(plain) if step not in (5, 7)]
+    assert (second.epoch, len(second)) == (1, 9)
+
+
+def test_all_steps_may_be_left_out():
+    loader = Loader(rows_table(30), batch_size=10, skip=[(0, step) for step in range(3)])
+    assert (len(loader), list(loader), loader.epoch) == (0, [], 1)
+    assert len(list(loader)) == 3
+
+
+def test_states_without_any_are_as_they_were():
+    assert "skip" not in Loader(rows_table(30), batch_size=10).state_dict()
+
+
+@pytest.mark.parametrize("skip", [3, "34", [3], [(1,)], [(1, 2, 3)], [(-1, 0)], [(0, -1)], [(0, 0.5)], ["ab"]])
+def test_bad_input(skip):
+    with pytest.raises(BadArgument, match="skip"):
+        Loader(rows_table(30), skip=skip)
+    loader = Loader(rows_table(30), batch_size=10)
+    with pytest.raises(StateMismatch, match="skip"):
+        loader.load_state_dict({**loader.state_dict(), "skip": skip})
+
+
+def test_a_dataset_does_not_leave_it_out_silently():
+    torch = pytest.importorskip("corgipile.torch")
+    state = Loader(rows_table(30), batch_size=10, skip=[(0, 1)]).state_dict()
+    dataset = torch.CorgiPileDataset(rows_table(30), batch_size=10)
+    with pytest.raises(StateMismatch, match="skips steps"):
+        dataset.load_state_dict(state)
