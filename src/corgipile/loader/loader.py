@@ -339,14 +339,14 @@ class Loader(Rewindable):
         Raises:
             BadArgument: The epoch has not so many.
         """
-        batches = whole(batches, "batches", 0, len(self))
+        batches = whole(batches, "batches", 0, self._total())
         self._go(self.epoch, batches, self._found(self.epoch, batches))
 
     def rewind(self) -> Rewind:
         """Return what finds rows by steps and steps by rows, for many questions."""
         feeder = self.feeder
         order, rank = (feeder.order, feeder.blocks), feeder.shard.rank
-        return Rewind(feeder.table, feeder.seed, self.epoch, [self._segment()], order, rank)
+        return Rewind(feeder.table, feeder.seed, self.epoch, [self._segment()], order, rank=rank)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.feeder.table, self._settings), self.state_dict()
