@@ -6,10 +6,11 @@ from typing import Self
 
 import numpy as np
 
-from corgipile.loader.buffer import Buffer
+from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.readers import TableReader
 from corgipile.orders.order import Step
-from corgipile.tables.table import Table
+from corgipile.tables.concat import ConcatTable
+from corgipile.tables.table import IntArray, Table
 from corgipile.tables.text.csv import CsvTable
 from corgipile.tables.text.fields import Slots, slots_for
 
@@ -25,16 +26,18 @@ class TextReader(TableReader):
     """
 
     def __init__(
-        self, table: CsvTable, buffer: Buffer, sources: Sequence[str], size: int, slots: list[Slots | None]
-    ) -> None:
+        self, table: Table, text: "CsvTable | _Files", buffer: Buffer, sources: Sequence[str], size: int,
+        slots: list[Slots | None],
+    ) -> None:  # fmt: skip
         super().__init__(table, buffer, sources, size)
-        self._text, self._slots, self._sure = table, slots, True
+        self._text, self._slots, self._sure = text, slots, True
         self._most = max(1, min(TOGETHER, self._room) * len(table) // max(1, table.nbytes))
 
     @classmethod
     def of(cls, table: Table, buffer: Buffer, sources: Sequence[str], size: int) -> Self | None:
         """Return a reader; None where columns are no numbers of such text, or one is wanted twice."""
-        if not isinstance(table, CsvTable) or buffer.varlen or not table.has_numbers:
+        text = _text_of(table)
+        if text is None or buffer.varlen:
             return None
         slots: list[Slots | None] = [None] * len(table.schema)
         for field in buffer.fields.values():
@@ -45,7 +48,7 @@ class TextReader(TableReader):
                 if found is None or slots[place] is not None:
                     return None
                 slots[place] = found
-        return cls(table, buffer, sources, size, slots)
+        return cls(table, text, buffer, sources, size, slots)
 
     def fill(self, step: Step, *, hurry: bool = True) -> None:
         """Read runs of rows into slots."""
@@ -85,3 +88,42 @@ class TextReader(TableReader):
             some[0, 0] += begin - (ends[first] - lengths[first])
             some[-1, 1] -= ends[last] - end
             yield Step(some, into[begin:end], step.visit)
+
+
+def _text_of(table: Table) -> "CsvTable | _Files | None":
+    """Return what reads numbers of a table's text; None where it is no text, or the kernel does not read its fields."""
+    if isinstance(table, CsvTable):
+        return table if table.has_numbers else None
+    if type(table) is not ConcatTable:
+        return None
+    files = [file for file in table.tables if isinstance(file, CsvTable) and file.has_numbers]
+    alike = len(files) == len(table.tables) and all(file.schema.equals(table.schema) for file in files)
+    return _Files(files) if alike else None
+
+
+class _Files:
+    """Files of the same columns, one after the other.
+
+    Args:
+        files: The files.
+    """
+
+    def __init__(self, files: Sequence[CsvTable]) -> None:
+        self._files = files
+        self._starts = np.cumsum([0, *map(len, files)], dtype=np.int64)
+
+    def put(self, runs: IntArray, into: SlotArray, slots: list[Slots | None]) -> int | None:
+        """Do the same as `CsvTable.put`, for runs that may go from one file into the next."""
+        first = np.searchsorted(self._starts, runs[:, 0], side="right") - 1
+        counts = np.maximum(np.searchsorted(self._starts, runs[:, 1], side="left") - first, 0)
+        run = np.repeat(np.arange(len(runs)), counts)
+        file = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
+        low = np.maximum(self._starts[file], runs[run, 0]) - self._starts[file]
+        high = np.minimum(self._starts[file + 1], runs[run, 1]) - self._starts[file]
+        parts, owner, total = np.stack([low, high], axis=1), np.repeat(file, high - low), 0
+        for one in np.unique(owner).tolist():
+            done = self._files[one].put(parts[file == one], into[owner == one], slots)
+            if done is None:
+                return None
+            total += done
+        return total
