@@ -331,6 +331,7 @@ def test_rows_that_cannot_be_learnt_from_are_skipped_on_request(tmp_path, capsys
 def test_orders_from_words():
     assert options.order_of("balanced", None, None, None, "target") == Riffle(balance="target")
     assert options.order_of("riffle", "100", "2%", "x", "label") == Riffle(block=100, buffer="2%", balance="x")
+    assert options.order_of("balanced", None, None, "content", "label") == Riffle(balance="content")
     assert options.order_of("corgipile", "256KB", None, None, "label") == CorgiPile(block="256KB")
     with pytest.raises(BadArgument, match="no order"):
         options.order_of("", None, None, None, "label")

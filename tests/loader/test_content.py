@@ -93,6 +93,13 @@ def test_columns_and_labels_of_all_kinds(name, label):
     assert len(np.unique(found, axis=0)) > 1 or label in (None, [0, 1], [7], ["a", "b", None], [0.25, 1.5])
 
 
+def test_blocks_without_anything_to_tell_them_apart():
+    for columns in ({"label": [7] * 100}, {"label": [float("nan")] * 100}, {"x": [1.5] * 100}):
+        found = Content(tuple(columns), "label")(cp.open(pa.table(columns)), np.array([0, 10, 10, 100]), "content")
+        assert (found == found[0]).all()
+        assert found.shape == (3, 1)
+
+
 @given(st.integers(1, 400), st.integers(1, 60), st.integers(0, 100))
 @settings(max_examples=30, deadline=None)
 def test_any_rows_and_blocks(rows, block, seed):

@@ -118,6 +118,16 @@ def test_columns_of_settings_are_of_any_case(sql):
         sql.execute("SELECT a, city, label FROM t TRAIN BY logistic WITH encode = {nope: onehot}")
 
 
+def test_balance_by_content_is_that_of_python(sql, files):
+    asked = f"SELECT a, b, label FROM '{files}/x.arrow' TRAIN BY logistic WITH balance = content"
+    assert "balanced" in str(sql.execute(f"EXPLAIN {asked}").fetchall()).lower()
+    sql.execute(f"{TRAIN}, balance = content, block = 20 INTO m")
+    order = cp.orders.Riffle(block=20, balance="content")
+    table = sql.execute("SELECT a, b, label FROM t").arrow()
+    again = cp.train(table, features=["a", "b"], order=order, epochs=2, learning_rate=0.1)
+    assert np.array_equal(sql.engine.models.find("m").model.coef, again.coef)
+
+
 def test_functions_are_those_of_python(sql):
     sql.execute(f"{TRAIN} INTO m")
     model = sql.engine.models.find("m").model

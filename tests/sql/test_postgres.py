@@ -91,6 +91,7 @@ def test_partitions_and_materialized_views_are_read_as_they_are(sql):
         ("buffer_size = 1MB, memory = 1MB", "one thing in PostgreSQL"),
         ("group = a", "group is for files and DuckDB"),
         ("balance = a", "by the label"),
+        ("balance = content", "DuckDB balance by content"),
         ("order = reservoir", "no_shuffle"),
     ],
 )

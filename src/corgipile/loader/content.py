@@ -121,6 +121,8 @@ class _Blocks(NamedTuple):
         most = max(1, int(ROOM / (8 * width)))  # a byte becomes a number of eight
         sizes = np.diff(cuts)
         counts = np.minimum(sizes, min(most, max(FEWEST, min(MOST, int(PAGE / width)))))
+        if is_encoded(table, names):  # they may have to be in memory together
+            counts = np.minimum(counts, max(1, int(ROOM / width / max(1, len(counts)))))
         starts = cuts[:-1] + (sizes - counts) // 2
         if content.unpacked:
             table = unpack_shared(table, list(content.columns))
@@ -140,14 +142,18 @@ class _Blocks(NamedTuple):
         features = made(batch)
         classes = _Classes.of(batch, label)
         rows = np.ascontiguousarray(np.hstack([features, classes.made(batch)]))
+        if not rows.shape[1]:  # one class, and nothing else
+            return np.zeros((len(self.counts), 1), np.int16)
         center, scale = np.empty((2, rows.shape[1]))
         _kernel.content_scale(rows, center, scale)
         classes.spread(scale[features.shape[1] :])
         width, extras = features.shape[1], rows.shape[1] - features.shape[1]
-        out = np.empty((len(self.counts), min(width, 32) + extras), np.int16)
+        out = np.zeros((len(self.counts), min(width, 32) + extras), np.int16)
         at_once = max(1, self.most // each)
         for first in range(0, len(self.counts), at_once):
             some = np.arange(first, min(first + at_once, len(self.counts)))
+            if not self.counts[some].any():
+                continue
             batch = self._rows(some)
             features = made(batch)
             if features.shape[1] != width:
@@ -168,17 +174,13 @@ class _Blocks(NamedTuple):
 
 def _picked(table: Table, names: list[str], starts: IntArray, counts: IntArray) -> Table:
     """Return the rows of all runs, read in one pass."""
-    found = []
-    stops = starts + counts
+    found, ends = [], np.cumsum(counts)
+    rows = np.arange(int(counts.sum())) + np.repeat(starts - (ends - counts), counts)
     for start, batch in scan(table, names):
-        end = start + batch.num_rows
-        first, last = np.searchsorted(stops, start, "right"), np.searchsorted(starts, end, "left")
-        for run in range(first, last):
-            low, high = max(int(starts[run]), start), min(int(stops[run]), end)
-            if low < high:
-                found.append(pa.record_batch(batch.slice(low - start, high - low)))
+        first, last = np.searchsorted(rows, [start, start + batch.num_rows])
+        found.append(batch.take(pa.array(rows[first:last] - start)))  # a copy: the batch itself goes
     schema = pa.schema([table.schema.field(name) for name in names])
-    return MemoryTable(pa.Table.from_batches(found, found[0].schema if found else schema))
+    return MemoryTable(pa.Table.from_batches(found, found[0].schema if found else schema).combine_chunks())
 
 
 class _Classes(NamedTuple):
@@ -224,5 +226,5 @@ class _Classes(NamedTuple):
     def spread(self, scale: Floats) -> None:
         """Let all classes together vary by one, as a number does: a rare one is no farther off than its share says."""
         if self.classes is not None and len(scale) > 1:
-            total = sum(1 / one**2 for one in scale.tolist() if one > 0)
+            total = sum(1 / (one * one) for one in scale.tolist() if one > 0)
             scale[:] = np.where(scale > 0, 1 / math.sqrt(total), 0) if total else 0.0
