@@ -1,9 +1,10 @@
 """Run the benchmarks: corgipile against its peers and its own targets, as ratios measured in one run.
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
-budget (peak memory of every format, order and host), accuracy (against Shuffle Once), quality (deff and prefix
-discrepancy), tables (formats against their own readers), remote (tables in an object store), torch_* (the PyTorch
-dataset: loading, accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU), exchange (of rows among ranks),
+budget (peak memory of every format, order and host), accuracy (against Shuffle Once), learners (against grids and
+peers), quality (deff and prefix discrepancy), tables (formats against their own readers), remote (tables in an object
+store), torch_* (the PyTorch dataset: loading, accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU),
+exchange (of rows among ranks),
 postgres (training inside the server). Each is also a script of its own.
 """
 
@@ -33,6 +34,7 @@ THEMES = [
     "sgd",
     "loader",
     "accuracy",
+    "learners",
     "tables",
     "remote",
     *TORCH,

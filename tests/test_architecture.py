@@ -18,6 +18,7 @@ BASE = {
     "random",
     "sizes",
     "settings",
+    "steps",
     "suggestions",
     "plugins",
     "scratch",

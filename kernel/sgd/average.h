@@ -10,6 +10,7 @@ static CP_NOINLINE void CP(look_at)(cp_sgd *s)
     const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias);
     double *mean = CP_AT(s, double, mean), *mean_bias = CP_AT(s, double, mean_bias);
     const double share = (CP_ETA + 1) / (double)(++s->taken + CP_ETA), scale = s->scale;
+    CP(settle)(s);
     for (int64_t i = 0; i < all; i++)
         mean[i] += share * (scale * (double)v[i] - mean[i]);
     for (int64_t k = 0; k < s->outputs; k++)

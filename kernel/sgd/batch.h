@@ -34,6 +34,24 @@ static CP_NOINLINE void CP(shrink)(cp_sgd *s)
         CP(renormalise)(s, CP_AT(s, real, w), all);
 }
 
+/* In sgd/rules.h. */
+static CP_NOINLINE void CP(update_batch)(cp_sgd *s);
+static CP_NOINLINE double CP(take_in)(cp_sgd *s, const int32_t *index, const real *x, int64_t n);
+
+/* Count a row whose score was finite. */
+CP_INLINE void CP(took)(cp_sgd *s, double norm)
+{
+    s->seen++;
+    s->norm += norm + (s->intercept ? 1 : 0);
+}
+
+/* Note how large the slopes of a row are, for the penalties of rules. */
+CP_INLINE void CP(note_slopes)(cp_sgd *s, const real *slope)
+{
+    for (int64_t k = 0; k < s->outputs; k++)
+        s->open += (double)slope[k] * (double)slope[k];
+}
+
 /* Apply the open batch, full or not, as the mean over its rows. */
 static CP_NOINLINE void CP(close_batch)(cp_sgd *s)
 {
@@ -41,6 +59,12 @@ static CP_NOINLINE void CP(close_batch)(cp_sgd *s)
     real *bias = CP_AT(s, real, bias), *grad_bias = CP_AT(s, real, grad_bias);
     if (s->held == 0)
         return;
+    if (s->ruled) {
+        CP(update_batch)(s);
+        s->held = s->touched = 0;
+        s->epoch++;
+        return;
+    }
     CP(shrink)(s);
     double mean = s->rate / (double)s->held;
     real h = (real)(mean * s->inverse);
@@ -92,15 +116,20 @@ CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const enum cp_loss l
         wanted = c->n - i < CP_GROUP ? c->n - i : CP_GROUP;
         wanted = wanted < s->batch - s->held ? wanted : s->batch - s->held;
         for (rows = 0; rows < wanted; rows++) {
+            const real *row = (const real *)c->row[i + rows];
             cp_ask_ahead(c, i + rows, c->lines);
-            margin[rows] = (real)s->scale * CP(dot)(v, (const real *)c->row[i + rows], packs, keep) + *bias;
+            const double norm = s->rule == CP_NORMALIZED ? CP(take_in)(s, NULL, row, s->features) : 0;
+            margin[rows] = (real)s->scale * CP(dot)(v, row, packs, keep) + *bias;
             if (!CP(is_finite)(margin[rows]))
                 break;
+            CP(took)(s, norm);
         }
         CP(slopes)(s, loss, margin, c->label + i, rows, slope);
         CP(gather_gradient)(CP_AT(s, real, grad), c->row + i, slope, 1, rows, packs, keep);
-        for (int64_t r = 0; r < rows; r++)
+        for (int64_t r = 0; r < rows; r++) {
             *grad_bias += slope[r];
+            CP(note_slopes)(s, slope + r);
+        }
         s->held += rows;
         i += rows;
         if (s->held == s->batch)

@@ -6,7 +6,15 @@
 #include <math.h>
 
 /* The learning rate of an epoch, counted from 0. */
-static inline double cp_sgd_rate(double rate, double decay, int64_t epoch) { return rate * pow(decay, (double)epoch); }
+static inline double cp_sgd_rate(enum cp_step step, double rate, double decay, int64_t epoch)
+{
+    switch (cp_steps[step].fading) {
+    case CP_BY_FACTOR: return rate * pow(decay, (double)epoch);
+    case CP_BY_ROOT: return rate / sqrt(1 + (double)epoch);
+    case CP_NEVER: break;
+    }
+    return rate;
+}
 
 typedef struct {
     int64_t rows;

@@ -5,29 +5,36 @@
 
 #include "sgd/state.h"
 
-/* Numbers in the state: one a weight and one an intercept, laid out as the weights are. */
+/* Numbers in the state: one a weight and one an intercept, laid out as the weights are; or, `shared`, one a feature. */
 typedef struct {
     size_t at, bias;
-    int bytes;
+    int bytes, shared;
 } cp_plane;
 
-enum { CP_MOST_PLANES = 4 };
+enum { CP_MOST_PLANES = 3, CP_COUNTS = 4 };
 
 /* List the planes that a state has beside the weights. */
 static inline int cp_sgd_planes(const cp_sgd *s, cp_plane *planes)
 {
     int count = 0;
     if (s->averaged)
-        planes[count++] = (cp_plane){s->mean, s->mean_bias, sizeof(double)};
+        planes[count++] = (cp_plane){s->mean, s->mean_bias, sizeof(double), 0};
+    if (s->rule != CP_SAME)
+        planes[count++] = (cp_plane){s->sums, s->sum_bias, s->bytes, 0};
+    if (s->rule == CP_NORMALIZED)
+        planes[count++] = (cp_plane){s->inv, 0, s->bytes, 1};
     return count;
 }
 
-/* Return how many lines [features + 1] are to be kept; 0 of plain SGD. */
+/* Return how many lines [features + 1] are to be kept; 0 of plain SGD. Counts come last, on as many lines as they take. */
 static inline int64_t cp_sgd_lines(const cp_sgd *s)
 {
     cp_plane planes[CP_MOST_PLANES];
+    int64_t lines = 0;
     int count = cp_sgd_planes(s, planes);
-    return count ? count * s->outputs + 1 : 0;
+    for (int p = 0; p < count; p++)
+        lines += planes[p].shared ? 1 : s->outputs;
+    return count ? lines + (CP_COUNTS + s->features) / (s->features + 1) : 0;
 }
 
 static inline void cp_keep_number(char *at, int bytes, double *line, int into)
@@ -43,24 +50,51 @@ static inline void cp_keep_number(char *at, int bytes, double *line, int into)
         memcpy(line, at, sizeof *line);
 }
 
+/* Copy one line of a plane. */
+static inline void cp_keep_line(cp_sgd *s, const cp_plane *p, int64_t k, double *line, int into)
+{
+    char *plane = (char *)s + p->at;
+    for (int64_t j = 0; j < s->features; j++) {
+        int64_t at = p->shared ? j : s->sparse ? j * s->padded + k : k * s->padded + j;
+        cp_keep_number(plane + at * p->bytes, p->bytes, line + j, into);
+    }
+    if (!p->shared)
+        cp_keep_number((char *)s + p->bias + k * p->bytes, p->bytes, line + s->features, into);
+    else if (!into)
+        line[s->features] = 0;
+}
+
 /* Copy a flushed state's lines out, or into it. */
 static inline void cp_sgd_keep(cp_sgd *s, double *lines, int into)
 {
-    const int64_t line = s->features + 1;
+    const int64_t line = s->features + 1, counts = (CP_COUNTS + s->features) / line;
     cp_plane planes[CP_MOST_PLANES];
     int count = cp_sgd_planes(s, planes);
     for (int p = 0; p < count; p++)
-        for (int64_t k = 0; k < s->outputs; k++, lines += line) {
-            char *plane = (char *)s + planes[p].at, *bias = (char *)s + planes[p].bias;
-            for (int64_t j = 0; j < s->features; j++)
-                cp_keep_number(plane + (s->sparse ? j * s->padded + k : k * s->padded + j) * planes[p].bytes,
-                               planes[p].bytes, lines + j, into);
-            cp_keep_number(bias + k * planes[p].bytes, planes[p].bytes, lines + s->features, into);
-        }
-    if (count && into)
-        s->taken = (int64_t)*lines;
-    else if (count)
-        memset(lines, 0, (size_t)line * sizeof *lines), *lines = (double)s->taken;
+        for (int64_t k = 0; k < (planes[p].shared ? 1 : s->outputs); k++, lines += line)
+            cp_keep_line(s, &planes[p], k, lines, into);
+    if (count == 0)
+        return;
+    if (into) {
+        s->taken = (int64_t)lines[0];
+        s->seen = lines[1];
+        s->norm = lines[2];
+        s->slopes = lines[3];
+        return;
+    }
+    memset(lines, 0, (size_t)(counts * line) * sizeof *lines);
+    lines[0] = (double)s->taken;
+    lines[1] = s->seen;
+    lines[2] = s->norm;
+    lines[3] = s->slopes;
+}
+
+/* Forget all that is known beside the weights. */
+static inline void cp_sgd_forget(cp_sgd *s)
+{
+    memset(CP_AT(s, char, mean), 0, s->size - s->mean); /* the last that is laid out */
+    s->taken = s->since = 0;
+    s->seen = s->norm = s->slopes = s->open = s->owed = 0;
 }
 
 #endif

@@ -5,7 +5,8 @@ static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
     if (s->sparse)
         return CP(sparse)(s, c, status);
 #define CP_LEARN(id, code, ...) \
-    case CP_##id: return s->batched ? CP(code##_batches)(s, c) : CP(code##_rows)(s, c);
+    case CP_##id: \
+        return s->batched ? CP(code##_batches)(s, c) : s->ruled ? CP(code##_ruled)(s, c) : CP(code##_rows)(s, c);
 #define CP_LEARN_SCORES(id, ...) CP_LEARN(id, SCORES, )
     switch (s->loss) { CP_LOSSES(CP_LEARN, CP_LEARN_SCORES) }
 #undef CP_LEARN
@@ -29,6 +30,7 @@ static CP_NOINLINE void CP(flush)(cp_sgd *s)
             bias[k] -= s->intercept ? g[k] : 0;
             g[k] = h[k] = 0;
         }
+    CP(settle)(s);
     if (s->scale != 1)
         CP(renormalise)(s, CP_AT(s, real, w), s->padded * (s->sparse ? s->features : s->outputs));
     if (s->since > 0)

@@ -119,7 +119,7 @@ static inline void cp_sgd_get(cp_sgd *s, void *weights, void *biases)
 static inline void cp_sgd_set(cp_sgd *s, void *weights, void *biases)
 {
     cp_sgd_flush(s);
-    s->taken = s->since = 0;
+    cp_sgd_forget(s);
     cp_sgd_code_of(s)->weights(s, weights, biases, 1);
 }
 

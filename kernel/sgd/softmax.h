@@ -128,6 +128,9 @@ static CP_NOINLINE int64_t CP(SCORES_batches)(cp_sgd *s, const cp_chunk *c)
     while (i < c->n && rows == wanted) {
         wanted = c->n - i < CP_GROUP ? c->n - i : CP_GROUP;
         wanted = wanted < s->batch - s->held ? wanted : s->batch - s->held;
+        wanted = s->rule == CP_NORMALIZED ? 1 : wanted; /* the next row changes weights before it is scored */
+        const double norm = wanted == 1 && s->rule == CP_NORMALIZED
+                                ? CP(take_in)(s, NULL, (const real *)c->row[i], s->features) : 0;
         for (int64_t r = 0; r < wanted; r++)
             cp_ask_ahead(c, i + r, c->lines);
         for (int64_t k = 0; k < outputs; k++)
@@ -137,6 +140,10 @@ static CP_NOINLINE int64_t CP(SCORES_batches)(cp_sgd *s, const cp_chunk *c)
         for (rows = 0; rows < wanted; rows++)
             if (!CP(per_class)(s, score + rows * apart, (int64_t)c->label[i + rows], 1, slope + rows * apart))
                 break;
+        if (rows == 1)
+            CP(took)(s, norm);
+        for (int64_t r = 0; r < rows; r++)
+            CP(note_slopes)(s, slope + r * apart);
         for (int64_t k = 0; k < outputs; k++) {
             CP(gather_gradient)(CP_AT(s, real, grad) + k * s->padded, c->row + i, slope + k, apart, rows, packs, keep);
             for (int64_t r = 0; r < rows; r++)

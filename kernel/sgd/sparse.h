@@ -66,6 +66,7 @@ CP_INLINE void CP(sparse_hold)(cp_sgd *s, const int32_t *index, const real *x, i
             stamp[index[j]] = s->epoch + 1;
             list[s->touched++] = index[j];
         }
+    CP(note_slopes)(s, slope);
     for (int64_t k = 0; k < s->outputs; k++) {
         grad_bias[k] += slope[k];
         minus[k] = -slope[k];
@@ -113,7 +114,7 @@ CP_INLINE void CP(sparse_ahead)(const cp_sgd *s, const cp_chunk *c, int64_t i)
 CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, const enum cp_loss loss)
 {
     real *score = CP_AT(s, real, work), *slope = cp_loss_per_class(loss) ? CP_AT(s, real, g) : score + CP_LANES;
-    const real step = (real)(s->batched ? 1 : s->rate);
+    const real step = (real)(s->batched || s->ruled ? 1 : s->rate);
     int64_t i;
     for (i = 0; i < c->n; i++) {
         const int32_t *index = c->index[i];
@@ -122,6 +123,7 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
         CP(sparse_ahead)(s, c, i);
         if ((*status = cp_check_indices(index, n, s->features)))
             break;
+        const double norm = s->ruled ? CP(ready)(s, index, x, n) : 0;
         CP(sparse_scores)(s, index, x, n, score);
         if (cp_loss_per_class(loss)) {
             if (!CP(per_class)(s, score, (int64_t)c->label[i], step, slope))
@@ -134,8 +136,12 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
             *slope = at.slope[0];
             CP(count)(&s->totals, loss, &at, 0, c->label[i], s->parameter);
         }
+        if (s->ruled)
+            CP(took)(s, norm);
         if (s->batched)
             CP(sparse_hold)(s, index, x, n, slope);
+        else if (s->ruled)
+            CP(update_sparse)(s, index, x, n, 0, slope, slope);
         else
             CP(sparse_apply)(s, index, x, n, slope);
     }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "sgd/losses.h"
+#include "sgd/steps.h"
 
 #ifdef __FAST_MATH__
 #error "corgipile's kernel must be compiled without -ffast-math: results would depend on the compiler"
@@ -40,7 +41,8 @@ typedef struct {
     int sparse, intercept, isa; /* isa: a level of cp_sgd_isa(), or -1 for the best of this CPU */
     int average;                /* whether the mean of the weights on their way is kept, and predicts */
     int64_t features, outputs, batch;
-    double l2, parameter;       /* parameter: of a loss that has one */
+    enum cp_step step;
+    double l1, l2, parameter;   /* parameter: of a loss that has one */
     const double *classes;
 } cp_sgd_shape;
 
@@ -51,13 +53,17 @@ typedef struct {
 
 typedef struct {
     enum cp_loss loss;
-    int32_t bytes, sparse, intercept, isa, batched, averaged;
+    int32_t bytes, sparse, intercept, isa, batched, averaged, ruled; /* ruled: updates are those of sgd/rules.h */
+    enum cp_rule rule;
     int64_t features, outputs, padded, batch;  /* padded: features (dense) or outputs (sparse) in whole packs */
-    double l2, parameter, rate, decay, undecay, scale, inverse;
+    double l1, l2, parameter, rate, decay, undecay, scale, inverse;
+    double seen, norm, slopes;     /* rules: rows, sum of their (x / s)^2, mean of outputs of the sum of squared slopes */
+    double open;                   /* of the open batch: the sum of squared slopes */
+    double penalty, owed;          /* L1 of an update; what of it sparse features owe since they paid */
     int64_t held, touched, epoch;  /* rows in the open batch; sparse: touched features and the batch's number */
     int64_t every, since, taken;   /* rows between two looks at the weights, rows since the last; looks so far */
     cp_sgd_totals totals;
-    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, mean, mean_bias, size;  /* offsets in bytes */
+    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, mean, mean_bias, sums, sum_bias, inv, paid, size;  /* offsets in bytes */
 } cp_sgd;
 
 #define CP_AT(s, type, field) ((type *)((char *)(s) + (s)->field))
@@ -78,9 +84,10 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     cp_sgd s = {.loss = shape->loss, .bytes = shape->bytes, .sparse = shape->sparse, .isa = shape->isa,
                 .intercept = shape->intercept, .features = shape->features, .outputs = shape->outputs,
                 .batch = shape->batch, .batched = shape->batch > 1, .l2 = shape->l2,
-                .parameter = shape->parameter, .averaged = shape->average};
+                .parameter = shape->parameter, .averaged = shape->average || cp_steps[shape->step].averages, .rule = cp_steps[shape->step].rule, .l1 = shape->l1};
     size_t real = (size_t)s.bytes;
     int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
+    s.ruled = s.rule != CP_SAME || s.l1 > 0;
     s.decay = s.undecay = s.scale = s.inverse = s.totals.ln = 1;
     if (s.sparse)
         s.padded = s.outputs > 1 ? cp_round_up(s.outputs, CP_GROUP / s.bytes) : 1;
@@ -104,6 +111,10 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     s.every = CP_LOOK_ROWS > all / CP_LOOK_SHARE || !s.sparse ? CP_LOOK_ROWS : all / CP_LOOK_SHARE;
     s.mean = cp_sgd_take(&s, s.averaged ? all : 0, sizeof(double));
     s.mean_bias = cp_sgd_take(&s, s.averaged ? outs : 0, sizeof(double));
+    s.sums = cp_sgd_take(&s, s.rule == CP_SAME ? 0 : all, real);
+    s.sum_bias = cp_sgd_take(&s, s.rule == CP_SAME ? 0 : outs, real);
+    s.inv = cp_sgd_take(&s, s.rule == CP_NORMALIZED ? cp_round_up(s.features, lanes) : 0, real);
+    s.paid = cp_sgd_take(&s, s.sparse && s.l1 > 0 ? s.features : 0, sizeof(double));
     return s;
 }
 

@@ -34,7 +34,8 @@ typedef struct {
     cp_loss_choice of;      /* kind, read; of two classes until it is known how many there are */
     int order;              /* of kernel/plan/plan.h */
     int epochs, batch;
-    double learning_rate, decay, l2, holdout;
+    enum cp_step step;
+    double learning_rate, decay, l1, l2, holdout;
     double tolerance;       /* negative: train all epochs */
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
     bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
@@ -203,7 +204,7 @@ typedef struct CorgiModel {
     double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: the weights say it all */
     int64 beside;           /* lines of what was known beside the weights */
     bool standardized;      /* features were standardised */
-    bool average;           /* the mean of the weights predicts */
+    char *how;              /* names in what way it was learnt, as corgi_how does */
     double *losses;         /* [epochs] */
     CorgiEncoding *encoding; /* NULL: columns are numbers as they are */
 } CorgiModel;
@@ -235,7 +236,7 @@ enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
-    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_AVERAGE, ARG_COUNT
+    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_AVERAGE, ARG_STEP, ARG_L1, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
@@ -246,6 +247,7 @@ extern double *corgi_check_classes(double *classes, int64 count, const char *who
 extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
 extern List *corgi_check_feature_names(List *names);
+extern char *corgi_how(const CorgiOptions *o);
 extern void corgi_check_rows(bool no_source, const char *query, const char *where);
 
 /* wishes.c */

@@ -65,6 +65,8 @@ CorgiLearner *corgi_learner_for(const CorgiRun *run)
                           .batch = o->batch,
                           .l2 = o->l2,
                           .average = o->average,
+                          .step = o->step,
+                          .l1 = o->l1,
                           .classes = v->classes};
     return make(&shape);
 }

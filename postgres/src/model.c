@@ -15,7 +15,9 @@ static const char *const weights_query =
     "SELECT kind, dims, classes, coefficients, intercepts, params operator(pg_catalog.->>) 'numbers'" WHERE;
 static const char *const past_query =
     "SELECT ARRAY(SELECT f operator(pg_catalog.#>>) '{}' FROM pg_catalog.jsonb_path_query(params, '$.features[*]') f), "
-    "params operator(pg_catalog.->>) 'label', learnt, params operator(pg_catalog.->>) 'average'" WHERE;
+    "params operator(pg_catalog.->>) 'label', learnt, "
+    "pg_catalog.concat_ws(' ', params operator(pg_catalog.->>) 'average', params operator(pg_catalog.->>) 'step', "
+    "(params operator(pg_catalog.->>) 'l1')::pg_catalog.float8)" WHERE;
 #define LISTED(column) "pg_catalog.array_agg(" column " ORDER BY epoch)"
 /* What corgi_store_history writes, in the order of its columns. */
 static const char *const figures_query =
@@ -192,12 +194,9 @@ static List *features_at(const char *name, MemoryContext context)
 
 static void load_past(CorgiModel *m, const char *name, MemoryContext context)
 {
-    const char *average;
-
     fetch(past_query, name);
     m->label = text_at(2, context);
-    average = text_at(4, context);
-    m->average = average != NULL && strcmp(average, "true") == 0;
+    m->how = text_at(4, context);
     load_learnt(m, name, context);
     m->features = features_at(name, context);
     load_figures(m, name, context);

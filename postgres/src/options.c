@@ -8,17 +8,19 @@
 #include "settings.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/float.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
 enum { DEFAULT_BUFFER_BYTES = 64 << 20 };
+static const double DECAY = 0.95; /* as SQL declares it */
 static const int64 exact = INT64CONST(1) << 53;
 
 static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
-    "encode",     "missing",    "query",       "where", "standardize", "average"};
+    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -198,6 +200,25 @@ static void read_classes(CorgiOptions *o, Datum value, Oid type)
     set_classes(o, numbers, count);
 }
 
+static void read_step(CorgiOptions *o, Datum name)
+{
+    char *said = TextDatumGetCString(name);
+    int step = cp_step_named(said);
+    StringInfoData names;
+    initStringInfo(&names);
+    for (int i = 0; i < CP_STEP_COUNT; i++)
+        appendStringInfo(&names, "%s%s", i == 0 ? "" : i == CP_STEP_COUNT - 1 ? " or " : ", ", cp_steps[i].name);
+    if (step < 0)
+        REFUSE("step must be %s, got \"%s\"", names.data, said);
+    o->step = (enum cp_step) step;
+}
+
+/* Say in what way a model is learnt: what is known beside its weights is of use for the same alone. */
+char *corgi_how(const CorgiOptions *o)
+{
+    return psprintf("%s %s %s", o->average ? "true" : "false", cp_steps[o->step].name, float8out_internal(o->l1));
+}
+
 static void check_schedule(const CorgiOptions *o)
 {
     if (o->epochs < 1 || o->epochs > 1000000)
@@ -208,6 +229,10 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("learning_rate must be above 0, got %g", o->learning_rate);
     if (!(o->decay > 0 && o->decay <= 1))
         REFUSE("decay must be above 0 and at most 1, got %g", o->decay);
+    if (cp_steps[o->step].fading != CP_BY_FACTOR && o->decay != DECAY)
+        REFUSE("decay is for step 'decay'; step '%s' has a rate of its own, got decay %g", cp_steps[o->step].name, o->decay);
+    if (!(o->l1 >= 0 && isfinite(o->l1)))
+        REFUSE("l1 must be a finite number of at least 0, got %g", o->l1);
     if (!(o->l2 * o->learning_rate >= 0 && o->l2 * o->learning_rate < 1))
         REFUSE("l2 must be 0 or more, and below 1 / learning_rate, got %g", o->l2);
     if (!(o->holdout >= 0 && o->holdout < 1))
@@ -241,7 +266,7 @@ static bool may_be_null(int argument)
     return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE || argument == ARG_CLASSES ||
            argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
            argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
-           argument == ARG_STANDARDIZE;
+           argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE;
 }
 
 /* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
@@ -270,7 +295,12 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->label = TextDatumGetCString(values[ARG_LABEL]);
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);
-    o->learning_rate = DatumGetFloat8(values[ARG_LEARNING_RATE]);
+    read_step(o, values[ARG_STEP]);
+    if (cp_steps[o->step].fixed && !nulls[ARG_LEARNING_RATE])
+        REFUSE("step '%s' chooses the rate, got learning_rate %g; leave it out", cp_steps[o->step].name,
+               DatumGetFloat8(values[ARG_LEARNING_RATE]));
+    o->learning_rate = nulls[ARG_LEARNING_RATE] ? cp_steps[o->step].usual : DatumGetFloat8(values[ARG_LEARNING_RATE]);
+    o->l1 = DatumGetFloat8(values[ARG_L1]);
     o->decay = DatumGetFloat8(values[ARG_DECAY]);
     o->l2 = DatumGetFloat8(values[ARG_L2]);
     o->batch = DatumGetInt32(values[ARG_BATCH_SIZE]);

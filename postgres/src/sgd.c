@@ -152,7 +152,7 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
     const CorgiOptions *o = &s->run.options;
     cp_figures figures;
     corgi_tuple_begin(s->tuples, (int) epoch);
-    corgi_learner_begin(s->learner, cp_sgd_rate(o->learning_rate, o->decay, epoch));
+    corgi_learner_begin(s->learner, cp_sgd_rate(o->step, o->learning_rate, o->decay, epoch));
     *skipped = corgi_compute_epoch(s->learner, &s->run, s->tuples);
     figures = corgi_learner_end(s->learner);
     if (figures.rows == 0 && *skipped > 0)

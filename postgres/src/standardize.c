@@ -230,7 +230,7 @@ static bool put_learnt(const CorgiRun *run, CorgiLearner *learner)
     double *coefficients, *intercepts, *folded;
     bool same;
     if (m->learnt == NULL || m->standardized != (run->scaling != NULL) || m->beside != corgi_learner_lines(learner) ||
-        (m->beside > 0 && m->average != run->options.average))
+        (m->beside > 0 && strcmp(m->how, corgi_how(&run->options)) != 0))
         return false;
     coefficients = take(sizeof *coefficients * (Size) (2 * m->outputs * line));
     intercepts = coefficients + count;

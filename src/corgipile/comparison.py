@@ -99,7 +99,9 @@ class CompareArguments(Settings):
     """The arguments of `compare`; two have other defaults than those of training, and orders are many."""
 
     table: Any = field(kw_only=False)
-    learning_rate: Annotated[float, Setting("Step of the first epoch.", partial(real, above=0))] = 0.01
+    learning_rate: Annotated[
+        float | None, Setting("Rate of the first epoch; the usual one of the step by default.", partial(real, above=0))
+    ] = None
     epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=1))] = 5
     test: Annotated[Any, TEST] = None
     order: Annotated[Sequence[Order | str], Setting("Orders to compare, with commas between; all by default.")] = ORDERS
@@ -133,9 +135,9 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
-        model: This, features, label, encode, missing, epochs, decay, l2, batch_size, memory, intercept, average and
-            standardize are as for `corgipile.train`.
-        learning_rate: Step of the first epoch, the same for all orders.
+        model: This, features, label, encode, missing, epochs, step, decay, l2, l1, batch_size, memory, intercept,
+            average and standardize are as for `corgipile.train`.
+        learning_rate: Rate of the first epoch, the same for all orders; None: the usual one of the step.
         test: Held-out rows to score; the table itself by default.
         order: Orders, or their names.
         block: Size of a block for all orders that are named; each chooses its own by default.
@@ -156,10 +158,10 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
-    from corgipile.linear.schedule import Schedule  # noqa: PLC0415
+    from corgipile.linear.train import schedule_of  # noqa: PLC0415 - comparing needs no learner before it is asked for
 
     opened, label = tables.open(given.table), given.label
-    schedule = Schedule(given.learning_rate, given.decay, given.l2, None)
+    schedule = schedule_of(given)
     held_out = opened if given.test is None else tables.open(given.test)
     chosen = [one if one == SHUFFLE_ONCE else _sized(one, label, given.block) for one in _names(given.order)]
     if not chosen:

@@ -34,6 +34,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 LOSSES = dict.fromkeys(f"{name}, {name}:{takes.upper()}" if takes else name for name, *_, takes, _ in _kernel.LOSSES)
 
+STEPS = [name for name, *_ in _kernel.STEPS]
+
 
 class Setting(NamedTuple):
     """What a setting does, in a line, and what checks a value of it; one without the line is no option of commands."""
@@ -64,6 +66,12 @@ def _kind(value: Any, _: str) -> Any:
 
     check_kind(value)
     return value
+
+
+def _step(value: Any, _: str) -> Any:
+    from corgipile.steps import step_of  # noqa: PLC0415 - as above
+
+    return step_of(value).name
 
 
 def _is(kind: Any, words: str) -> Callable[[Any, str], Any]:
@@ -128,10 +136,17 @@ class Settings:
     epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=0, most=MOST_EPOCH))] = 5
     learning_rate: Annotated[
         float | None,
-        Setting("Step of the first epoch; 0.01 by default, less where that diverges.", partial(real, above=0)),
+        Setting(
+            "Rate of the first epoch; by default the usual one of the step, less where it diverges.",
+            partial(real, above=0),
+        ),
     ] = None
-    decay: Annotated[float, Setting("Factor on the step from epoch to epoch.", partial(real, above=0, most=1))] = 0.95
+    step: Annotated[str, Setting(f"{', '.join(STEPS)}.", _step)] = "decay"
+    decay: Annotated[
+        float, Setting("Factor on the rate from epoch to epoch, of decay.", partial(real, above=0, most=1))
+    ] = 0.95
     l2: Annotated[float, Setting("Strength of L2 regularisation.", partial(real, least=0))] = 0.0
+    l1: Annotated[float, Setting("Strength of L1 regularisation.", partial(real, least=0))] = 0.0
     batch_size: Annotated[int, Setting("Rows of one update.", partial(whole, least=1, most=MOST_BATCH))] = 1
     memory: Annotated[
         Size | None, Setting("Memory for rows, read-ahead included: 64MB, 1G, or a share of the table (5%).", _memory)

@@ -30,7 +30,7 @@ def arm64(tmp_path):
         if not (compiler and emulator):
             pytest.skip("no compiler and emulator for arm64 are installed")
         build = [compiler, "-O1", "-DCP_NO_CLONES", "-static", f"-I{KERNEL}", *flags, Path(__file__).with_name(source)]
-        subprocess.run([*build, "-lpthread", "-o", tmp_path / "arm64"], check=True, capture_output=True)
+        subprocess.run([*build, "-lpthread", "-lm", "-o", tmp_path / "arm64"], check=True, capture_output=True)
         done = subprocess.run([emulator, tmp_path / "arm64"], check=True, capture_output=True, text=True)
         return done.stdout.splitlines()
 

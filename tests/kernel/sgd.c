@@ -145,8 +145,12 @@ int main(void)
                                           .classes = classes, .isa = isa, .average = w % 3 == 1};
                     if (cp_losses[loss].labels == CP_NUMBERS)
                         shape.l2 = 0.05;
-                    uint64_t h = run(shape);
-                    all = hash(all, &h, sizeof h);
+                    for (int ruled = 0; ruled < 2; ruled++) {
+                        shape.step = !ruled ? CP_STEP_CONSTANT : w % 2 ? CP_STEP_ADAGRAD : CP_STEP_NORMALIZED;
+                        shape.l1 = ruled && w % 3 == 2 ? 0.001 : 0;
+                        uint64_t h = run(shape);
+                        all = hash(all, &h, sizeof h);
+                    }
                 }
         printf("%016llx\n", (unsigned long long)all);
     }

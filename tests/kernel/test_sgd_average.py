@@ -74,7 +74,7 @@ def test_weights_put_anew_forget_the_mean():
     fit(model, x, y)
     model.assign(np.ones((1, 3)), np.zeros(1))
     assert model.weights()[0].tolist() == [[1, 1, 1]]
-    assert model.beside()[-1, 0] == 0
+    assert model.beside()[1, 0] == 0
     with pytest.raises(ValueError, match=r"lines must be \[2, 4\]"):
         model.assign(np.ones((1, 3)), np.zeros(1), np.zeros((3, 4)))
 
@@ -85,5 +85,5 @@ def test_rows_without_values_are_looked_at():
     model.begin(0.1)
     model.learn(rows, np.array([1, -1] * 100), np.arange(200, dtype=np.int32), where)
     model.flush()
-    assert model.beside()[-1, 0] == 4
+    assert model.beside()[1, 0] == 4
     del kept

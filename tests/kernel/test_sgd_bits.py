@@ -27,9 +27,8 @@ def compilers():
 
 def output(compiler, flags, folder):
     binary = folder / "sgd"
-    built = subprocess.run(
-        [compiler, *flags, *COMMON, str(HERE / "sgd.c"), "-o", str(binary)], capture_output=True, text=True, check=False
-    )
+    build = [compiler, *flags, *COMMON, str(HERE / "sgd.c"), "-lm", "-o", str(binary)]
+    built = subprocess.run(build, capture_output=True, text=True, check=False)
     if built.returncode:
         return None, built.stderr
     ran = subprocess.run([str(binary)], capture_output=True, text=True, check=False)

@@ -67,12 +67,13 @@ def in_python(server, model, kind, label=None):
     else:
         names = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
         order = names[params["order"]](**sizes)
-    settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "intercept", "seed")
+    settings = ("epochs", "batch_size", "learning_rate", "decay", "l2", "l1", "step", "intercept", "seed")
     chosen = {name: params[name] for name in settings} | {
         "tolerance": params.get("tolerance"),
         "standardize": params["standardize"],
         "average": params["average"],
     }
+    chosen["learning_rate"] = None if params["step"] == "auto" else chosen["learning_rate"]
     chosen["test"] = arrow(held, features, kind, label) if held else None
     features = features if len(features) == 2 else "x"
     return cp.train(table, model=model["kind"], features=features, label="label", order=order, memory=None, **chosen)
@@ -141,6 +142,16 @@ CASES = [
     ("double precision", "softmax", {"average": True, "batch_size": 8, "balance": True}),
     ("real", "svm", {"average": True, "features": ["k", "v"], "holdout": 0.3}),
     ("integer", "linear", {"average": True, "standardize": True, "learning_rate": 0.001, "holdout": 0.1}),
+    ("real", "logistic", {"step": "adagrad", "holdout": 0.2}),
+    ("double precision", "softmax", {"step": "normalized", "batch_size": 8, "l1": 0.001}),
+    ("real", "svm of three", {"step": "normalized", "features": ["k", "v"], "average": True}),
+    ("real", "squared_hinge", {"step": "adagrad", "features": ["k", "v"], "l1": 0.001, "l2": 0.01}),
+    ("integer", "linear", {"step": "normalized", "standardize": True}),
+    ("real", "quantile:0.9", {"step": "inverse", "l1": 0.01}),
+    ("double precision", "huber", {"step": "constant", "batch_size": 16, "average": True}),
+    ("double precision", "poisson", {"step": "normalized", "features": ["k", "v"], "batch_size": 8}),
+    ("real", "softmax", {"step": "auto", "holdout": 0.2}),
+    ("smallint", "linear", {"step": "adagrad", "l1": 0.1, "average": True}),
 ]
 MORE = ("softmax", "svm of three")
 

@@ -88,6 +88,7 @@ MODELS = {
     "a list": ("v", {"label": "word", "model": "svm", "standardize": True}),
     "numbers": ("v", {"label": "y", "model": "quantile:0.9"}),
     "averaged": ("v", {"label": "word", "model": "svm", "average": True, "standardize": False}),
+    "normalized": ("v", {"label": "word", "model": "svm", "step": "normalized", "l1": 0.001}),
     "averaged, standardised": ("a, b", {"label": "yes", "average": True, "standardize": True}),
     "rows left out": ("a, city", {"label": "two", "encode": "onehot", "on_bad": "skip"}),
 }  # fmt: skip
@@ -119,6 +120,7 @@ TRAININGS = {
     "numbers": ("b", {"model": "poisson", "label": "b2", "learning_rate": 0.001}),
     "fractions": ("v", {"model": "softmax", "label": "half"}),
     "averaged": ("v", {"model": "softmax", "label": "half", "average": True}),
+    "normalized": ("v", {"model": "softmax", "label": "half", "step": "normalized"}),
 }
 
 
@@ -151,7 +153,16 @@ def test_models_of_the_server_go_and_come(server, rows, name):
 
 
 @pytest.mark.every_server
-@pytest.mark.parametrize("how", [{"standardize": True}, {"average": True}, {"average": True, "standardize": True}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"standardize": True},
+        {"average": True},
+        {"average": True, "standardize": True},
+        {"step": "normalized", "l1": 0.001},
+        {"step": "adagrad", "average": True},
+    ],
+)
 @pytest.mark.parametrize("columns", ["v", "a, b"])
 def test_both_go_on_from_a_model_to_the_same_bits(server, rows, columns, how):
     options = {"label": "two", "learning_rate": 0.01, "order": cp.orders.NoShuffle(), "memory": "1MB"}
@@ -162,7 +173,7 @@ def test_both_go_on_from_a_model_to_the_same_bits(server, rows, columns, how):
     features = "ARRAY[" + ", ".join(f"'{name}'" for name in columns.split(", ")) + "]"
     server.text("SELECT count(*) FROM corgipile.train(query => 'TABLE crossing ORDER BY i', model => 'logistic', "
                 f"features => {features}, label => 'two', name => 'here', warm_start => 'here', "
-                f"epochs => 2, \"order\" => 'no_shuffle'{said})")  # fmt: skip
+                f"epochs => 2, learning_rate => 0.01, \"order\" => 'no_shuffle'{said})")  # fmt: skip
     here = unpack(out_of(server))
     there = cp.train(rows, features=columns.split(", "), epochs=2, warm_start=past, **more, **options)
     assert parts(here)[0] == parts(there)[0]

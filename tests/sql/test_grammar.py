@@ -64,6 +64,8 @@ WRITTEN = {
     "memory": ("64MB", "64MB"),
     "seed": ("0x10", 16),
     "intercept": ("FALSE", False),
+    "step": ("adagrad", "adagrad"),
+    "l1": ("1e-3", 0.001),
     "average": ("true", True),
     "standardize": ("NULL", None),
     "order": ("no_shuffle", "no_shuffle"),

@@ -62,3 +62,49 @@ def sgd(loss, x, y, *, rate, epochs, batch, l2, intercept, outputs=1, start=None
             w = (1 - rate * l2) * w - rate * (slopes.T @ x[rows]) / len(slopes)
             b = b - rate * slopes.mean(axis=0) * intercept
     return w, b, total
+
+
+def slopes_of(loss, z, label):
+    """Return the derivatives of a row's loss by its scores."""
+    if loss == "softmax":
+        p = np.exp(z - z.max())
+        return p / p.sum() - (np.arange(len(z)) == label)
+    if loss == "hinges":
+        return np.array([derivative("svm", z[k], 1 if k == label else -1) for k in range(len(z))])
+    return np.array([derivative(loss, z[0], label)])
+
+
+def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1):
+    """Return weights and biases by a step of kernel/sgd/rules.h; G and s begin at 0."""
+    x = np.asarray(x, np.float64)
+    w, b, rows, norm, total = np.zeros((outputs, x.shape[1])), np.zeros(outputs), 0, 0.0, 0.0
+    squares, bias_squares, size = np.zeros_like(w), np.zeros(outputs), np.zeros(x.shape[1])
+    adaptive, normalized = step in ("adagrad", "normalized"), step == "normalized"
+    for epoch in range(epochs):
+        by = rate / np.sqrt(1 + epoch) if step == "inverse" else rate
+        for first in range(0, len(x), batch):
+            slopes = []
+            for row, label in zip(x[first : first + batch], y[first : first + batch], strict=True):
+                if normalized:
+                    larger = np.abs(row) > size
+                    w[:, larger] *= (size / np.where(larger, np.abs(row), 1))[larger]
+                    size = np.maximum(size, np.abs(row))
+                    norm += np.square(np.divide(row, size, where=size > 0, out=np.zeros_like(row))).sum() + intercept
+                    rows += 1
+                slopes.append(slopes_of(loss, w @ row + b, label))
+            g, slope = np.transpose(slopes) @ x[first : first + batch] / len(slopes), np.mean(slopes, axis=0)
+            h = by * np.sqrt(rows / norm) if normalized and norm else by
+            reach = by
+            if adaptive and (l1 or l2):
+                total += np.mean(np.square(slopes))
+                reach = h / np.sqrt(total) if total else 0.0
+            w = w / (1 + reach * l2) if adaptive else w * (1 - by * l2)
+            if adaptive:
+                squares, bias_squares = squares + g**2, bias_squares + slope**2
+                g = np.divide(g, np.sqrt(squares), where=squares > 0, out=np.zeros_like(g))
+                slope = np.divide(slope, np.sqrt(bias_squares), where=bias_squares > 0, out=np.zeros_like(slope))
+            if normalized:
+                g = np.divide(g, size, where=size > 0, out=np.zeros_like(g))
+            w, b = w - h * g, b - h * slope * intercept
+            w = np.sign(w) * np.maximum(0, np.abs(w) - reach * l1)
+    return w, b

@@ -93,12 +93,15 @@ static PyObject *sgd_constant_of_classes(PyObject *self, PyObject *args)
 
 static PyObject *sgd_rate(PyObject *self, PyObject *args)
 {
+    int step;
     double rate, decay;
     long long epoch;
     (void)self;
-    if (!PyArg_ParseTuple(args, "ddL", &rate, &decay, &epoch))
+    if (!PyArg_ParseTuple(args, "iddL", &step, &rate, &decay, &epoch))
         return NULL;
-    return PyFloat_FromDouble(cp_sgd_rate(rate, decay, epoch));
+    if (step < 0 || step >= CP_STEP_COUNT)
+        return PyErr_Format(PyExc_ValueError, "step 0 to %d, got %d", CP_STEP_COUNT - 1, step);
+    return PyFloat_FromDouble(cp_sgd_rate((enum cp_step)step, rate, decay, epoch));
 }
 
 /* sgd_verdict(losses, tolerance) -> one of enum cp_verdict */
@@ -143,6 +146,21 @@ static PyObject *make_losses(void)
     return losses;
 }
 
+/* One tuple a line of the table: name, usual rate, whether it takes a decay, has one rate for all weights, and is not
+ * to be told a rate. */
+static PyObject *make_steps(void)
+{
+    PyObject *steps = PyTuple_New(CP_STEP_COUNT);
+    for (int i = 0; steps && i < CP_STEP_COUNT; i++) {
+        const cp_step_facts *f = &cp_steps[i];
+        PyObject *line = Py_BuildValue("sdOOO", f->name, f->usual, f->fading == CP_BY_FACTOR ? Py_True : Py_False,
+                                       f->rule == CP_SAME ? Py_True : Py_False, f->fixed ? Py_True : Py_False);
+        if (!line || PyTuple_SetItem(steps, i, line) < 0)
+            Py_CLEAR(steps);
+    }
+    return steps;
+}
+
 int cp_losses_constants(PyObject *module)
 {
     static const struct { const char *name; int value; } numbers[] = {
@@ -162,12 +180,13 @@ int cp_losses_constants(PyObject *module)
         {"ENOUGH", CP_ENOUGH},
         {"LOSS_GROWS", CP_LOSS_GROWS},
     };
-    PyObject *losses = make_losses();
-    if (!losses || PyModule_AddObjectRef(module, "LOSSES", losses) < 0) {
-        Py_XDECREF(losses);
+    PyObject *losses = make_losses(), *steps = make_steps();
+    int added = losses && steps && PyModule_AddObjectRef(module, "LOSSES", losses) == 0 &&
+                PyModule_AddObjectRef(module, "STEPS", steps) == 0;
+    Py_XDECREF(losses);
+    Py_XDECREF(steps);
+    if (!added)
         return -1;
-    }
-    Py_DECREF(losses);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0)
             return -1;

@@ -53,21 +53,24 @@ static PyObject *model_make(const cp_sgd_shape *shape)
 static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *names[] = {"",      "",          "",   "number_bytes", "sparse", "features", "outputs",
-                            "batch", "intercept", "l2", "isa",          "average", NULL};
+                            "batch", "intercept", "l2", "isa",          "average", "step", "l1", NULL};
     cp_sgd_shape shape = {0};
     long long features, outputs, batch;
-    int loss;
+    int loss, step;
     PyObject *classes, *capsule = NULL;
     Py_buffer view;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdip", names, &loss, &shape.parameter, &classes, &shape.bytes,
+    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdipid", names, &loss, &shape.parameter, &classes, &shape.bytes,
                                      &shape.sparse, &features, &outputs, &batch, &shape.intercept, &shape.l2, &shape.isa,
-                                     &shape.average))
+                                     &shape.average, &step, &shape.l1))
         return NULL;
     if (loss < 0 || loss >= CP_LOSS_COUNT || (shape.bytes != 4 && shape.bytes != 8))
         return PyErr_Format(PyExc_ValueError, "loss 0 to %d and reals of 4 or 8 bytes, got %d and %d",
                             CP_LOSS_COUNT - 1, loss, shape.bytes);
     shape.loss = (enum cp_loss)loss;
+    if (step < 0 || step >= CP_STEP_COUNT || !(shape.l1 >= 0))
+        return PyErr_Format(PyExc_ValueError, "step %d or l1 is out of range", step);
+    shape.step = (enum cp_step)step;
     if (features < 1 || features > INT32_MAX || outputs < 1 || outputs > INT32_MAX || features * outputs > 1ll << 40)
         return PyErr_Format(PyExc_ValueError, "%lld features and %lld outputs are out of range", features, outputs);
     if (batch < 1 || (!cp_loss_per_class(shape.loss) && outputs != 1) || !(shape.l2 >= 0))

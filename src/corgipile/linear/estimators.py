@@ -104,7 +104,7 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         elif self._columns is not None and self.features is None:
             own["features"] = self._columns
         if more:
-            own |= {"epochs": 1, "decay": 1.0, "tolerance": None}
+            own |= {"epochs": 1, "tolerance": None} | ({"decay": 1.0} if self.step == "decay" else {})
         self.model_: Model = train(table, model=model, classes=classes, warm_start=past, **own)
         self.n_features_in_ = self.model_.width
         self._name_features()

@@ -7,6 +7,7 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, Diverged
+from corgipile.steps import step_of
 
 __all__ = ["Schedule"]
 
@@ -20,12 +21,16 @@ class Schedule:
         decay: Factor from epoch to epoch.
         l2: Strength of the L2 penalty.
         tolerance: Share of the loss by which it must improve; None: train to the end.
+        step: The name of a step.
+        l1: Strength of the L1 penalty.
     """
 
     learning_rate: float
     decay: float
     l2: float
     tolerance: float | None
+    step: str = "decay"
+    l1: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.l2 * self.learning_rate < 1:
@@ -38,7 +43,7 @@ class Schedule:
             >>> Schedule(0.5, 0.5, 0.0, None).rate(2)
             0.125
         """
-        return _kernel.sgd_rate(self.learning_rate, self.decay, epoch)
+        return _kernel.sgd_rate(step_of(self.step).code, self.learning_rate, self.decay, epoch)
 
     def enough(self, losses: Sequence[float], epoch: int) -> bool:
         """Say whether the loss improved too little for two epochs in a row.

@@ -17,6 +17,7 @@ from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sp
 from corgipile.loader.buffer import Buffer
 from corgipile.losses import loss_of
 from corgipile.sizes import OnBad, choice
+from corgipile.steps import step_of
 from corgipile.tables.table import type_code
 
 __all__ = ["SGD", "Figures", "outputs_of", "rows_in"]
@@ -66,6 +67,8 @@ class SGD:
         batch_size: Rows of an update.
         l2: Strength of the L2 penalty.
         intercept: Whether to learn one.
+        step: The name of a step.
+        l1: Strength of the L1 penalty.
         average: Whether the mean of the weights on their way predicts, not the last ones.
         on_bad: Whether a row that cannot be learnt from is an error or left out and counted in ``skipped``.
         scaling: What rows are standardised by before they are learnt from; weights are then those of such rows.
@@ -81,6 +84,8 @@ class SGD:
         l2: float = 0.0,
         intercept: bool = True,
         average: bool = False,
+        step: str = "decay",
+        l1: float = 0.0,
         on_bad: OnBad = "raise",
         scaling: Scaling | None = None,
         isa: int = -1,
@@ -106,6 +111,8 @@ class SGD:
             l2=l2,
             isa=isa,
             average=average,
+            step=step_of(step).code,
+            l1=l1,
         )
 
     def begin(self, rate: float) -> None:

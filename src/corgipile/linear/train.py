@@ -31,14 +31,14 @@ from corgipile.losses import loss_of
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
+from corgipile.steps import step_of
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
-__all__ = ["measuring", "order_of", "prepare", "train"]
+__all__ = ["measuring", "order_of", "prepare", "schedule_of", "train"]
 
-LEARNING_RATE = 0.01
 log = logging.getLogger("corgipile")
 
 
@@ -58,11 +58,18 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             dictionary of these by column; see `corgipile.features.fit_encoding`. The model keeps what was found out.
         missing: What stands for null and NaN in features: ``"error"``, ``"mean"`` or a number.
         epochs: Passes over the table.
-        learning_rate: Step size of the first epoch. None: 0.01; where the first epoch diverges it is begun again at a
-            tenth, which the log and ``notes`` of the model say; where a regression on dense features stands still it
-            goes on at a fifth. With ``warm_start`` None is what that model had.
-        decay: What it is multiplied by after each epoch.
+        step: How gradients move weights: ``"decay"`` (one rate for all weights, multiplied by ``decay`` after each
+            epoch), ``"constant"``, ``"inverse"`` (divided by the root of the number of the epoch), ``"adagrad"`` (a
+            rate for each weight by the squares of its gradients), or ``"normalized"`` (that, and by the size of its
+            feature, whatever its scale; as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to
+            choose.
+        learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
+            the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
+            a regression on dense features stands still with one rate for all it goes on at a fifth. With
+            ``warm_start`` and the same step None is what that model had.
+        decay: What it is multiplied by after each epoch, of ``step="decay"``.
         l2: Strength of the L2 penalty; the intercept is left alone.
+        l1: Strength of the L1 penalty, which makes weights 0; both together are the elastic net.
         batch_size: Rows of an update, whose gradient is their mean.
         order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label, and so is
             ``"auto"`` where the label can be read without the rows; else it is plain Riffle.
@@ -114,10 +121,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
     past = given.warm_start
     chosen = given.learning_rate is not None
-    if past is not None and not chosen:
-        given = replace(given, learning_rate=past.params.get("learning_rate")).checked()
     adaptive = given.learning_rate is None or bool(past and not chosen and past.params.get("adaptive"))
-    schedule = Schedule(given.learning_rate or LEARNING_RATE, given.decay, given.l2, given.tolerance)
+    schedule = schedule_of(given, given.tolerance)
+    if past is not None and not chosen and past.params.get("step", "decay") == given.step:
+        known = replace(given, learning_rate=past.params.get("learning_rate")).checked()
+        schedule = replace(schedule, learning_rate=known.learning_rate or schedule.learning_rate)
     opened = open_table(given.table)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
@@ -135,6 +143,20 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
+
+
+def schedule_of(given: Settings, tolerance: float | None = None) -> Schedule:
+    """Return the rates of a training.
+
+    Raises:
+        BadArgument: Settings do not go together.
+    """
+    step = step_of(given.step)
+    if not step.decays and given.decay != declared(Settings)["decay"].default:
+        raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
+    if step.fixed and given.learning_rate is not None:
+        raise BadArgument(f"step={step.name!r} chooses the rate, got learning_rate={given.learning_rate}; leave it out")
+    return Schedule(given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1)
 
 
 def order_of(order: Any, memory: Any) -> Any:

@@ -23,12 +23,13 @@ from corgipile.linear.sgd import SGD
 from corgipile.loader.feeder import Feeder
 from corgipile.losses import Loss, loss_of
 from corgipile.sizes import OnBad, Size
+from corgipile.steps import step_of
 from corgipile.tables.table import Table
 
 __all__ = ["Task", "Training"]
 
 LEAST_RATE = 1e-12
-HOW = ("average",)  # settings that say what is known beside the weights
+HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 STILL, NOISE = 1e-3, 1e-3  # shares of the loss
 Record = dict[str, Any]
 log = logging.getLogger("corgipile")
@@ -88,6 +89,8 @@ class Task:
             l2=schedule.l2,
             intercept=self.intercept,
             average=self.average,
+            step=schedule.step,
+            l1=schedule.l1,
             on_bad=self.on_bad,
             scaling=self.scaling,
         )
@@ -199,6 +202,8 @@ class Training:
         Steps of a constant rate end as far from the best weights as the labels are noisy: the loss stays above the best
         by a share of half the rate times the mean squared length of a row, which is near the number of features.
         """
+        if not step_of(self.schedule.step).same:
+            return
         if not self._adaptive or not self.task.loss.numbers or self.task.inputs.sparse or len(self.history) < 2:
             return
         before, last = (float(record["loss"]) for record in self.history[-2:])

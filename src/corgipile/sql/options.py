@@ -23,6 +23,7 @@ ALIASES = {
     "num_epochs": "epochs",
     "max_iterations": "epochs",
     "learn_rate": "learning_rate",
+    "l1_reg": "l1",
     "l2_reg": "l2",
     "block_size": "block",
     "buffer_size": "buffer",

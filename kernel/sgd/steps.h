@@ -1,0 +1,50 @@
+/* The steps: a line each. All else asks this table: the kernel for its code, Python and SQL for names and usual rates.
+ *
+ *     STEP(id, facts...)   `rule`: how a gradient moves a weight, a formula each in sgd/rules.h */
+#ifndef CP_STEPS_H
+#define CP_STEPS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define CP_STEPS(STEP) \
+    STEP(CONSTANT, .name = "constant", .usual = 0.01) \
+    STEP(DECAY, .name = "decay", .usual = 0.01, .fading = CP_BY_FACTOR) \
+    STEP(INVERSE, .name = "inverse", .usual = 0.01, .fading = CP_BY_ROOT) \
+    STEP(ADAGRAD, .name = "adagrad", .usual = 0.3, .rule = CP_ADAPTIVE) \
+    STEP(NORMALIZED, .name = "normalized", .usual = 0.5, .rule = CP_NORMALIZED) \
+    STEP(AUTO, .name = "auto", .usual = 1, .rule = CP_NORMALIZED, .fixed = 1, .averages = 1)
+
+#define CP_STEP_ID(id, ...) CP_STEP_##id,
+enum cp_step { CP_STEPS(CP_STEP_ID) CP_STEP_COUNT };
+#undef CP_STEP_ID
+
+/* How the rate changes from epoch to epoch. */
+enum cp_fading { CP_NEVER, CP_BY_FACTOR, CP_BY_ROOT };
+
+/* The same rate for all weights; one for each, by the squares of its gradients; that and by the size of its feature. */
+enum cp_rule { CP_SAME, CP_ADAPTIVE, CP_NORMALIZED };
+
+typedef struct {
+    const char *name;               /* as users give it */
+    double usual;                   /* rate of the first epoch, if nobody says another */
+    enum cp_fading fading;
+    enum cp_rule rule;
+    int fixed;                      /* the rate is not to be chosen */
+    int averages;                   /* the mean of the weights on their way predicts, whether that is asked for or not */
+} cp_step_facts;
+
+#define CP_STEP_FACTS(id, ...) [CP_STEP_##id] = {__VA_ARGS__},
+static const cp_step_facts cp_steps[CP_STEP_COUNT] = {CP_STEPS(CP_STEP_FACTS)};
+#undef CP_STEP_FACTS
+
+/* Return the step of a name, -1 if there is none. */
+static inline int cp_step_named(const char *name)
+{
+    for (int i = 0; i < CP_STEP_COUNT; i++)
+        if (strcmp(cp_steps[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+#endif

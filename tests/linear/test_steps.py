@@ -1,0 +1,92 @@
+"""Steps and penalties in training: what they are for, what they refuse, and going on from files."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from corgipile import cli
+from corgipile.errors import BadArgument
+from corgipile.linear import load, train
+from corgipile.steps import STEPS
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 5))
+    label = (x.sum(axis=1) + rng.normal(size=3000) > 0) * 1
+    return pa.table({**{f"x{at}": x[:, at] for at in range(5)}, "label": label})
+
+
+@pytest.mark.parametrize("kind", ["logistic", "svm", "linear", "softmax"])
+@pytest.mark.parametrize("step", STEPS)
+def test_all_steps_learn(rows, step, kind):
+    model = train(rows, model=kind, step=step, epochs=5)
+    figures = model.measure(rows)
+    assert figures.get("accuracy", 0.8) >= 0.8
+    assert figures.get("r2", 0.5) > 0.45
+    assert model.params["step"] == step
+    assert model.params["learning_rate"] in (STEPS[step].usual, STEPS[step].usual / 5)  # a regression at rest
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(rows, tmp_path, step):
+    how = {"step": step, "l1": 1e-3, "standardize": True, "batch_size": 3}
+    whole = train(rows, epochs=4, **how)
+    train(rows, epochs=2, save=tmp_path / "m", **how)
+    again = train(rows, epochs=2, warm_start=load(tmp_path / "m"), **how)
+    assert (again.coef.tobytes(), again.intercept.tobytes()) == (whole.coef.tobytes(), whole.intercept.tobytes())
+
+
+def test_auto_averages_and_needs_no_rate_whatever_the_scale(rows):
+    scales = np.array([1e-3, 1, 10, 1e3, 1])
+    scaled = pa.table(
+        {name: rows[name].to_numpy() * (scales[at] if at < 5 else 1) for at, name in enumerate(rows.schema.names)}
+    )
+    one, other = (train(part, step="auto", standardize=False) for part in (rows, scaled))
+    assert one.learnt is not None
+    np.testing.assert_allclose(other.coef * scales, one.coef, rtol=1e-4)
+    assert one.measure(rows)["loss"] < train(rows, standardize=False).measure(rows)["loss"]
+
+
+def test_going_on_in_another_way_begins_from_the_weights(rows):
+    past = train(rows, epochs=2, step="adagrad")
+    for how in ({"step": "normalized"}, {"step": "decay"}, {"step": "adagrad", "l1": 0.1}):
+        assert (train(rows, epochs=0, warm_start=past, **how).coef == past.coef).all()
+    assert train(rows, epochs=1, warm_start=past).params["learning_rate"] == STEPS["decay"].usual
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"step": "adagard"}, "step must be one of constant, .*auto, got 'adagard'; did you mean adagrad?"),
+        ({"step": 1}, "step must be one of .* got 1"),
+        ({"step": "auto", "learning_rate": 0.1}, "step='auto' chooses the rate, got learning_rate=0.1; leave it out"),
+        ({"step": "constant", "decay": 0.5}, "decay is for step='decay', got decay=0.5 with step='constant'"),
+        ({"l1": -1}, "l1 must be 0 or more, got -1"),
+        ({"l1": float("nan")}, "l1 must be"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(rows, wrong, message):
+    with pytest.raises(BadArgument, match=message):
+        train(rows, **wrong)
+
+
+def test_the_command_and_the_estimators_have_them(rows, tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    from corgipile.linear.estimators import CorgiClassifier  # noqa: PLC0415
+
+    monkeypatch.chdir(tmp_path)
+    pa.parquet.write_table(rows, "rows.parquet")
+    assert cli.main(["train", "rows.parquet", "--step", "auto", "--l1", "0.001", "--save", "m", "--epochs", "2"]) == 0
+    want = train("rows.parquet", step="auto", l1=0.001, epochs=2)
+    assert (load("m").coef == want.coef).all()
+    fitted = CorgiClassifier(step="auto", l1=0.001, epochs=2, l2=0.0).fit("rows.parquet")
+    assert (fitted.coef_ == want.coef).all()
+    x, y = rows.drop_columns(["label"]).to_pandas(), rows["label"].to_numpy()
+    for step in STEPS:
+        parts = CorgiClassifier(step=step)
+        for _ in range(2):
+            parts.partial_fit(x, y, classes=[0, 1])
+        assert parts.n_iter_ == 2
