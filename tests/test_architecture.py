@@ -35,6 +35,7 @@ MAY = {
     "linear": BASE | {"tables", "orders", "features", "loader"},
     "torch": BASE | {"tables", "orders", "features", "loader"},
     "quality": BASE | {"tables", "orders"},
+    "hooks": {"errors", "outputs", "sizes"},
     "testing": BASE | {"tables", "orders"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
     "conversion": BASE | {"stores", "tables"},
