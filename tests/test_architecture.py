@@ -37,6 +37,7 @@ MAY = {
     "torch": BASE | {"tables", "orders", "features", "loader", "exchange"},
     "exchange": BASE | {"tables", "orders"},
     "quality": BASE | {"tables", "orders"},
+    "hooks": {"errors", "outputs", "sizes"},
     "testing": BASE | {"tables", "orders"},
     "planner": BASE | {"tables", "orders", "features", "loader", "quality"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
