@@ -12,6 +12,7 @@ from corgipile import arrow_compute as pc
 from corgipile.errors import BadSchema
 from corgipile.features.choose import is_number, item_of
 from corgipile.features.sparse import is_pair
+from corgipile.tables.arrow.spans import flat
 
 __all__ = ["Numbers", "is_class", "texts_of"]
 
@@ -88,10 +89,9 @@ def _is_numbers(kind: pa.DataType) -> bool:
 
 
 def _scalars(column: pa.Array) -> Floats:
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values.astype(np.float64)
+    if column.null_count:
+        column = column.cast(pa.float64()).fill_null(float("nan"))
+    return flat(column).astype(np.float64)
 
 
 def _matrix(column: pa.Array, name: str) -> Floats:
@@ -99,7 +99,9 @@ def _matrix(column: pa.Array, name: str) -> Floats:
     rows = len(column)
     if is_number(column.type):
         return _scalars(column).reshape(rows, 1)
-    there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    there = np.arange(rows)
+    if column.null_count:
+        there = np.flatnonzero(flat(column.is_valid()))
     inner = _matrix(column.flatten(), name)
     if len(there) and (inner.shape[0] % len(there) or _lengths(column) > 1):
         raise BadSchema(f"lists of column {name!r} differ in length; give sketch=, which makes numbers of rows")
@@ -118,7 +120,7 @@ def _lengths(column: pa.Array) -> int:
 
 def _mixed(indices: pa.Array, values: pa.Array) -> Floats:
     """Return sparse rows added into few numbers, with signs, so that they are about as far from each other."""
-    lengths = pc.fill_null(pc.list_value_length(indices), 0).to_numpy(zero_copy_only=False)
+    lengths = flat(pc.fill_null(pc.list_value_length(indices), 0))
     row = np.repeat(np.arange(len(indices)), lengths)
     place = _scalars(indices.flatten()).astype(np.int64).astype(np.uint64)
     value = _scalars(values.flatten())
