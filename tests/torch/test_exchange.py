@@ -22,16 +22,16 @@ def test_four_ranks_have_what_the_plan_says(tmp_path):
             before = parts
 
 
-@pytest.mark.parametrize("swaps", [1, 6, 10, 14])
+@pytest.mark.parametrize("swaps", [1, 4, 9])
 def test_a_rank_that_is_killed_loses_no_row(tmp_path, swaps):
-    """Each of three exchanges has seven messages; the last says that all is there."""
+    """Each of three exchanges has five messages; the last says that all is there."""
     ended = exchanged.run(exchanged.run_until_killed, tmp_path, 3, 1, swaps)
     assert ended[1] is None
     for rank in (0, 2):
         assert f"rank {rank} of 3 waited" in ended[rank]["error"]
         assert "of rank 1, which closed the connection" in ended[rank]["error"]
         assert ended[rank]["seconds"] < 20
-        assert abs(ended[rank]["epoch"] - swaps // 7) <= 1
+        assert abs(ended[rank]["epoch"] - swaps // 5) <= 1
     restarted = exchanged.run(exchanged.run_until_killed, tmp_path, 3, -1, 0)
     assert len({one["began"] for one in restarted}) == 1
     assert restarted[0]["began"] >= max(ended[rank]["epoch"] for rank in (0, 2))
@@ -46,10 +46,10 @@ def test_what_cannot_be_is_an_error_that_says_whose_it_is(tmp_path):
     mine, its = exchanged.run(exchanged.run_bad, tmp_path, 2)
     garbage, total, length, epoch, silent, full = mine
     assert "PeerFailed: rank 1 sent rank 0 [" in garbage["error"]
-    assert "bytes that are not those it summed up" in total["error"]
+    assert "rows that are not those it summed up" in total["error"]
     assert "of lengths that do not add up" in length["error"]
     assert "rank 1 sent rank 0 [" in epoch["error"]
-    assert "for what is said of rows 1 of 1 after epoch 0 of rank 1, which sent nothing" in silent["error"]
+    assert "for what is said of rows after epoch 0 of rank 1, which sent nothing" in silent["error"]
     assert 1 <= silent["seconds"] < 3
     assert "of rank 1, which" in full["error"]
     assert "WriteFailed: cannot write" in its[-1]["error"]

@@ -2,9 +2,10 @@
 
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +24,17 @@ __all__ = ["PartialExchange"]
 
 MAGIC, VERSION, TELLS = 0x636F726769, 1, 6  # numbers before the lengths of a message
 MOST_BYTES = 1 << 40  # of one message
+NOTHING = torch.empty(0, dtype=torch.uint8)  # in place of rows, to a rank that gets none of this chunk
+
+
+class _Chunk(NamedTuple):
+    """Units sent and received at a time: from which turn on, whence, what goes to whom, what is said of it and told."""
+
+    first: int
+    whence: IntArray
+    out: dict[int, torch.Tensor]
+    notes: dict[int, list[torch.Tensor]]
+    told: dict[int, list[torch.Tensor]]
 
 
 class PartialExchange:
@@ -40,7 +52,7 @@ class PartialExchange:
         fraction: Of the rows that each rank sends an epoch, 0 to 1.
         seed: Of all epochs.
         group: Process group of the ranks; None: all.
-        chunk: Bytes that are sent at a time; up to four such are in memory.
+        chunk: Bytes that are sent at a time; up to five such are in memory.
         timeout: Seconds to wait for another rank.
 
     Attributes:
@@ -196,16 +208,19 @@ class PartialExchange:
         step = max(1, self._chunk // self._unit_bytes)
         chunks = [(first, min(moved, first + step)) for first in range(0, moved, step)]
         with ThreadPoolExecutor(2, "corgipile-exchange") as pool:
-            coming = pool.submit(self._outgoing, *chunks[0]) if chunks else None
+            coming = deque(pool.submit(self._read, *one) for one in chunks[:2])
             written: Future[None] | None = None
+            if coming:
+                chunk = coming.popleft().result()
+                self._peers.swap(chunk.notes, chunk.told, f"what is said of rows after epoch {epoch}")
             for at, (first, stop) in enumerate(chunks):
-                assert coming is not None  # noqa: S101 - there is a chunk
-                out = coming.result()
-                coming = pool.submit(self._outgoing, *chunks[at + 1]) if at + 1 < len(chunks) else None
-                write = self._swapped(out, first, stop, free[first:stop], f"rows {at + 1} of {len(chunks)}")
+                coming.extend(pool.submit(self._read, *one) for one in chunks[at + 2 : at + 3])
+                following = coming.popleft().result() if coming else None
+                arrived = self._swapped(chunk, following, f"rows {at + 1} of {len(chunks)} after epoch {epoch}")
                 if written is not None:
                     written.result()
-                written = pool.submit(write)
+                written = pool.submit(self._write, chunk, arrived, free[first:stop].tolist())
+                chunk = following or chunk
             if written is not None:
                 written.result()
         part.prepare(plan.sent(rank, epoch), free)
@@ -213,49 +228,50 @@ class PartialExchange:
             if now != epoch:
                 raise PeerFailed(f"rank {peer} ends epoch {now}, rank {rank} ends epoch {epoch}")
 
-    def _outgoing(self, first: int, stop: int) -> dict[int, tuple[IntArray, Bytes]]:
-        """Read what goes to each rank: lengths and bytes of its units."""
+    def _read(self, first: int, stop: int) -> "_Chunk":
+        """Read what goes to each rank, and make room for what is said of what comes."""
         plan, rank = self.plan, self._peers.rank
-        to, _ = plan.peers(rank, self.epoch, first, stop)
+        to, whence = plan.peers(rank, self.epoch, first, stop)
         grouped = np.argsort(to, kind="stable")
         slots = plan.sent(rank, self.epoch, first, stop)
         data, lengths = self._part.places.read(self._part.live[slots[grouped]])
-        ends = np.cumsum(lengths)
+        edges = [0, *np.cumsum(lengths).tolist()]
         peers, starts = np.unique(to[grouped], return_index=True)
         bounds = [*starts.tolist(), len(grouped)]
-        edges = [0, *ends.tolist()]
-        return {
-            peer: (lengths[low:high], data[edges[low] : edges[high]])
-            for peer, low, high in zip(peers.tolist(), bounds, bounds[1:], strict=False)
-        }
-
-    def _swapped(
-        self, out: dict[int, tuple[IntArray, Bytes]], first: int, stop: int, free: IntArray, what: str
-    ) -> Callable[[], None]:
-        """Send and receive one chunk; return what writes it."""
-        _, whence = self.plan.peers(self._peers.rank, self.epoch, first, stop)
-        peers, counts = np.unique(whence, return_counts=True)
-        notes = {peer: self._note(lengths, data, first) for peer, (lengths, data) in out.items()}
+        out, notes = {}, {}
+        for peer, low, high in zip(peers.tolist(), bounds, bounds[1:], strict=False):
+            part = data[edges[low] : edges[high]]
+            out[peer], notes[peer] = torch.from_numpy(part), [self._note(lengths[low:high], part, first)]
+        sources, counts = np.unique(whence, return_counts=True)
         told = {
-            peer: torch.zeros(TELLS + count, dtype=torch.int64)
-            for peer, count in zip(peers.tolist(), counts.tolist(), strict=True)
+            peer: [torch.zeros(TELLS + count, dtype=torch.int64)]
+            for peer, count in zip(sources.tolist(), counts.tolist(), strict=True)
         }
-        what = f"{what} after epoch {self.epoch}"
-        self._peers.swap(notes, told, f"what is said of {what}")
-        lengths = {peer: self._checked(peer, note.tolist(), first) for peer, note in told.items()}
-        into = {peer: torch.empty(sum(sizes), dtype=torch.uint8) for peer, sizes in lengths.items()}
-        sent = {peer: torch.from_numpy(data) for peer, (_, data) in out.items()}
-        self._peers.swap(sent, into, what)
-        for peer, note in told.items():
-            if _kernel.crc32c(into[peer].numpy().data) != int(note[4]):
-                raise self._garbage(peer, f"{what}: bytes that are not those it summed up")
-        units: list[Bytes | None] = [None] * len(whence)
-        for peer, sizes in lengths.items():
-            edges = np.cumsum([0, *sizes]).tolist()
-            data = into[peer].numpy()
-            for turn, low, high in zip(np.flatnonzero(whence == peer).tolist(), edges, edges[1:], strict=False):
-                units[turn] = data[low:high]
-        return lambda: self._part.places.write(free.tolist(), units)
+        return _Chunk(first, whence, out, notes, told)
+
+    def _swapped(self, chunk: "_Chunk", following: "_Chunk | None", what: str) -> dict[int, Bytes]:
+        """Send and receive one chunk, of which all is said, and what is said of the one that follows."""
+        lengths = {peer: self._checked(peer, note.tolist(), chunk.first) for peer, (note,) in chunk.told.items()}
+        arrived = {peer: torch.empty(sum(sizes), dtype=torch.uint8) for peer, sizes in lengths.items()}
+        out = {peer: [data] for peer, data in chunk.out.items()}
+        into = {peer: [data] for peer, data in arrived.items()}
+        if following is not None:
+            for both, notes in ((out, following.notes), (into, following.told)):
+                for peer, note in notes.items():
+                    both[peer] = both.get(peer, [NOTHING]) + note
+        self._peers.swap(out, into, what)
+        return {peer: data.numpy() for peer, data in arrived.items()}
+
+    def _write(self, chunk: "_Chunk", arrived: dict[int, Bytes], free: list[int]) -> None:
+        """Put what arrived where it belongs, if it is what was sent."""
+        units: list[Bytes | None] = [None] * len(free)
+        for peer, (note,) in chunk.told.items():
+            if _kernel.crc32c(arrived[peer].data) != int(note[4]):
+                raise self._garbage(peer, "rows that are not those it summed up")
+            edges = np.cumsum([0, *note[TELLS:].tolist()]).tolist()
+            for turn, low, high in zip(np.flatnonzero(chunk.whence == peer).tolist(), edges, edges[1:], strict=False):
+                units[turn] = arrived[peer][low:high]
+        self._part.places.write(free, units)
 
     def _note(self, lengths: IntArray, data: Bytes, first: int) -> torch.Tensor:
         numbers = [MAGIC, self.epoch, first, len(lengths), _kernel.crc32c(np.ascontiguousarray(data).data), len(data)]

@@ -1,7 +1,7 @@
 """Messages among the ranks of a group, each awaited by itself, so that an error says whose did not come."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -36,8 +36,10 @@ class Peers:
                 f"rank {self.rank} of {self.world} waited {patience.seconds} s for all ranks to meet: {error}"
             ) from error
 
-    def swap(self, out: Mapping[int, torch.Tensor], into: Mapping[int, torch.Tensor], what: str) -> None:
-        """Send a tensor to each rank of ``out``, and fill those of ``into`` with what their ranks send.
+    def swap(
+        self, out: Mapping[int, Sequence[torch.Tensor]], into: Mapping[int, Sequence[torch.Tensor]], what: str
+    ) -> None:
+        """Send tensors to each rank of ``out``, and fill those of ``into`` with what their ranks send.
 
         Raises:
             PeerFailed: A rank has died, or sent nothing in time.
@@ -46,10 +48,12 @@ class Peers:
         works: list[tuple[int, Any]] = []
         peer = self.rank
         try:
-            for peer, tensor in into.items():
-                works.append((peer, dist.irecv(tensor, self._ranks[peer], group=self._group)))
-            for peer, tensor in out.items():
-                works.append((peer, dist.isend(tensor, self._ranks[peer], group=self._group)))
+            for peer, tensors in into.items():
+                for tag, one in enumerate(tensors):
+                    works.append((peer, dist.irecv(one, self._ranks[peer], group=self._group, tag=tag)))
+            for peer, tensors in out.items():
+                for tag, one in enumerate(tensors):
+                    works.append((peer, dist.isend(one, self._ranks[peer], group=self._group, tag=tag)))
         except RuntimeError as error:
             raise self._failed(what, start, [(peer, str(error))]) from error
         for at, (peer, work) in enumerate(works):
@@ -85,6 +89,6 @@ class Peers:
         """Return what each rank says, as many numbers each."""
         mine = torch.tensor(numbers, dtype=torch.int64)
         others = [peer for peer in range(self.world) if peer != self.rank]
-        into = {peer: torch.zeros_like(mine) for peer in others}
-        self.swap(dict.fromkeys(others, mine), into, what)
-        return [numbers if peer == self.rank else into[peer].tolist() for peer in range(self.world)]
+        into = {peer: [torch.zeros_like(mine)] for peer in others}
+        self.swap({peer: [mine] for peer in others}, into, what)
+        return [numbers if peer == self.rank else into[peer][0].tolist() for peer in range(self.world)]
