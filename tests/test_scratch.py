@@ -73,3 +73,17 @@ def test_what_a_sweep_took_before_it_was_locked_is_made_anew(tmp_path, monkeypat
         assert file.is_file()
         assert len(swept) == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_that_takes_no_files_is_an_error(tmp_path):
+    """It says that a new file is not there, as it is said of one that another run swept away."""
+    tries = []
+
+    def refused(path):
+        tries.append(path)
+        raise FileNotFoundError(path)
+
+    with pytest.raises(FileNotFoundError), scratch._kept(tmp_path, "a", "part", refused):
+        pass
+    assert len(set(tries)) == len(tries) > 1
+    assert not [*tmp_path.iterdir()]

@@ -20,6 +20,7 @@ from pathlib import Path
 __all__ = ["clean", "folder", "name_for", "note", "sweep", "temporary"]
 
 _OURS = re.compile(r"\..*\.corgipile-[0-9a-f]{12}\.(part|room)")
+TRIES = 100  # names; of each a sweep may take away the file before it is locked
 _LONGEST = 200  # bytes of a name; 255 are allowed
 _noted: dict[Path, tuple[int, Callable[[Path], object]]] = {}  # who noted a name (a fork has them too), and how it goes
 
@@ -118,12 +119,12 @@ def sweep(place: Path) -> list[str]:
 def _kept(parent: Path, name: str, ending: str, make: Callable[[Path], int]) -> Iterator[Path]:
     """Give what ``make`` makes and opens under a new name, locked, until the block ends."""
     sweep(parent)
-    path, lock = parent, -1
+    path, lock, left = parent, -1, TRIES
     try:
         while lock < 0:
-            path = parent.absolute() / name_for(name, ending)
+            path, left = parent.absolute() / name_for(name, ending), left - 1
             note(path, _delete)
-            lock = _locked(path, make)
+            lock = _locked(path, make, last=left <= 0)
         yield path
     finally:
         # First the name, then the lock: else another run could take it for a leftover.
@@ -132,12 +133,15 @@ def _kept(parent: Path, name: str, ending: str, make: Callable[[Path], int]) -> 
             os.close(lock)
 
 
-def _locked(path: Path, make: Callable[[Path], int]) -> int:
-    """Make and lock a file or folder; -1 if a sweep came between: then it is gone, or about to be."""
+def _locked(path: Path, make: Callable[[Path], int], *, last: bool) -> int:
+    """Make and lock a file or folder; -1 if a sweep came between: then it is gone, or about to be.
+
+    Some file systems, such as /proc, say of any new file that it is not there: that is so at the ``last`` try, too.
+    """
     try:
         lock = make(path)
     except FileNotFoundError:
-        if path.parent.is_dir():
+        if path.parent.is_dir() and not last:
             return -1
         raise
     if _lock(lock) and os.fstat(lock).st_nlink:

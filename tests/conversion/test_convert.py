@@ -347,3 +347,16 @@ def test_an_empty_text_is_said_to_be_empty(tmp_path, out, text):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(UnknownFormat, match=r"a.csv is empty: CSV text has a line of names"):
         convert(tmp_path / "a.csv", out)
+
+
+def test_a_folder_of_text_and_other_tables_is_refused(tmp_path):
+    rows = pa.table({"x": [1.0, 2.0], "label": [0, 1]})
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    pa.csv.write_csv(rows, folder / "a.csv")
+    (folder / "README.md").write_text("rows")
+    assert convert(folder, tmp_path / "a.arrow") == 2
+    pq.write_table(rows, folder / "b.parquet")
+    with pytest.raises(UnknownFormat, match=r"a.csv \(csv\), b.parquet \(parquet\)|b.parquet \(parquet\), a.csv"):
+        convert(folder, tmp_path / "b.arrow")
+    assert not (tmp_path / "b.arrow").exists()

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import corgipile as cp
+from corgipile.errors import WouldOverwrite
 from corgipile.orders import CorgiPile
 from corgipile.sql import NotSupportedError, connect
 
@@ -119,3 +120,19 @@ def test_blocks_larger_than_asked_for_are_told(tmp_path, caplog):
     caplog.clear()
     cp.Loader(path, order=CorgiPile(block=100), batch_size=10)
     assert caplog.text.count(told) == 1
+
+
+@pytest.mark.parametrize("predict", ["", "PREDICT BY m"])
+def test_copy_overwrites_no_file_that_it_reads(tmp_path, predict):
+    path, link = tmp_path / "a.parquet", tmp_path / "link.parquet"
+    pq.write_table(pa.table({"x": [0.5, 1.5, 2.5], "label": [0, 1, 1]}), path)
+    link.symlink_to(path)
+    before = path.read_bytes()
+    with connect() as sql:
+        sql.execute(f"SELECT * FROM '{path}' TRAIN BY logistic INTO m")
+        for goal in (path, link):
+            with pytest.raises(WouldOverwrite, match="is, or would be, one of the files"):
+                sql.execute(f"COPY (SELECT * FROM '{path}' {predict}) TO '{goal}'")
+        sql.execute(f"COPY (SELECT * FROM '{path}' {predict}) TO '{tmp_path / 'b.parquet'}' (FORMAT parquet)")
+    assert path.read_bytes() == before
+    assert pq.read_metadata(tmp_path / "b.parquet").num_rows == 3

@@ -21,7 +21,7 @@ from corgipile.tables import Table
 from corgipile.tables.arrow.stream import Unended
 from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY, ConcatTable
-from corgipile.tables.folders import expand_braces, format_named
+from corgipile.tables.folders import expand_braces, format_named, refuse_others
 from corgipile.tables.format import formats
 from corgipile.tables.in_memory import is_pair
 from corgipile.tables.io.files import File, decoding, readable
@@ -108,8 +108,9 @@ def table_stream(table: Table, run: int | None = None) -> Stream:
 
 def _expand(path: str) -> list[str]:
     plain_path = Path(path).expanduser()
-    if plain_path.is_dir() and (found := sorted(map(str, filter(_is_csv, plain_path.iterdir())))):
-        return found
+    if plain_path.is_dir() and (text := sorted(filter(_is_csv, plain_path.iterdir()))):
+        refuse_others(plain_path, text)
+        return list(map(str, text))
     if plain_path.exists() or not glob.has_magic(path):
         return [str(plain_path)]
     found = sorted(glob.glob(str(plain_path), recursive=True))  # noqa: PTH207 - takes absolute patterns

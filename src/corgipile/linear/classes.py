@@ -191,6 +191,8 @@ def check_classes(classes: Sequence[Any] | npt.NDArray[Any], model: str, label: 
         return found[:0]
     if found.size > _kernel.MOST_CLASSES:
         raise BadLabel(f"label column {label!r} has more than {_kernel.MOST_CLASSES} values; {_for_numbers()}")
+    if not found.size:
+        raise BadLabel(f"label column {label!r} has no values: there are no rows to learn from")
     if found.size < 2:
         raise BadLabel(f"label column {label!r} has only the value {found.tolist()}; two classes at least are needed")
     if found.size > most:

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,7 +16,7 @@ from corgipile.tables.partitions import Found, is_key, keys_of
 from corgipile.tables.table_logs import refuse_logged
 from corgipile.tables.tfrecord.index import is_text_index
 
-__all__ = ["expand_braces", "files_of", "format_named", "kind_named", "passed", "refuse_several"]
+__all__ = ["expand_braces", "files_of", "format_named", "kind_named", "passed", "refuse_others", "refuse_several"]
 
 # Files of rows that no reader takes from a folder: beside tables they would be left out without a word.
 _OTHERS = (".dta", ".rec", ".sas7bdat", ".sav", ".xlsx")
@@ -203,6 +203,13 @@ def _one_format(paths: Sequence[Path], format_name: str | None, where: str) -> l
     if tables and len({kind for kind in kinds.values() if kind}) > 1:
         refuse_several(kinds, f"{where} has")
     return tables
+
+
+def refuse_others(folder: Path, text: Iterable[Path]) -> None:
+    """Raise UnknownFormat if a folder has tables of another format beside these files of CSV text."""
+    kinds = {path: _kind(path) for path in _entries(folder) if path.is_file()} | dict.fromkeys(text, "csv")
+    if len({kind for kind in kinds.values() if kind}) > 1:
+        refuse_several(kinds, f"{folder} has")
 
 
 def refuse_several(kinds: Mapping[Any, str | None], where: str) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from corgipile.outputs import check_apart
 from corgipile.sql.engines.duckdb.binding import Bound, lasts
 from corgipile.sql.engines.duckdb.faults import translated
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
@@ -21,12 +22,26 @@ from corgipile.sql.statements import (
     Query,
     Train,
 )
+from corgipile.sql.tokens import tokenize
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
     from corgipile.sql.engines.duckdb.rows import Rows
 
-__all__ = ["DuckDB"]
+__all__ = ["DuckDB", "check_copy"]
+
+
+def check_copy(sql: str, *files: str | None) -> None:
+    """Raise WouldOverwrite if COPY would write a file that it names before, or one of these, from which rows come.
+
+    Example:
+        >>> check_copy("COPY (SELECT * FROM 'a.csv') TO 'b.csv'")
+    """
+    tokens = tokenize(sql)
+    places = [at for at, token in enumerate(tokens) if at and token.kind == "string" and tokens[at - 1].says("TO")]
+    if places and tokens[0].says("COPY"):
+        named = [token.text for token in tokens[: places[-1]] if token.kind in ("string", "name")]
+        check_apart(tokens[places[-1]].text, [*named, *filter(None, files)])
 
 
 class DuckDB(Shared[Session, Models]):
@@ -53,6 +68,7 @@ class DuckDB(Shared[Session, Models]):
         check_kept(self, bound)
         if not bound.lasting:
             sql = pinned(self, sql)
+        check_copy(sql)
         result = self.session.run(sql, bound.values)
         if self.session.pinned and result.schema is None:
             self.session.name_plainly()
@@ -91,7 +107,9 @@ class DuckDB(Shared[Session, Models]):
         self._begin()
         bound = self.bound(values, statement.before)
         stored = self.models.find(statement.model)
-        result = self.session.run(predicting(self, statement, stored, bound), bound.values)
+        sql = predicting(self, statement, stored, bound)
+        check_copy(sql, statement.source.file)
+        result = self.session.run(sql, bound.values)
         result.notes.extend(statement.notes)
         return result
 
