@@ -22,8 +22,8 @@ IDLE = frozenset(
 )
 # What is said of earlier versions of a model.
 VERSIONS = {
-    "duckdb": "DuckDB keeps one version of a model: INTO another name keeps both, and ROLLBACK takes a transaction back",
-    "postgres": "SELECT * FROM corgipile.versions lists the versions, SELECT corgipile.rollback('m') takes an earlier one",
+    "duckdb": "DuckDB keeps one version of a model: INTO another name keeps both, ROLLBACK takes a transaction back",
+    "postgres": "SELECT * FROM corgipile.versions lists versions, SELECT corgipile.rollback('m') takes an earlier one",
 }
 
 
