@@ -275,6 +275,18 @@ class Statements:
         nope = "encode = {nope: onehot}, missing = 0"
         self.fails(sql, f"SELECT colour, a, answer FROM people TRAIN BY logistic WITH {nope}", "nope|colour")
 
+    def test_rows_with_holes_are_skipped_or_filled(self, sql):
+        sql.execute("CREATE TABLE holes AS SELECT CASE WHEN i % 4 > 0 THEN a END AS a, b, label FROM t")
+        skipped = [
+            self.rows(sql, f"SELECT * FROM holes TRAIN BY svm WITH epochs = 1, {how} = skip")
+            for how in ("missing", "on_bad")
+        ]
+        assert [row["rows"] for (row,) in skipped] == [ROWS * 3 // 4] * 2
+        self.fails(sql, "SELECT * FROM holes TRAIN BY svm WITH missing = skip, on_bad = raise", "give one of them")
+        self.fails(sql, "SELECT * FROM holes TRAIN BY svm", "null|NULL")
+        wanted = "missing ?= ?."
+        self.fails(sql, "SELECT a, 'x' AS c, b, label FROM holes TRAIN BY svm WITH encode = onehot", wanted)
+
     @pytest.mark.parametrize("text", [True, False])
     def test_more_columns_than_a_function_takes_arguments(self, sql, text):
         numbers = ", ".join(f"(i * {n + 3} % 97) / 97.0 AS c{n}" for n in range(130))
@@ -333,7 +345,9 @@ class Statements:
         )
         assert self.rows(sql, f"SELECT * FROM ML.EVALUATE(MODEL {quoted(name)}, TABLE {table})")[0]["rows"] == 100
         assert (None, name + "c") in self.weights(sql, name)
-        assert {row["value"] for row in self.rows(sql, f"DESCRIBE MODEL {quoted(name)}")} >= {name}
+        facts = {row["property"]: row["value"] for row in self.rows(sql, f"DESCRIBE MODEL {quoted(name)}")}
+        assert facts["name"] == name
+        assert facts["features"] == json.dumps([name + "c", "b"], ensure_ascii=False)
         sql.execute(
             f"ALTER MODEL {quoted(name)} RENAME TO {quoted(name + '3')}; DROP MODEL {literal(name + '3')}; DROP MODEL {quoted(name + '2')}"
         )

@@ -8,6 +8,7 @@ import pytest
 from sqlengines import ROWS, OnDuckDB, OnPostgreSQL
 
 from corgipile.errors import BadStatement
+from corgipile.sql.engines.duckdb import judging, rows
 from corgipile.sql.engines.judging import CLASSES, NUMBERS
 
 TRAIN = "TRAIN BY logistic WITH learning_rate = 0.3, epochs = 3"
@@ -159,6 +160,15 @@ class Judging:
 
 class TestDuckDB(OnDuckDB, Judging):
     """On DuckDB."""
+
+    def test_rows_of_a_query_in_a_spill_file(self, sql, noisy, monkeypatch):
+        query = "SELECT * FROM ML.EVALUATE(MODEL m, (SELECT a, b, label FROM noisy WHERE a > 0.1))"
+        few = self.rows(sql, query)
+        monkeypatch.setattr(rows, "DEFAULT", 4096)
+        lent, before = list[object](), judging.lendable
+        monkeypatch.setattr(judging, "lendable", lambda table: lent.append(table) or before(table))
+        assert self.rows(sql, query) == few
+        assert "SpilledTable" in repr(lent)
 
 
 class TestPostgreSQL(OnPostgreSQL, Judging):

@@ -126,7 +126,8 @@ def _again(
 def _check_missing(missing: Any) -> None:
     number = isinstance(missing, int | float | np.number) and not isinstance(missing, bool) and math.isfinite(missing)
     if not number and missing not in ("error", "mean"):
-        raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}')
+        hint = "; on_bad='skip' leaves such rows out" if missing == "skip" else ""
+        raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}{hint}')
 
 
 def chosen_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode = None) -> Chosen:

@@ -23,7 +23,7 @@ IDLE = frozenset(
 # What is said of earlier versions of a model.
 VERSIONS = {
     "duckdb": "DuckDB keeps one version of a model: INTO another name keeps both, ROLLBACK takes a transaction back",
-    "postgres": "SELECT * FROM corgipile.versions lists them, SELECT corgipile.rollback('m') takes an earlier one",
+    "postgres": "SELECT * FROM corgipile.versions lists versions, SELECT corgipile.rollback('m') takes an earlier one",
 }
 
 

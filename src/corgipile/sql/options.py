@@ -42,6 +42,7 @@ SETTINGS = {name: one for name, one in declared(TrainArguments).items() if name 
 SIZES = ("block", "buffer", "balance")  # what an order has
 MORE = ("classes", *SIZES)  # an argument of train that is no setting
 COLUMNS = ("features", "label", "group")
+SKIP = "skip"
 LOSSES = {
     "logistic_reg": "logistic",
     "logistic_regression": "logistic",
@@ -202,5 +203,9 @@ def settled(train: Train, values: Sequence[Any] | Mapping[str, Any] = ()) -> Tra
         name: checked(name, given.of(values)) if isinstance(given, Parameter) else given
         for name, given in train.settings.items()
     }
+    if settings.get("missing") == SKIP:  # as PostgreSQL's extension says it
+        if settings.get("on_bad", SKIP) != SKIP:
+            raise BadArgument("missing is 'skip', which leaves rows out, and on_bad is 'raise'; give one of them")
+        settings["on_bad"] = settings.pop("missing")
     places = {name: settings.pop(name) for name in ("features", "label", "warm_start") if name in settings}
     return replace(train, settings=settings, **places)

@@ -107,6 +107,6 @@ def described(stored: Stored) -> list[dict[str, str]]:
     }
     shown = {name: value for name, value in found.items() if value is not None}
     return [
-        {"property": name, "value": value if isinstance(value, str) else json.dumps(value)}
+        {"property": name, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
         for name, value in shown.items()
     ]

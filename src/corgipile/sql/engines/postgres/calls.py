@@ -143,6 +143,6 @@ def described(stored: Stored, history: list[dict[str, Any]]) -> list[dict[str, s
     }
     shown = {name: value for name, value in found.items() if value is not None}
     return [
-        {"property": name, "value": value if isinstance(value, str) else json.dumps(value)}
+        {"property": name, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
         for name, value in shown.items()
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.postgres import calls
-from corgipile.sql.engines.postgres.faults import translated
+from corgipile.sql.engines.postgres.faults import as_settings, training
 from corgipile.sql.engines.postgres.models import Models
 from corgipile.sql.engines.postgres.rows import Relation, relation_of
 from corgipile.sql.engines.postgres.session import Session
@@ -52,7 +52,7 @@ class PostgreSQL(Shared[Session, Models]):
         with relation_of(self.session, train.source, writer, queries=not has_shares(train)) as relation:
             call = train_call(train, relation, known, writer, lambda: self._bytes(relation))
             rows = self._trained(call, progress, past, int(train.settings.get("epochs", 5)))
-        return result_of(EPOCHS, rows, [*train.notes, *relation.notes, *self._heard()])
+        return result_of(EPOCHS, rows, [*train.notes, *relation.notes, *map(as_settings, self._heard())])
 
     def _trained(self, call: str, progress: Progress | None, past: int, epochs: int) -> list[dict[str, Any]]:
         """Run a training; tell of each epoch as it ends."""
@@ -61,7 +61,7 @@ class PostgreSQL(Shared[Session, Models]):
         rows: list[dict[str, Any]] = []
         pid = self.session.connection.info.backend_pid
         sql = f"SELECT {', '.join(EPOCHS.names)} FROM {call}"
-        with translated(), following(progress, self._connect, pid, past) as watch:
+        with training(), following(progress, self._connect, pid, past) as watch:
             for row in self.session.stream(sql, size=1):
                 rows.append(dict(zip(EPOCHS.names, row, strict=True)))
                 if watch is not None:
@@ -82,9 +82,11 @@ class PostgreSQL(Shared[Session, Models]):
             call = train_call(replace(train, name=None), relation, known, writer, lambda: self._bytes(relation))
             self.session.park()
             self._said.clear()
-            with translated():
+            with training():
                 plan = [row[0] for row in self.session.stream(f"EXPLAIN ({analyze}COSTS OFF) SELECT * FROM {call}")]
-        return lines("plan", plan, [*statement.notes, *(() if empty else relation.notes), *self._heard()])
+        return lines(
+            "plan", plan, [*statement.notes, *(() if empty else relation.notes), *map(as_settings, self._heard())]
+        )
 
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each table that the session sees."""

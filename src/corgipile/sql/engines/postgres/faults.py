@@ -1,5 +1,6 @@
 """What psycopg raises, as errors of ours."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 from corgipile.errors import MissingExtra, ServerError
 from corgipile.sql import exceptions
 
-__all__ = ["library", "opening", "translated"]
+__all__ = ["as_settings", "library", "opening", "training", "translated"]
 
 KINDS = ("IntegrityError", "ProgrammingError", "DataError", "NotSupportedError", "InternalError", "OperationalError")
+ARGUMENT = re.compile(r"\b(\w+) => ")  # of a function of the extension
 
 
 def library() -> Any:
@@ -45,6 +47,26 @@ def translated() -> Iterator[None]:
     except psycopg.Error as error:
         kind = next((name for name in KINDS if isinstance(error, getattr(psycopg, name))), "DatabaseError")
         raise getattr(exceptions, kind)(_said(error)) from None
+
+
+def as_settings(text: str) -> str:
+    """Write what the extension says of its arguments as settings of our statements.
+
+    Example:
+        >>> as_settings("Try learning_rate => 0.1, or standardize => true.")
+        'Try learning_rate = 0.1, or standardize = true.'
+    """
+    return ARGUMENT.sub(r"\1 = ", text)
+
+
+@contextmanager
+def training() -> Iterator[None]:
+    """Turn the errors of a training into ours, whose advice is in the words of our statements."""
+    try:
+        with translated():
+            yield
+    except exceptions.Error as error:
+        raise type(error)(as_settings(str(error))) from None
 
 
 def _said(error: Any) -> str:

@@ -115,6 +115,8 @@ def _arguments(train: Train, label: str, size: Callable[[], int]) -> dict[str, A
         if name == "group":
             raise BadArgument("group is for files and DuckDB; PostgreSQL holds single rows out")
         if name == "on_bad":
+            if train.settings.get("missing", DEFAULTS["missing"]) != DEFAULTS["missing"]:
+                raise BadArgument("PostgreSQL fills what is missing or skips such rows; give missing or on_bad")
             given["missing"] = "skip"
         elif name == "balance" and isinstance(value, str):
             if value != label:
