@@ -126,7 +126,10 @@ def _again(
 def _check_missing(missing: Any) -> None:
     number = isinstance(missing, int | float | np.number) and not isinstance(missing, bool) and math.isfinite(missing)
     if not number and missing not in ("error", "mean"):
-        raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}')
+        left_out = "; table.filter(~pyarrow.compute.field(NAME).is_null(nan_is_null=True)) leaves rows out" * (
+            missing == "skip"
+        )
+        raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}{left_out}')
 
 
 def chosen_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode = None) -> Chosen:
