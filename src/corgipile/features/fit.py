@@ -126,7 +126,8 @@ def _again(
 def _check_missing(missing: Any) -> None:
     number = isinstance(missing, int | float | np.number) and not isinstance(missing, bool) and math.isfinite(missing)
     if not number and missing not in ("error", "mean"):
-        hint = "; on_bad='skip' leaves such rows out" if missing == "skip" else ""
+        how = "on_bad='skip' of a training, or table.filter(~pyarrow.compute.field(NAME).is_null(nan_is_null=True)),"
+        hint = f"; {how} leaves such rows out" if missing == "skip" else ""
         raise BadArgument(f'missing must be "error", "mean" or a finite number, got {missing!r}{hint}')
 
 

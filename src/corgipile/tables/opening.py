@@ -277,10 +277,12 @@ def _text_format(file: File) -> str:
     from corgipile.tables.text import json  # noqa: PLC0415
     from corgipile.tables.text.guess import csv_columns  # noqa: PLC0415
 
+    head = file.read(0, min(svmlight.HEAD, file.size))
+    if json.is_array(head):
+        raise UnknownFormat(f"{file.path}: {json.ARRAY}")
     try:
         svmlight.check_looks_like_text(file)
     except UnknownFormat as error:
-        head = file.read(0, min(svmlight.HEAD, file.size))
         if svmlight.is_binary(head):
             raise
         whole = len(head) == file.size

@@ -122,10 +122,12 @@ def test_a_line_that_does_not_fit_is_named(tmp_path, monkeypatch, line, message)
 
 def test_what_is_no_json_lines(tmp_path):
     (tmp_path / "a.json").write_text('[\n{"x": 1}\n]\n')
-    with pytest.raises(UnknownFormat, match="JSON, of which an object a line is read"):
-        open_table(tmp_path / "a.json")
-    with pytest.raises(UnknownFormat, match=r"this is an array: pandas.read_json"):
-        open_table(tmp_path / "a.json", format="jsonl")
+    for options in ({}, {"format": "jsonl"}):
+        with pytest.raises(UnknownFormat, match=r"this is an array: pandas.read_json"):
+            open_table(tmp_path / "a.json", **options)
+    (tmp_path / "long.json").write_text(json.dumps([{"x": 1}] * 50_000))  # in one line, as pandas writes it
+    with pytest.raises(UnknownFormat, match=r"long.json: .* this is an array: pandas.read_json"):
+        open_table(tmp_path / "long.json")
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n[2]\n')
     with pytest.raises(ParseError, match=r"a.jsonl, line 2: an object in braces is needed on each line; .*'\[2\]'"):
         open_table(tmp_path / "a.jsonl")

@@ -13,14 +13,12 @@ from corgipile.tables.text.lines import BOM, Lines
 from corgipile.tables.text.table import TextTable, index_of, one_batch
 from corgipile.tables.text.types import Types
 
-__all__ = ["SUFFIXES", "JsonLinesTable", "index_file", "is_lines", "parse_lines"]
+__all__ = ["ARRAY", "SUFFIXES", "JsonLinesTable", "index_file", "is_array", "is_lines", "parse_lines"]
 
 SUFFIXES = (".jsonl", ".ndjson")
 HEAD = 1 << 16
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)")
-_ARRAY = (
-    "JSON lines are wanted, an object a line; this is an array: pandas.read_json reads it, its to_json writes lines"
-)
+ARRAY = "JSON lines are wanted, an object a line; this is an array: pandas.read_json reads it, its to_json writes lines"
 
 
 class JsonLinesTable(TextTable):
@@ -53,7 +51,7 @@ class JsonLinesTable(TextTable):
     def __init__(self, path: PathLike, *, types: Types | None = None) -> None:
         file = file_of(path)
         if file.read(0, min(HEAD, file.size)).removeprefix(BOM).lstrip()[:1] == b"[":
-            raise UnknownFormat(f"{file.path}: {_ARRAY}")
+            raise UnknownFormat(f"{file.path}: {ARRAY}")
         super().__init__(Lines(file, ""), types)
 
     def _parse(self, text: memoryview, rows: int, names: Sequence[str]) -> pa.RecordBatch:
@@ -115,6 +113,17 @@ def is_lines(head: bytes, *, whole: bool) -> bool:
     line, end, _ = head.removeprefix(BOM).lstrip().partition(b"\n")
     line = line.strip()
     return line.startswith(b"{") and (line.endswith(b"}") if end or whole else True)
+
+
+def is_array(head: bytes) -> bool:
+    """Say whether text that begins so is one array of objects, as programs write JSON by default.
+
+    Example:
+        >>> is_array(b'[{"x": 1}, {"x": 2}]'), is_array(b'{"x": [1]}')
+        (True, False)
+    """
+    text = head.removeprefix(BOM).lstrip()
+    return text.startswith(b"[") and text[1:].lstrip().startswith(b"{")
 
 
 def index_file(path: str, **options: Any) -> str:
