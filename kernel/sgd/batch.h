@@ -110,6 +110,7 @@ CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const enum cp_loss l
     real *v = CP_AT(s, real, w), *bias = CP_AT(s, real, bias), *grad_bias = CP_AT(s, real, grad_bias);
     CP(bits_type) keep[CP_LANES];
     int64_t i = 0, wanted = 1, rows = 1;
+    const int ruled = s->ruled, normalized = s->rule == CP_NORMALIZED;
     CP(tail_mask)(keep, s->features);
     while (i < c->n && rows == wanted) {
         real margin[CP_GROUP] = {0}, slope[CP_GROUP];
@@ -118,18 +119,19 @@ CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const enum cp_loss l
         for (rows = 0; rows < wanted; rows++) {
             const real *row = (const real *)c->row[i + rows];
             cp_ask_ahead(c, i + rows, c->lines);
-            const double norm = s->rule == CP_NORMALIZED ? CP(take_in)(s, NULL, row, s->features) : 0;
+            const double norm = normalized ? CP(take_in)(s, NULL, row, s->features) : 0;
             margin[rows] = (real)s->scale * CP(dot)(v, row, packs, keep) + *bias;
             if (!CP(is_finite)(margin[rows]))
                 break;
-            CP(took)(s, norm);
+            if (ruled)
+                CP(took)(s, norm);
         }
         CP(slopes)(s, loss, margin, c->label + i, rows, slope);
         CP(gather_gradient)(CP_AT(s, real, grad), c->row + i, slope, 1, rows, packs, keep);
-        for (int64_t r = 0; r < rows; r++) {
+        for (int64_t r = 0; r < rows; r++)
             *grad_bias += slope[r];
+        for (int64_t r = 0; ruled && r < rows; r++)
             CP(note_slopes)(s, slope + r);
-        }
         s->held += rows;
         i += rows;
         if (s->held == s->batch)

@@ -142,7 +142,7 @@ static CP_NOINLINE int64_t CP(SCORES_batches)(cp_sgd *s, const cp_chunk *c)
                 break;
         if (rows == 1)
             CP(took)(s, norm);
-        for (int64_t r = 0; r < rows; r++)
+        for (int64_t r = 0; s->ruled && r < rows; r++)
             CP(note_slopes)(s, slope + r * apart);
         for (int64_t k = 0; k < outputs; k++) {
             CP(gather_gradient)(CP_AT(s, real, grad) + k * s->padded, c->row + i, slope + k, apart, rows, packs, keep);

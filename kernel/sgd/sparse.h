@@ -66,7 +66,8 @@ CP_INLINE void CP(sparse_hold)(cp_sgd *s, const int32_t *index, const real *x, i
             stamp[index[j]] = s->epoch + 1;
             list[s->touched++] = index[j];
         }
-    CP(note_slopes)(s, slope);
+    if (s->ruled)
+        CP(note_slopes)(s, slope);
     for (int64_t k = 0; k < s->outputs; k++) {
         grad_bias[k] += slope[k];
         minus[k] = -slope[k];
