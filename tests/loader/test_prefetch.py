@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import corgipile as cp
 from corgipile.errors import BadArgument, CorruptFile, ReadFailed
 from corgipile.loader import prefetch
 from corgipile.loader.feeder import Feeder
@@ -288,3 +289,13 @@ def test_scattered_rows_are_asked_for_a_few_at_a_time():
         found = flat(feeder.buffer.dense("row")[visit].tolist() for visit in feeder.epoch(0))
         assert sorted(found) == list(range(rows))
         assert max(asked) <= 1.1 * TAKEN_BYTES < feeder.slots * feeder.row_bytes / 3
+
+
+@pytest.mark.parametrize("rows", [{"x": range(20_000)}, {"x": [[float(i)] * 9000 for i in range(60)]}])
+def test_a_program_may_end_while_rows_are_read(rows, tmp_path):
+    cp.convert(pa.table(rows), tmp_path / "t.parquet")
+    path = str(tmp_path / "t.parquet")
+    code = f"import corgipile as cp; batches = iter(cp.Loader({path!r}, batch_size=8)); next(batches)"
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -16,6 +16,7 @@ import numpy as np
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Buffer, SlotArray
+from corgipile.loader.ending import stop_at_exit
 from corgipile.loader.readers import SHORT_RUNS, LayoutReader, RowReader
 from corgipile.loader.stats import Progress
 from corgipile.orders import Blocks, Key, Order, Step
@@ -141,6 +142,7 @@ class StepPrefetch:
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stopped, self._process = False, os.getpid()
         self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True) if ahead else None
+        stop_at_exit(self)
 
     def _read(self) -> None:
         try:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from corgipile.arrow_memory import Tidy, frugal
 from corgipile.errors import BadArgument
 from corgipile.loader.buffer import Field, numbers
+from corgipile.loader.ending import stop_at_exit
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Group, Place
 from corgipile.loader.prefetch import ENDED, FORKED
@@ -228,6 +229,7 @@ class _Run:
         self._waited = self._reader_waited = 0.0
         self._stopped, self._process = False, os.getpid()
         self._thread = threading.Thread(target=self._read, name="corgipile-reader", daemon=True)
+        stop_at_exit(self)
 
     def _read(self) -> None:
         try:
