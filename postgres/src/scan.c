@@ -52,10 +52,21 @@ CorgiScan *corgi_scan_begin(const CorgiSource *source, Snapshot snapshot)
     return s;
 }
 
+/* Let go of pages that were read ahead, or found on the way, and not come to. */
+static void drop_ahead(CorgiScan *s)
+{
+    for (int i = s->next; i < TOGETHER; i++)
+        if (BufferIsValid(s->pages[i]))
+            ReleaseBuffer(s->pages[i]);
+    memset(s->pages, 0, sizeof s->pages); /* each InvalidBuffer */
+    s->next = s->ready = 0;
+}
+
 /* Go to the pages from `page` on, before `stop`. */
 void corgi_scan_seek(CorgiScan *s, int64 page, int64 stop)
 {
     ItemPointerData first, last;
+    drop_ahead(s);
     if (s->heap == NULL) {
         ItemPointerSet(&first, (BlockNumber) page, FirstOffsetNumber);
         ItemPointerSet(&last, (BlockNumber) stop - 1, MaxOffsetNumber);
@@ -171,5 +182,6 @@ bool corgi_scan_put(CorgiScan *s, const int16 *which, int count, int64 width, Co
 void corgi_scan_end(CorgiScan *s)
 {
     ExecDropSingleTupleTableSlot(s->row);
+    drop_ahead(s);
     table_endscan(s->scan);
 }
