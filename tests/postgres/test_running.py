@@ -171,8 +171,11 @@ def test_models_are_transactional(server, train):
 
 def test_a_look_that_ends_within_a_run_of_pages_lets_go_of_them(server):
     """Half of a new table is in shared buffers: reading up to them finds a page that the look does not come to."""
-    server.sql(f"""CREATE TABLE fresh AS SELECT i AS id, ARRAY(SELECT (random() + i / {ROWS // 2})::real
-        FROM generate_series(1, 32) WHERE i >= 0) AS x, i / {ROWS // 2} AS label FROM generate_series(0, {ROWS - 1}) i""")
+    server.sql(f"""
+        CREATE TABLE fresh AS SELECT i AS id, ARRAY(SELECT (random() + i / {ROWS // 2})::real
+            FROM generate_series(1, 32) WHERE i >= 0) AS x, i / {ROWS // 2} AS label
+            FROM generate_series(0, {ROWS - 1}) i
+    """)
     assert len(server.rows(call(epochs=2).replace("large", "fresh"))) == 2  # a page held would be a warning
     server.sql("DROP TABLE fresh")
 
