@@ -32,6 +32,17 @@ def test_numbers_words_and_nothing():
     assert about(pa.table({"label": pa.array([], pa.int32())})).h_d is None
 
 
+def test_which_columns_rows_are_clustered_by():
+    random = np.random.default_rng(0)
+    columns = {"mixed": random.random(20_000), "time": np.sort(random.random(20_000)), "name": ["a", "b"] * 10_000}
+    facts = about(pa.table(columns), block=100, columns=True)
+    assert next(iter(facts.by_column)) == "time"
+    value, error = facts.by_column["time"]
+    assert abs(value - 100) < 1 + 3 * error
+    assert all(facts.by_column[name][0] < 1.5 + 3 * facts.by_column[name][1] for name in ("mixed", "name"))
+    assert about(pa.table({"x": [1.0]}), columns=True).by_column == {}
+
+
 def test_lists_are_no_labels():
     with pytest.raises(BadSchema, match="'features' is fixed_size_list"):
         about(clustered(10), label="features")

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import tables
-from corgipile.quality import h_d
+from corgipile.quality import h_d, h_d_of_columns
 from corgipile.sizes import Size, to_rows
 from corgipile.tables import Table
 from corgipile.tables.columns import column
@@ -36,6 +37,7 @@ class About:
         classes: Rows of each label, most frequent first; empty for labels that are numbers.
         label_range: Least, mean and greatest label if labels are numbers.
         advice: What reading costs and how it could cost less, where that is much.
+        by_column: h_D of each column and its standard error, most clustered first, where it was asked for.
     """
 
     rows: int
@@ -48,15 +50,17 @@ class About:
     classes: dict[str, int] = field(default_factory=dict)
     label_range: tuple[float, float, float] | None = None
     advice: str | None = None
+    by_column: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def about(source: Any, *, label: str = "label", block: Size = "256KB") -> About:
-    """Describe a table; only its label column is read.
+def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: bool = False) -> About:
+    """Describe a table; only its label column is read, and what ``columns`` asks for.
 
     Args:
         source: Table, or what ``corgipile.open`` takes.
         label: Column of labels; the default need not exist.
         block: Size of the blocks that h_D is measured for.
+        columns: Estimate it of all columns, from a few rows of a few hundred blocks.
 
     Example:
         >>> from corgipile.datasets import clustered
@@ -76,6 +80,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB") -> About:
         block_rows=int(np.diff(cuts).max(initial=0)),
         blocks=len(cuts) - 1,
         advice=getattr(table, "advice", None),
+        by_column=_by_column(table, cuts) if columns else {},
     )
     if label != "label":
         check_columns(table.schema, [label])
@@ -90,6 +95,13 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB") -> About:
     names = [f"{value:g}" if labels.dtype.kind == "f" else str(value) for value in values]
     order = np.argsort(-counts, kind="stable").tolist()
     return replace(facts, h_d=spread, classes={names[at]: int(counts[at]) for at in order})
+
+
+def _by_column(table: Table, cuts: npt.NDArray[np.int64]) -> dict[str, tuple[float, float]]:
+    """Estimate h_D of all columns that can be measured; none of a table of fewer than two blocks of two rows."""
+    usual = int(np.median(np.diff(cuts))) if len(cuts) > 2 else 0
+    found = h_d_of_columns(table, usual) if usual > 1 else {}
+    return {name: found[name][:2] for name in sorted(found, key=lambda name: -found[name].value)}
 
 
 def machine() -> dict[str, Any]:

@@ -43,6 +43,13 @@ def test_convert(csv, tmp_path, capsys):
     assert tables.open(out).schema.names == ["x", "label"]
 
 
+def test_info_of_columns(arrow, capsys):
+    assert cli.main(["info", arrow, "--block", "50", "--columns"]) == 0
+    assert "clustered by label" in capsys.readouterr().out
+    assert cli.main(["info", arrow, "--block", "50", "--columns", "--json"]) == 0
+    assert next(iter(json.loads(capsys.readouterr().out)["by_column"])) == "label"
+
+
 def test_reshuffle(arrow, tmp_path, capsys):
     out = str(tmp_path / "out.arrow")
     assert cli.main(["reshuffle", arrow, out, "--method", "bmf", "--block", "100", "--memory", "1MB"]) == 0

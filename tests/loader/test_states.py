@@ -107,6 +107,13 @@ def test_a_position_without_segments_is_refused():
         loader("full").load_state_dict({**state, "segments": []})
 
 
+@pytest.mark.parametrize("name", ["rank", "worker"])
+def test_a_rank_or_worker_that_there_is_not_is_refused(name):
+    state, _ = begun(loader(), 1)
+    with pytest.raises(StateMismatch, match=f"{name} 1099511627776 of 1"):
+        loader().load_state_dict({**state, name: 1 << 40})
+
+
 def test_one_batch_more_or_less_is_refused():
     state, _ = begun(loader(), 3)
     for batches in (2, 4):

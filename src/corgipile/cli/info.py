@@ -1,6 +1,6 @@
 """``corgipile info``."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,7 +9,11 @@ from corgipile.cli.console import show_facts, show_json
 from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
 
+if TYPE_CHECKING:
+    from corgipile.description import About
+
 _MOST_SHOWN = 12
+MARGIN, SURE = 0.5, 3  # how far above 1 is worth a word, and how many standard errors
 
 
 @guarded
@@ -18,6 +22,9 @@ def command(
     *,
     label: Annotated[str, typer.Option(help="Column to describe.")] = "label",
     block: Annotated[str, typer.Option(help="Block that h_D is measured for: rows, bytes or share.")] = "256KB",
+    columns: Annotated[
+        bool, typer.Option("--columns", help="Say which columns rows are clustered by, from a few rows of some blocks.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show rows, columns and bytes of a table, and how its labels lie."""
@@ -25,7 +32,7 @@ def command(
     from corgipile.description import about  # noqa: PLC0415
     from corgipile.sizes import format_bytes  # noqa: PLC0415
 
-    facts = about(source_of(table), label=label, block=number_or_text(block))
+    facts = about(source_of(table), label=label, block=number_or_text(block), columns=columns)
     if json:
         show_json(facts)
         return
@@ -48,6 +55,17 @@ def command(
         lines.append((f"label {value}", f"{count:,} rows ({100 * count / facts.rows:.1f} %)"))
     if len(facts.classes) > _MOST_SHOWN:
         lines.append(("", f"and {len(facts.classes) - _MOST_SHOWN} other labels"))
+    if columns:
+        lines += _clusters(facts)
     if facts.advice is not None:
         lines.append(("reading", facts.advice))
     show_facts(" ".join(table), lines)
+
+
+def _clusters(facts: "About") -> list[tuple[str, str]]:
+    """Say by which columns neighbouring rows are alike: h_D above 1 by more than chance."""
+    above = {name: found for name, found in facts.by_column.items() if found[0] > 1 + MARGIN + SURE * found[1]}
+    lines = [(f"clustered by {name}", f"h_D {value:.3g} ± {error:.2g}") for name, (value, error) in above.items()]
+    if len(lines) > _MOST_SHOWN:
+        lines = [*lines[:_MOST_SHOWN], ("", f"and by {len(lines) - _MOST_SHOWN} other columns")]
+    return lines or [("clustered by", f"none of {len(facts.by_column)} columns that can be measured")]

@@ -132,6 +132,10 @@ def own_part(
         place = Standing(*(whole(state[name], name, 0) for name in Standing._fields))
     except BadArgument as error:
         raise StateMismatch(f"state has no valid position: {error}") from None
+    last = segments[0] if segments else mine
+    if place.rank >= last.world or place.worker >= len(last.batches):
+        whose = f"rank {place.rank} of {last.world}, worker {place.worker} of {len(last.batches)}"
+        raise StateMismatch(f"state has no valid position: it is of {whose}")
     if not segments and (place.step or place.offset):
         raise StateMismatch(f"state has no valid position: step {place.step} of an epoch without segments")
     return epoch, done, place
