@@ -175,7 +175,7 @@ def test_seeds_give_a_mean_and_a_spread():
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("learning_rate", -1), ("learning_rate", None), ("decay", 2), ("l2", -1), ("batch_size", 0), ("epochs", 0),
+        ("learning_rate", -1), ("learning_rate", "fast"), ("decay", 2), ("l2", -1), ("batch_size", 0), ("epochs", 0),
         ("epochs", "2"), ("seed", "a"), ("seeds", None), ("batch", "a"), ("batch", 0), ("model", "tree"),
         ("callback", 3), ("on_rows", 3),
     ],

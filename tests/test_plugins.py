@@ -130,7 +130,7 @@ def test_an_order_of_another_package(package, lines):
         seen = np.concatenate([batch["x"] for batch in loader])
         assert json.dumps(loader.state_dict()["order"])
     assert sorted(seen.tolist()) == list(range(200))
-    with pytest.raises(BadArgument, match=r"the names are .*full, turned"):
+    with pytest.raises(BadArgument, match=r"the names are .*full, partial, turned"):
         named("turnd")
 
 

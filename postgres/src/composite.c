@@ -18,14 +18,17 @@ bool corgi_is_record(Oid type)
 /* Find a column of a row by its name. */
 static int find(TupleDesc columns, const char *name, const char *model)
 {
+    const char *cast;
     for (int i = 0; i < columns->natts; i++) {
         Form_pg_attribute a = TupleDescAttr(columns, i);
         if (!a->attisdropped && strcmp(NameStr(a->attname), name) == 0)
             return i;
     }
+    cast = corgi_cast_to_list(columns->tdtypeid);
     ereport(ERROR, errcode(ERRCODE_UNDEFINED_COLUMN),
             errmsg("the row is %s, which has no column \"%s\"; model \"%s\" was trained with it",
-                   format_type_be(columns->tdtypeid), name, model));
+                   format_type_be(columns->tdtypeid), name, model),
+            cast ? errhint("Write x::%s for x.", cast) : 0);
 }
 
 /* Make what reads the features of a model from records like one; it stays as long as the context. */

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -64,13 +65,14 @@ def test_bad_arguments_are_errors():
 LARGE = ["simulate", "--ranks", "4096", "--rows", "1e12", "--fraction", "0.1", "--epochs", "20"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 def test_four_thousand_ranks_of_ten_to_the_twelfth_rows():
-    code = "import sys, resource; from corgipile import cli; cli.main(sys.argv[1:]); "
-    code += "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    code = "import sys; from corgipile import cli; cli.main(sys.argv[1:]); "
+    code += "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     done = subprocess.run([sys.executable, "-c", code, *LARGE], capture_output=True, text=True, timeout=60, check=True)
     *lines, peak = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert int(peak) < (300 << 10) * (1 if sys.platform == "linux" else 1024)
+    assert int(peak) < 300 << 10  # of this process alone: what getrusage says begins at its parent's
     assert "3,906,250,000 blocks of 256 rows of 4 KB" in lines[0]
 
 

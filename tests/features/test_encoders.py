@@ -122,7 +122,7 @@ def test_an_encoding_survives_json_and_serves_other_tables():
         ({"encode": "onehot:3"}, BadArgument, "encode must be 'onehot'"),
         ({"encode": 3}, BadArgument, "encode must be one of"),
         ({"missing": "median"}, BadArgument, 'missing must be "error"'),
-        ({"missing": "skip"}, BadArgument, r"table\.filter\(.*\) leaves rows out"),
+        ({"missing": "skip"}, BadArgument, r"table\.filter\(.*\), leaves such rows out"),
         ({"missing": float("nan")}, BadArgument, "finite number"),
         ({"missing": True}, BadArgument, "finite number"),
         ({"features": ["age", "y"]}, BadArgument, "by heart"),

@@ -18,6 +18,7 @@ ROW_STEP, ROW_MADE = (
     24,
     96,
 )  # bytes of a row in a step that waits: its extent and two slots; and while it is made and read
+WHOLE = 1  # step more that rows of varying length take, while others come
 SOUGHT = 1 << 16  # units whose lengths are summed at a time
 
 
@@ -73,7 +74,8 @@ class FullShuffle(Sized):
             BudgetTooSmall: The budget does not hold one unit and those read ahead.
         """
         unit = 1 if self.unit == "row" else self._fit_unit(rows, row_bytes, budget)
-        room = rows if budget is None else budget // (1 + self.ahead)
+        # Rows of varying length stay in the batches they came in until the last row of each is visited.
+        room = rows if budget is None else int(budget / (1 + self.ahead + (WHOLE if whole else 0)))
         wanted = room if self.buffer is None else to_rows(self.buffer, rows, row_bytes, "buffer")
         if budget is not None and (wanted > room or room < unit):
             raise too_small(self.name, max(wanted, unit) * (1 + self.ahead), budget, row_bytes)
