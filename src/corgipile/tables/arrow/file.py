@@ -11,7 +11,7 @@ from corgipile.errors import BadArgument, CorruptFile
 from corgipile.tables.arrow.decompress import Decompressed, Decompressor
 from corgipile.tables.arrow.dictionaries import Dictionaries, index_schema
 from corgipile.tables.arrow.flatbuffers import Batch
-from corgipile.tables.arrow.footer import Footer, read_footer, schema_end
+from corgipile.tables.arrow.footer import Footer, end_of, read_footer, schema_end
 from corgipile.tables.arrow.metadata import BatchMetadata
 from corgipile.tables.arrow.note import noted
 from corgipile.tables.arrow.slices import BatchSlices, Place, places, sliceable
@@ -211,7 +211,7 @@ class ArrowFile(Checked):
         return noted(self._file, read_footer(self._file))
 
     def _stored_schema(self) -> pa.Schema:
-        stored = pa.ipc.open_file(self._file.source()).schema
+        stored = pa.ipc.open_file(end_of(self._file)).schema
         end = schema_end(self._file)
         first = pa.ipc.read_schema(pa.py_buffer(self._file.read(8, end - 8))) if end > 8 else stored
         if not stored.equals(first):

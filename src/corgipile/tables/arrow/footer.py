@@ -1,16 +1,19 @@
 """The footer of an Arrow IPC file: where its record batches lie."""
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.flatbuffers import CONTINUATION, DICTIONARY, RECORD_BATCH, FlatBuffer
 from corgipile.tables.io.files import File
+from corgipile.tables.io.remote import RemoteFile
 
 MAGIC = b"ARROW1"
+TAIL, MOST_FOOTER = 10, 1 << 26  # bytes behind a footer: its length and the mark; of one that is read at once
 LEAST_MESSAGE, GUESS = 32, 1 << 10  # bytes
 BLOCK = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("pad", "<i4"), ("body", "<i8")])
 
@@ -114,3 +117,16 @@ def is_message(head: bytes) -> bool:
         )
     except CorruptFile:
         return False
+
+
+def end_of(file: File) -> Any:
+    """Return the end of a file for pyarrow to read the schema of; of the whole file, a thread of its own would.
+
+    That thread lets go of what it read whenever it comes to it, and aborts a process that ends meanwhile.
+    """
+    length = int.from_bytes(file.read(file.size - TAIL, 4), "little") if file.size > 2 * TAIL else 0
+    if isinstance(file, RemoteFile) or not 0 < length < min(file.size - 2 * TAIL, MOST_FOOTER):
+        return file.source()
+    return pa.BufferReader(
+        file.read(file.size - 2 * TAIL - length, 2 * TAIL + length)
+    )  # before it pyarrow wants a mark
