@@ -32,15 +32,19 @@ def test_numbers_words_and_nothing():
     assert about(pa.table({"label": pa.array([], pa.int32())})).h_d is None
 
 
-def test_which_columns_rows_are_clustered_by():
+def test_which_columns_rows_are_clustered_by(tmp_path):
     random = np.random.default_rng(0)
     columns = {"mixed": random.random(20_000), "time": np.sort(random.random(20_000)), "name": ["a", "b"] * 10_000}
+    columns |= {"id": np.arange(20_000), "word": [f"w{row:05}" for row in range(20_000)]}
     facts = about(pa.table(columns), block=100, columns=True)
-    assert next(iter(facts.by_column)) == "time"
-    value, error = facts.by_column["time"]
-    assert abs(value - 100) < 1 + 3 * error
+    assert set(list(facts.by_column)[:3]) == {"time", "id", "word"}
+    assert all(
+        abs(facts.by_column[name][0] - 100) < 1 + 3 * facts.by_column[name][1] for name in ("time", "id", "word")
+    )
     assert all(facts.by_column[name][0] < 1.5 + 3 * facts.by_column[name][1] for name in ("mixed", "name"))
     assert about(pa.table({"x": [1.0]}), columns=True).by_column == {}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")  # one row group, as pandas writes it
+    assert set(list(about(tmp_path / "a.parquet", block=100, columns=True).by_column)[:3]) == {"time", "id", "word"}
 
 
 def test_lists_are_no_labels():

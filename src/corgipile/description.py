@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import tables
+from corgipile.errors import BadArgument
 from corgipile.quality import h_d, h_d_of_columns
 from corgipile.sizes import Size, to_rows
 from corgipile.tables import Table
@@ -80,7 +80,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
         block_rows=int(np.diff(cuts).max(initial=0)),
         blocks=len(cuts) - 1,
         advice=getattr(table, "advice", None),
-        by_column=_by_column(table, cuts) if columns else {},
+        by_column=_by_column(table, wanted) if columns else {},
     )
     if label != "label":
         check_columns(table.schema, [label])
@@ -97,10 +97,12 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     return replace(facts, h_d=spread, classes={names[at]: int(counts[at]) for at in order})
 
 
-def _by_column(table: Table, cuts: npt.NDArray[np.int64]) -> dict[str, tuple[float, float]]:
+def _by_column(table: Table, block: int) -> dict[str, tuple[float, float]]:
     """Estimate h_D of all columns that can be measured; none of a table of fewer than two blocks of two rows."""
-    usual = int(np.median(np.diff(cuts))) if len(cuts) > 2 else 0
-    found = h_d_of_columns(table, usual) if usual > 1 else {}
+    try:
+        found = h_d_of_columns(table, block)
+    except BadArgument:
+        return {}
     return {name: found[name][:2] for name in sorted(found, key=lambda name: -found[name].value)}
 
 

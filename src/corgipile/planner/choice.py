@@ -64,6 +64,7 @@ def choose(
     Each candidate is followed over row numbers and labels, which tells its deff, and run for a moment in the middle of
     an epoch, which tells its speed on this machine, with as much of the table in its caches as is there now. Of those
     whose deff is at most ``1 + tolerance`` the fastest is chosen, and of those about as fast the one that mixes best.
+    Labels are in memory meanwhile, of up to 67 million rows: ``memory`` is that of the loaders, not of choosing one.
 
     Args:
         table: Table, or what `corgipile.open` takes.

@@ -12,10 +12,12 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.quality.keys import Floats, Keys
 from corgipile.sizes import whole
 from corgipile.tables import open as open_table
-from corgipile.tables.table import IntArray, Table, check_columns
+from corgipile.tables.table import IntArray, Table, check_columns, even_cuts
 
 __all__ = ["HD", "h_d_of_columns", "h_d_of_gradients", "h_d_of_samples"]
 
+FEW = 64  # blocks that mix too little to be read as such: a table of so few large units is unpacked, and cut anyhow
+TWICE = 4  # of a sample, rows for each class at least
 TOGETHER = 32  # blocks whose gradients are in memory at a time
 
 
@@ -88,7 +90,7 @@ def h_d_of_columns(
 
     Args:
         table: What `corgipile.open` takes.
-        block: Rows of a block; a table that is encoded in large units has larger ones.
+        block: Rows of a block; a table that is encoded in many large units has larger ones.
         columns: The columns; None: all that have values that can be measured.
         blocks: Blocks to look at, all if there are no more.
         rows: Rows to look at in each; all if it has no more.
@@ -110,7 +112,7 @@ def h_d_of_columns(
     found = {}
     for name in names:
         try:
-            values = _measured(batch.column(name))
+            values = _measured(batch.column(name), sampled=sample.rows.size < len(opened))
         except (BadArgument, ValueError, TypeError) as error:
             if columns is not None:
                 raise BadSchema(f"column {name!r} has no numbers or classes to measure: {error}") from None
@@ -135,7 +137,7 @@ def h_d_of_gradients(
 
     Args:
         table: What `corgipile.open` takes.
-        block: Rows of a block; a table that is encoded in large units has larger ones.
+        block: Rows of a block; a table that is encoded in many large units has larger ones.
         gradients: Makes (rows, numbers) of a ``pyarrow.Table``.
         blocks: Blocks to look at, all if there are no more.
         rows: Rows to look at in each; all if it has no more.
@@ -175,6 +177,8 @@ class _Sample(NamedTuple):
         block, blocks = whole(block, "block", 2), whole(blocks, "blocks", 2)
         rows, key = whole(rows, "rows", 2), random.derive(whole(seed, "seed"))
         cuts = table.cuts(block)
+        if len(cuts) <= FEW:
+            cuts = even_cuts(len(table), block)
         sizes = np.diff(cuts)
         usual = int(np.median(sizes)) if len(sizes) else 0
         rows = min(rows, usual)
@@ -194,8 +198,12 @@ class _Sample(NamedTuple):
             yield self.rows[first : first + TOGETHER]
 
 
-def _measured(column: pa.Array) -> Floats:
-    """Return what is measured of a column, (rows, numbers)."""
+def _measured(column: pa.Array, *, sampled: bool) -> Floats:
+    """Return what is measured of a column, (rows, numbers).
+
+    Of a sample, values that hardly ever come twice are no classes, however few they are: numbers are taken as they are,
+    words by their places in the alphabet.
+    """
     kind, rows = column.type, len(column)
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
@@ -208,6 +216,10 @@ def _measured(column: pa.Array) -> Floats:
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f" and np.isnan(values).any():
         return _filled(values.reshape(rows, 1))
+    if sampled and values.dtype.kind in "iufSUO" and not column.null_count:
+        names, places = np.unique(values, return_inverse=True)
+        if len(names) > rows // TWICE:
+            return np.asarray(values if values.dtype.kind in "iuf" else places, np.float64).reshape(rows, 1)
     return Keys(values).rows(slice(None))
 
 
