@@ -5,8 +5,10 @@
 
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
+#include "sgd/totals.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/float.h"
 #include "utils/memutils.h"
 
 #define WHERE " FROM corgipile.models WHERE name operator(pg_catalog.=) $1"
@@ -322,4 +324,31 @@ void corgi_fit_past(CorgiRun *run, const CorgiModel *past)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" has " INT64_FORMAT " features, the rows have " INT64_FORMAT,
                        run->options.warm_start, past->width, v->width));
+}
+
+/* The classes of a model by name; NULL where they are numbers. */
+const CorgiNames *corgi_class_names(const CorgiModel *m) { return m->encoding ? m->encoding->classes : NULL; }
+
+/* A class as text. */
+const char *corgi_class_name(const CorgiModel *m, int64 k)
+{
+    const CorgiNames *names = corgi_class_names(m);
+    return names ? names->names[k].text : float8out_internal(m->class_values[k]);
+}
+
+/* The number of the class that scores say. A margin of 0 is the first class. */
+int64 corgi_best_class(const CorgiModel *m, const double *scores)
+{
+    int64 best = 0;
+    if (!cp_loss_per_class(m->of.loss))
+        return scores[0] > 0;
+    for (int64 k = 1; k < m->outputs; k++)
+        best = scores[k] > scores[best] ? k : best;
+    return best;
+}
+
+/* The number that is predicted by a model of numbers. */
+double corgi_predicted_number(const CorgiModel *m, const double *scores)
+{
+    return cp_losses[m->of.loss].exponential ? cp_exp(scores[0]) : scores[0];
 }

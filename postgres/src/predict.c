@@ -320,33 +320,6 @@ static Datum to_array(const double *values, int64 count)
         construct_array(items, (int) count, FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* The classes of a model by name; NULL where they are numbers. */
-const CorgiNames *corgi_class_names(const CorgiModel *m) { return m->encoding ? m->encoding->classes : NULL; }
-
-/* A class as text. */
-const char *corgi_class_name(const CorgiModel *m, int64 k)
-{
-    const CorgiNames *names = corgi_class_names(m);
-    return names ? names->names[k].text : float8out_internal(m->class_values[k]);
-}
-
-/* The number of the class that scores say. A margin of 0 is the first class. */
-int64 corgi_best_class(const CorgiModel *m, const double *scores)
-{
-    int64 best = 0;
-    if (!cp_loss_per_class(m->of.loss))
-        return scores[0] > 0;
-    for (int64 k = 1; k < m->outputs; k++)
-        best = scores[k] > scores[best] ? k : best;
-    return best;
-}
-
-/* The number that is predicted by a model of numbers. */
-double corgi_predicted_number(const CorgiModel *m, const double *scores)
-{
-    return cp_losses[m->of.loss].exponential ? cp_exp(scores[0]) : scores[0];
-}
-
 /* Class of the row, or the number that is predicted of it. */
 Datum corgipile_predict(PG_FUNCTION_ARGS)
 {
