@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ __all__ = ["Choice", "choose"]
 
 BLOCKS = ("16KB", "64KB", "256KB", "1MB")
 NEAR = 1.1  # times as long is about as fast
-MOST_LABELS = 1 << 26  # rows whose labels are read
+MOST_LABELS = 1 << 23  # rows whose labels are read: each takes some 50 bytes meanwhile
 PASSES = 4  # over a table, by which it is written anew in random order: read and written twice
 log = logging.getLogger("corgipile")
 
@@ -64,7 +64,8 @@ def choose(
     Each candidate is followed over row numbers and labels, which tells its deff, and run for a moment in the middle of
     an epoch, which tells its speed on this machine, with as much of the table in its caches as is there now. Of those
     whose deff is at most ``1 + tolerance`` the fastest is chosen, and of those about as fast the one that mixes best.
-    Labels are in memory meanwhile, of up to 67 million rows: ``memory`` is that of the loaders, not of choosing one.
+    Labels are in memory meanwhile, some 50 bytes a row: ``memory`` is that of the loaders, not of choosing one. Those of
+    tables of more than 8 million rows are not read, and deff is then that at worst.
 
     Args:
         table: Table, or what `corgipile.open` takes.
@@ -98,7 +99,11 @@ def choose(
     memory = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
     setting = Setting(table, memory, batch_size, labels, keys, ranks, seconds, whole(seed, "seed"))
     found = _distinct(candidate(order, setting) for order in _orders(name if labels is not None else None))
-    return _chosen(tried(found, setting), name, 1 + tolerance)
+    choice = _chosen(tried(found, setting), name, 1 + tolerance)
+    if labels is None and name is not None:
+        kind = table.schema.field(name).type
+        return replace(choice, reason=f"{choice.reason}; none is balanced: {name!r} is {kind}, and numbers are needed")
+    return choice
 
 
 def _labels(table: Table, label: str | None) -> tuple[str | None, Table | None, Keys | None]:
