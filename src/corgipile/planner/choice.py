@@ -64,8 +64,8 @@ def choose(
     Each candidate is followed over row numbers and labels, which tells its deff, and run for a moment in the middle of
     an epoch, which tells its speed on this machine, with as much of the table in its caches as is there now. Of those
     whose deff is at most ``1 + tolerance`` the fastest is chosen, and of those about as fast the one that mixes best.
-    Labels are in memory meanwhile, some 50 bytes a row: ``memory`` is that of the loaders, not of choosing one. Those of
-    tables of more than 8 million rows are not read, and deff is then that at worst.
+    Labels are in memory meanwhile, some 50 bytes a row: ``memory`` is that of the loaders, not of choosing one. Of
+    tables of more than 8 million rows they are not read, and deff is then that at worst.
 
     Args:
         table: Table, or what `corgipile.open` takes.
