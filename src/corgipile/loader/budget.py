@@ -120,7 +120,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     way = find_way(table, order, columns.sources, share)
 
     def attempt(limit: int | None) -> Fitted:
-        budget = None if limit is None else int(max(0, limit / workers - shared - way.beside) / columns.row_bytes)
+        budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
         return _fit(table, order, budget, columns, way)
 
     if way.units is not None and not way.even:
