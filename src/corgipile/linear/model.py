@@ -16,7 +16,7 @@ from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.classes import check_label
 from corgipile.linear.encoded import readable
-from corgipile.linear.features import Features, find_inputs
+from corgipile.linear.features import Features, find_inputs, tell_unknown
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.saving import packed, read_tensors, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt, Scaling
@@ -32,6 +32,7 @@ What = Literal["predict", "predict_proba", "decision"]
 WHATS = ("predict", "predict_proba", "decision")
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of what going on needs, if that is more
 BESIDE = "beside"
+NOTED = {"left_out": dict, "notes": list, "others": list}
 
 
 @dataclass
@@ -121,7 +122,7 @@ class Model:
 
         Args:
             rows: An array [rows, features], a SciPy CSR matrix, a path, a `Table`, a ``pyarrow.Table`` or a data frame.
-                Scalar features are found by their names, wherever they stand.
+                Scalar features are found by their names, wherever they stand; the log names columns that are new.
         """
         return np.concatenate(list(self.stream(rows, "decision")))
 
@@ -162,7 +163,9 @@ class Model:
             yield from passes.scores(sgd, feeder)
 
     def _inputs(self, table: Table, label: str | None = None) -> Features:
-        return find_inputs(table, self.features or None, label or self.label, self.width, whose=repr(table))
+        label = label or self.label
+        tell_unknown(table.schema, self.params, label)
+        return find_inputs(table, self.features or None, label, self.width, whose=repr(table))
 
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
         """Return what scores, [rows, outputs], say: themselves, probabilities, or what is predicted.
@@ -356,7 +359,7 @@ def _check_notes(model: Model) -> None:
         raise ValueError(f"{named} names for {model.width} features")
     if not (isinstance(label, str | None) and isinstance(lists, bool | None)):
         raise TypeError(f"its label is {label!r} and lists is {lists!r}")
-    if not isinstance(model.params.get("left_out", {}), dict) or not isinstance(model.params.get("notes", []), list):
+    if not all(isinstance(model.params.get(name, kind()), kind) for name, kind in NOTED.items()):
         raise TypeError("the notes on its columns are damaged")
     for record in model.history:
         loss = record["loss"]

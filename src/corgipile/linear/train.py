@@ -17,7 +17,7 @@ from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_classes, check_label
 from corgipile.linear.encoded import classes_of, encoding_of, readable
-from corgipile.linear.features import Features, find_inputs
+from corgipile.linear.features import Features, find_inputs, tell_unknown
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.precheck import precheck
@@ -231,11 +231,13 @@ def _named(table: Table, features: Any, settings: Settings) -> Sequence[str]:
 
 def _facts(task: Task) -> Record:
     """Return what a model says of its task."""
+    said = {*task.inputs.columns, task.label, *task.inputs.left_out}
     return {
         "features": list(task.inputs.columns),
         "lists": task.inputs.lists,
         **({"encoding": task.encoding.state()} if task.encoding else {}),
         "left_out": task.inputs.left_out,
+        "others": [name for name in task.source.schema.names if name not in said],
         "notes": task.notes,
         "standardize": task.scaling is not None,
     }
@@ -290,6 +292,7 @@ def _exact(inputs: Features, table: Table) -> Features:
 
 def _check_past(past: Model, task: Task) -> None:
     """Raise BadArgument unless an earlier model is of the same kind, features and classes."""
+    tell_unknown(task.source.schema, past.params, task.label)
     inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
     known = past.features if past.names else ()
     if past.loss != task.loss or past.width != inputs.width:
@@ -316,6 +319,7 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
     bring(table, [*inputs.columns, task.label], None)  # it is read after each epoch
     table = readable(table, task.encoding, task.label, once=True)
     check_label(table, task.label, whose)
+    tell_unknown(table.schema, _facts(task), task.label)
     found = find_inputs(table, inputs.columns, task.label, inputs.width, whose=whose)
     if found.width != inputs.width:
         raise BadArgument(f"the test table has {found.width} features, the table {inputs.width}; as many are needed")

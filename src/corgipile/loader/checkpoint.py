@@ -112,15 +112,18 @@ def own_part(
 
     Args:
         state: The state, also one of an earlier release, which had no segments.
-        identity: What it must agree with.
+        identity: What it must agree with; of its order, however that was asked for, the segment has the sizes in rows.
         mine: The segment that the worker runs.
         worker: The worker.
 
     Raises:
         StateMismatch: The state is of something else.
     """
-    state = _in_segments(state, mine)
-    epoch, segments = checked(state, identity, mine.order)
+    state, asked = _in_segments(state, mine), identity["order"]
+    epoch, segments = checked(state, {name: identity[name] for name in identity if name != "order"}, mine.order)
+    said = state.get("order")
+    if not alike(said, asked) and not (segments and any(_same_but_sizes(said, one) for one in (asked, mine.order))):
+        raise instead(said, asked)
     if len(segments) > 1:
         raise StateMismatch(f"state has an epoch in {len(segments)} parts: load it into a CorgiPileDataset")
     for one in segments:
@@ -139,6 +142,17 @@ def own_part(
     if not segments and (place.step or place.offset):
         raise StateMismatch(f"state has no valid position: step {place.step} of an epoch without segments")
     return epoch, done, place
+
+
+def _same_but_sizes(said: Any, order: Any) -> bool:
+    """Say whether an order of a state differs in its sizes only from one, both as `described`."""
+    return alike(_without_sizes(said), _without_sizes(order))
+
+
+def _without_sizes(order: Any) -> Any:
+    if not isinstance(order, Mapping):
+        return order
+    return {name: _without_sizes(value) for name, value in order.items() if name not in ("block", "buffer")}
 
 
 def _in_segments(state: Mapping[str, Any], mine: Segment) -> Mapping[str, Any]:

@@ -302,7 +302,6 @@ class Loader(Rewindable):
         """
         feeder = self.feeder
         mine = identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding)
-        del mine["order"]  # however it was asked for: its sizes in rows are in the segment
         epoch, batches, place = own_part(state, mine, self._segment(), feeder.shard.worker)
         if batches > -(-feeder.visits(epoch) // self.batch_size):
             raise StateMismatch(f"state has no valid position: there are fewer batches than {batches}")
