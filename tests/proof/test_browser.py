@@ -15,8 +15,9 @@ import pytest
 import corgipile as cp
 from corgipile.comparison import compare
 from corgipile.datasets import clustered
+from corgipile.description import about
 from corgipile.planner import choose
-from corgipile.proof import Compared, audit_page, comparison_page
+from corgipile.proof import Compared, about_page, audit_page, comparison_page
 from corgipile.quality import audit
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -54,6 +55,7 @@ def pages(tmp_path_factory):
     for loader, of_what in ((cp.Loader(table, batch_size=64), "good"), (in_order, "bad")):
         report = audit(loader, id="row", key=["label", name], rows=4000, batch_size=64)
         audit_page(report).save(folder / f"audit-{of_what}.html")
+    about_page(about(table, block=100, columns=True), "rows of mine").save(folder / "info.html")
     return folder
 
 
@@ -65,7 +67,7 @@ def chromium(folder, *words):
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["compare", "audit-good", "audit-bad"])
+@pytest.mark.parametrize("name", ["compare", "audit-good", "audit-bad", "info"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_a_page_fits_its_window(pages, tmp_path, name, width):
     text = (pages / f"{name}.html").read_text()

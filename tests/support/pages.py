@@ -16,4 +16,4 @@ def tree(page):
 
 def text_of(page):
     """Return what is to be read on a page."""
-    return " ".join("".join(tree(page).itertext()).split())
+    return " ".join(" ".join(tree(page).itertext()).split())
