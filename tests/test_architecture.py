@@ -38,6 +38,7 @@ MAY = {
     "exchange": BASE | {"tables", "orders"},
     "quality": BASE | {"tables", "orders"},
     "hooks": {"errors", "outputs", "sizes"},
+    "proof": BASE | {"quality"},
     "testing": BASE | {"tables", "orders"},
     "planner": BASE | {"tables", "orders", "features", "loader", "quality"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},

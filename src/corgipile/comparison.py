@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,16 +20,18 @@ from corgipile import orders, scratch, tables
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
-from corgipile.quality import Report, measure
+from corgipile.quality import AuditReport, Report, audit, measure
 from corgipile.relayout import reshuffle
+from corgipile.resident import peaking
 from corgipile.settings import BLOCK, CALL, TEST, Setting, Settings, takes
-from corgipile.sizes import Size, real, whole
+from corgipile.sizes import Size, real, whole, yes_or_no
 from corgipile.tables import Table
 from corgipile.tables.columns import column
 
 if TYPE_CHECKING:
     from corgipile.linear.schedule import Schedule
     from corgipile.linear.training import Task
+    from corgipile.loader import Loader
     from corgipile.loader.feeder import Feeder
 
 __all__ = ["ORDERS", "CompareArguments", "Result", "compare", "measure_order"]
@@ -61,15 +64,19 @@ class Result:
         spread: Standard deviation of the last score among the seeds; 0 for one.
         seeds: How many seeds.
         loss: Mean loss after the last epoch.
+        losses: The same after each epoch.
+        elapsed: Seconds of training until the end of each epoch, those spent once before the first one included.
         seconds: Seconds of an epoch, median; measuring the model is not in it.
         rows_per_second: Rows of the table by these seconds, however often an order visits them.
         bytes_read: Bytes read in an epoch.
         buffer_bytes: Bytes of rows in memory at most.
-        deff: Measured design effect of a batch; 1.0 is a full shuffle.
+        peak_bytes: Memory of the process that was resident at most meanwhile, libraries and all; 0 where unknown.
+        deff: Design effect of a batch, of the plan of the first epoch; 1.0 is a full shuffle.
         prefix: Measured prefix discrepancy.
         setup_seconds: Seconds spent once, before the first epoch, to write the table in another order.
         failure: Why there is no result, empty if there is.
         warning: What is wrong with the result, empty if nothing is: training drifted away.
+        audit: What came out of a loader in two more epochs, where that was asked for.
     """
 
     order: str
@@ -78,15 +85,19 @@ class Result:
     spread: float = 0.0
     seeds: int = 1
     loss: float = math.nan
+    losses: tuple[float, ...] = ()
+    elapsed: tuple[float, ...] = ()
     seconds: float = math.nan
     rows_per_second: float = math.nan
     bytes_read: int = 0
     buffer_bytes: int = 0
+    peak_bytes: int = 0
     deff: float = math.nan
     prefix: float = math.nan
     setup_seconds: float = 0.0
     failure: str = ""
     warning: str = ""
+    audit: AuditReport | None = None
 
     @property
     def score(self) -> float:
@@ -109,6 +120,7 @@ class CompareArguments(Settings):
     seeds: Annotated[int, Setting("Run each order with so many seeds: mean and spread.", partial(whole, least=1))] = 1
     batch: Annotated[int, Setting("Rows of a batch for which deff is measured.", partial(whole, least=1))] = 256
     folder: str | Path | None = None
+    audited: Annotated[bool, Setting("", yes_or_no)] = False
     callback: Annotated[Callable[[Result], object] | None, CALL] = None
     on_rows: Annotated[Callable[[int], object] | None, CALL] = None
 
@@ -123,6 +135,7 @@ class _Plan:
     labels: npt.NDArray[Any]
     seed: int
     test: Table
+    copied: bool = False  # rows lie in another order than in the table that was given
 
 
 @takes(CompareArguments)
@@ -145,6 +158,7 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
         seeds: Run each order with so many seeds, from ``seed`` on, and give means and the spread.
         batch: Rows of a batch for which deff is measured.
         folder: Where the temporary file goes; where temporary files belong by default.
+        audited: Audit two more epochs of each order as a loader gives them, of labels alone: `Result.audit`.
         callback: Called with each result.
         on_rows: Called with the number of rows learnt since the last call.
 
@@ -263,8 +277,11 @@ def _with_seed(order: Order | str, plan: _Plan) -> Result:
         return _run(order, plan)
     with _shuffled(plan) as (copy, seconds):
         labels = column(copy, plan.task.label)
-        result = _run(orders.NoShuffle(), replace(plan, task=replace(plan.task, source=copy), labels=labels))
-        return replace(result, order=order, setup_seconds=seconds)
+        result = _run(
+            orders.NoShuffle(), replace(plan, task=replace(plan.task, source=copy), labels=labels, copied=True)
+        )
+        elapsed = tuple(seconds + spent for spent in result.elapsed)
+        return replace(result, order=order, setup_seconds=seconds, elapsed=elapsed)
 
 
 def _mean(runs: Sequence[Result]) -> Result:
@@ -273,10 +290,12 @@ def _mean(runs: Sequence[Result]) -> Result:
         return runs[0]
     names = ("loss", "seconds", "rows_per_second", "deff", "prefix", "setup_seconds")
     means: dict[str, Any] = {name: fmean(getattr(run, name) for run in runs) for name in names}
-    scores = tuple(fmean(past) for past in zip(*(run.scores for run in runs), strict=True))
+    for name in ("scores", "losses", "elapsed"):
+        means[name] = tuple(fmean(past) for past in zip(*(getattr(run, name) for run in runs), strict=True))
+    means["peak_bytes"] = max(run.peak_bytes for run in runs)
     spread = stdev(run.score for run in runs)
     warning = "; ".join(dict.fromkeys(run.warning for run in runs if run.warning))
-    return replace(runs[0], scores=scores, spread=spread, seeds=len(runs), warning=warning, **means)
+    return replace(runs[0], spread=spread, seeds=len(runs), warning=warning, **means)
 
 
 def _run(order: Order, plan: _Plan) -> Result:
@@ -286,11 +305,11 @@ def _run(order: Order, plan: _Plan) -> Result:
     task, given = plan.task, plan.given
     with task.feeder(order, given.memory, plan.seed) as feeder:
         training = Training(task, feeder, plan.schedule, None, {}, adaptive=False, on_rows=given.on_rows)
-        with warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
+        with peaking() as peak, warnings.catch_warnings(record=True) as told, measuring(plan.test, task) as judge:
             warnings.simplefilter("always", DivergenceWarning)
             history = training.run(given.epochs, judge, _idle, _idle).history
         quality = _measured(feeder, plan.labels, 0, given.batch)
-        buffer_bytes = feeder.buffer_bytes
+        buffer_bytes, fitted = feeder.buffer_bytes, feeder.order
     metric = task.loss.score
     seconds = median(record["seconds"] for record in history)
     return Result(
@@ -298,14 +317,51 @@ def _run(order: Order, plan: _Plan) -> Result:
         metric=metric,
         scores=tuple(float(record[f"test_{metric}"]) for record in history),
         loss=float(history[-1]["test_loss"]),
+        losses=tuple(float(record["test_loss"]) for record in history),
+        elapsed=tuple(accumulate(float(record["seconds"]) for record in history)),
         seconds=seconds,
         rows_per_second=min(history[-1]["rows"], len(task.source)) / seconds,
         bytes_read=int(np.median([record["bytes_read"] for record in history])),
         buffer_bytes=buffer_bytes,
+        peak_bytes=peak.nbytes,
         deff=quality.deff,
         prefix=quality.prefix,
         warning="; ".join(str(one.message) for one in told if issubclass(one.category, DivergenceWarning)),
+        audit=_audited(fitted, plan) if given.audited else None,
     )
+
+
+def _audited(order: Order, plan: _Plan) -> AuditReport:
+    """Audit what a loader gives in this order; only the label column is read."""
+    from corgipile.loader import Loader  # noqa: PLC0415 - as in compare
+
+    label, batch = plan.task.label, min(plan.given.batch, len(plan.task.source))
+    with Loader(
+        plan.task.source, order=order, memory=None, columns=[label], batch_size=batch, seed=plan.seed
+    ) as loader:
+        if plan.copied:  # whose row numbers say nothing
+            return audit(loader, key=label)
+        return audit(_Numbered(loader, label, plan.labels), id="row", key=label, rows=len(plan.labels))
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """Batches of labels with the numbers that their rows have by the plan; -1 where the label is another."""
+
+    loader: "Loader"
+    label: str
+    labels: npt.NDArray[Any]
+
+    def __iter__(self) -> Iterator[dict[str, npt.NDArray[Any]]]:
+        feeder = self.loader.feeder
+        visits = visited_rows(feeder.order, feeder.blocks, feeder.key(self.loader.epoch))
+        waiting = np.zeros(0, np.int64)
+        for batch in self.loader:
+            found = np.asarray(batch[self.label])
+            while len(waiting) < len(found):
+                waiting = np.concatenate([waiting, next(visits)])
+            rows, waiting = waiting[: len(found)], waiting[len(found) :]
+            yield {"row": np.where(self.labels[rows] == found, rows, -1), self.label: found}
 
 
 def _idle(_: object) -> None:

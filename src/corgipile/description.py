@@ -14,7 +14,7 @@ import pyarrow as pa
 from corgipile import tables
 from corgipile.errors import BadArgument
 from corgipile.quality import h_d, h_d_of_columns
-from corgipile.sizes import Size, to_rows
+from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
 from corgipile.tables.columns import column
 from corgipile.tables.table import check_columns, even_cuts
@@ -127,6 +127,18 @@ def machine() -> dict[str, Any]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return {"corgipile": __version__, "machine": facts}
+
+
+def versions() -> dict[str, Any]:
+    """Say the same in one dictionary, for people; nothing of it says whose computer it is.
+
+    Example:
+        >>> "python" in versions()
+        True
+    """
+    made = machine()
+    facts = made.pop("machine")
+    return {**made, **facts, "memory": format_bytes(facts["memory"])}
 
 
 def _text(path: str) -> str:

@@ -10,17 +10,30 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, show_json, show_table
 from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
-from corgipile.cli.options import read, with_settings
+from corgipile.cli.options import Overwrite, read, with_settings
+from corgipile.cli.pages import Html, check_page, shown, typed
 from corgipile.cli.signals import outcome
 from corgipile.comparison import ORDERS, CompareArguments, compare
+from corgipile.errors import CorgiPileError
 
 
 @guarded
 @with_settings(CompareArguments)
-def command(table: Tables, *, quiet: Quiet = False, json: Json = False, **written: Any) -> None:
+def command(
+    table: Tables,
+    *,
+    html: Html = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    **written: Any,
+) -> None:
     """Train one model by every order on the same table: accuracy, loss, speed, memory and deff."""
     from corgipile import tables  # noqa: PLC0415
+    from corgipile.proof import Compared, comparison_page  # noqa: PLC0415
 
+    if html is not None:
+        check_page(html, [table, written["test"]], overwrite=overwrite)
     opened = tables.open(source_of(table))
     order, test = written.pop("order"), written.pop("test")
     names = ORDERS if order is None else tuple(name.strip() for name in order.split(",") if name.strip())
@@ -39,14 +52,24 @@ def command(table: Tables, *, quiet: Quiet = False, json: Json = False, **writte
                 watch.say(_news(result))
 
             source = None if test is None else source_of(test, test=True)
-            compare(opened, test=source, order=names, callback=finished, on_rows=watch.rows, **settings)
+            asked = settings | {"audited": html is not None}
+            compare(opened, test=source, order=names, callback=finished, on_rows=watch.rows, **asked)
     except KeyboardInterrupt as signal:
         stop = signal  # who interrupts the last order wants the others
     if json:
         document = _document(table, opened, settings | {"order": names, "test": test})
-        show_json(document | {"stopped": stop is not None, "results": results})
+        facts = [{**vars(one), "audit": _audit(one)} for one in results]
+        show_json(document | {"stopped": stop is not None, "results": facts})
     elif results:
         show(results, title, held_out=test is not None)
+    if html is not None and results:
+        choice = None if stop else _choice(opened, settings)
+        known = {name: settings[name] for name in ("model", "epochs")}
+        of = Compared(
+            " ".join(map(shown, table)), len(opened), opened.nbytes, memory=written["memory"], **known,
+            held_out=test is not None, choice=choice, command=typed(),
+        )  # fmt: skip
+        comparison_page(results, of).save(html, inputs=[opened, source_of(table)], overwrite=overwrite)
     if stop is not None:
         code, word = outcome(stop)
         typer.echo(f"corgipile: {word}", err=True)
@@ -62,6 +85,25 @@ def _document(paths: Sequence[str], table: Any, settings: dict[str, Any]) -> dic
     facts = {"paths": paths, "rows": len(table), "bytes": table.nbytes, "fingerprint": table.fingerprint}
     shared = {name: settings[name] for name in ("memory", "model", "epochs")}
     return {"rows": len(table), **shared, "table": facts, "settings": settings, **machine()}
+
+
+def _choice(opened: Any, settings: dict[str, Any]) -> Any:
+    """Try blocks of several sizes for the page; None where none fits."""
+    from corgipile.planner import choose  # noqa: PLC0415
+
+    try:
+        return choose(opened, memory=settings["memory"], batch_size=settings["batch"], label=settings["label"])
+    except CorgiPileError as error:
+        note(f"no sizes of blocks were tried for the page: {error}")
+        return None
+
+
+def _audit(result: Any) -> dict[str, Any] | None:
+    """Return what came out of a loader, less the places of single rows, which the page has."""
+    if result.audit is None:
+        return None
+    found = result.audit.as_dict()
+    return {**found, "epochs": [{**epoch, "places": None} for epoch in found["epochs"]]}
 
 
 def _news(result: Any) -> str:

@@ -8,6 +8,8 @@ from corgipile.cli.console import command as guarded
 from corgipile.cli.console import show_facts, show_json
 from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
+from corgipile.cli.options import Overwrite
+from corgipile.cli.pages import Html, check_page, shown, typed
 
 if TYPE_CHECKING:
     from corgipile.description import About
@@ -25,14 +27,23 @@ def command(
     columns: Annotated[
         bool, typer.Option("--columns", help="Say which columns rows are clustered by, from a few rows of some blocks.")
     ] = False,
+    html: Html = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Show rows, columns and bytes of a table, and how its labels lie."""
     from corgipile.cli.options import number_or_text  # noqa: PLC0415
     from corgipile.description import about  # noqa: PLC0415
+    from corgipile.proof import about_page  # noqa: PLC0415
     from corgipile.sizes import format_bytes  # noqa: PLC0415
 
-    facts = about(source_of(table), label=label, block=number_or_text(block), columns=columns)
+    if html is not None:
+        check_page(html, [table], overwrite=overwrite)
+    source = source_of(table)
+    facts = about(source, label=label, block=number_or_text(block), columns=columns or html is not None)
+    if html is not None:
+        page = about_page(facts, " ".join(map(shown, table)), label, typed())
+        page.save(html, inputs=[source], overwrite=overwrite)
     if json:
         show_json(facts)
         return

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from corgipile.outputs import PathLike
 from corgipile.quality.correlation import batches_again, common, correlation
 from corgipile.quality.faults import Fault, of_coverage, of_ranks, of_storage, of_two, of_workers
 from corgipile.quality.keyed import KeyWatch, Spread
 from corgipile.quality.visits import VisitWatch
 
 Closed = tuple[VisitWatch | None, list[KeyWatch]]
+PLACES = 1024  # of rows that a page shows
 EVEN = 1.5  # of deff, below which an epoch mixes about as well as a full shuffle
 
 
@@ -25,6 +27,7 @@ class EpochReport:
         spreads: How each key was spread, in the order asked for; at last place in storage, if ``rows`` is known.
         again: Share of pairs of rows in one batch that shared one in the epoch before, and what chance gives.
         correlation: Of the places of rows in this epoch and the one before.
+        places: Of some rows, the same in every epoch: number, and visits of its rank before it; none without ``id``.
     """
 
     visits: int | None
@@ -34,6 +37,7 @@ class EpochReport:
     spreads: tuple[Spread, ...]
     again: tuple[float, float] | None
     correlation: float | None
+    places: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,29 @@ class AuditReport:
             {'rows': 4, 'epochs': (), 'faults': ()}
         """
         return asdict(self)
+
+    def save(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Write it as a page that is shown to others: one file of HTML that needs no network and no script.
+
+        Args:
+            path: The file; an earlier page that is there is replaced.
+            overwrite: Replace a file of another kind too.
+
+        Raises:
+            WouldOverwrite: A file of another kind lies there.
+            WriteFailed: It cannot be written.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> path = Path(tempfile.mkdtemp()) / "proof.html"
+            >>> AuditReport(4, (), ()).save(path)
+            >>> path.stat().st_size < 500_000
+            True
+        """
+        from corgipile.proof import audit_page  # noqa: PLC0415 - which stands above us
+
+        audit_page(self).save(path, overwrite=overwrite)
 
 
 def reported(closed: Sequence[Closed], rows: int | None, *, whole_epochs: bool) -> AuditReport:
@@ -131,7 +158,8 @@ def _epoch(closed: Sequence[Closed], epoch: int) -> EpochReport:
     batches = seen.batches if seen else watches[0].batches
     if not seen:
         return EpochReport(None, None, batches, (), spreads, again, related)
-    return EpochReport(seen.visits, seen.distinct, batches, tuple(seen.by_rank), spreads, again, related)
+    some = () if seen.named else seen.sample().some(PLACES)
+    return EpochReport(seen.visits, seen.distinct, batches, tuple(seen.by_rank), spreads, again, related, some)
 
 
 def _epoch_lines(number: int, epoch: EpochReport) -> Iterator[str]:

@@ -32,6 +32,11 @@ class Sample:
         """Return some of them."""
         return Sample(self.hashes[which], self.ids[which], self.at[which], self.batches[which])
 
+    def some(self, most: int) -> tuple[tuple[int, int], ...]:
+        """Return numbers and places of some rows, those of the least hashes."""
+        few = np.argsort(self.hashes)[:most]
+        return tuple(zip(self.ids[few].tolist(), self.at[few].tolist(), strict=True))
+
 
 class VisitWatch:
     """Follow the rows that one rank visits in one epoch.

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from corgipile.errors import BadArgument
 from corgipile.sizes import Size
 
-__all__ = ["GLOB", "Parts", "RemotePath", "is_url", "local_path", "parts_of", "redacted"]
+__all__ = ["GLOB", "Parts", "RemotePath", "is_url", "local_path", "parts_of", "redacted", "secret"]
 
 GLOB = re.compile(r"[*?[]")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -86,7 +86,7 @@ def redacted(url: str) -> str:
     parts = parts_of(url)
     if parts.scheme in ("abfs", "abfss") and "@" in url:  # CONTAINER@ACCOUNT, no user
         return url.partition("?")[0]
-    shown = urlencode([(name, value) for name, value in _pairs(parts.query) if not _SECRET.search(name)])
+    shown = urlencode([(name, value) for name, value in _pairs(parts.query) if not secret(name)])
     return f"{parts.scheme}://{parts.place}/{parts.key}" + (f"?{shown}" if shown else "")
 
 
@@ -94,11 +94,21 @@ def _pairs(query: str) -> list[tuple[str, str]]:
     return parse_qsl(query, keep_blank_values=True)
 
 
+def secret(name: str) -> bool:
+    """Say whether what has such a name may be secret.
+
+    Example:
+        >>> secret("X-Amz-Signature"), secret("version")
+        (True, False)
+    """
+    return _SECRET.search(name) is not None
+
+
 def has_secret(url: str) -> bool:
     """Say whether a URL holds what `redacted` leaves out."""
     parts = parts_of(url)
     inside = parts.scheme not in ("abfs", "abfss") and parts.user
-    return bool(inside) or any(_SECRET.search(name) for name, _ in _pairs(parts.query))
+    return bool(inside) or any(secret(name) for name, _ in _pairs(parts.query))
 
 
 def local_path(url: str) -> str | None:

@@ -1,0 +1,302 @@
+"""The page of a comparison of orders."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from corgipile.proof.audit import PARTS, deff_scale, faults_of, places, spread_cells
+from corgipile.proof.charts import Chart, Interval, Line, intervals, key, lines
+from corgipile.proof.page import Page, Section, table
+from corgipile.proof.scales import Scale, bytes_scale, linear, log
+from corgipile.quality.audited import EVEN
+from corgipile.sizes import format_bytes
+
+if TYPE_CHECKING:
+    from corgipile.comparison import Result
+    from corgipile.planner import Choice
+    from corgipile.proof.markup import Markup
+    from corgipile.quality.keyed import Spread
+
+__all__ = ["Compared", "comparison_page"]
+
+NEAR = {"accuracy": 0.005, "r2": 0.01}  # scores that differ by no more are as good
+REFERENCES = ("shuffle_once", "full")
+MANY = 4  # orders in one chart of deff
+CLOSE = 0.02  # scores that are shown apart, where others are far off
+STEEP = 20  # times that losses may differ on a linear scale
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What orders were compared on.
+
+    Attributes:
+        table: What the user calls the table.
+        rows: Its rows.
+        nbytes: Its bytes.
+        model: The model that was trained.
+        epochs: Passes over the table.
+        memory: The budget, as it was given.
+        held_out: Whether scores are of held-out rows.
+        choice: What the planner found of orders and blocks; None if it was not asked.
+        command: How to get the page again.
+    """
+
+    table: str
+    rows: int
+    nbytes: int
+    model: str
+    epochs: int
+    memory: str
+    held_out: bool = False
+    choice: "Choice | None" = None
+    command: str = ""
+
+
+def comparison_page(results: "Sequence[Result]", of: Compared) -> Page:
+    r"""Return the page of a comparison.
+
+    Example:
+        >>> from corgipile.comparison import Result
+        >>> fast = Result("riffle", scores=(0.9,), losses=(0.2,), elapsed=(1.0,), seconds=1.0)
+        >>> slow = Result("full", scores=(0.901,), losses=(0.2,), elapsed=(3.0,), seconds=3.0)
+        >>> comparison_page([slow, fast], Compared("a.arrow", 1000, 9000, "logistic", 1, "1MB")).verdict
+        'riffle trains to 90.00\xa0% in 1\xa0s, 3.0 times as fast as full, which reaches 90.10\xa0%.'
+    """
+    ran = [one for one in results if not one.failure and one.scores]
+    ordered = _winner_first(ran)
+    rows = "held-out rows" if of.held_out else "the rows trained on"
+    metric = ran[0].metric if ran else "accuracy"
+    lead = (
+        f"One {of.model} model was trained by {len(results)} order{'s' * (len(results) != 1)} on {of.table}: "
+        f"{of.rows:,} rows, {format_bytes(of.nbytes)}, {of.memory} of memory, {of.epochs} epochs each. "
+        f"The {'R²' if metric == 'r2' else metric} is of {rows}."
+    )
+    named = [(one.order, at) for at, one in enumerate(ordered)]
+    sections = [_side_by_side(results, ordered)]
+    if ordered:
+        sections.append(_learning(ordered, named))
+        sections += [*_mixing(ordered), *_places(ordered), *_blocks(of), *_memory(ordered, of), *_faults(ordered)]
+    return Page("corgipile compare", _verdict(results, ordered), lead, _facts(ordered), sections, of.command)
+
+
+def _winner_first(ran: "Sequence[Result]") -> "list[Result]":
+    """Return results, the fastest of those that are as good as the best, and mix, before the others."""
+    if not ran:
+        return []
+    best = max(one.score for one in ran)
+    near = [one for one in ran if one.score >= best - NEAR.get(one.metric, 0.0)]
+    winner = min([one for one in near if one.deff <= EVEN] or near or ran, key=_spent)
+    return [winner, *(one for one in ran if one is not winner)]
+
+
+def _spent(one: "Result") -> float:
+    return one.elapsed[-1] if one.elapsed else math.inf
+
+
+def _verdict(results: "Sequence[Result]", ordered: "Sequence[Result]") -> str:
+    if not ordered:
+        why = next((one.failure for one in results if one.failure), "none was run")
+        return f"No order has a result: {why}."
+    winner, others = ordered[0], ordered[1:]
+    reached = f"{winner.order} trains to {_score(winner)} in {_seconds(_spent(winner))}"
+    other = next((one for name in REFERENCES for one in ordered if one.order == name), None)
+    if other is None:
+        other = max(others, key=lambda one: one.score, default=None)
+    if other is winner:
+        return f"{reached}; no other order of {len(ordered)} comes as far in less time."
+    if other is None:
+        return f"{reached}."
+    return f"{reached}, {_times(_spent(other) / _spent(winner))} {other.order}, which reaches {_score(other)}."
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f} times as fast as" if ratio >= 1.05 else "about as fast as" if ratio > 0.95 else "slower than"
+
+
+def _facts(ordered: "Sequence[Result]") -> list[tuple[str, str]]:
+    if not ordered:
+        return []
+    one = ordered[0]
+    return [
+        ("fastest that is as good", one.order),
+        ("R²" if one.metric == "r2" else one.metric, _score(one)),
+        ("seconds an epoch", _seconds(one.seconds)),
+        ("deff", f"{one.deff:.2f}"),
+        ("rows in memory", format_bytes(one.buffer_bytes)),
+    ]
+
+
+def _side_by_side(results: "Sequence[Result]", ordered: "Sequence[Result]") -> Section:
+    head = ("order", "score", "loss", "s an epoch", "s in all", "rows/s", "read an epoch", "deff predicted", "measured")
+    rows = [(one.order, *_cells(one)) for one in ordered]
+    notes = [(one.order, one.failure or one.warning) for one in results if one.failure or one.warning]
+    parts = [table("", head, rows)] if rows else []
+    accuracy = not ordered or ordered[0].metric == "accuracy"
+    if notes:
+        parts.append(table("What went wrong", ("order", "what"), notes, text=True))
+    lead = (
+        "Scores and losses are those after the last epoch. The first order is the fastest of those within "
+        f"{'half a point' if accuracy else '0.01'} of the best; where some of these have a deff of at most {EVEN:g}, "
+        "of them."
+    )
+    return Section("Orders side by side", lead, parts)
+
+
+def _cells(one: "Result") -> tuple[str, ...]:
+    spread = _spread_of(one)
+    return (
+        _score(one) + (f" ± {100 * one.spread if one.metric == 'accuracy' else one.spread:.2f}" * (one.seeds > 1)),
+        f"{one.loss:.4g}", f"{one.seconds:.3g}", f"{_spent(one):.3g}", f"{one.rows_per_second:,.0f}",
+        format_bytes(one.bytes_read), f"{one.deff:.2f}", "" if spread is None else f"{spread.deff[0]:.2f}",
+    )  # fmt: skip
+
+
+def _spread_of(one: "Result") -> "Spread | None":
+    """Return how labels were spread over the last epoch that came, not the one that deff was predicted of."""
+    return one.audit.epochs[-1].spreads[0] if one.audit is not None else None
+
+
+def _learning(ordered: "Sequence[Result]", named: Sequence[tuple[str, int]]) -> Section:
+    share = ordered[0].metric == "accuracy"
+    name, scale = ("accuracy, %", 100.0) if share else ("R²", 1.0)
+    scores = {one.order: [scale * value for value in one.scores] for one in ordered}
+    kinds = [(name, "", scores, ordered), ("loss", "", {one.order: list(one.losses) for one in ordered}, ordered)]
+    close = [one for one in ordered if one.score >= max(each.score for each in ordered) - CLOSE]
+    if 1 < len(close) < len(ordered):
+        kinds.insert(1, (name, ", the best ones", scores, close))
+    charts = []
+    for title, which, values, shown in kinds:
+        for along in ("epochs", "seconds"):
+            found = []
+            for one in shown:
+                ups = values[one.order]
+                when = one.elapsed if along == "seconds" else range(1, len(ups) + 1)
+                points = list(zip(map(float, when), ups, strict=True))
+                found.append(Line(one.order, points, ordered.index(one)))
+            charts.append(_curves(title, which, along, found))
+    lead = "By epochs, and by the seconds of training: what is written once before it counts, measuring does not."
+    return Section("What is learnt, by epochs and by seconds", lead, [key(named)], charts, "pairs")
+
+
+def _curves(title: str, which: str, along: str, found: Sequence[Line]) -> Chart:
+    points = [point for one in found for point in one.points]
+    ups = [b for _, b in points if math.isfinite(b)]
+    steep = title == "loss" and ups and min(ups) > 0 and max(ups) > STEEP * median(ups)
+    x, y = linear([a for a, _ in points], zero=True), log(ups) if steep else linear(ups)
+    what = title.partition(",")[0]
+    last = [(one.name, *(f"{value:.4g}" for value in one.points[-1])) for one in found if one.points]
+    said = "; ".join(f"{name}: {up} after {when} {along}" for name, when, up in last)
+    rows = [(one.name, f"{a:.4g}", f"{b:.5g}") for one in found for a, b in one.points]
+    head = f"{what[0].upper()}{what[1:]} by {along}{which}"
+    return Chart(head, said, lines(found, x, y, (along, title)), ("order", along, title), rows)
+
+
+def _mixing(ordered: "Sequence[Result]") -> Iterator[Section]:
+    known = [(one, found) for one in ordered if (found := _spread_of(one)) is not None]
+    if not known:
+        return
+    values = [
+        (one, spread, at, part)
+        for one, spread in known
+        for at, part in enumerate((spread.deff, spread.head, spread.middle, spread.tail))
+    ]
+    scale = deff_scale([*(part for *_, part in values), *((one.deff, 0.0) for one, _ in known)])
+    shown = [Interval(one.order, *part, at, None if at else one.deff) for one, _, at, part in values]
+    half = -(-len(known) // 2) * len(PARTS) if len(known) > MANY else len(shown)
+    head = ("order", "predicted", "deff", "first tenth", "middle", "last tenth", "prefix")
+    rows = [(one.order, f"{one.deff:.2f}", *spread_cells(spread), f"{spread.prefix:.2f}") for one, spread in known]
+    charts = []
+    for some in (shown[:half], shown[half:]):
+        if some:
+            drawn, height = intervals(some, scale, "deff", mark=1.0)
+            said = "; ".join(
+                f"{one.name}: {one.value:.2f}, predicted {one.expected:.2f}" for one in some if one.expected is not None
+            )
+            charts.append(Chart("deff of labels", said, drawn, height=height))
+    lead = (
+        "deff is how much labels vary from batch to batch: 1, the dashed line, as after a full shuffle; less is "
+        "better. Predicted, the hollow diamond: the plan of one epoch, followed over row numbers. Measured: labels of "
+        "another epoch as a loader gave them, with 95 % intervals, and parts of the epoch apart."
+    )
+    yield Section("How evenly batches mix", lead, [table("", head, rows), key(PARTS)], charts)
+
+
+def _places(ordered: "Sequence[Result]") -> Iterator[Section]:
+    charts = [
+        chart
+        for at, one in enumerate(ordered)
+        if one.audit is not None and (chart := places(one.audit.epochs[0], one.order, at))
+    ]
+    if charts:
+        lead = "Some rows: where they are stored, upwards, and when they come, along. A full shuffle is even noise."
+        yield Section("Where rows come", lead, charts=charts, layout="small")
+
+
+def _blocks(of: Compared) -> Iterator[Section]:
+    """Yield how fast batches come, by the size of blocks."""
+    if of.choice is None:
+        return
+    tried = [one for one in (of.choice.best, *of.choice.others) if one.seconds and one.block_rows]
+    row = of.nbytes / max(1, of.rows)
+    titles = list(dict.fromkeys(one.title for one in tried))
+    found, rows = [], []
+    for at, title in enumerate(titles):
+        mine = sorted((one for one in tried if one.title == title), key=lambda one: one.block_rows)
+        points = [(one.block_rows * row, one.nbytes / (one.seconds or math.inf) / 1e6) for one in mine]
+        best = next((place for place, one in enumerate(mine) if one is of.choice.best), None)
+        found.append(Line(title, points, at, chosen=best))
+        rows += [
+            (title, format_bytes(size), f"{rate:,.0f}", f"{one.deff:.2f}", "chosen" if one is of.choice.best else "")
+            for one, (size, rate) in zip(mine, points, strict=True)
+        ]
+    if not found:
+        return
+    x = bytes_scale([size for one in found for size, _ in one.points])
+    y = linear([rate for one in found for _, rate in one.points], zero=True)
+    said = "; ".join(f"{title}, blocks of {size}: {rate} MB/s" for title, size, rate, *_ in rows)
+    head = ("order", "block", "MB/s", "deff", "")
+    chart = Chart("Bytes a second, by block size", said, lines(found, x, y, ("block", "MB/s")), head, rows)
+    lead = (
+        f"Each tried for a moment, on the table as warm as it was. The circle is the plan's choice: {of.choice.reason}."
+    )
+    yield Section("How fast blocks are read", lead, [key([(one.name, one.series) for one in found])], [chart])
+
+
+def _memory(ordered: "Sequence[Result]", of: Compared) -> Iterator[Section]:
+    known = [one for one in ordered if one.peak_bytes]
+    if not known:
+        return
+    size = 2.0**20
+    shown = [Interval(one.order, one.peak_bytes / size, 0.0, at) for at, one in enumerate(ordered) if one.peak_bytes]
+    scale: Scale = linear([one.value for one in shown], zero=True)
+    drawn, height = intervals(shown, scale, "MB")
+    rows = [(one.order, format_bytes(one.buffer_bytes), format_bytes(one.peak_bytes)) for one in known]
+    said = "; ".join(f"{order}: {peak}, {rows_bytes} of rows" for order, rows_bytes, peak in rows)
+    head = ("order", "rows in memory", "process")
+    chart = Chart("Resident memory at most", said, drawn, head, rows, height=height)
+    lead = f"The peak of the whole process, Python and its libraries included; the budget for rows was {of.memory}."
+    yield Section("Memory", lead, charts=[chart])
+
+
+def _faults(ordered: "Sequence[Result]") -> Iterator[Section]:
+    audits = [(one.order, one.audit) for one in ordered if one.audit is not None]
+    if not audits:
+        return
+    bad = [(name, found) for name, found in audits if found.faults]
+    parts: list[Markup] = [faults_of(found.faults, f"{name}: ") for name, found in bad]
+    good = ", ".join(name for name, found in audits if not found.faults)
+    lead = f"No fault in two epochs of {good}." if good else ""
+    if not bad:
+        parts = [faults_of(())]
+    yield Section("Faults", lead, parts)
+
+
+def _score(one: "Result") -> str:
+    return f"{100 * one.score:.2f}\N{NO-BREAK SPACE}%" if one.metric == "accuracy" else f"R² {one.score:.4f}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g}\N{NO-BREAK SPACE}s"
