@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn, StateMismatch
 from corgipile.loader.budget import Fitted, Sketch, by_pages, cut, sketched
-from corgipile.orders import Blocks, Key, Order, described, instead, restored, visited_rows
+from corgipile.orders import Blocks, GlobalBatches, Key, Order, described, instead, restored, visited_rows
 from corgipile.sizes import whole
 from corgipile.tables.sketch import sketch as by_column
 from corgipile.tables.subset import Subset
@@ -85,6 +85,20 @@ class Segment(NamedTuple):
     def like(self, other: "Segment") -> bool:
         """Say whether two segments differ in what is done only."""
         return self._replace(batches=[]) == other._replace(batches=[]) and len(self.batches) == len(other.batches)
+
+    def moved(self, other: "Segment", fitted: Fitted, seed: int, epoch: int) -> "Segment | None":
+        """Return this segment, of which nothing is done, where another one stands: that of the same global batches.
+
+        None where batches of the other, whatever its world, are no global batches of this, or are not done in turn.
+        """
+        if not isinstance(fitted.order, GlobalBatches) or other.batch_size * other.world != fitted.order.rows:
+            return None
+        if not self.like(other._replace(world=self.world, batch_size=self.batch_size, batches=self.batches)):
+            return None
+        done = sum(other.batches)
+        if dealt(other.totals(fitted, seed, epoch), done) != other.batches:
+            return None
+        return self._replace(batches=dealt(self.totals(fitted, seed, epoch), done))
 
     def check_like(self, other: "Segment") -> None:
         """Raise StateMismatch, which says why, unless the other, of a state, differs in what is done only."""
