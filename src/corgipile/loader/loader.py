@@ -189,6 +189,11 @@ class Loader(Rewindable):
         return self.encoding.classes if self.encoding else None
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments by which it was made, but for the table: what it found out of that is among them."""
+        return dict(self._settings)
+
+    @property
     def repeated(self) -> int:
         """Return how many rows all ranks together visit a second time per epoch so that their batch counts agree."""
         rows, world = len(self.feeder.table), self.feeder.shard.world
