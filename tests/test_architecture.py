@@ -50,6 +50,7 @@ RETIRED = {"store", "held", "filler", "crew", "flight", "flights", "parcel", "pa
 RETIRED |= {"machine", "course", "bodies"}
 ALLOWED = {("description.py", "machine"), ("cli/compare.py", "machine")}  # a computer
 ALLOWED |= {(f"stores/{name}.py", "store") for name in ("buckets", "library")}  # a module of obstore
+ALLOWED |= {(f"torch/{name}.py", "store") for name in ("elastic", "members")}  # one of torch.distributed
 
 
 def modules():

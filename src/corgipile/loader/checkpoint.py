@@ -75,6 +75,8 @@ def go_on(
 ) -> Part:
     """Continue an epoch: its last segment if one begun now would be like it, else a new one with the rows left.
 
+    Segments of the same global batches are alike, whatever the number of ranks and workers.
+
     Args:
         table: All rows.
         seed: Seed of all epochs.
@@ -89,6 +91,8 @@ def go_on(
     if last and segment.like(last[0]):
         segment = last[0]
         segment.check(fitted, seed, epoch)
+    elif last and (moved := segment.moved(last[0], fitted, seed, epoch)):
+        segment = moved
     elif last:
         before += last
         table = remainder(table, seed, epoch, last, look)
@@ -106,7 +110,7 @@ class Standing(NamedTuple):
 
 
 def own_part(
-    state: Mapping[str, Any], identity: Mapping[str, Any], mine: Segment, worker: int
+    state: Mapping[str, Any], identity: Mapping[str, Any], mine: Segment, worker: int, fitted: Fitted, seed: int
 ) -> tuple[int, int, Standing | None]:
     """Return the epoch and the batches that a worker has done, where it runs it as it was run; and its place, if told.
 
@@ -115,6 +119,8 @@ def own_part(
         identity: What it must agree with; of its order, however that was asked for, the segment has the sizes in rows.
         mine: The segment that the worker runs.
         worker: The worker.
+        fitted: The order of the segment.
+        seed: Seed of all epochs.
 
     Raises:
         StateMismatch: The state is of something else.
@@ -127,6 +133,8 @@ def own_part(
     if len(segments) > 1:
         raise StateMismatch(f"state has an epoch in {len(segments)} parts: load it into a CorgiPileDataset")
     for one in segments:
+        if not mine.like(one) and (moved := mine.moved(one, fitted, seed, epoch)):
+            return epoch, moved.batches[worker], None
         mine.check_like(one)
     done = segments[0].batches[worker] if segments else 0
     if not state.keys() >= set(Standing._fields):

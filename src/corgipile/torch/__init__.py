@@ -11,7 +11,8 @@ except ImportError as error:
 
 from corgipile.torch.concurrent import Concurrent
 from corgipile.torch.dataset import CorgiPileDataset
+from corgipile.torch.elastic import ElasticLoader
 from corgipile.torch.exchange import PartialExchange
 from corgipile.torch.sampler import BatchSampler
 
-__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset", "PartialExchange"]
+__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset", "ElasticLoader", "PartialExchange"]
