@@ -38,6 +38,8 @@ CREATE FUNCTION corgipile.train(
     average bool DEFAULT false,
     step text DEFAULT 'decay',
     l1 float8 DEFAULT 0,
+    weight text DEFAULT NULL,
+    class_weight "any" DEFAULT NULL::text,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,

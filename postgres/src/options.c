@@ -20,7 +20,7 @@ static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
-    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1"};
+    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -266,7 +266,7 @@ static bool may_be_null(int argument)
     return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE || argument == ARG_CLASSES ||
            argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
            argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
-           argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE;
+           argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT;
 }
 
 /* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
@@ -318,6 +318,9 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->threads = DatumGetInt32(values[ARG_THREADS]);
     o->weights = DatumGetBool(values[ARG_WEIGHTS]);
     o->encode = nulls[ARG_ENCODE] ? NIL : corgi_read_wishes(values[ARG_ENCODE], types[ARG_ENCODE]);
+    o->weight = nulls[ARG_WEIGHT] ? NULL : TextDatumGetCString(values[ARG_WEIGHT]);
+    if (!nulls[ARG_CLASS_WEIGHT])
+        corgi_read_class_weight(o, values[ARG_CLASS_WEIGHT], types[ARG_CLASS_WEIGHT]);
     o->missing = corgi_read_missing(values[ARG_MISSING], types[ARG_MISSING], &o->fill);
     if (o->name != NULL && *o->name == '\0')
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");

@@ -103,6 +103,21 @@ def _memory(value: Any, name: str) -> Any:
     return value
 
 
+def _class_weight(value: Any, name: str) -> Any:
+    """Return ``"balanced"``, or weights by the text of a class."""
+    if value == "balanced":
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise BadArgument(
+            f'{name} must be "balanced" or numbers by class, such as {{"no": 1, "yes": 20}}, got {value!r}'
+        )
+    plain = {one.item() if hasattr(one, "item") else one: by for one, by in value.items()}
+    return {
+        str(int(one) if isinstance(one, bool) else one): real(by, f"{name} of {one!r}", least=0)
+        for one, by in plain.items()
+    }
+
+
 def _model(value: Any, name: str) -> Any:
     from corgipile.linear.model import Model  # noqa: PLC0415 - as above
 
@@ -184,6 +199,13 @@ class TrainSettings(Settings):
     order: Annotated[Order | str, Setting("Which rows next: auto, balanced, riffle, full ...", _order)] = "auto"
     tolerance: Annotated[
         float | None, Setting("Stop when the loss improves by less than this.", partial(real, least=0))
+    ] = None
+    weight: Annotated[str | None, Setting("Column of what each row counts for.", _is(str, "the name of a column"))] = (
+        None
+    )
+    class_weight: Annotated[
+        str | Mapping[Any, float] | None,
+        Setting("What rows of a class count for: balanced, or by class: no=1,yes=20.", _class_weight),
     ] = None
     on_bad: Annotated[
         OnBad,

@@ -14,6 +14,11 @@ from sklearn.utils import estimator_checks  # noqa: E402
 from corgipile.errors import BadArgument, MissingColumn  # noqa: E402
 from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor  # noqa: E402
 
+# As of scikit-learn's own SGD: a step of twice the length is not two steps.
+NOT_AS_OFTEN = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "a weight is no repetition" for kind in ("dense", "sparse")
+}
+
 
 @pytest.mark.parametrize(
     "estimator", [CorgiClassifier(), CorgiClassifier("svm"), CorgiClassifier("softmax"), CorgiRegressor()], ids=repr
@@ -21,7 +26,7 @@ from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor  # noqa:
 def test_scikit_learn_finds_nothing(estimator):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        results = estimator_checks.check_estimator(estimator, on_fail=None)
+        results = estimator_checks.check_estimator(estimator, on_fail=None, expected_failed_checks=NOT_AS_OFTEN)
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
     skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
     assert not failed

@@ -14,7 +14,7 @@ from corgipile.features import Encoding
 from corgipile.features.encoders import Number
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.classes import check_label
+from corgipile.linear.classes import check_label, check_weight
 from corgipile.linear.encoded import readable
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.nulls import NaNs
@@ -186,12 +186,13 @@ class Model:
             return flat
         return np.asarray(self.classes[flat.argmax(axis=1) if flat.ndim == 2 else (flat > 0).astype(np.intp)])
 
-    def measure(self, table: Any, label: str | None = None) -> dict[str, float]:
+    def measure(self, table: Any, label: str | None = None, weight: str | None = None) -> dict[str, float]:
         """Return loss and accuracy, or R², on a table.
 
         Args:
             table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
             label: The label column; by default that of training.
+            weight: A column of what rows count for; None: each for 1, however the model was trained.
 
         Raises:
             BadValue: The table has no rows, or a row has a label or feature that is no finite number.
@@ -199,9 +200,11 @@ class Model:
         column = label or self.label or "label"
         opened = readable(open_table(table), self.encoding, column)
         check_label(opened, column, repr(opened))
+        if weight is not None:
+            check_weight(opened, weight, column, repr(opened))
         sgd = self.sgd(self._inputs(opened, column))
-        with passes.reader(sgd.inputs, NaNs(opened, sgd.inputs, column), column) as feeder:
-            figures = passes.measure(sgd, feeder, column)
+        with passes.reader(sgd.inputs, NaNs(opened, sgd.inputs, column), column, weight) as feeder:
+            figures = passes.measure(sgd, feeder, column, weight)
         if sgd.skipped:
             raise BadValue(f"{sgd.skipped} rows of {opened!r} have scores beyond what {sgd.inputs.dtype} can hold")
         return figures.record(self.kind)

@@ -15,7 +15,7 @@ from corgipile.errors import BadArgument, BadValue, CorgiPileError
 from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
-from corgipile.linear.classes import Labels, check_classes, check_label
+from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
 from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.model import Model
@@ -78,6 +78,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         test: Another table to measure the model on after each epoch.
         validation: The share of rows that are left out and take its place, such as 0.1; which, the seed says.
         group: A column of which all rows of a value are left out, or none.
+        weight: A column of what each row counts for, 0 or more: its gradient and its loss are multiplied by that. It is
+            no feature. The test table has it too, and is measured by it.
+        class_weight: What rows of a class count for, by class (1 where it is not named), or ``"balanced"``: the less
+            the more there are of it, so that all classes count for as much. It multiplies ``weight``. The history's
+            ``loss`` and score are by both; a test table is measured without.
         intercept: Whether to learn one.
         average: Predict by the mean of the weights on their way, later ones weighing more: the last half of all epochs
             has 94 % of the weight, wherever training ends. It ends the noise of the last rows; ``loss`` of the history
@@ -200,7 +205,10 @@ def prepare(
     """
     label, model = settings.label, settings.model
     features, skip = _wanted(settings.features, past), on_bad == "skip"
-    bring(table, [*_named(table, features, settings), label], settings.memory)
+    weight, weighs = (getattr(settings, name, None) for name in ("weight", "class_weight"))
+    features, left = _without(table, features, settings, weight)
+    columns = [label] if weight is None else [label, weight]
+    bring(table, [*_named(table, features, settings), *columns], settings.memory)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
     if encoding is not None:
@@ -209,6 +217,7 @@ def prepare(
         features = chosen_columns(table.schema, features, label).names
     inputs = find_inputs(table, features, label, past.width if past else None)
     inputs = inputs if left_out is None else replace(inputs, left_out=left_out)
+    inputs = inputs if left is None else replace(inputs, left_out=left)
     known = past.classes if classes is None and past else classes
     texts = classes_of(encoding)
     known = _known(table, label, model, known) if texts is None else check_classes(texts, model, label)
@@ -216,7 +225,7 @@ def prepare(
     if codes is not None:
         labels.keep(codes)
     how = settings.batch_size, settings.intercept, on_bad, encoding
-    task = Task(table, inputs, label, model, labels, *how, average=settings.average)
+    task = Task(table, inputs, label, model, labels, *how, settings.average, weight, weighs)
     if past is not None:
         _check_past(past, task)
     return _scaled(task, settings.standardize, past)
@@ -227,6 +236,20 @@ def _named(table: Table, features: Any, settings: Settings) -> Sequence[str]:
     with suppress(CorgiPileError):
         return chosen_columns(table.schema, features, settings.label, settings.encode).names
     return ()
+
+
+def _without(table: Table, features: Any, settings: Settings, weight: str | None) -> tuple[Any, dict[str, str] | None]:
+    """Return the features to look for where a column is weights, and the columns left out if none were named."""
+    if weight is None:
+        return features, None
+    check_weight(table, weight, settings.label)
+    if isinstance(features, list | tuple):
+        if weight in features:
+            raise BadArgument(f"the weight column {weight!r} is among the features; it is no feature")
+        return features, None
+    others = table.schema.remove(table.schema.get_field_index(weight))
+    chosen = chosen_columns(others, features, settings.label, settings.encode)
+    return list(chosen.names), chosen.left_out if features is None else None
 
 
 def _facts(task: Task) -> Record:
@@ -313,7 +336,8 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
         return
     table = open_table(test)
     inputs, whose = task.inputs, f"the test table {table!r}"
-    bring(table, [*inputs.columns, task.label], None)  # it is read after each epoch
+    weights = [] if task.weight is None else [task.weight]
+    bring(table, [*inputs.columns, task.label, *weights], None)  # it is read after each epoch
     table = readable(table, task.encoding, task.label, once=True)
     check_label(table, task.label, whose)
     found = find_inputs(table, inputs.columns, task.label, inputs.width, whose=whose)
@@ -323,14 +347,16 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
         raise BadValue(f"{whose} has no rows to measure the model on")
     if not found.sparse:
         found = replace(found, dtype=np.promote_types(found.dtype, inputs.dtype))
-    read = NaNs(table, found, task.label, skip=task.on_bad == "skip")
+    if task.weight is not None:
+        check_weight(table, task.weight, task.label, whose)
+    read = NaNs(table, found, task.label, task.weight, skip=task.on_bad == "skip")
 
     def measure(model: Model) -> Record:
         judge = SGD(task.kind, found, task.classes, on_bad=task.on_bad)
         judge.assign(model.coef, model.intercept)
-        record = passes.measure(judge, feeder, task.label).record(task.kind)
+        record = passes.measure(judge, feeder, task.label, task.weight).record(task.kind)
         skipped = {"skipped": judge.skipped} if judge.skipped else {}
         return {f"test_{name}": value for name, value in (record | skipped).items()}
 
-    with passes.reader(found, read, task.label) as feeder:
+    with passes.reader(found, read, task.label, task.weight) as feeder:
         yield measure

@@ -3,16 +3,17 @@
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import Diverged, DivergenceWarning
 from corgipile.features import Encoding
 from corgipile.linear import passes
-from corgipile.linear.classes import Labels
+from corgipile.linear.classes import Labels, weights_of
 from corgipile.linear.divergence import Baseline
 from corgipile.linear.features import Features
 from corgipile.linear.model import Model
@@ -37,7 +38,7 @@ log = logging.getLogger("corgipile")
 
 @dataclass
 class Task:
-    """What is learnt, from what."""
+    """What is learnt, from what; ``weight`` is the column of what rows count for, ``weighs`` what classes are to."""
 
     source: Table
     inputs: Features
@@ -49,6 +50,9 @@ class Task:
     on_bad: OnBad
     encoding: Encoding | None = None
     average: bool = False
+    weight: str | None = None
+    weighs: str | Mapping[str, float] | None = None
+    class_weight: npt.NDArray[np.float64] | None = None
     standardize: bool = False
     scaling: Scaling | None = None
     notes: list[str] = field(default_factory=list)
@@ -65,19 +69,21 @@ class Task:
 
     def table(self) -> NaNs:
         """Return the table as the learner reads it."""
-        return NaNs(self.source, self.inputs, self.label, skip=self.on_bad == "skip")
+        return NaNs(self.source, self.inputs, self.label, self.weight, skip=self.on_bad == "skip")
 
     def feeder(self, order: Any, memory: Size | None, seed: int) -> Feeder:
         """Open a feeder of what is learnt from."""
-        return self.inputs.feeder(self.table(), self.label, order, memory, seed, sketch=self.labels.sketch)
+        how = {"weight": self.weight, "sketch": self.labels.sketch}
+        return self.inputs.feeder(self.table(), self.label, order, memory, seed, **how)
 
     def surveyed(self) -> Self:
         """Read the labels, where nobody has, and the features if they are to be standardised; return what is known."""
         self.labels.find()
+        found = replace(self, class_weight=weights_of(self.weighs, self.labels, self.kind))
         if not self.standardize or self.scaling is not None:
-            return self
-        found, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
-        return replace(self, scaling=found.scaling(centred=centred))
+            return found
+        moments, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
+        return replace(found, scaling=moments.scaling(centred=centred))
 
     def sgd(self, schedule: Schedule) -> SGD:
         """Return an SGD kernel that has learnt nothing yet."""
@@ -93,6 +99,7 @@ class Task:
             l1=schedule.l1,
             on_bad=self.on_bad,
             scaling=self.scaling,
+            class_weight=self.class_weight,
         )
 
     def note(self, text: str) -> None:
@@ -221,11 +228,12 @@ class Training:
         start, read = time.perf_counter(), self._feeder.bytes_read
         counted = None
         if self._baseline is None:
-            self._baseline = Baseline(self.task.kind, self.task.classes)
+            self._baseline = Baseline(self.task.kind, self.task.classes, self.task.class_weight)
             counted = self._baseline.add
         rate = self.schedule.rate(epoch)
         try:
-            figures = passes.learn(self.sgd, self._feeder, self.task.label, rate, epoch, self._tell, counted)
+            how = self.task.label, rate, epoch, self._tell, counted, self.task.weight
+            figures = passes.learn(self.sgd, self._feeder, *how)
         except Diverged as error:
             standardized = self.task.scaling is not None
             raise self.schedule.diverged(epoch, str(error), standardized=standardized) from None
