@@ -36,7 +36,7 @@ CREATE FUNCTION corgipile.train(
     "where" text DEFAULT NULL,
     standardize bool DEFAULT NULL,
     average bool DEFAULT false,
-    step text DEFAULT 'decay',
+    step text DEFAULT NULL,
     l1 float8 DEFAULT 0,
     weight text DEFAULT NULL,
     class_weight "any" DEFAULT NULL::text,

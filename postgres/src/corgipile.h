@@ -35,6 +35,7 @@ typedef struct {
     int order;              /* of kernel/plan/plan.h */
     int epochs, batch;
     enum cp_step step;
+    bool any_step;          /* nobody named a step or a rate */
     double learning_rate, decay, l1, l2, holdout;
     double tolerance;       /* negative: train all epochs */
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
@@ -254,6 +255,7 @@ extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
 extern List *corgi_check_feature_names(List *names);
 extern char *corgi_how(const CorgiOptions *o);
+extern void corgi_take_step(CorgiOptions *o, const char *how);
 extern void corgi_check_rows(bool no_source, const char *query, const char *where);
 
 /* wishes.c */

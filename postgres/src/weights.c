@@ -147,5 +147,5 @@ double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row)
 void corgi_check_weight(const cp_figures *figures, const char *whose)
 {
     if (figures->rows > 0 && !(figures->weight > 0))
-        REFUSE(ERRCODE_NO_DATA_FOUND, "%s all have weight 0; one of more than 0 is needed", whose);
+        REFUSE(ERRCODE_NO_DATA_FOUND, "the weights of %s are all zero; one above 0 is needed", whose);
 }

@@ -156,7 +156,7 @@ class Settings:
             partial(real, above=0),
         ),
     ] = None
-    step: Annotated[str, Setting(f"{', '.join(STEPS)}.", _step)] = "decay"
+    step: Annotated[str | None, Setting(f"{', '.join(STEPS)}; by default auto for classes, else decay.", _step)] = None
     decay: Annotated[
         float, Setting("Factor on the rate from epoch to epoch, of decay.", partial(real, above=0, most=1))
     ] = 0.95
@@ -200,6 +200,14 @@ class TrainSettings(Settings):
     tolerance: Annotated[
         float | None, Setting("Stop when the loss improves by less than this.", partial(real, least=0))
     ] = None
+    validation: Annotated[
+        float | None,
+        Setting("Share of rows left out to measure the model on, such as 0.1.", partial(real, above=0)),
+    ] = None
+    n_iter_no_change: Annotated[
+        int | None,
+        Setting("Stop after so many epochs without a better held-out loss; keep the best.", partial(whole, least=1)),
+    ] = None
     weight: Annotated[str | None, Setting("Column of what each row counts for.", _is(str, "the name of a column"))] = (
         None
     )
@@ -219,10 +227,6 @@ class TrainArguments(TrainSettings):
 
     table: Any = field(kw_only=False)
     test: Annotated[Any, TEST] = None
-    validation: Annotated[
-        float | None,
-        Setting("Share of rows left out to measure the model on, such as 0.1.", partial(real, above=0)),
-    ] = None
     group: Annotated[
         str | None,
         Setting("Column of which all rows of a value are on one side of validation.", _is(str, "the name of a column")),

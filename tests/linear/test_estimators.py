@@ -58,11 +58,12 @@ def test_words_are_classes(make):
 
 def test_partial_fit_goes_on(make):
     x, y = make.rows(2000)
-    model = CorgiClassifier(order="no_shuffle", l2=0.0)
+    how = {"order": "no_shuffle", "l2": 0.0, "step": "decay"}
+    model = CorgiClassifier(**how)
     shuffled = np.random.default_rng(0).permutation(2000)
     for part in np.split(shuffled, 8):
         model.partial_fit(x[part], y[part], classes=[0, 1])
-    whole = CorgiClassifier(order="no_shuffle", l2=0.0, epochs=1).fit(x[shuffled], y[shuffled])
+    whole = CorgiClassifier(epochs=1, **how).fit(x[shuffled], y[shuffled])
     assert (model.coef_ == whole.coef_).all()
     with pytest.raises(ValueError, match="labels array"):
         model.partial_fit(x[:2], np.array([0, 3]))

@@ -106,7 +106,7 @@ def test_bad_weights_are_refused_or_skipped(rows, weight, error, said):
 
 def test_what_cannot_be_weights_is_said(rows):
     nothing = rows.set_column(3, "weight", pa.array(np.zeros(ROWS)))
-    with pytest.raises(BadValue, match="all have weight 0; one of more than 0 is needed"):
+    with pytest.raises(BadValue, match="are all zero; one above 0 is needed"):
         cp.train(nothing, weight="weight")
     with pytest.raises(MissingColumn, match="wait"):
         cp.train(rows, weight="wait")

@@ -205,7 +205,7 @@ static PyObject *sgd_begin(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "Od", &capsule, &rate) || !(m = model_take(capsule)))
         return NULL;
-    if (!(rate >= 0) || !(rate * m->state->l2 < 1))
+    if (!(rate >= 0) || (m->state->rule == CP_SAME && !(rate * m->state->l2 < 1)))
         return PyErr_SetString(PyExc_ValueError, "rate must not be negative, and rate * l2 must be below 1"), NULL;
     cp_sgd_begin(m->state, rate);
     Py_RETURN_NONE;

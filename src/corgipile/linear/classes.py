@@ -182,7 +182,7 @@ def _same(value: Any, name: str) -> bool:
     if isinstance(value, str):
         return value == name
     try:
-        return float(name) == value
+        return bool(float(name) == value)
     except ValueError:
         return False
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,9 +13,10 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue, MissingExtra
 from corgipile.linear.classes import check_label
 from corgipile.linear.labelled import Labelled
-from corgipile.linear.train import train
+from corgipile.linear.train import step_asked, train
 from corgipile.losses import LOSSES, loss_of, most_classes, quoted
 from corgipile.settings import TrainSettings
+from corgipile.sizes import yes_or_no
 from corgipile.suggestions import listed
 from corgipile.tables import MemoryTable, Table
 from corgipile.tables import open as open_table
@@ -68,6 +70,7 @@ class _Settings(TrainSettings):
     model: str | None = field(default=None, kw_only=False)  # type: ignore[assignment]  # None: the usual one
     epochs: int = 20
     l2: float = 1e-4
+    warm_start: bool = False
 
 
 class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
@@ -111,15 +114,15 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
             by_table: The user gave a table, whose columns are found by name; else scikit-learn's rules hold.
             weights: What its rows count for.
         """
-        own = {name: value for name, value in self.get_params(deep=False).items() if name != "model"}
-        past = self.model_ if more and hasattr(self, "model_") else None
+        own = {name: one for name, one in self.get_params(deep=False).items() if name not in ("model", "warm_start")}
+        past = self.model_ if (more or yes_or_no(self.warm_start, "warm_start")) and hasattr(self, "model_") else None
         self._by_table = by_table
         if not by_table:
             own["features"] = "features"  # of _as_table, whatever the names of a data frame
         elif self._columns is not None and self.features is None:
             own["features"] = self._columns
         if more:
-            own |= {"epochs": 1, "tolerance": None} | ({"decay": 1.0} if self.step == "decay" else {})
+            own |= {"epochs": 1, "tolerance": None} | ({"decay": 1.0} if step_asked(self, model, past).decays else {})
         if weights is not None:
             table, own["weight"] = _weighted(open_table(table), weights), WEIGHT
         if classes is not None:
@@ -149,7 +152,7 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
             raise BadArgument(
                 f"sample_weight was given, and the column {self.weight!r} is the weight; give one of them"
             )
-        if np.ndim(sample_weight) == 0:
+        if isinstance(sample_weight, Number):
             sample_weight = np.full(rows, sample_weight)
         found = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
         if found.shape != (rows,):
@@ -205,6 +208,10 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         return column(table, self.label)
 
     def _rows_only(self, x: Any) -> None:
+        if self.validation is not None or self.n_iter_no_change is not None:
+            raise BadArgument(
+                "partial_fit learns from all rows it is given; validation and n_iter_no_change are for fit"
+            )
         if not _is_rows(x):
             raise BadArgument(f"partial_fit learns from arrays and data frames, got {x!r}; fit learns from a table")
         self._arrays_only()
@@ -307,6 +314,9 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         model = self._kind(numbers=False)
         if loss_of(model).probability and len(classes) > most_classes(model):
             model = next(loss.name for loss in LOSSES if loss.probability and loss.per_class)
+        if self.warm_start and not np.array_equal(getattr(self, "classes_", classes), classes):
+            known, found = listed(self.classes_.tolist()), listed(classes.tolist())
+            raise BadArgument(f"warm_start goes on from a model of the classes {known}; y has {found}")
         coded = np.searchsorted(classes, y).astype(np.int32)
         self.classes_ = classes
         return self._train(table(coded), model, list(range(len(classes))), **how)

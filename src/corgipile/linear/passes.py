@@ -65,7 +65,7 @@ def learn(
         why = f"all {sgd.skipped} were skipped: none can be learnt from" if sgd.skipped else "there are none"
         raise BadValue(f"no rows of {feeder.table!r} were used; {why}")
     if not figures.weight:
-        raise BadValue(f"the rows of {feeder.table!r} all have weight 0; one of more than 0 is needed")
+        raise BadValue(f"the weights of {feeder.table!r} are all zero; one above 0 is needed")
     return figures
 
 

@@ -31,13 +31,13 @@ from corgipile.losses import loss_of
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
-from corgipile.steps import step_of
+from corgipile.steps import Step, step_of
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
-__all__ = ["measuring", "order_of", "prepare", "schedule_of", "train"]
+__all__ = ["measuring", "order_of", "prepare", "schedule_of", "step_asked", "train"]
 
 log = logging.getLogger("corgipile")
 
@@ -62,7 +62,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             epoch), ``"constant"``, ``"inverse"`` (divided by the root of the number of the epoch), ``"adagrad"`` (a
             rate for each weight by the squares of its gradients), or ``"normalized"`` (that, and by the size of its
             feature, whatever its scale; as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to
-            choose.
+            choose. None: that of ``warm_start``; else ``"auto"`` for classes, and ``"decay"`` for numbers or where
+            ``learning_rate`` or ``decay`` is given.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
             the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all it goes on at a fifth. With
@@ -92,6 +93,9 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             some rows says that SGD would suffer without; the log says so.
         classes: The class values, to spare the reading of the label column; not where numbers are predicted.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
+        n_iter_no_change: Stop when the loss on the held-out rows, of ``test`` or ``validation``, was not below its best
+            for so many epochs; the weights that predict are those of the best epoch, ``params["best_epoch"]``, in any
+            case. Going on goes on from the last ones, as if nothing had been stopped.
         warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5. Its features are found by
             name.
         save: Model file, written after each epoch: from it a run that was interrupted goes on, with ``warm_start``, to
@@ -127,14 +131,16 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     past = given.warm_start
     chosen = given.learning_rate is not None
     adaptive = given.learning_rate is None or bool(past and not chosen and past.params.get("adaptive"))
-    schedule = schedule_of(given, given.tolerance)
-    if past is not None and not chosen and past.params.get("step", "decay") == given.step:
+    schedule = schedule_of(given, given.tolerance, past)
+    if past is not None and not chosen and past.params.get("step", "decay") == schedule.step:
         known = replace(given, learning_rate=past.params.get("learning_rate")).checked()
         schedule = replace(schedule, learning_rate=known.learning_rate or schedule.learning_rate)
     opened = open_table(given.table)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
     opened, held_out = _sides(opened, given)
+    if given.n_iter_no_change is not None and held_out is None:
+        raise BadArgument("n_iter_no_change stops by the loss on held-out rows: give validation=0.1, or a test table")
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
@@ -144,19 +150,30 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
+        params["step"] = schedule.step
         training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
         keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
 
 
-def schedule_of(given: Settings, tolerance: float | None = None) -> Schedule:
+def step_asked(given: Settings, kind: str, past: Model | None = None) -> Step:
+    """Return the step of a training: the one that is named, that of a model to go on from, or the usual one."""
+    if given.step is not None:
+        return step_of(given.step)
+    rated = given.learning_rate is not None or given.decay != declared(Settings)["decay"].default
+    usual = "decay" if loss_of(kind).numbers else "auto"  # whose steps are too short for labels far from 0
+    known = step_of(usual if past is None else past.params.get("step", "decay"))
+    return step_of("decay") if rated and known.fixed else known
+
+
+def schedule_of(given: Settings, tolerance: float | None = None, past: Model | None = None) -> Schedule:
     """Return the rates of a training.
 
     Raises:
         BadArgument: Settings do not go together.
     """
-    step = step_of(given.step)
+    step = step_asked(given, given.model, past)
     if not step.decays and given.decay != declared(Settings)["decay"].default:
         raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
     if step.fixed and given.learning_rate is not None:

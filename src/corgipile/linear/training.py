@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -73,8 +73,8 @@ class Task:
 
     def feeder(self, order: Any, memory: Size | None, seed: int) -> Feeder:
         """Open a feeder of what is learnt from."""
-        how = {"weight": self.weight, "sketch": self.labels.sketch}
-        return self.inputs.feeder(self.table(), self.label, order, memory, seed, **how)
+        rows = self.table(), self.label, order, memory, seed
+        return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch)
 
     def surveyed(self) -> Self:
         """Read the labels, where nobody has, and the features if they are to be standardised; return what is known."""
@@ -108,6 +108,15 @@ class Task:
         log.warning(text)
 
 
+class Best(NamedTuple):
+    """The weights of the epoch with the least loss on held-out rows, for features as they are."""
+
+    epoch: int
+    loss: float
+    coef: npt.NDArray[Any]
+    intercept: npt.NDArray[Any]
+
+
 class Training:
     """One training, epoch by epoch.
 
@@ -139,6 +148,7 @@ class Training:
         self._adaptive, self._trying = adaptive, adaptive and not self.history
         self._on_rows, self._told = on_rows, 0
         self._baseline: Baseline | None = None
+        self._best = self._known_best()
         self._begin()
 
     def run(
@@ -151,10 +161,11 @@ class Training:
         """Run so many epochs more, or as many as bring something, and return the model."""
         for epoch in range(len(self.history), len(self.history) + epochs):
             record = self._first(epoch) if self._trying else self._epoch(epoch)
-            record |= measure(self.model())
+            record |= measure(self._present())
             self.history.append(record)
+            waited = self._waited(record)
             callback(record)
-            stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch)
+            stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch) or waited
             self._settle(epoch)
             save(self.model())
             if stop:
@@ -162,6 +173,24 @@ class Training:
         self._judge()
         save(self.model())
         return self.model()
+
+    def _waited(self, record: Record) -> bool:
+        """Keep the weights if they are the best so far; say whether it is long that they were."""
+        patience = self._params.get("n_iter_no_change")
+        if patience is None:
+            return False
+        if self._best is None or record["test_loss"] < self._best.loss:
+            present = self._present()
+            self._best = Best(record["epoch"], record["test_loss"], present.coef, present.intercept)
+        return bool(record["epoch"] - self._best.epoch >= patience)
+
+    def _known_best(self) -> "Best | None":
+        """Return the best epoch of an earlier model, if it kept one and this one does."""
+        past = self._past
+        if past is None or self._params.get("n_iter_no_change") is None or "best_epoch" not in past.params:
+            return None
+        epoch = past.params["best_epoch"]
+        return Best(epoch, past.history[epoch]["test_loss"], past.coef, past.intercept)
 
     def _begin(self) -> None:
         """Make an SGD kernel that has learnt what an earlier model had."""
@@ -247,6 +276,15 @@ class Training:
         }
 
     def model(self) -> Model:
+        """Return what was learnt so far: the weights of the best epoch, if it was asked for, else the present ones."""
+        model, best = self._present(), self._best
+        if best is None:
+            return model
+        learnt = model.learnt or Learnt(None, *self.sgd.last())
+        params = {**model.params, "best_epoch": best.epoch}
+        return replace(model, coef=best.coef, intercept=best.intercept, params=params, learnt=learnt)
+
+    def _present(self) -> Model:
         """Return what was learnt so far, for features as they are."""
         coef, bias = self.sgd.weights()
         learnt, beside, scaling = None, self.sgd.beside(), self.task.scaling
