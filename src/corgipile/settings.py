@@ -204,7 +204,7 @@ class TrainSettings(Settings):
         float | None,
         Setting("Share of rows left out to measure the model on, such as 0.1.", partial(real, above=0)),
     ] = None
-    n_iter_no_change: Annotated[
+    patience: Annotated[
         int | None,
         Setting("Stop after so many epochs without a better held-out loss; keep the best.", partial(whole, least=1)),
     ] = None

@@ -74,6 +74,7 @@ WRITTEN = {
     "tolerance": ("0.001", 0.001),
     "on_bad": ("skip", "skip"),
     "validation": ("0.1", 0.1),
+    "patience": ("3", 3),
     "group": ("g", "g"),
     "classes": ("ARRAY['no', 'yes']", ["no", "yes"]),
     "warm_start": ("old", None),

@@ -93,7 +93,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             some rows says that SGD would suffer without; the log says so.
         classes: The class values, to spare the reading of the label column; not where numbers are predicted.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
-        n_iter_no_change: Stop when the loss on the held-out rows, of ``test`` or ``validation``, was not below its best
+        patience: Stop when the loss on the held-out rows, of ``test`` or ``validation``, was not below its best
             for so many epochs; the weights that predict are those of the best epoch, ``params["best_epoch"]``, in any
             case. Going on goes on from the last ones, as if nothing had been stopped.
         warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5. Its features are found by
@@ -139,8 +139,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
     opened, held_out = _sides(opened, given)
-    if given.n_iter_no_change is not None and held_out is None:
-        raise BadArgument("n_iter_no_change stops by the loss on held-out rows: give validation=0.1, or a test table")
+    if given.patience is not None and held_out is None:
+        raise BadArgument("patience stops by the loss on held-out rows: give validation=0.1, or a test table")
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)

@@ -176,7 +176,7 @@ class Training:
 
     def _waited(self, record: Record) -> bool:
         """Keep the weights if they are the best so far; say whether it is long that they were."""
-        patience = self._params.get("n_iter_no_change")
+        patience = self._params.get("patience")
         if patience is None:
             return False
         if self._best is None or record["test_loss"] < self._best.loss:
@@ -187,7 +187,7 @@ class Training:
     def _known_best(self) -> "Best | None":
         """Return the best epoch of an earlier model, if it kept one and this one does."""
         past = self._past
-        if past is None or self._params.get("n_iter_no_change") is None or "best_epoch" not in past.params:
+        if past is None or self._params.get("patience") is None or "best_epoch" not in past.params:
             return None
         epoch = past.params["best_epoch"]
         return Best(epoch, past.history[epoch]["test_loss"], past.coef, past.intercept)
