@@ -42,9 +42,14 @@ static inline double cp_exp(double x)
     return sum * cp_bits_double((uint64_t)((int64_t)n + 1023) << 52);
 }
 
-/* Multiply what a row's loss is the logarithm of into the running product: one logarithm serves hundreds of rows. */
-static inline void cp_add_log(cp_sgd_totals *t, double value)
+/* Multiply what a row's loss is the logarithm of into the running product: one logarithm serves hundreds of rows, but for
+ * those whose weight w is not 1. */
+static inline void cp_add_log(cp_sgd_totals *t, double value, double w)
 {
+    if (w != 1) {
+        t->loss += w * cp_log(value);
+        return;
+    }
     t->ln *= value;
     if (t->ln > 1e270) {
         t->loss += cp_log(t->ln);

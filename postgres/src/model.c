@@ -304,6 +304,7 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
                     errmsg("warm_start \"%s\" has an intercept; intercept => false goes on from a model without one",
                            o->warm_start));
     take_encoding(o, past);
+    corgi_take_step(o, past->how);
     if (!corgi_predicts_numbers(&o->of) && !has_classes_given(o, past))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" has other classes than those given", o->warm_start));

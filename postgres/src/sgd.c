@@ -159,6 +159,7 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
                 errmsg("none of " INT64_FORMAT " rows can be learnt from: each has a feature or a label that is missing",
                        *skipped));
+    corgi_check_weight(&figures, "the rows to learn from");
     if (figures.rows + *skipped != s->run.survey.rows)
         elog(ERROR, "epoch " INT64_FORMAT " visited " INT64_FORMAT " of " INT64_FORMAT " rows", epoch, figures.rows,
              s->run.survey.rows);
@@ -170,10 +171,14 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
 /* Measure on the rows held out, if there are any. */
 static cp_figures judge(SgdState *s)
 {
+    cp_figures figures;
     if (s->judge == NULL)
         return (cp_figures){0};
     corgi_learner_show(&s->run, s->judge, s->learner);
-    return corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
+    figures = corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
+    if (figures.rows > 0)
+        corgi_check_weight(&figures, "the rows held out");
+    return figures;
 }
 
 static void fill_fold(SgdState *s)

@@ -191,6 +191,12 @@ static char *params_of(const CorgiRun *run)
     add_flag(&json, "average", o->average);
     add_flag(&json, "balance", o->balance);
     add_flag(&json, "standardize", run->scaling != NULL);
+    if (o->weight != NULL)
+        add_text(&json, "weight", o->weight);
+    if (corgi_is_balanced(o))
+        add_text(&json, "class_weight", o->class_weight);
+    else if (o->class_weight != NULL)
+        appendStringInfo(&json, ", \"class_weight\": %s", o->class_weight);
     if (o->holdout > 0)
         add_number(&json, "holdout", o->holdout);
     if (o->tolerance >= 0)

@@ -33,7 +33,7 @@ def stored_rows(server, model):
     """Return the rows to learn from in their physical order, where blocks begin, and the rows held out."""
     params = model["params"]
     rows = server.rows(
-        f"SELECT {', '.join(params['features'])}, label, tableoid::int AS part, "
+        f"SELECT {', '.join(params['features'])}, label, w, tableoid::int AS part, "
         f"(ctid::text::point)[0]::int / {params['block_pages']} AS block FROM {model['source']} s "
         "ORDER BY s.tableoid, s.ctid"
     )
@@ -49,7 +49,8 @@ def arrow(rows, features, kind, label=None):
     """Make an Arrow table of rows."""
     kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
     columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
-    return pa.table({**columns, "label": pa.array([row["label"] for row in rows], label or pa.int32())})
+    labels = pa.array([row["label"] for row in rows], label or pa.int32())
+    return pa.table({**columns, "label": labels, "w": pa.array([row["w"] for row in rows], pa.float32())})
 
 
 def in_python(server, model, kind, label=None):
@@ -72,6 +73,8 @@ def in_python(server, model, kind, label=None):
         "tolerance": params.get("tolerance"),
         "standardize": params["standardize"],
         "average": params["average"],
+        "weight": params.get("weight"),
+        "class_weight": params.get("class_weight"),
     }
     chosen["learning_rate"] = None if params["step"] == "auto" else chosen["learning_rate"]
     chosen["test"] = arrow(held, features, kind, label) if held else None
@@ -91,6 +94,7 @@ def make_table(server, kind, classes=2):
         CREATE TABLE t AS SELECT i,
             (SELECT array_agg({scale} * (random() + (i * {classes} / {ROWS} = j % {classes})::int))
              FROM generate_series(1, {WIDTH}) j WHERE i >= 0)::{kind}[] AS x, i * {classes} / {ROWS} AS label,
+            (i % 5)::real / 2 AS w,
             ARRAY(SELECT j * 6 + i * j % 5 FROM generate_series(1, i * 7 % 9) j) AS k,
             ARRAY(SELECT random() + (i * {classes} / {ROWS} = j % {classes})::int
                   FROM generate_series(1, i * 7 % 9) j)::{kind}[] AS v
@@ -152,6 +156,17 @@ CASES = [
     ("double precision", "poisson", {"step": "normalized", "features": ["k", "v"], "batch_size": 8}),
     ("real", "softmax", {"step": "auto", "holdout": 0.2}),
     ("smallint", "linear", {"step": "adagrad", "l1": 0.1, "average": True}),
+    ("real", "logistic", {"weight": "w", "holdout": 0.2, "l2": 0.01}),
+    ("real", "logistic", {"class_weight": "balanced", "holdout": 0.2}),
+    ("double precision", "softmax", {"weight": "w", "class_weight": '{"0": 2, "2": 0.5}', "batch_size": 8}),
+    ("double precision", "softmax", {"weight": "w", "class_weight": "balanced", "holdout": 0.2, "seed": 1}),
+    ("real", "svm of three", {"weight": "w", "class_weight": "balanced"}),
+    ("real", "svm", {"weight": "w", "features": ["k", "v"], "class_weight": "balanced"}),
+    ("integer", "linear", {"weight": "w", "standardize": True, "learning_rate": 0.001, "holdout": 0.1}),
+    ("double precision", "huber:0.3", {"weight": "w", "features": ["k", "v"], "batch_size": 8}),
+    ("real", "quantile:0.9", {"weight": "w", "step": "normalized", "average": True}),
+    ("double precision", "poisson", {"weight": "w", "learning_rate": 0.001, "step": "adagrad"}),
+    ("real", "squared_hinge", {"weight": "w", "step": "auto", "batch_size": 16, "l1": 0.001}),
 ]
 MORE = ("softmax", "svm of three")
 

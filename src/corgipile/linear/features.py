@@ -56,11 +56,19 @@ class Features:
         return self.width if self.lists else self.widths[self.columns.index(column)]
 
     def feeder(
-        self, table: Table, label: str | None, order: Any, memory: Size | None, seed: int, **also: Any
+        self,
+        table: Table,
+        label: str | None,
+        order: Any,
+        memory: Size | None,
+        seed: int,
+        *,
+        weight: str | None = None,
+        **also: Any,
     ) -> Feeder:
-        """Open a feeder of these features, and of a label column if there is one; see it for other arguments."""
-        labels = [] if label is None else [label]
-        casts: dict[str, Any] = dict.fromkeys(labels, np.float32) if _is_half(table, label) else {}
+        """Open a feeder of these features, and of a label and a weight column if there are; see it for the rest."""
+        labels = [name for name in (label, weight) if name is not None]
+        casts: dict[str, Any] = {name: np.float32 for name in labels if _is_half(table, name)}
         if self.sparse:
             names = [*self.columns, *labels]
             return Feeder(table, order=order, memory=memory, columns=names, casts=casts, seed=seed, label=label, **also)
@@ -83,8 +91,8 @@ class Features:
         )
 
 
-def _is_half(table: Table, label: str | None) -> bool:
-    return label is not None and pa.types.is_float16(table.schema.field(label).type)
+def _is_half(table: Table, label: str) -> bool:
+    return bool(pa.types.is_float16(table.schema.field(label).type))
 
 
 def find_inputs(

@@ -45,7 +45,7 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
     """
     label = _found(train.label_of(relation.columns), relation)
     features = [_found(name, relation) for name in train.features or ()] or [
-        name for name in relation.columns if name != label
+        name for name in relation.columns if name not in (label, train.settings.get("weight"))
     ]
     if not features:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
