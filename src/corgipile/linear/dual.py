@@ -192,7 +192,7 @@ class Dual(SGD):
                 if self.scaling is None:
                     self._some(rows, labels, some, partial(_shifted, locate, piece.start), names)
                     continue
-                scaled, kept = self._scaled(rows, some)
+                scaled, kept = self.scaled(rows, some)
                 places = np.arange(len(some), dtype=np.int32)
                 self._some(scaled, labels[some], places, partial(_shifted, locate, piece.start), names)
                 del kept

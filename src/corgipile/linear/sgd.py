@@ -135,7 +135,7 @@ class SGD:
             return
         for piece in self._pieces(slice(0, len(visit))):
             part, first = visit[piece], piece.start
-            scaled, kept = self._scaled(rows, part)
+            scaled, kept = self.scaled(rows, part)
             places = np.arange(len(part), dtype=np.int32)
             self._learn_all(scaled, labels[part], places, lambda place, first=first: locate(first + place))  # type: ignore[misc]
             del kept
@@ -149,7 +149,7 @@ class SGD:
         for first in range(part.start, part.stop, some):
             yield slice(first, min(first + some, part.stop))
 
-    def _scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> tuple[FloatArray | Sparse, Any]:
+    def scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> tuple[FloatArray | Sparse, Any]:
         """Return standardised copies of rows, and what keeps them in memory."""
         assert self.scaling is not None  # noqa: S101 - for the type checker: the caller has asked
         if not isinstance(rows, Sparse):
