@@ -222,6 +222,48 @@ def run_next(run: object, /) -> bytearray | tuple[int, int, int] | Literal[False
 def run_look(run: object, /) -> tuple[int, int]: ...
 def run_stop(run: object, /) -> None: ...
 
+# bind_dual.c
+def dual_again(
+    model: object,
+    rows: _Array | tuple[_Array, ...],
+    labels: _Array,
+    y_type: int,
+    visit: _Array,
+    number: _Array,
+    a: _Array,
+    passes: int,
+    still: float,
+    key: int,
+    /,
+) -> None: ...
+def dual_begin(model: object, /) -> None: ...
+def dual_figures(model: object, /) -> tuple[int, float, int, float]: ...
+def dual_get(model: object, weights: _Array, biases: _Array, /) -> None: ...
+def dual_learn(
+    model: object,
+    rows: _Array | tuple[_Array, ...],
+    labels: _Array,
+    y_type: int,
+    visit: _Array,
+    number: _Array | None,
+    a: _Array | None,
+    /,
+) -> tuple[int, int]: ...
+def dual_new(
+    loss: int,
+    classes: _Array,
+    /,
+    *,
+    number_bytes: int,
+    sparse: bool,
+    features: int,
+    outputs: int,
+    intercept: bool,
+    bound: float,
+    isa: int,
+) -> object: ...
+def dual_value(model: object, a: _Array, /) -> float: ...
+
 # bind_sgd.c
 def sgd_begin(model: object, rate: float, /) -> None: ...
 def sgd_decide(model: object, x: _Array, visit: _Array, out: _Array, /) -> int: ...

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeVar, get_args
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 MOST_BATCH = 1 << 31
+Solver = Literal["sgd", "dual"]
 P = ParamSpec("P")
 R = TypeVar("R")
 LOSSES = dict.fromkeys(f"{name}, {name}:{takes.upper()}" if takes else name for name, *_, takes, _ in _kernel.LOSSES)
@@ -240,6 +241,12 @@ class TrainArguments(TrainSettings):
     overwrite: Annotated[bool, Setting("Replace a file of another kind too; a file that is read never.", yes_or_no)] = (
         False
     )
+    solver: Annotated[
+        Solver, Setting("sgd, or dual: the optimum, by dual coordinate descent.", partial(choice, kind=Solver))
+    ] = "sgd"
+    inner: Annotated[
+        int, Setting("Visits of each row while it is in memory, of dual.", partial(whole, least=1, most=MOST_EPOCH))
+    ] = 1
     callback: Annotated[Callable[[dict[str, Any]], object] | None, CALL] = None
     on_rows: Annotated[Callable[[int], object] | None, CALL] = None
 

@@ -1,7 +1,7 @@
 """The SGD kernel as an object: losses, updates, totals, and its refusals as errors."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -150,18 +150,24 @@ class SGD:
         if self.scaling is None:
             self._learn_all(rows, labels, weights, visit, locate)
             return
-        some = SCALED_ROWS
-        if not self.inputs.sparse:
-            some = max(1, min(some, SCALED_BYTES // (self.inputs.width * self.inputs.dtype.itemsize)))
-        for first in range(0, len(visit), some):
-            part = visit[first : first + some]
-            scaled, kept = self._scaled(rows, part)
+        for piece in self._pieces(slice(0, len(visit))):
+            part, first = visit[piece], piece.start
+            scaled, kept = self.scaled(rows, part)
             places = np.arange(len(part), dtype=np.int32)
             counts = None if weights is None else weights[part]
             self._learn_all(scaled, labels[part], counts, places, lambda place, first=first: locate(first + place))  # type: ignore[misc]
             del kept
 
-    def _scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> tuple[FloatArray | Sparse, Any]:
+    def _pieces(self, part: slice) -> Iterator[slice]:
+        """Cut visits into those that are standardised at a time; all at once where none are."""
+        some = SCALED_ROWS
+        if not self.inputs.sparse:
+            some = max(1, min(some, SCALED_BYTES // (self.inputs.width * self.inputs.dtype.itemsize)))
+        some = max(1, part.stop - part.start) if self.scaling is None else some
+        for first in range(part.start, part.stop, some):
+            yield slice(first, min(first + some, part.stop))
+
+    def scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> tuple[FloatArray | Sparse, Any]:
         """Return standardised copies of rows, and what keeps them in memory."""
         assert self.scaling is not None  # noqa: S101 - for the type checker: the caller has asked
         if not isinstance(rows, Sparse):

@@ -16,6 +16,7 @@ from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
+from corgipile.linear.dual_training import DualTraining, check_settings, divided
 from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs, tell_unknown
 from corgipile.linear.model import Model
@@ -44,7 +45,7 @@ log = logging.getLogger("corgipile")
 
 @takes(TrainArguments)
 def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of TrainArguments
-    """Train a linear model by SGD from a table of any size.
+    """Train a linear model from a table of any size, by SGD or to its optimum.
 
     Args:
         table: A path, glob or list of them, a `Table`, a ``pyarrow.Table`` or a data frame.
@@ -104,6 +105,13 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         on_bad: ``"skip"`` leaves out rows that the model cannot learn from (a feature or label that is null, NaN or
             infinite, a label of no class, sparse indices out of order); the history says how many (``skipped``, and
             ``test_skipped`` of the test table, where rows whose score overflows are left out in any case).
+        solver: ``"sgd"``, or ``"dual"``: dual coordinate descent, which has no rate and ends at the one optimum of
+            logistic, svm and squared_hinge with an ``l2`` above 0 (1 over the number of rows is the usual C = 1); the
+            intercept counts in that penalty. Each row has one number more, in memory or, beyond a quarter of the
+            budget, in a file. The last record of the history has the ``objective`` and the ``gap`` that is left to the
+            optimum at most, as a share; ``tolerance`` is the gap at which training ends. Settings of SGD are refused.
+        inner: Of ``"dual"``: visits of each row while it is in memory, as BMF and LIRS have them; more than 1 makes
+            fewer passes.
         callback: Called after each epoch with its record.
         on_rows: Called after each step with the number of rows learnt; a negative number takes back those of an epoch
             that is begun again.
@@ -128,6 +136,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     """
     if loss_of(given.model).numbers and given.classes is not None:
         raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
+    dual = given.solver == "dual"
+    check_settings(given)
     past = given.warm_start
     chosen = given.learning_rate is not None
     adaptive = given.learning_rate is None or bool(past and not chosen and past.params.get("adaptive"))
@@ -144,14 +154,19 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
-    with task.feeder(order_of(given.order, given.memory), given.memory, given.seed) as feeder:
+    memory, share = divided(given, task) if dual else (given.memory, None)
+    with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
-        params["step"] = schedule.step
-        training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
+        training: Training | DualTraining
+        if dual:
+            training = DualTraining(task, feeder, given, params, share)
+        else:
+            params["step"] = schedule.step
+            training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
         keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)

@@ -85,8 +85,8 @@ class Task:
         moments, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
         return replace(found, scaling=moments.scaling(centred=centred))
 
-    def sgd(self, schedule: Schedule) -> SGD:
-        """Return an SGD kernel that has learnt nothing yet."""
+    def sgd(self, schedule: Schedule, *, scaled: bool = True) -> SGD:
+        """Return an SGD kernel that has learnt nothing yet, and scales rows itself if they are to be."""
         return SGD(
             self.kind,
             self.inputs,
@@ -98,7 +98,7 @@ class Task:
             step=schedule.step,
             l1=schedule.l1,
             on_bad=self.on_bad,
-            scaling=self.scaling,
+            scaling=self.scaling if scaled else None,
             class_weight=self.class_weight,
         )
 
