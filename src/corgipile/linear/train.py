@@ -161,11 +161,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
+        params["step"] = schedule.step
         training: Training | DualTraining
         if dual:
             training = DualTraining(task, feeder, given, params, share)
         else:
-            params["step"] = schedule.step
             training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
         keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
