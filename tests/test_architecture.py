@@ -39,7 +39,7 @@ MAY = {
     "quality": BASE | {"tables", "orders"},
     "hooks": {"errors", "outputs", "sizes"},
     "testing": BASE | {"tables", "orders"},
-    "planner": BASE | {"tables", "orders", "features", "loader", "quality"},
+    "planner": BASE | {"stores", "tables", "orders", "features", "loader", "quality"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
     "conversion": BASE | {"stores", "tables"},
     "postgres": BASE | {"tables"},
