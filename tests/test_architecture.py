@@ -40,7 +40,7 @@ MAY = {
     "hooks": {"errors", "outputs", "sizes"},
     "proof": BASE | {"quality"},
     "testing": BASE | {"tables", "orders"},
-    "planner": BASE | {"tables", "orders", "features", "loader", "quality"},
+    "planner": BASE | {"stores", "tables", "orders", "features", "loader", "quality"},
     "relayout": BASE | {"tables", "orders", "loader", "conversion"},
     "conversion": BASE | {"stores", "tables"},
     "postgres": BASE | {"tables"},

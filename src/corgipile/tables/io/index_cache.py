@@ -72,16 +72,20 @@ def index_path(file: File, what: str = "") -> str:
     """Return where the index of a file is kept: beside it, or on this machine if it lies elsewhere."""
     if not isinstance(file, RemoteFile):
         return file.path + what + INDEX_SUFFIX
-    return str(index_folder() / f"{digest(file.path, file.content)}{what}{INDEX_SUFFIX}")
+    return str(cache_folder("indexes") / f"{digest(file.path, file.content)}{what}{INDEX_SUFFIX}")
 
 
-def index_folder() -> Path:
-    """Return the folder of the indexes of files that lie elsewhere, made if need be.
+def cache_folder(name: str) -> Path:
+    """Return a folder for what is kept on this machine, such as the indexes of files that lie elsewhere; it is made.
 
-    It is what the variable ``CORGIPILE_CACHE`` says, else ``corgipile`` in the user's folder for caches.
+    It is in what the variable ``CORGIPILE_CACHE`` says, else in ``corgipile`` in the user's folder for caches.
+
+    Raises:
+        RuntimeError: Nothing says where that is, and the user has no home.
     """
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "corgipile"
-    folder = Path(os.environ.get(VARIABLE) or usual).expanduser().absolute() / "indexes"
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    usual = Path(given if given.startswith("/") else "~/.cache") / "corgipile"  # a relative one counts for nothing
+    folder = Path(os.environ.get(VARIABLE) or usual).expanduser().absolute() / name
     with contextlib.suppress(OSError):  # who writes there learns of it
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
