@@ -25,6 +25,22 @@ def rows_of(batches):
 
 
 AT = {"step": 0, "offset": 0}  # the end of a step is the beginning of the next one
+KINDS = pa.table({
+    "row": np.arange(60), "text": [f"t{at}" for at in range(60)], "list": [[at] * (at % 4) for at in range(60)],
+    "pair": [[at, at] for at in range(60)], "f_k": [list(range(at % 3)) for at in range(60)],
+    "f_v": [[float(at)] * (at % 3) for at in range(60)],
+})  # fmt: skip
+
+
+def left(plain, ranks, skip, epoch):
+    """Return the batches of each rank, by step, that are left by the plain ones, each computed anew."""
+    rows = {one for one in skip if isinstance(one, int)}
+    steps = {one[1] for one in skip if not isinstance(one, int) and one[0] == epoch}
+    made = [
+        [[row for row in plain.rows_of(step, rank=rank, epoch=epoch).tolist() if row not in rows] for rank in ranks]
+        for step in range(plain.rewind().steps(epoch))
+    ]
+    return {step: found for step, found in enumerate(made) if step not in steps and all(found)}
 
 
 @given(
@@ -62,6 +78,62 @@ def test_skipped_steps_are_left_out_and_all_others_stay(rows, batch, order, worl
                 assert seen + rows_of(batches) == wanted
 
 
+@given(
+    st.integers(1, 150), st.integers(1, 20), st.sampled_from(ORDERS), st.integers(1, 3), st.integers(1, 3),
+    st.booleans(), st.lists(st.tuples(st.integers(0, 1), st.integers(0, 12)), max_size=2),
+    st.lists(st.integers(0, 149), max_size=40), st.integers(0, 20),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_rows_are_left_out_on_all_ranks_in_step(rows, batch, order, world, workers, drop_last, steps, lost, stopped):
+    skip = [*steps, *(row for row in lost if row < rows)]
+    made = {
+        (rank, worker): Loader(
+            rows_table(rows), batch_size=batch, order=order, rank=rank, world=world, worker=worker, workers=workers,
+            drop_last=drop_last, skip=skip,
+        )
+        for rank in range(world) for worker in range(workers)
+    }  # fmt: skip
+    plain = Loader(rows_table(rows), batch_size=batch, order=order, world=world, workers=workers, drop_last=drop_last)
+    for epoch in range(2):
+        wanted = left(plain, range(world), skip, epoch)
+        for rank in range(world):
+            found = []
+            for worker in range(workers):
+                one = made[rank, worker]
+                count, batches = len(one), []
+                run = iter(one)
+                for batch_of in run:
+                    batches.append(batch_of["row"].tolist())
+                    if len(batches) == stopped:
+                        state = json.loads(json.dumps(one.state_dict()))
+                        one = Loader(
+                            rows_table(rows), batch_size=batch, order=order, rank=rank, world=world, worker=worker,
+                            workers=workers, drop_last=drop_last,
+                        )  # fmt: skip
+                        one.load_state_dict(state)
+                        batches += rows_of(one)
+                        batches_of_the_first = rows_of(run)
+                        assert batches[stopped:] == batches_of_the_first
+                        break
+                assert count == len(batches)
+                found += batches
+            assert sorted(found) == sorted(at[rank] for at in wanted.values())
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"format": "torch"}, {"format": "arrow"}, {"features": ["f_k", "f_v"], "columns": ["row"]}]
+)
+def test_rows_of_any_kind_are_left_out(how):
+    if how.get("format") == "torch":
+        pytest.importorskip("torch")
+    plain, one = (Loader(KINDS, batch_size=7, order=ORDERS[0], **how, **more) for more in ({}, {"skip": [4, 17, 18]}))
+    for batches in zip(plain, one, strict=True):
+        whole, some = (made.to_pydict() if how.get("format") == "arrow" else made for made in batches)
+        kept = [at for at, row in enumerate(whole["row"]) if int(row) not in (4, 17, 18)]
+        for name, values in whole.items():
+            assert str([values[at] for at in kept]) == str(list(some[name]))
+
+
 def test_a_loader_that_continues_adds_its_own():
     first = Loader(rows_table(100), batch_size=10, skip=[(0, 5), (1, 1)])
     batches = iter(first)
@@ -85,18 +157,12 @@ def test_states_without_any_are_as_they_were():
     assert "skip" not in Loader(rows_table(30), batch_size=10).state_dict()
 
 
-@pytest.mark.parametrize("skip", [3, "34", [3], [(1,)], [(1, 2, 3)], [(-1, 0)], [(0, -1)], [(0, 0.5)], ["ab"]])
+@pytest.mark.parametrize(
+    "skip", [3, "34", [-3], [30], [True], [1.5], [(1,)], [(1, 2, 3)], [(-1, 0)], [(0, -1)], [(0, 0.5)], ["ab"]]
+)
 def test_bad_input(skip):
     with pytest.raises(BadArgument, match="skip"):
         Loader(rows_table(30), skip=skip)
     loader = Loader(rows_table(30), batch_size=10)
     with pytest.raises(StateMismatch, match="skip"):
         loader.load_state_dict({**loader.state_dict(), "skip": skip})
-
-
-def test_a_dataset_does_not_leave_it_out_silently():
-    torch = pytest.importorskip("corgipile.torch")
-    state = Loader(rows_table(30), batch_size=10, skip=[(0, 1)]).state_dict()
-    dataset = torch.CorgiPileDataset(rows_table(30), batch_size=10)
-    with pytest.raises(StateMismatch, match="skips steps"):
-        dataset.load_state_dict(state)

@@ -1,6 +1,7 @@
 """The audit of any loader: figures against those of whole epochs, planted faults by name, no false alarm."""
 
 import pickle
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -208,9 +209,9 @@ def test_a_live_audit_goes_to_another_process():
     assert arrived.report().as_dict()["epochs"][0]["visits"] == ROWS
 
 
-def endless():
+def endless(rows=2):
     while True:
-        yield ([1, 2],)
+        yield (np.arange(rows),)
 
 
 @pytest.mark.parametrize(
@@ -227,13 +228,16 @@ def endless():
         ([[([None],)]], {"key": 0}, "NoneType"),
         ([[]], {"id": 0}, "no row came"),
         ([7], {"id": 0}, "int is no iterable"),
-        ([endless()], {"id": 0, "rows": 2}, "endless"),
+        ([endless()], {"id": 0, "rows": 2}, "of a table of 2; batches= ends an endless loader"),
+        ([endless(1 << 10)], {"id": 0}, "of a table of 1,024; batches= ends an endless loader"),
+        ([endless()], {"key": 0}, "neither rows= nor id= says how many"),
         ([iter([([1],)])], {"id": 0, "epochs": 2}, "only once"),
         ([[([1],)]], {"id": 0, "rows": 0}, "rows"),
         ([[(list(map(str, range(2000))),)]], {"key": 0}, "1024 classes"),
     ],
 )
-def test_bad_input(loaders, asked, message):
+def test_bad_input(loaders, asked, message, monkeypatch):
+    monkeypatch.setattr(import_module("corgipile.quality.audit"), "UNKNOWN", 1 << 17)
     with pytest.raises(BadArgument, match=message):
         audit(*loaders, **asked)
 

@@ -1,6 +1,6 @@
 """States, and how an epoch goes on by them: in step where ranks and workers are as they were, else with the rest."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,19 +40,38 @@ class Part:
     def __post_init__(self) -> None:
         self.begun = list(self.segment.batches)
 
-    def after(self, turns: int, each: int = 1) -> list[int]:
-        """Return the batches done once each worker in turn has given some more, ``each`` at a time."""
+    @property
+    def first(self) -> int:
+        """Return the step that the segment begins with."""
+        return sum(sum(segment.batches) for segment in self.before)
+
+    def after(self, turns: int, each: int = 1, lost: Sequence[Collection[int]] = ()) -> list[int]:
+        """Return the batches done once each worker in turn has given some more, ``each`` at a time.
+
+        Args:
+            turns: How many came.
+            each: Batches of one turn.
+            lost: Batches of each worker that do not come: they are done when the one after them is, or the last.
+
+        Raises:
+            BadArgument: There are not so many.
+        """
         turns, each = whole(turns, "batches", 0), whole(each, "batch_size", 1)
         workers = len(self.begun)
         first = next_worker(self.begun, self.totals)
         turning = [(first + k) % workers for k in range(workers)]
-        left = [self.totals[k] - self.begun[k] for k in turning]
+        gone = [sorted(one for one in (lost[k] if lost else ()) if one >= self.begun[k]) for k in turning]
+        left = [self.totals[k] - self.begun[k] - len(some) for k, some in zip(turning, gone, strict=True)]
         got = dealt([-(-batches // each) for batches in left], turns)
         if sum(got) < turns:
             raise BadArgument(f"this iteration has {sum(got)} batches, {turns} were asked for")
         done = list(self.begun)
-        for k, some, most in zip(turning, got, left, strict=True):
+        for k, some, most, skipped in zip(turning, got, left, gone, strict=True):
             done[k] += min(some * each, most)
+            for one in skipped if some else ():
+                done[k] += one < done[k]
+            if some * each >= most:
+                done[k] = self.totals[k]
         return done
 
     def state(self, done: list[int]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, Self
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
@@ -18,7 +19,7 @@ from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import Segment, stands
 from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.selection import Selection, select
-from corgipile.loader.skips import Skips
+from corgipile.loader.skips import LeftOut, Skips, without
 from corgipile.loader.spare import Spare
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
@@ -72,8 +73,9 @@ class Loader(Rewindable):
         as_tuple: Make each batch a pair of features and label.
         sketch: For ``balance="content"`` of tables whose columns are no numbers, images or text: a function that is
             given some rows of each block, a record batch, and returns numbers, (rows, numbers), the same each time.
-        skip: Pairs of epoch and step, whose batches all ranks leave out; other batches stay as they are, and so do the
-            numbers of steps. A state keeps them, and a loader that continues it adds its own.
+        skip: What is left out: pairs of epoch and step, whose batches all ranks leave out, and numbers of rows, whose
+            batches come without them (a step that has no others on some rank is left out on all). Other batches stay
+            as they are, and so do the numbers of steps. A state keeps it, and a loader that continues it adds its own.
         global_batches: ``"fixed"``: batch i of all ranks together holds the same rows, whatever ``world`` and
             ``workers`` are. ``batch_size``, ``memory`` and the sizes of the order are then those of all ranks together,
             of which each has its share: the world must divide the batch. A state goes on at its batch in any world.
@@ -119,7 +121,7 @@ class Loader(Rewindable):
         dtype: str = "float32",
         as_tuple: bool = False,
         sketch: Embed | None = None,
-        skip: Iterable[Sequence[int]] = (),
+        skip: Iterable[int | Sequence[int]] = (),
         global_batches: Literal["fixed"] | None = None,
     ) -> None:
         skip = tuple(skip) if isinstance(skip, Iterable) else skip
@@ -148,26 +150,29 @@ class Loader(Rewindable):
         self._cut, self._source = cutter(format), self._make_source()
         self._spare = Spare(DENSE)
         self._position: list[Place] = []
-        self._turn, self._skips, self._left_out = object(), Skips(skip), frozenset[int]()
+        self._turn, self._skips, self._left_out = object(), Skips(skip), LeftOut()
+        self._within: tuple[Rewind, int] | None = None
+        self._skips.check(len(table))
         self.set_epoch(0)
         self._meter = Meter(0, 0, batch_size, 0, 0)
         self._meter.end(LoaderStats(0))
 
     def __len__(self) -> int:
         """Return the number of batches of the epoch; the same on every rank."""
-        return self._total() - len(self._skipped())
+        return self._total() - len(self._skipped().batches)
 
     def _total(self) -> int:
         rows = self.feeder.visits(self.epoch)
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
 
-    def _skipped(self) -> frozenset[int]:
-        """Return which of its batches of the epoch this loader leaves out."""
-        skips, shard = self._skips, self.feeder.shard
-        if not skips.state():
-            return frozenset()
-        totals = self._segment().totals(self.feeder.fitted, self.feeder.seed, self.epoch)
-        return skips.of(self.epoch, totals, shard.worker)
+    def _skipped(self) -> LeftOut:
+        """Return what of the epoch this loader leaves out."""
+        skips, shard, epoch = self._skips, self.feeder.shard, self.epoch
+        if not skips:
+            return LeftOut()
+        totals = self._segment().totals(self.feeder.fitted, self.feeder.seed, epoch)
+        rewind, first = self._within or (self.rewind(), 0)
+        return skips.of(rewind, epoch, totals, shard.rank, shard.worker, first)
 
     def __repr__(self) -> str:
         order, rows = self.order, self.batch_size
@@ -265,10 +270,10 @@ class Loader(Rewindable):
     def _drain(self, group: Group, total: int, turn: object) -> Iterator[Any]:
         """Cut a group into batches; where the loader stands is known after each."""
         self._position, self._delivered = group.places, 0
-        for batch in self._cut(self._selection.made(group.columns, self._spare), group.rows, self._size):
+        for batch in self._cuts(self._selection.made(group.columns, self._spare), group.rows):
             self._batches += 1
             self._delivered = min(self._delivered + self._size, group.rows)
-            if self._batches - 1 not in self._left_out:
+            if self._batches - 1 not in self._left_out.batches:
                 yield self._selection.batch(batch)
                 if self._turn is not turn:
                     raise BadArgument(ENDED)
@@ -277,6 +282,29 @@ class Loader(Rewindable):
         self._step, self._offset = self._stand()
         self._position, self._delivered = [], 0
         group.columns.clear()  # arrays are used again
+
+    def skipping(self, skips: Skips, rewind: Rewind, first: int) -> None:
+        """Leave out what is named by steps and rows of a whole of which this table is what was left at a step."""
+        self._skips, self._within = skips, (rewind, first)
+
+    @property
+    def batches_done(self) -> int:
+        """Return how many batches of the epoch are behind, those left out included."""
+        return self._batches
+
+    def _cuts(self, columns: dict[str, Any], rows: int) -> Iterator[Any]:
+        """Cut columns into batches, without rows that are left out."""
+        size, first, lost = self._size, self._batches, self._left_out.rows
+        if not any(first <= batch < first + -(-rows // size) for batch in lost):
+            return self._cut(columns, rows, size)
+        starts = range(0, rows, size)
+        parts = ({name: column[at : at + size] for name, column in columns.items()} for at in starts)
+        found = zip(parts, (min(size, rows - at) for at in starts), strict=True)
+        return chain.from_iterable(
+            self._cut(without(part, count, gone), count - len(gone), size)
+            for batch, (part, count) in enumerate(found, first)
+            for gone in [lost.get(batch, [])]
+        )
 
     def rows_by(self, unseen: Unseen) -> None:
         """Let rows of varying length, as tensors, be what is made of them for another process."""
@@ -325,7 +353,7 @@ class Loader(Rewindable):
             self._go(epoch, batches, self._checked(epoch, batches, place))
         else:
             self._go(epoch, batches, self._found(epoch, batches))
-        self._skips.resume(state.get("skip", ()))
+        self._skips.resume(state.get("skip", ()), len(feeder.table))
 
     def _checked(self, epoch: int, batches: int, place: Standing) -> tuple[int, int]:
         """Return step and offset that a state says; where batches end, the order decides."""

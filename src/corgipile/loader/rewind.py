@@ -170,6 +170,14 @@ class Rewind:
         rows = _visited(one.order, one.blocks, key, done[worker] * size, size)
         return one.numbers(rows, self._table)
 
+    def size_of(self, step: int, *, rank: int, epoch: int | None = None) -> int:
+        """Return how many rows a rank's batch has."""
+        one = self._stretch(step, epoch)
+        done = dealt(one.limits, step - one.first)
+        worker = next_worker(done, one.limits)
+        visits = one.order.visits(one.blocks, one.segment.key(self._seed, self._epoch(epoch), rank, worker))
+        return min(one.segment.batch_size, visits - done[worker] * one.segment.batch_size)
+
     def visits_of(self, rows: int | npt.ArrayLike, *, epoch: int | None = None) -> list[Visit]:
         """Return when rows are visited in an epoch, by step: each once, or as often as ranks repeat it; or not at all.
 

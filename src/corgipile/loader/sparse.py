@@ -50,6 +50,12 @@ class SparseRows:
         made._first, made._count = self._first + start, max(0, stop - start)
         return made
 
+    def take(self, places: npt.NDArray[np.int64]) -> Self:
+        """Return some of the rows."""
+        places = places + self._first
+        indices, values = self._indices.taken(places), Rows(self.values, self._ends).taken(places)
+        return type(self)(indices, values, self._width, self.dtype, self._called, self._spare)
+
     def dense(self) -> npt.NDArray[Any]:
         """Return an array of (rows, width).
 

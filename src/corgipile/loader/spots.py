@@ -17,7 +17,7 @@ from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.encoded import is_encoded, unpack_shared
 from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import File, digest
-from corgipile.tables.io.index_cache import INDEX_SUFFIX, facts_of, index_folder, index_path, items_of, kept_index
+from corgipile.tables.io.index_cache import INDEX_SUFFIX, cache_folder, facts_of, index_path, items_of, kept_index
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan
@@ -94,7 +94,7 @@ class Spots(NamedTuple):
             facts["asked"] = digest(asked, self.table.fingerprint)
         else:
             facts = {"asked": digest(asked, place_of(self.table))}
-            path = str(index_folder() / f"{facts['asked']}{KEPT}{INDEX_SUFFIX}")
+            path = str(cache_folder("indexes") / f"{facts['asked']}{KEPT}{INDEX_SUFFIX}")
 
         def described(_: Any) -> Iterator[pa.RecordBatch]:
             log.info("what is in the blocks of %r is kept in %s", self.table, path)

@@ -24,6 +24,7 @@ PLACES = Classes(range(PARTS))
 GROUP, GROUP_BATCHES = 1 << 16, 256  # rows and batches that are added up at a time, at most
 STORAGE = "place in storage"
 ENDLESS = 256  # times the rows of the table
+UNKNOWN = 1 << 32  # rows of an epoch of which nobody said how many there are
 
 
 def audit(
@@ -180,6 +181,8 @@ class Audit:
         self._seen = VisitWatch(self.rows) if self._id else None
         self._watches: dict[str, KeyWatch] = {}
         self._pending, self._began = Pending(GROUP + GROUP // 2), False
+        known = ENDLESS * (self.rows or 0) + GROUP
+        self._came, self._bound = 0, known if self.rows or self._seen else UNKNOWN
 
     def _flush(self, *, ended: bool) -> None:
         """Add up what is waiting, in batches of the size that was asked for or of those that came."""
@@ -199,9 +202,9 @@ class Audit:
         if self._seen:
             ids, *columns = columns
             places = self._seen.add(ids, sizes)
-            if self.rows and self._seen.visits > ENDLESS * self.rows + GROUP:
-                came = f"{self._seen.visits:,} rows came of a table of {self.rows:,}"
-                raise BadArgument(f"{came}; batches= ends an endless loader")
+        self._came += int(sizes.sum())
+        if self._came > self._bound:
+            self._check_end()
         for name, values in zip(self._keys, columns, strict=True):
             if name not in self._watches:
                 self._watches[name] = KeyWatch(name, self._classes.setdefault(name, Classes()))
@@ -210,6 +213,14 @@ class Audit:
             if STORAGE not in self._watches:
                 self._watches[STORAGE] = KeyWatch(STORAGE, PLACES, gaps=False)
             self._watches[STORAGE].add_codes(places, sizes)
+
+    def _check_end(self) -> None:
+        """Raise BadArgument if an epoch goes on and on; else say when to look again, for it takes a count."""
+        rows = self.rows or (self._seen.distinct if self._seen else 0)
+        if not rows or self._came > ENDLESS * rows + GROUP:
+            of = f" of a table of {rows:,}" if rows else ", and neither rows= nor id= says how many there are"
+            raise BadArgument(f"{self._came:,} rows came{of}; batches= ends an endless loader")
+        self._bound = ENDLESS * rows + GROUP if self.rows else 2 * self._came
 
     def _against_seeds(self) -> Iterator[Fault]:
         for epoch, (seen, _) in enumerate(self._closed):

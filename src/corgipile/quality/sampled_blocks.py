@@ -129,6 +129,7 @@ def h_d_of_gradients(
     blocks: int = 300,
     rows: int = 4,
     seed: int = 0,
+    groups: int = 1,
 ) -> HD:
     """Estimate h_D by what a function makes of rows: the gradients of a model, `corgipile.linear.gradients` for ours.
 
@@ -142,26 +143,30 @@ def h_d_of_gradients(
         blocks: Blocks to look at, all if there are no more.
         rows: Rows to look at in each; all if it has no more.
         seed: Decides which.
+        groups: Equal parts of the numbers of which each is a projection of its own: how far their estimates are apart
+            counts in the standard error.
+
+    Raises:
+        BadArgument: There are fewer than two blocks of two rows, or the function makes other numbers.
 
     Example:
         >>> table = {"x": np.repeat([1.0, 2.0, 3.0], 20), "label": np.repeat([0, 1, 1], 20)}
         >>> h_d_of_gradients(table, 10, lambda rows: rows["x"].to_numpy()[:, None]).value
         10.0
     """
-    opened = open_table(table)
+    opened, groups = open_table(table), whole(groups, "groups", 1)
     sample = _Sample.of(opened, block, blocks, rows, seed)
     means, within = [], []
     for some in sample.parts():
         batch = opened.take(some.ravel())
         made = np.asarray(gradients(pa.Table.from_batches([batch])), np.float64)
-        if made.ndim != 2 or len(made) != some.size:
-            raise BadArgument(f"gradients must be (rows, numbers) for {some.size} rows, got shape {made.shape}")
-        values = made.reshape(*some.shape, -1)
+        if made.ndim != 2 or len(made) != some.size or made.shape[1] % groups:
+            right = f"(rows, numbers) for {some.size} rows" + f", numbers in {groups} groups" * (groups > 1)
+            raise BadArgument(f"gradients must be {right}, got shape {made.shape}")
+        values = made.reshape(*some.shape, groups, -1)
         means.append(values.mean(axis=1))
-        within.append(((values - means[-1][:, None]) ** 2).sum(axis=(1, 2)))
-    return _estimate(
-        np.concatenate(means), np.concatenate(within), sample.rows.shape[1], sample.block_rows, sample.blocks
-    )
+        within.append(((values - means[-1][:, None]) ** 2).sum(axis=(1, 3)))
+    return _of_groups(np.concatenate(means), np.concatenate(within), sample)
 
 
 class _Sample(NamedTuple):
@@ -196,6 +201,17 @@ class _Sample(NamedTuple):
         """Yield the rows of some blocks at a time."""
         for first in range(0, len(self.rows), TOGETHER):
             yield self.rows[first : first + TOGETHER]
+
+
+def _of_groups(means: Floats, within: Floats, sample: _Sample) -> HD:
+    """Estimate h_D from means, [blocks, groups, numbers], and squares within blocks, [blocks, groups]."""
+    facts = sample.rows.shape[1], sample.block_rows, sample.blocks
+    found = _estimate(means.reshape(len(means), -1), within.sum(axis=1), *facts)
+    groups = within.shape[1]
+    if groups == 1:
+        return found
+    each = [_estimate(means[:, at], within[:, at], *facts).value for at in range(groups)]
+    return found._replace(error=float(np.hypot(found.error, np.std(each, ddof=1) / groups**0.5)))
 
 
 def _measured(column: pa.Array, *, sampled: bool) -> Floats:

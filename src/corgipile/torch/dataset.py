@@ -1,6 +1,6 @@
 """Tables as an IterableDataset: for any DataLoader, with any workers, on any number of ranks, resumable."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from corgipile.loader.default_order import chosen, fixed
 from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.rewind import Rewind, Visit
 from corgipile.loader.selection import select
+from corgipile.loader.skips import Skips
 from corgipile.loader.stats import LoaderStats
 from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
@@ -78,6 +79,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         dtype: Number type of features that are scalar columns.
         as_tuple: Yield pairs of features and label.
         sketch: A function for ``balance="content"``, as of `corgipile.Loader`; workers need the same vectors of it.
+        skip: Steps and rows that are left out, as of `corgipile.Loader`; it needs ``batch_size``. States keep it.
         global_batches: ``"fixed"``: batch i of all ranks together holds the same rows, whatever the number of ranks
             and workers, and so does each after it when a state goes on in another world. ``batch_size``, ``memory`` and
             the sizes of the order are then those of all ranks together, of which each has its share.
@@ -118,6 +120,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         dtype: str = "float32",
         as_tuple: bool = False,
         sketch: Embed | None = None,
+        skip: Iterable[int | Sequence[int]] = (),
         global_batches: Literal["fixed"] | None = None,
     ) -> None:
         batch_size = None if batch_size is None else whole(batch_size, "batch_size", 1)
@@ -131,8 +134,11 @@ class CorgiPileDataset(IterableDataset[Any]):
         if global_batches is not None:
             runs = fixed(global_batches, runs, batch_size)
         self._settings = Settings(
-            self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform, sketch
+            self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform, sketch, Skips(skip)
         )
+        self._settings.skips.check(len(self.table))
+        self._check_skips()
+        self._lengths: dict[tuple[int, ...], int] = {}
         self._places, self._epochs, self._kept = RankFinder(rank, world), Epochs(), Kept()
         self._identity = identity_of(self.table, self._settings.order, seed, selection.encoding)
         fitted = self._settings.fitted(self.table, 1)  # what is wrong with columns or memory is said now
@@ -198,9 +204,13 @@ class CorgiPileDataset(IterableDataset[Any]):
         A DataLoader divides rows by its own ``batch_size``; with workers it yields up to one batch more for each, as
         each ends with a short one, and the length of the DataLoader is too small. With ``batch_size`` here it is right.
         """
-        turn = self._epochs.latest()
-        workers = turn.workers if turn else 0
-        return sum(self._settings.part(0, [], self._places.find().world, max(1, workers)).totals)
+        turn, place, skips = self._epochs.latest(), self._places.find(), self._settings.skips
+        workers, epoch = max(1, turn.workers if turn else 0), self.epoch if skips else 0
+        known = (epoch, place.world, workers, len(skips.state()))
+        if known not in self._lengths:
+            part = self._settings.part(epoch, [], place.world, workers)
+            self._lengths = {known: sum(part.totals) - sum(map(len, self._settings.lost(part, place.rank)))}
+        return self._lengths[known]
 
     def __iter__(self) -> WorkerIteration:
         """Begin an iteration: of all batches, or after `load_state_dict` of those still to come."""
@@ -219,17 +229,21 @@ class CorgiPileDataset(IterableDataset[Any]):
         """
         if get_worker_info() is not None:
             return {}
-        turn = self._epochs.latest()
+        turn, settings = self._epochs.latest(), self._settings
+        identity = {**self._identity, **({"skip": settings.skips.state()} if settings.skips else {})}
         if turn is None:
             epoch, segments = self._epochs.planned()
-            return {**self._identity, "epoch": epoch, "segments": segments}
+            return {**identity, "epoch": epoch, "segments": segments}
         if turn.begins < 0:
             raise BadArgument("this iteration continues a state of StatefulDataLoader: ask that for its state")
         if batches is None and turn.workers:
             raise BadArgument("workers run ahead of the training loop: say state_dict(batches=...) it got so far")
         part = self._part(turn)
-        done = part.segment.batches if batches is None else part.after(batches, batch_size)
-        return {**self._identity, **part.standing(done)}
+        if batches is None:
+            done = part.segment.batches
+        else:
+            done = part.after(batches, batch_size, settings.lost(part, self._places.find().rank))
+        return {**identity, **part.standing(done)}
 
     def rows_of(
         self, step: int, *, rank: int | None = None, epoch: int | None = None, workers: int | None = None
@@ -266,8 +280,7 @@ class CorgiPileDataset(IterableDataset[Any]):
             epoch, segments = self._epochs.planned()
             world = self._places.find().world
             part = self._settings.part(epoch, segments_of(segments), world, max(1, whole(workers or 0, "workers", 0)))
-        segments, look, rank = [*part.before, part.segment], self._settings.content(), self._places.find().rank
-        return Rewind(self.table, self._settings.seed, part.epoch, segments, look=look, rank=rank)
+        return self._settings.rewind(part, self._places.find().rank)
 
     def _part(self, turn: Turn) -> Part:
         """Return the part that an iteration runs; made again here where workers run it."""
@@ -294,9 +307,23 @@ class CorgiPileDataset(IterableDataset[Any]):
             except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
                 raise StateMismatch(f"state is no state of a StatefulDataLoader over this dataset: {error!r}") from None
             epoch, segments = checked(state, self._identity)
-            if state.get("skip"):
-                raise StateMismatch("state is of a corgipile.Loader that skips steps; continue it with such a loader")
+            self._resume(state.get("skip", ()))
             self._epochs.set(epoch, [segment._asdict() for segment in segments])
+
+    def _resume(self, said: Any) -> None:
+        """Leave out what a state says, too."""
+        skips, turn = self._settings.skips, self._epochs.latest()
+        before = skips.state()
+        skips.resume(said, len(self.table))
+        self._check_skips()
+        if turn and turn.workers and skips.state() != before:
+            raise StateMismatch(
+                "workers that may still run do not hear what the state skips: give skip= to the dataset"
+            )
+
+    def _check_skips(self) -> None:
+        if self._settings.skips and self._settings.batch_size is None:
+            raise BadArgument("skip is of batches that the dataset makes: give batch_size")
 
 
 def joined(state: Mapping[str, Any]) -> Mapping[str, Any]:

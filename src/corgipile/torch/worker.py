@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.utils.data import get_worker_info
@@ -16,7 +16,9 @@ from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL
 from corgipile.loader.remaining import Segment, next_worker
+from corgipile.loader.rewind import Rewind
 from corgipile.loader.selection import Selection
+from corgipile.loader.skips import Skips
 from corgipile.orders import GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size
@@ -42,6 +44,7 @@ class Settings:
     prefetch: int
     transform: Callable[[Any], Any] | None
     sketch: Embed | None = None
+    skips: Skips = field(default_factory=Skips)
 
     def unit(self, world: int) -> int:
         """Return the rows of what each of so many ranks yields at a time."""
@@ -75,6 +78,19 @@ class Settings:
             return Segment.begin(fitted, self.unit(world), world, workers, drop_last=self.drop_last), fitted
 
         return go_on(self.table, self.seed, epoch, segments, begin, self.content())
+
+    def rewind(self, part: Part, rank: int) -> Rewind:
+        """Return what finds rows by steps of an epoch."""
+        segments = [*part.before, part.segment]
+        return Rewind(self.table, self.seed, part.epoch, segments, look=self.content(), rank=rank)
+
+    def lost(self, part: Part, rank: int) -> list[frozenset[int]]:
+        """Return which batches each worker leaves out."""
+        if not self.skips:
+            return [frozenset()] * len(part.totals)
+        rewind = self.rewind(part, rank)
+        of = (self.skips.of(rewind, part.epoch, part.totals, rank, at, part.first) for at in range(len(part.totals)))
+        return [one.batches for one in of]
 
 
 @dataclass
@@ -141,15 +157,18 @@ class WorkerIteration:
         if get_worker_info() and transform is None and not rows:
             loader.rows_by(Unseen(Split, Column))
         loader.set_epoch(part.epoch)
+        if skips := self._settings.skips:
+            loader.skipping(skips, self._settings.rewind(part, self._rank), part.first)
         loader.seek(done[worker])
         for batch in loader:
-            done[worker] += 1
+            done[worker] = loader.batches_done
             made = _row(batch) if rows else batch
             made = made if transform is None else transform(made)
             made = _sent(made) if get_worker_info() else made
             del batch  # it must not stay until the next one is made
             yield made
             del made
+        done[worker] = part.totals[worker]
 
     def _loader(self, part: Part) -> Loader:
         place = (self._rank, self._world, self._worker, self._workers)
@@ -162,7 +181,8 @@ class WorkerIteration:
 
     def state_dict(self) -> dict[str, Any]:
         """Return where this worker stands: torchdata joins it with those of the others."""
-        return {**self._identity, **self._part.state(self._part.segment.batches), "worker": self._worker}
+        skip = {"skip": self._settings.skips.state()} if self._settings.skips else {}
+        return {**self._identity, **self._part.state(self._part.segment.batches), "worker": self._worker, **skip}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where this worker stood; the epoch after that is the next one.
@@ -171,6 +191,7 @@ class WorkerIteration:
             StateMismatch: The state belongs to another table, order or seed, or to other workers.
         """
         epoch, segments = checked(state, self._identity)
+        self._settings.skips.resume(state.get("skip", ()), len(self._settings.table))
         turn = self._turn._replace(epoch=epoch, begins=self._turn.begins if self._cell == ALONE else -1)
         self._epochs.note(self._cell, turn)
         self._go(turn, segments)

@@ -104,6 +104,10 @@ class Rows(Sequence[npt.NDArray[Any]]):
         ends = self.ends[start : stop + 1]
         return type(self)(self.values[ends[0] : ends[-1]], ends - ends[0])
 
+    def taken(self, places: IntArray) -> Self:
+        """Return some of the rows."""
+        return type(self).joined([self[:0], *(self[place : place + 1] for place in places.tolist())])
+
 
 def objects(column: pa.Array, *, own: bool = False) -> Sequence[Any] | pa.Array:
     """Return an object a row, bytes, str or an array of numbers; the column itself where its type has no such objects.
