@@ -58,9 +58,9 @@ def places_of(folder: Path, said: dict[str, Any], schema: pa.Schema) -> Places:
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Raise WriteFailed unless a disk has room for so many bytes."""
+    """Raise WriteFailed unless the disk of a folder, which need not be there yet, has room for so many bytes."""
     with writing(folder):
-        free = shutil.disk_usage(folder).free
+        free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
     if free < needed:
         raise WriteFailed(
             errno.ENOSPC, f"cannot write {folder}: {format_bytes(needed)} are needed, {format_bytes(free)} are free"

@@ -195,7 +195,7 @@ class _Staging:
         _refuse_inputs(self.goal, inputs)
         kept = _there(self.goal, self.said)
         if kept is None:
-            check_space(_existing(self.goal), max(0, self._needed() - _taken(self.goal)))
+            check_space(self.goal, max(0, self._needed() - _taken(self.goal)))
             with writing(self.goal):
                 self.goal.mkdir(parents=True, exist_ok=True)
             with _locked(self.goal):
@@ -345,11 +345,6 @@ def _refuse_inputs(goal: Path, inputs: Sequence[Any]) -> None:
         folder = Path(one).expanduser().resolve() if isinstance(one, str | os.PathLike) else None
         if folder is not None and folder.is_dir() and goal.resolve().is_relative_to(folder):
             raise WouldOverwrite(f"{goal} lies in {folder}, which is read here: name a folder elsewhere")
-
-
-def _existing(folder: Path) -> Path:
-    """Return the folder, or the nearest above it that is there."""
-    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _taken(goal: Path) -> int:
