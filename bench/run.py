@@ -38,6 +38,7 @@ THEMES = [
     "remote",
     *TORCH,
     "exchange",
+    "local_parts",
     "postgres",
     "sql",
 ]

@@ -149,18 +149,22 @@ def run_until_killed(rank, world, folder, victim, swaps):
 
 def run_bad(rank, world, folder):
     """Let rank 1 send what cannot be, be silent, or have no room; say how each ended."""
-    return [_bad(rank, world, folder, how) for how in ("garbage", "sum", "length", "epoch", "silent", "full")]
+    return [_bad(rank, world, folder, how) for how in ("garbage", "sum", "disk", "length", "epoch", "silent", "full")]
 
 
 def _bad(rank, world, folder, how):
     table = texts(400) if how == "full" else numbers(100)
     part = stage(table, f"{folder}/{how}-{rank}", rank, world, unit=1)
-    before = seen(part.table)
+    before = seen(part.table) if how != "disk" else []
     exchange = PartialExchange(part, 0.5, timeout=1 if how == "silent" else 3)
     if rank == 1 and how == "full":
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
     elif rank == 1 and how == "silent":
         exchange._read = lambda *_: time.sleep(3)
+    elif rank == 1 and how == "disk":
+        data = np.fromfile(f"{part.folder}/slots", np.uint8)
+        data[:: part.places.unit_bytes] ^= 8  # a bit of each unit
+        data.tofile(f"{part.folder}/slots")
     elif rank == 1:
         note, at = exchange._note, {"garbage": 0, "epoch": 1, "sum": 5, "length": 4}[how]
 
@@ -177,7 +181,11 @@ def _bad(rank, world, folder, how):
     except OSError as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         text = f"{type(error).__name__}: {error}"
-        return {"error": text, "seconds": time.monotonic() - start, "same": seen(exchange.table) == before}
+        return {
+            "error": text,
+            "seconds": time.monotonic() - start,
+            "same": how == "disk" or seen(exchange.table) == before,
+        }
     except AttributeError as error:  # of rank 1, which was silent and has nothing
         return {"error": str(error)}
     return {"error": ""}

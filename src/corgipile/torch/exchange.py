@@ -293,7 +293,8 @@ class PartialExchange:
         starts = np.cumsum(lengths) - lengths
         wrong = np.flatnonzero(sums_of(data, starts, lengths) != sums)
         if len(wrong):
-            raise self._garbage(int(peers[wrong[0]]), "rows that are not those it summed up")
+            what = "rows that are not those it summed up: damaged on its disk, or on the way"
+            raise self._garbage(int(peers[wrong[0]]), what)
         places = np.sort(self._places[turns])  # any of the chunk's: those of one rank lie together then
         self._places[turns], self._sums[turns] = places, sums
         self._part.places.write(places, data, starts, lengths)
