@@ -40,6 +40,7 @@ THEMES = [
     "remote",
     *TORCH,
     "exchange",
+    "local_parts",
     "postgres",
     "sql",
 ]

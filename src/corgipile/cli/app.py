@@ -15,9 +15,9 @@ from corgipile.outputs import writing
 
 COMMANDS = (  # a module each
     *("sql", "train", "search", "predict", "compare", "convert", "reshuffle"),
-    *("plan", "info", "index", "rewind", "simulate", "pg"),
+    *("plan", "info", "index", "rewind", "simulate", "stage", "restage", "pg"),
 )
-APART = ("sql", "index", "simulate")  # which open tables in ways of their own, or none
+APART = ("sql", "index", "simulate", "restage")  # which open tables in ways of their own, or none
 
 
 class Commands(TyperGroup):
