@@ -36,6 +36,7 @@ MAY = {
     "linear": BASE | {"tables", "orders", "features", "loader"},
     "torch": BASE | {"tables", "orders", "features", "loader", "exchange", "quality"},
     "exchange": BASE | {"tables", "orders"},
+    "ray": BASE | {"tables", "loader", "torch"},
     "quality": BASE | {"tables", "orders"},
     "hooks": {"errors", "outputs", "sizes"},
     "proof": BASE | {"quality"},
