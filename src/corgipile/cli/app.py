@@ -14,7 +14,7 @@ from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
 COMMANDS = (  # a module each
-    *("sql", "train", "predict", "compare", "convert", "reshuffle"),
+    *("sql", "train", "predict", "summary", "compare", "convert", "reshuffle"),
     *("plan", "info", "index", "rewind", "simulate", "pg"),
 )
 APART = ("sql", "index", "simulate")  # which open tables in ways of their own, or none
