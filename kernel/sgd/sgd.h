@@ -51,6 +51,7 @@ static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
     const cp_sgd_code *code = cp_sgd_code_of(s);
     cp_rows r = *rows;
     cp_chunk c;
+    double odds[CP_CHUNK], by[CP_CHUNK];
     *done = 0;
     if (!cp_slots_fit(r.visit, r.m, r.slots)) {
         while (r.visit[*done] >= 0 && r.visit[*done] < r.slots)
@@ -63,7 +64,11 @@ static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
     while (*done < r.m) {
         int status = CP_SGD_OK;
         cp_prepare(s, &r, *done, &c);
+        if (c.weighted)
+            s->totals.odds = odds, s->totals.by = by;
         int64_t learnt = code->learn(s, &c, &status);
+        if (c.weighted)
+            cp_add_noted(&s->totals, odds, by);
         *done += learnt;
         if (s->averaged && (s->since += learnt) == s->every)
             code->look_at(s);

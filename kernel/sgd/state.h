@@ -51,6 +51,7 @@ typedef struct {
 typedef struct {
     double loss, ln, squares, sum, square;  /* ln: running product of what a logarithm will be taken of */
     double correct, weight;                 /* by what rows count for */
+    double logs, *odds, *by;                /* of rows that do: the sum of logarithms; where a call notes what they are of, or NULL */
     int64_t rows;
 } cp_sgd_totals;
 

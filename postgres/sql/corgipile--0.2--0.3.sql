@@ -40,6 +40,7 @@ CREATE FUNCTION corgipile.train(
     l1 float8 DEFAULT 0,
     weight text DEFAULT NULL,
     class_weight "any" DEFAULT NULL::text,
+    patience int DEFAULT NULL,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,

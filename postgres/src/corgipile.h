@@ -33,7 +33,7 @@ typedef struct {
     const char *warm_start; /* name of a model to go on from */
     cp_loss_choice of;      /* kind, read; of two classes until it is known how many there are */
     int order;              /* of kernel/plan/plan.h */
-    int epochs, batch;
+    int epochs, batch, patience; /* patience: epochs without a better loss on rows held out; 0: not asked for */
     enum cp_step step;
     bool any_step;          /* nobody named a step or a rate */
     double learning_rate, decay, l1, l2, holdout;
@@ -157,6 +157,7 @@ typedef struct {
     CorgiScaling *scaling;  /* by this, once it is known; else NULL */
     int passes;             /* over the table, before the epochs */
     uint64 holdout_key, holdout_from, holdout_width; /* see corgi_held_out */
+    struct CorgiBest *best; /* epoch, where that is to predict, else NULL */
     struct CorgiFold *fold; /* that the training is of, or NULL */
     struct CorgiWhere *where; /* NULL: all rows */
     struct CorgiWatch *watch; /* is told of rows that are measured; or NULL */
@@ -205,7 +206,7 @@ typedef struct CorgiModel {
     List *features;         /* of char * */
     cp_loss_choice of;
     int bytes;
-    int64 width, outputs, classes, epochs;
+    int64 width, outputs, classes, epochs, best; /* best: the epoch that predicts; -1: the last */
     double *class_values, *coefficients, *intercepts;
     double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: the weights say it all */
     int64 beside;           /* lines of what was known beside the weights */
@@ -243,7 +244,7 @@ enum {
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
     ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_AVERAGE, ARG_STEP, ARG_L1, ARG_WEIGHT, ARG_CLASS_WEIGHT,
-    ARG_COUNT
+    ARG_PATIENCE, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);

@@ -48,6 +48,12 @@ extern void corgi_weigh_classes(CorgiRun *run, const double *values, const int64
 extern double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row);
 extern void corgi_check_weight(const cp_figures *figures, const char *whose);
 
+/* best.c */
+extern void corgi_begin_best(CorgiRun *run);
+extern bool corgi_note_best(CorgiRun *run, CorgiLearner *learner, int64 epoch, const cp_figures *held);
+extern int64 corgi_best_epoch(const CorgiRun *run);
+extern void corgi_get_predictor(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts);
+
 /* pipeline.c */
 extern int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);
 

@@ -20,7 +20,7 @@ static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
-    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight"};
+    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight", "patience"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -240,6 +240,8 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("l2 must be 0 or more, and below 1 / learning_rate, got %g", o->l2);
     if (!(o->holdout >= 0 && o->holdout < 1))
         REFUSE("holdout must be a share of the rows, at least 0 and below 1, got %g", o->holdout);
+    if (o->patience != 0 && !(o->holdout > 0))
+        REFUSE("patience stops by the loss on rows held out: give holdout, such as holdout => 0.1");
     if (o->threads < 1 || o->threads > 2)
         REFUSE("threads must be 1 or 2, got %d", o->threads);
     if (o->balance && !cp_order(o->order)->deals)
@@ -283,7 +285,7 @@ static bool may_be_null(int argument)
            argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
            argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
            argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
-           argument == ARG_STEP;
+           argument == ARG_STEP || argument == ARG_PATIENCE;
 }
 
 /* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
@@ -330,6 +332,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->standardize = nulls[ARG_STANDARDIZE] ? CORGI_AS_NEEDED : DatumGetBool(values[ARG_STANDARDIZE]) ? CORGI_YES : CORGI_NO;
     o->average = DatumGetBool(values[ARG_AVERAGE]);
     o->holdout = nulls[ARG_HOLDOUT] ? 0 : DatumGetFloat8(values[ARG_HOLDOUT]);
+    o->patience = nulls[ARG_PATIENCE] ? 0 : DatumGetInt32(values[ARG_PATIENCE]);
     o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);
     o->tolerance = nulls[ARG_TOLERANCE] ? -1 : tolerance_of(DatumGetFloat8(values[ARG_TOLERANCE]));
     o->threads = DatumGetInt32(values[ARG_THREADS]);
@@ -341,6 +344,8 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->missing = corgi_read_missing(values[ARG_MISSING], types[ARG_MISSING], &o->fill);
     if (o->name != NULL && *o->name == '\0')
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");
+    if (!nulls[ARG_PATIENCE] && o->patience < 1)
+        REFUSE("patience must be at least 1, got %d", o->patience);
     check_schedule(o);
     keep_limits(o);
     if (!nulls[ARG_CLASSES] && !corgi_predicts_numbers(&o->of))

@@ -144,6 +144,7 @@ static void prepare(SgdState *s)
         corgi_check_size(run, s->learner);
     if (run->past != NULL)
         corgi_go_on(run, s->learner);
+    corgi_begin_best(run);
     s->judge = run->survey.held > 0 ? corgi_learner_judge(run) : NULL;
 }
 
@@ -210,6 +211,7 @@ static void advance(SgdState *s)
     if (s->run.fold == NULL)
         epoch.held = judge(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
+    s->finished |= corgi_note_best(&s->run, s->learner, h->past + h->count - 1, &epoch.held);
     if (s->finished) {
         if (s->run.fold != NULL)
             fill_fold(s);

@@ -1,10 +1,13 @@
 """Standard errors and p-values: against the sandwich as the textbook writes it, and what has none."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import corgipile as cp
+from corgipile import cli
 from corgipile.errors import BadArgument, BadValue, MissingColumn
 from corgipile.linear import gradients
 
@@ -129,3 +132,20 @@ def test_gradients_of_averaged_models_are_by_the_weights_that_predict():
         model = cp.train(rows, model="linear", features=["a", "b", "c"], **how)
         slope = model.predict(rows) - rows["label"].to_numpy()
         np.testing.assert_allclose(gradients(model, rows)[:, -1], slope, rtol=1e-5)
+
+
+def test_the_command_shows_them(tmp_path, capsys):
+    rows = made("linear")
+    with pa.ipc.new_file(path := str(tmp_path / "t.arrow"), rows.schema) as out:
+        out.write_table(rows)
+    model = cp.train(path, model="linear", features=["a", "b", "c"], weight="weight", save=tmp_path / "m")
+    words = ["summary", str(tmp_path / "m"), path]
+    assert cli.main(words) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert {"a", "b", "c", "(intercept)"} <= {line.split()[0] for line in told}
+    assert any(line.startswith("4,000 rows") for line in told)
+    assert cli.main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["features"]["b"]["standard_error"] == model.summary(rows).standard_error[1]
+    assert found["rows"] == ROWS
+    assert cli.main([*words, "--label", "d"]) == 2

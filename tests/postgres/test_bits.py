@@ -74,6 +74,7 @@ def in_python(server, model, kind, label=None):
         "standardize": params["standardize"],
         "average": params["average"],
         "weight": params.get("weight"),
+        "patience": params.get("patience"),
         "class_weight": params.get("class_weight"),
     }
     chosen["learning_rate"] = None if params["step"] == "auto" else chosen["learning_rate"]
@@ -166,6 +167,13 @@ CASES = [
     ("double precision", "huber:0.3", {"weight": "w", "features": ["k", "v"], "batch_size": 8}),
     ("real", "quantile:0.9", {"weight": "w", "step": "normalized", "average": True}),
     ("double precision", "poisson", {"weight": "w", "learning_rate": 0.001, "step": "adagrad"}),
+    ("real", "logistic", {"holdout": 0.3, "epochs": 15, "patience": 2}),
+    (
+        "double precision",
+        "softmax",
+        {"holdout": 0.3, "epochs": 15, "patience": 1, "learning_rate": 0.5},
+    ),
+    ("real", "svm", {"features": ["k", "v"], "holdout": 0.2, "epochs": 15, "patience": 2, "standardize": True}),
     ("real", "squared_hinge", {"weight": "w", "step": "auto", "batch_size": 16, "l1": 0.001}),
 ]
 MORE = ("softmax", "svm of three")
@@ -186,6 +194,8 @@ def test_same_seed_same_model(server, train, kind, model, options):
     assert np.array_equal(np.array(stored["coefficients"]), python.coef.astype(np.float64))
     assert np.array_equal(np.array(stored["intercepts"]), python.intercept.astype(np.float64))
     assert stored["classes"] == python.classes.tolist()
+    assert stored["params"].get("best_epoch") == python.params.get("best_epoch")
+    assert len(history) == len(python.history)
     score = python.loss.score
     for here, there in zip(history, python.history, strict=True):
         assert (here["loss"], here[score], here["rows"]) == (there["loss"], there[score], there["rows"])

@@ -91,8 +91,13 @@ class Summary:
         columns = (self.coef, self.standard_error, self.z, self.p, self.low, self.high)
         for name, coef, error, z, p, low, high in zip(self.names, *(one.tolist() for one in columns), strict=True):
             lines.append(f"{name:{width}}  {coef:11.5g} {error:11.5g} {z:9.3f} {p:9.3g} {low:11.5g} {high:11.5g}")
+        return "\n".join([*lines, self.notes])
+
+    @property
+    def notes(self) -> str:
+        """Return what there is to say of all of them."""
         far = "; training has not come to rest: more epochs" if self.gap > 0.5 else ""
-        return "\n".join([*lines, f"{self.rows:,} rows; {self.gap:.2g} standard errors from the best at most{far}"])
+        return f"{self.rows:,} rows; {self.gap:.2g} standard errors from the best at most{far}"
 
 
 def summary(model: "Model", table: Any, label: str | None = None, weight: str | None = None) -> Summary:
