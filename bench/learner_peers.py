@@ -111,7 +111,8 @@ def part(bench: Bench, name: str) -> None:
         raise Skip("no peer is there")
     goal = max(score for score, *_ in best.values()) - MARGIN
     score, epochs, seconds = ours(task, place, goal)
-    bench.report(f"{name}: best of peers - ours with defaults", goal + MARGIN - score, "points", "<= 0.3", f"ours {score:.2f}")
+    measure = f"{name}: best of peers - ours with defaults"
+    bench.report(measure, goal + MARGIN - score, "points", "<= 0.3", f"ours {score:.2f}")
     for other, (theirs, spent, _) in best.items():
         if theirs >= goal and epochs:
             note = f"{seconds:.3g} s here, {epochs} epochs; {spent:.3g} s there"

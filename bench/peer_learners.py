@@ -53,7 +53,8 @@ def vw(path, regression, classes, *, rate=0.5, passes=1):
 
     for leftover in (f"{path}.cache", f"{path}.model"):
         Path(leftover).unlink(missing_ok=True)
-    how = "" if regression else f"--oaa {classes} --loss_function logistic" if classes > 2 else "--loss_function logistic"
+    many = f"--oaa {classes} " if classes > 2 else ""
+    how = "" if regression else f"{many}--loss_function logistic"
     cached = f"-k --cache_file {path}.cache --passes {passes} --holdout_off" if passes > 1 else ""
     start = time.perf_counter()
     Workspace(f"-d {path}-train.vw {how} -l {rate} -b 18 {cached} -f {path}.model --quiet").finish()
@@ -115,7 +116,9 @@ def learner(path, regression, classes):
         if peer in ("sgd", "liblinear"):
             seconds, points = sklearn(peer, path, regression, classes, **settings)
         else:
-            seconds, points = {"vw": vw, "river": river, "gblinear": gblinear}[peer](path, regression, classes, **settings)
+            seconds, points = {"vw": vw, "river": river, "gblinear": gblinear}[peer](
+                path, regression, classes, **settings
+            )
         return {"seconds": seconds, "score": points}
 
     return run

@@ -2,10 +2,10 @@
 
     python bench/papers/lirs.py [--data DIR] [--scale 4] [--save]
 
-Dual coordinate descent by every way of reading: BMF (blocks drawn at random once, solved in memory), LIRS (rows by a random
-index, or pages), the input pipeline of TensorFlow (a window over the file as it lies), CorgiPile, Riffle. After each epoch the
-primal objective is measured in double precision. Tables have the shapes of the paper's, scaled down; each is stored mixed,
-and sorted by its label.
+Dual coordinate descent by every way of reading: BMF (blocks drawn at random once, solved in memory), LIRS (rows by
+a random index, or pages), the input pipeline of TensorFlow (a window over the file as it lies), CorgiPile, Riffle.
+After each epoch the primal objective is measured in double precision. Tables have the shapes of the paper's, scaled
+down; each is stored mixed, and sorted by its label.
 """
 
 import argparse
@@ -45,7 +45,9 @@ def dense(rows: int, width: int, seed: int) -> pa.Table:
     x = rng.normal(size=(rows, width)).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     y = x @ rng.normal(size=width) + rng.normal(0, 0.5, rows) > 0
-    return pa.table({"features": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), width), "label": y.astype("i1")})
+    return pa.table(
+        {"features": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), width), "label": y.astype("i1")}
+    )
 
 
 def sparse(rows: int, entries: int, width: int, seed: int) -> pa.Table:
@@ -55,7 +57,10 @@ def sparse(rows: int, entries: int, width: int, seed: int) -> pa.Table:
     weights = rng.normal(size=width)
     y = [weights[key].sum() + rng.normal(0, 2) > 0 for key in keys]
     values = [np.full(len(key), len(key) ** -0.5, np.float32) for key in keys]
-    columns = {"features_k": pa.array(keys, pa.list_(pa.int32())), "features_v": pa.array(values, pa.list_(pa.float32()))}
+    columns = {
+        "features_k": pa.array(keys, pa.list_(pa.int32())),
+        "features_v": pa.array(values, pa.list_(pa.float32())),
+    }
     return pa.table({**columns, "label": np.array(y).astype("i1")})
 
 
@@ -177,7 +182,8 @@ def main() -> None:
     given = parser.parse_args()
     results: list[dict[str, Any]] = []
     orders: list[Callable[[pa.Table], pa.Table]] = [lambda rows: rows, lambda rows: rows.sort_by("label")]
-    lines = [f"| table | stored | LIRS, paper | {' | '.join(ways(SHARE))} |", "|---|---|---|" + "---|" * len(ways(SHARE))]
+    named = list(ways(SHARE))
+    lines = [f"| table | stored | LIRS, paper | {' | '.join(named)} |", "|---|---|---|" + "---|" * len(named)]
     print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory(prefix="corgipile-lirs-") as work:
         for name, rows in tables(given.data, given.scale):
