@@ -5,6 +5,7 @@ import json
 import sys
 import time
 
+import peer_learners
 import peer_loaders
 import peer_remote
 from peer_walk import timed, walk
@@ -162,6 +163,7 @@ JOBS = {
     "hf": hf_random,
     "hf concurrent": hf_concurrent,
     "tfrecord": tfrecord_queue,
+    "learner": peer_learners.learner,
     **peer_loaders.JOBS,
     **peer_remote.JOBS,
 }

@@ -55,6 +55,7 @@ static inline int cp_dual_label(const cp_dual *s, double *label)
     return CP_SGD_OK;
 }
 
+/* Find a row and its label; indices are not checked. */
 CP_DUAL_INLINE int cp_dual_take(const cp_dual *s, const cp_rows *r, int64_t i, cp_dual_row *row)
 {
     int64_t slot = r->visit[i];
@@ -66,7 +67,7 @@ CP_DUAL_INLINE int cp_dual_take(const cp_dual *s, const cp_rows *r, int64_t i, c
     row->n = s->sparse ? r->lengths[slot] : s->features;
     row->x = s->sparse ? (const void *)(uintptr_t)r->values[slot] : (const char *)r->x + slot * r->stride;
     row->index = s->sparse ? (const int32_t *)(uintptr_t)r->indices[slot] : NULL;
-    return s->sparse ? cp_check_indices(row->index, row->n, s->features) : CP_SGD_OK;
+    return CP_SGD_OK;
 }
 
 #define CP_REAL float
@@ -128,7 +129,7 @@ static inline void cp_dual_init(cp_dual *s, const cp_dual_shape *shape)
 static inline void cp_dual_begin(cp_dual *s)
 {
     if (s->rows && s->newtons <= s->rows / 10)
-        s->near = s->near > 1e-7 ? 0.1 * s->near : 1e-8;
+        s->near = s->near > 10 * CP_DUAL_NEAREST ? 0.1 * s->near : CP_DUAL_NEAREST;
     s->newtons = s->rows = s->correct = 0;
     s->sum = 0;
 }

@@ -28,6 +28,7 @@
 #include "sgd/totals.h"
 
 enum { CP_DUAL_NEWTON = 20, CP_DUAL_AHEAD = 8 };
+#define CP_DUAL_NEAREST 1e-8
 
 typedef struct {
     enum cp_loss loss;

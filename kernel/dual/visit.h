@@ -125,6 +125,7 @@ static __attribute__((noinline)) int64_t CP(learn)(cp_dual *s, const cp_rows *r,
     for (int64_t i = 0; i < r->m; i++) {
         cp_dual_ask(s, r, number, a, i);
         if ((*status = cp_dual_take(s, r, i, &row))
+            || (s->sparse && (*status = cp_check_indices(row.index, row.n, s->features)))
             || (*status = CP(visit)(s, &row, a ? a + number[i] * s->outputs : NULL, 1, &pull)))
             return i;
     }
@@ -155,5 +156,10 @@ static __attribute__((noinline)) void CP(again)(cp_dual *s, const cp_rows *r, co
         }
         if (most <= still)
             return;
+        if (s->loss == CP_LOGISTIC && most <= s->near) {
+            if (s->near <= still || s->near <= CP_DUAL_NEAREST)
+                return;
+            s->near *= 0.1; /* all are solved as well as was asked for: ask for more */
+        }
     }
 }

@@ -245,8 +245,11 @@ class TrainArguments(TrainSettings):
         Solver, Setting("sgd, or dual: the optimum, by dual coordinate descent.", partial(choice, kind=Solver))
     ] = "sgd"
     inner: Annotated[
-        int, Setting("Visits of each row while it is in memory, of dual.", partial(whole, least=1, most=MOST_EPOCH))
-    ] = 1
+        int | None,
+        Setting(
+            "Visits of each row while it is in memory, of dual; 10 by default.", partial(whole, least=1, most=1 << 31)
+        ),
+    ] = None
     callback: Annotated[Callable[[dict[str, Any]], object] | None, CALL] = None
     on_rows: Annotated[Callable[[int], object] | None, CALL] = None
 

@@ -62,7 +62,7 @@ def test_it_ends_where_liblinear_does(kind, sparse):
     l2 = 1 / ROWS
     name = "svm" if kind == "hinges" else kind
     rows = (sparse_table if sparse else table_of)(x, y)
-    model = cp.train(rows, model=name, solver="dual", l2=l2, epochs=400, inner=500, order="full", tolerance=5e-7)
+    model = cp.train(rows, model=name, solver="dual", l2=l2, epochs=400, tolerance=5e-7)
     wanted = peer(kind, x, y, l2)
     assert model.history[-1]["gap"] <= 5e-7
     assert objective(kind, model.coef, model.intercept, x, y, l2) == pytest.approx(wanted, rel=1e-6)
@@ -124,7 +124,7 @@ def test_the_bound_rises_and_is_one(kind, sparse, wide, intercept, passes, rows,
 
 def test_variables_in_a_file_change_nothing(monkeypatch):
     x, y = made("svm", 20_000, 5, np.float32)
-    how = {"model": "svm", "solver": "dual", "l2": 1e-4, "epochs": 2, "order": Riffle(block=2000), "memory": "400KB"}
+    how = {"model": "svm", "solver": "dual", "l2": 1e-4, "epochs": 2, "order": Riffle(block=200), "memory": "400KB"}
     inside = cp.train(table_of(x, y), **how)
     monkeypatch.setattr(dual_training, "LEAST", 0)
     outside = cp.train(table_of(x, y), **how)
@@ -133,31 +133,36 @@ def test_variables_in_a_file_change_nothing(monkeypatch):
     assert inside.coef.tobytes() == outside.coef.tobytes()
 
 
-@given(numbers=st.lists(st.integers(0, 99_999), max_size=300), most=st.integers(1, 4))
+@given(numbers=st.lists(st.integers(0, 39_999), max_size=300), most=st.integers(1, 4), outputs=st.integers(1, 3))
 @settings(deadline=None)
-def test_parts_hold_what_the_limit_allows(numbers, most):
-    variables = DualVariables(100_000, 1, limit=most * (65536 + 8))
+def test_what_is_put_is_taken(numbers, most, outputs):
+    variables = DualVariables(40_000, outputs, limit=most * 65536)
     assert variables.in_file
-    numbers = np.array(numbers, np.int64)
-    parts = list(variables.parts(numbers))
-    assert [numbers[part].tolist() for part in parts if part] == [numbers[part].tolist() for part in parts]
-    assert np.concatenate([numbers[part] for part in parts] or [numbers]).tolist() == numbers.tolist()
-    assert all(len(np.unique(numbers[part] * 8 // 65536)) <= most for part in parts)
+    numbers, want = np.array(numbers, np.int64), np.zeros((40_000, outputs))
+    for turn in (1.0, 2.0):
+        values, places = variables.take(numbers)
+        values = values.reshape(-1, outputs)
+        np.testing.assert_array_equal(values[places], want[numbers])
+        values[:] = np.random.default_rng(int(turn)).random(values.shape)
+        want[numbers] = values[places]
+        variables.put(numbers, values)
+    np.testing.assert_array_equal(variables.values.reshape(-1, outputs), want)
 
 
 def test_history_model_and_file(tmp_path):
     x, y = made("logistic", ROWS, 6, np.float32)
     seen = []
-    how = {"solver": "dual", "l2": 0.01, "epochs": 4, "validation": 0.2, "callback": seen.append}
+    how = {"solver": "dual", "l2": 0.01, "epochs": 4, "validation": 0.2, "callback": seen.append, "order": BLOCKS}
     model = cp.train(table_of(x, y), save=tmp_path / "m.safetensors", **how)
     assert seen == model.history
     assert [sorted(record) for record in seen[:3]] == [sorted(seen[0])] * 3
     assert {"test_accuracy", "bound", "running_gap", "bytes_read"} <= seen[0].keys()
     assert "gap" not in seen[0]
     assert seen[3]["gap"] >= 0
+    assert seen[3]["objective"] >= seen[3]["bound"]
     again = cp.load(tmp_path / "m.safetensors")
     assert again.predict(x).tolist() == model.predict(x).tolist()
-    assert (again.params["solver"], again.params["inner"]) == ("dual", 1)
+    assert (again.params["solver"], again.params["inner"]) == ("dual", 10)
     assert cp.train(table_of(x, y), **how).coef.tobytes() == model.coef.tobytes()
     assert cp.train(table_of(x, y), **{**how, "seed": 1}).coef.tobytes() != model.coef.tobytes()
 
@@ -178,7 +183,7 @@ def test_standardised_and_with_rows_left_out():
 
 def test_a_tolerance_that_is_not_reached_is_told():
     x, y = made("svm", ROWS, 6, np.float32)
-    model = cp.train(table_of(x, y), model="svm", solver="dual", l2=1e-3, epochs=2, tolerance=1e-9)
+    model = cp.train(table_of(x, y), model="svm", solver="dual", l2=1e-3, epochs=2, tolerance=1e-9, inner=2)
     assert [note for note in model.notes if "the duality gap is" in note]
 
 

@@ -47,10 +47,11 @@ class DualVariables:
 
     def __init__(self, rows: int, outputs: int, limit: int | None) -> None:
         size = rows * outputs * 8
-        self._row, self._limit = outputs * 8, limit
+        self._outputs, self._limit = outputs, limit
         self._map: mmap.mmap | None = None
         if limit is None or size <= limit:
             self.values = np.zeros(rows * outputs)
+            self._rows = self.values.reshape(rows, outputs)
             return
         folder = spill_folder(None)
         if folder is None:
@@ -67,24 +68,42 @@ class DualVariables:
             finally:
                 os.close(descriptor)
         self.values = np.frombuffer(self._map)
+        self._rows = self.values.reshape(rows, outputs)
 
     @property
     def in_file(self) -> bool:
         """Say whether they lie in a file."""
         return self._map is not None
 
-    def parts(self, numbers: IntArray) -> Iterator[slice]:
-        """Cut visits so that the variables of each part fit the limit; those of earlier parts leave memory."""
-        if self._map is None or self._limit is None:
-            yield slice(0, len(numbers))
+    def take(self, numbers: IntArray) -> tuple[FloatArray, IntArray]:
+        """Return variables of rows, and which of them each row has: copies, where they lie in a file."""
+        if self._map is None:
+            return self.values, numbers
+        found, places = np.unique(numbers, return_inverse=True)
+        copies = np.empty((len(found), self._outputs))
+        for part in self._parts(found):
+            copies[part] = self._rows[found[part]]
+        return copies.reshape(-1), places
+
+    def put(self, numbers: IntArray, copies: FloatArray) -> None:
+        """Write back what `take` has copied, of the same rows."""
+        if self._map is None:
             return
-        most = max(1, self._limit // (AROUND + self._row))
+        found = np.unique(numbers)
+        for part in self._parts(found):
+            self._rows[found[part]] = copies.reshape(-1, self._outputs)[part]
+
+    def _parts(self, rows: IntArray) -> Iterator[slice]:
+        """Cut ascending rows so that what is mapped of each part fits the limit; earlier parts leave memory."""
+        assert self._map is not None  # noqa: S101 - for the type checker: the callers have asked
+        most = max(1, (self._limit or 0) // AROUND - 1)
+        windows = rows * (self._outputs * 8) // AROUND
         start = 0
-        while start < len(numbers):
-            stop = _cut(numbers[start:] * self._row // AROUND, most)
-            yield slice(start, start + stop)
+        while start < len(rows):
+            stop = int(np.searchsorted(windows, windows[start] + most))
+            yield slice(start, stop)
             self._map.madvise(mmap.MADV_DONTNEED)  # what was written stays in the file
-            start += stop
+            start = stop
 
     def total(self, state: object) -> float:
         """Return what they add to the dual function."""
@@ -94,19 +113,6 @@ class DualVariables:
             if self._map is not None:
                 self._map.madvise(mmap.MADV_DONTNEED)
         return total
-
-
-def _cut(places: IntArray, most: int) -> int:
-    """Return how many of the first places lie in so many different ones.
-
-    Example:
-        >>> _cut(np.array([4, 4, 7, 4, 9]), 2)
-        4
-    """
-    if len(places) <= most:
-        return len(places)
-    _, first = np.unique(places, return_index=True)
-    return len(places) if len(first) <= most else int(np.sort(first)[most])
 
 
 class Dual(SGD):
@@ -161,7 +167,7 @@ class Dual(SGD):
             isa=isa,
         )
         self.variables = DualVariables(rows, self.outputs, limit)
-        self._calls = 0
+        self._calls, self.still = 0, 0.0
 
     def begin(self, rate: float = 0.0) -> None:
         """Begin a pass; there is no rate."""
@@ -185,25 +191,31 @@ class Dual(SGD):
             Diverged: A score is beyond what float64 can hold.
         """
         labels = labels.view(np.uint8) if labels.dtype == np.bool_ else labels
-        parts = [slice(0, len(visit))] if numbers is None else self.variables.parts(numbers)
-        for part in parts:
-            for piece in self._pieces(part):
-                some, names = visit[piece], None if numbers is None else np.ascontiguousarray(numbers[piece])
-                if self.scaling is None:
-                    self._some(rows, labels, some, partial(_shifted, locate, piece.start), names)
-                    continue
-                scaled, kept = self.scaled(rows, some)
-                places = np.arange(len(some), dtype=np.int32)
-                self._some(scaled, labels[some], places, partial(_shifted, locate, piece.start), names)
-                del kept
+        values, places = (None, None) if numbers is None else self.variables.take(numbers)
+        for piece in self._pieces(slice(0, len(visit))):
+            some, names = visit[piece], None if places is None else np.ascontiguousarray(places[piece])
+            if self.scaling is None:
+                self._some(rows, labels, some, locate, values, names)
+                continue
+            scaled, kept = self.scaled(rows, some)
+            within = np.arange(len(some), dtype=np.int32)
+            self._some(scaled, labels[some], within, partial(_shifted, locate, piece.start), values, names)
+            del kept
+        if numbers is not None and values is not None:
+            self.variables.put(numbers, values)
 
     def _some(
-        self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray, locate: Locate, numbers: IntArray | None
+        self,
+        rows: FloatArray | Sparse,
+        labels: FloatArray,
+        visit: SlotArray,
+        locate: Locate,
+        values: FloatArray | None,
+        numbers: IntArray | None,
     ) -> None:
         what = tuple(rows[:3]) if isinstance(rows, Sparse) else rows
         code, start = type_code(labels.dtype), 0
         good = np.ones(len(visit), bool)
-        values = None if numbers is None else self.variables.values
         while True:
             left = None if numbers is None else numbers[start:]
             status, done = _kernel.dual_learn(self._dual, what, labels, code, visit[start:], left, values)
@@ -221,7 +233,7 @@ class Dual(SGD):
             visit, numbers = visit[good], numbers[good]
         self._calls += 1
         key = random.derive(self._seed, self._calls, AGAIN)
-        _kernel.dual_again(self._dual, what, labels, code, visit, numbers, values, self.passes - 1, 0.0, key)
+        _kernel.dual_again(self._dual, what, labels, code, visit, numbers, values, self.passes - 1, self.still, key)
 
     def flush(self) -> Figures:
         """End a pass and return its figures."""

@@ -1,5 +1,6 @@
 """Training by dual coordinate descent: pass by pass, until the duality gap says that it is at the optimum."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -16,13 +17,15 @@ from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import Size, format_bytes, parse_bytes
 from corgipile.tables.row_bytes import row_bytes
 
-__all__ = ["DualTraining", "check_settings", "divided"]
+__all__ = ["ORDER", "DualTraining", "check_settings", "divided"]
 
 OURS = {"model", "features", "label", "encode", "missing", "epochs", "l2", "memory", "seed", "intercept", "standardize"}
 OURS |= {"order", "tolerance", "on_bad", "test", "validation", "group", "save", "overwrite", "solver", "inner"}
 OURS |= {"callback", "on_rows"}
+ORDER = "corgipile"  # fills all of memory, and then visits it
 SHARE, LEAST = 4, 4 << 20  # of the budget one part is for dual variables, or so many bytes where that is more
-NUMBERED = 16  # bytes: the number of a row in the buffer, and of one that is visited
+INNER, WHOLE = 10, 1000  # visits of rows in memory, and where these are all and it is known when to end
+NUMBERED = 16  # bytes: the number of a row in the buffer, and of one that is visited; its variables come on top
 SELDOM = 8  # epochs of which the gap is measured in vain once
 
 
@@ -33,7 +36,7 @@ def check_settings(given: TrainArguments) -> None:
         BadArgument: A setting is of the other solver, or the loss has no dual.
     """
     if given.solver != "dual":
-        if given.inner != 1:
+        if given.inner is not None:
             raise BadArgument(f"inner is for solver='dual', got inner={given.inner}")
         return
     for name, one in declared(type(given)).items():
@@ -58,7 +61,7 @@ def divided(given: TrainArguments, task: Task) -> tuple[Size | None, int | None]
     memory = parse_bytes(given.memory, whole=rows * width)
     outputs = 1 if most_classes(task.kind) == 2 else outputs_of(task.kind, task.classes)
     size, share = rows * outputs * 8, memory // SHARE
-    return max(1, int((memory - min(size, share)) * width / (width + NUMBERED))), max(share, LEAST)
+    return max(1, int((memory - min(size, share)) * width / (width + NUMBERED + 8 * outputs))), max(share, LEAST)
 
 
 class DualTraining:
@@ -75,8 +78,9 @@ class DualTraining:
     def __init__(self, task: Task, feeder: Feeder, given: TrainArguments, params: Record, share: int | None) -> None:
         self.task, self.history = task, list[Record]()
         self._feeder, self._given = feeder, given
-        self._params = params | {"solver": given.solver, "inner": given.inner}
+        self._params = params | {"solver": given.solver, "inner": given.inner or INNER}
         self._next = 0  # epoch in which the gap may be measured
+        self._whole = False  # whether all rows were in memory at a time in the last pass
         self.dual = Dual(
             task.kind,
             task.inputs,
@@ -87,7 +91,7 @@ class DualTraining:
             intercept=task.intercept,
             on_bad=task.on_bad,
             scaling=task.scaling,
-            passes=given.inner,
+            passes=given.inner or INNER,
             seed=given.seed,
         )
         if self.dual.variables.in_file:
@@ -118,8 +122,9 @@ class DualTraining:
 
     def _epoch(self, epoch: int) -> Record:
         start, read = time.perf_counter(), self._feeder.bytes_read
-        figures = self._pass(self._feeder, epoch, learn=True)
-        loss, bound = self.dual.objective()
+        self.dual.still = math.sqrt(self._given.tolerance or 0.0) / 2**epoch
+        figures, (loss, bound) = self._pass(self._feeder, epoch, learn=True)
+        gap = _gap(loss, bound)
         return {
             "epoch": epoch,
             **figures.record(self.task.kind),
@@ -127,7 +132,7 @@ class DualTraining:
             "seconds": time.perf_counter() - start,
             "bytes_read": self._feeder.bytes_read - read,
             "bound": bound,
-            "running_gap": _gap(loss, bound),
+            **({"objective": loss, "gap": gap} if self._whole else {"running_gap": gap}),
             **({"skipped": self.dual.skipped} if self.dual.skipped else {}),
         }
 
@@ -137,28 +142,41 @@ class DualTraining:
         Those are of the weights on their way, so they may say too little as well.
         """
         tolerance, epoch = self._given.tolerance, record["epoch"]
+        if self._whole:
+            return tolerance is not None and record["gap"] <= tolerance
         if not last and (tolerance is None or record["running_gap"] > tolerance or epoch < self._next):
             return False
         self._next = epoch + 1 + epoch // SELDOM
         with passes.reader(self.task.inputs, self.task.table(), self.task.label) as feeder:
-            self._pass(feeder, 0, learn=False)
-        objective, bound = self.dual.objective()
+            _, (objective, bound) = self._pass(feeder, 0, learn=False)
         record |= {"objective": objective, "gap": _gap(objective, bound)}
         return tolerance is not None and record["gap"] <= tolerance
 
-    def _pass(self, feeder: Feeder, epoch: int, *, learn: bool) -> Figures:
-        dual, label = self.dual, self.task.label
+    def _pass(self, feeder: Feeder, epoch: int, *, learn: bool) -> tuple[Figures, tuple[float, float]]:
+        """Return the figures of a pass, and the objective and the bound: of weights on their way, where they learn.
+
+        Where all rows are in memory at a time, they are judged once more there.
+        """
+        dual, label, judged = self.dual, self.task.label, None
+        self._whole = False  # orders may cut epochs in different ways
         dual.begin()
         for step, (visit, numbers) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
             rows, labels = rows_in(feeder.buffer, dual.inputs, visit), feeder.buffer.dense(label)
-            dual.learn(rows, labels, visit, passes.row_at(feeder, epoch, step), numbers if learn else None)
+            where, whole = passes.row_at(feeder, epoch, step), learn and len(visit) == len(feeder.table)
+            if whole and self._given.inner is None and self._given.tolerance:
+                dual.passes = WHOLE
+            dual.learn(rows, labels, visit, where, numbers if learn else None)
+            if whole:
+                self._whole, judged = True, dual.flush()
+                dual.begin()
+                dual.learn(rows, labels, visit, where)
             if learn and self._given.on_rows is not None:
                 self._given.on_rows(len(visit))
-        figures = dual.flush()
+        figures = judged or dual.flush()
         if not figures.rows:
             why = f"all {dual.skipped} were skipped: none can be learnt from" if dual.skipped else "there are none"
             raise BadValue(f"no rows of {feeder.table!r} were used; {why}")
-        return figures
+        return figures, dual.objective()
 
     def model(self) -> Model:
         """Return what was learnt so far, for features as they are."""

@@ -16,7 +16,7 @@ from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
-from corgipile.linear.dual_training import DualTraining, check_settings, divided
+from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divided
 from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs, tell_unknown
 from corgipile.linear.model import Model
@@ -74,7 +74,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         l1: Strength of the L1 penalty, which makes weights 0; both together are the elastic net.
         batch_size: Rows of an update, whose gradient is their mean.
         order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label, and so is
-            ``"auto"`` where the label can be read without the rows; else it is plain Riffle.
+            ``"auto"`` where the label can be read without the rows; else it is plain Riffle. With ``solver="dual"``
+            ``"auto"`` is CorgiPile, which has most rows in memory to visit again.
         memory: Budget for rows in memory, read-ahead included. Of the default Riffle takes no more than mixes well.
         seed: Seed of the order.
         test: Another table to measure the model on after each epoch.
@@ -110,8 +111,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             intercept counts in that penalty. Each row has one number more, in memory or, beyond a quarter of the
             budget, in a file. The last record of the history has the ``objective`` and the ``gap`` that is left to the
             optimum at most, as a share; ``tolerance`` is the gap at which training ends. Settings of SGD are refused.
-        inner: Of ``"dual"``: visits of each row while it is in memory, as BMF and LIRS have them; more than 1 makes
-            fewer passes.
+        inner: Of ``"dual"``: visits of each row while it is in memory, at most, as BMF and LIRS have them; more make
+            fewer passes. None: 10, or where all rows are in memory as many as ``tolerance`` asks for.
         callback: Called after each epoch with its record.
         on_rows: Called after each step with the number of rows learnt; a negative number takes back those of an epoch
             that is begun again.
@@ -155,7 +156,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
     memory, share = divided(given, task) if dual else (given.memory, None)
-    with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
+    order = ORDER if dual and given.order == "auto" else order_of(given.order, given.memory)
+    with task.feeder(order, memory, given.seed) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
         task = task.surveyed()

@@ -1,0 +1,131 @@
+"""Seconds to a held-out accuracy, reading included: ours with defaults only against other learners, tuned."""
+
+import itertools
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from common import Bench, Peer, Skip, alone, median
+from learners import TASKS, Task
+
+import corgipile as cp
+
+MARGIN = 0.2  # points below the best of all peers: what is to be reached
+MOST_EPOCHS = 20
+SLOW = 20_000_000  # entries, beyond which what goes row by row in Python is left out
+GRIDS: dict[str, list[dict[str, Any]]] = {  # the defaults first
+    "sgd": [{"alpha": 1e-4}, {"alpha": 1e-6}, {"alpha": 1e-5}, {"alpha": 1e-3}, {"alpha": 1e-5, "epochs": 20}],
+    "liblinear": [{"c": 1.0}, {"c": 0.1}, {"c": 10.0}],
+    "vw": [{}, {"passes": 5}, {"rate": 0.1}, {"rate": 2.0}, {"passes": 20}],
+    "gblinear": [{}, {"rounds": 50}, {"rounds": 50, "penalty": 1.0}],
+    "river": [{}, {"rate": 0.1}],
+}
+
+
+def peers_of(task: Task, classes: int, entries: int) -> list[str]:
+    """Return the peers that do a task in time."""
+    left_out = {"liblinear"} if task.model == "linear" or entries > SLOW else set()
+    if classes > 2 or entries > SLOW:
+        left_out.add("river")
+    return [name for name in GRIDS if name not in left_out]
+
+
+def scaled(task: Task) -> tuple[Any, Any, int]:
+    """Return features to learn from and held out, scaled by hand where they are dense, and the entries of both."""
+    parts = [task.arrays(rows) for rows in (task.train, task.test)]
+    if not isinstance(parts[0], np.ndarray):
+        return *parts, parts[0].nnz
+    spread = parts[0].std(axis=0)
+    spread[spread == 0] = 1
+    x, x_test = (((part - parts[0].mean(axis=0)) / spread).astype(np.float32) for part in parts)
+    return x, x_test, x.size
+
+
+def lines(x: Any, y: np.ndarray, model: str, classes: int) -> str:
+    """Return rows as Vowpal Wabbit reads them."""
+    targets = y.astype(float) if model == "linear" else y.astype(int) + 1 if classes > 2 else np.where(y > 0, 1, -1)
+    if isinstance(x, np.ndarray):
+        rows = (" ".join(f"{at}:{value:.6g}" for at, value in enumerate(row) if value) for row in x.tolist())
+    else:
+        cuts = itertools.pairwise(x.indptr.tolist())
+        keys, values = x.indices.tolist(), x.data.tolist()
+        rows = (" ".join(f"{keys[at]}:{values[at]:.6g}" for at in range(a, b)) for a, b in cuts)
+    return "".join(f"{target} |f {row}\n" for target, row in zip(targets.tolist(), rows, strict=True))
+
+
+def write(task: Task, place: Path) -> tuple[int, int]:
+    """Write a task for ours and for peers, rows in one shuffled order; return classes and entries."""
+    order = np.random.default_rng(0).permutation(len(task.train))
+    train = task.train.take(pa.array(order))
+    cp.convert(train, f"{place}.arrow", overwrite=True)
+    x, x_test, entries = scaled(Task(train, task.test, task.model))
+    y = train["label"].to_numpy()
+    classes = 0 if task.model == "linear" else len(np.unique(y))
+    for part, rows, labels in (("train", x, y), ("test", x_test, task.test["label"].to_numpy())):
+        np.save(f"{place}-{part}-y.npy", labels)
+        Path(f"{place}-{part}.vw").write_text(lines(rows, labels, task.model, classes))
+        if isinstance(rows, np.ndarray):
+            np.save(f"{place}-{part}-x.npy", rows)
+            continue
+        for name in ("data", "indices", "indptr"):
+            np.save(f"{place}-{part}-{name}.npy", getattr(rows, name))
+        np.save(f"{place}-width.npy", rows.shape[1])
+    return classes, entries
+
+
+def ours(task: Task, place: Path, goal: float) -> tuple[float, int | None, float]:
+    """Return the best score with defaults, and the epochs and seconds to the goal, from the file to the model."""
+    model = cp.train(f"{place}.arrow", model=task.model, epochs=MOST_EPOCHS, test=task.test)
+    scores = [100 * record.get("test_accuracy", record.get("test_r2")) for record in model.history]
+    epochs = next((at for at, score in enumerate(scores, 1) if score >= goal), None)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        cp.train(f"{place}.arrow", model=task.model, epochs=epochs or MOST_EPOCHS)
+        seconds.append(time.perf_counter() - start)
+    return max(scores), epochs, median(seconds)
+
+
+def part(bench: Bench, name: str) -> None:
+    """One data set."""
+    task, place = TASKS[name](bench.data), bench.work / name.replace(", ", "-")
+    classes, entries = write(task, place)
+    best: dict[str, tuple[float, float, str]] = {}
+    with Peer("learner", path=str(place), regression=task.model == "linear", classes=classes) as peer:
+        for other in peers_of(task, classes, entries):
+            tried = []
+            for settings in GRIDS[other][: 2 if bench.quick else None]:
+                try:
+                    found = peer.ask(peer=other, settings=settings)
+                except Skip as reason:
+                    print(f"  skip   {name}: {reason}", flush=True)
+                    continue
+                tried.append((found["score"], found["seconds"], str(settings or "defaults")))
+            if tried:
+                best[other] = max(tried)
+                for way, (score, seconds, settings) in {"defaults": tried[0], "tuned": max(tried)}.items():
+                    bench.report(f"{name}: {other}, {way}", score, "points", "", f"{seconds:.3g} s; {settings}")
+    if not best:
+        raise Skip("no peer is there")
+    goal = max(score for score, *_ in best.values()) - MARGIN
+    score, epochs, seconds = ours(task, place, goal)
+    measure = f"{name}: best of peers - ours with defaults"
+    bench.report(measure, goal + MARGIN - score, "points", "<= 0.3", f"ours {score:.2f}")
+    for other, (theirs, spent, _) in best.items():
+        if theirs >= goal and epochs:
+            note = f"{seconds:.3g} s here, {epochs} epochs; {spent:.3g} s there"
+            bench.report(f"{name}: seconds to {goal:.2f}: ours / {other}", seconds / spent, "x", "<= 0.5", note)
+    if not epochs:
+        bench.report(f"{name}: epochs to {goal:.2f}", np.inf, "epochs", f"<= {MOST_EPOCHS}", f"{score:.2f} is the best")
+
+
+def main(bench: Bench) -> None:
+    """Run all parts."""
+    for name in TASKS:
+        bench.part(name, lambda bench, name=name: part(bench, name))
+
+
+if __name__ == "__main__":
+    alone("learner_peers", main)

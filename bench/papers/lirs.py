@@ -1,0 +1,203 @@
+"""LIRS (Table 3, Fig. 9 to 11): epochs to the function value that BMF ends at, each holding 1/30 of the rows in memory.
+
+    python bench/papers/lirs.py [--data DIR] [--scale 4] [--save]
+
+Dual coordinate descent by every way of reading: BMF (blocks drawn at random once, solved in memory), LIRS (rows by
+a random index, or pages), the input pipeline of TensorFlow (a window over the file as it lies), CorgiPile, Riffle.
+After each epoch the primal objective is measured in double precision. Tables have the shapes of the paper's, scaled
+down; each is stored mixed, and sorted by its label.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import corgipile as cp
+from corgipile.linear import passes
+from corgipile.linear.dual import Dual
+from corgipile.linear.features import find_inputs
+from corgipile.linear.sgd import rows_in
+from corgipile.loader.feeder import Feeder
+from corgipile.orders import CorgiPile, FullShuffle, Riffle, SlidingWindow
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from common import Skip
+from learners import svmlight
+
+EPOCHS, SHARE = 30, 30
+SAID = {"webspam": 7, "epsilon": 12, "kdd": 11, "higgs": 17}  # epochs of LIRS to what BMF has after 30
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def dense(rows: int, width: int, seed: int) -> pa.Table:
+    """Make rows of unit length, near a plane that parts them with noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, width)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    y = x @ rng.normal(size=width) + rng.normal(0, 0.5, rows) > 0
+    return pa.table(
+        {"features": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), width), "label": y.astype("i1")}
+    )
+
+
+def sparse(rows: int, entries: int, width: int, seed: int) -> pa.Table:
+    """Make rows of unit length with features as frequent as words are."""
+    rng = np.random.default_rng(seed)
+    keys = [np.unique((width ** rng.random(entries)).astype(np.int32)) for _ in range(rows)]
+    weights = rng.normal(size=width)
+    y = [weights[key].sum() + rng.normal(0, 2) > 0 for key in keys]
+    values = [np.full(len(key), len(key) ** -0.5, np.float32) for key in keys]
+    columns = {
+        "features_k": pa.array(keys, pa.list_(pa.int32())),
+        "features_v": pa.array(values, pa.list_(pa.float32())),
+    }
+    return pa.table({**columns, "label": np.array(y).astype("i1")})
+
+
+def tables(data: Path | None, scale: int) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the tables by name."""
+    yield "webspam", sparse(10_000 // scale, 300, 1 << 17, 0)
+    yield "epsilon", dense(20_000 // scale, 400, 1)
+    yield "kdd", sparse(60_000 // scale, 36, 1 << 18, 2)
+    yield "higgs", dense(100_000 // scale, 28, 3)
+    try:
+        yield "a9a", svmlight(data, "a9a/a9a.gz", "a9a/a9a.t.gz").train
+    except Skip as reason:
+        print(f"skip a9a: {reason}")
+
+
+@contextmanager
+def opened(path: Path, order: Any, label: str = "label") -> Iterator[tuple[Feeder, Any]]:
+    """Open a table by an order, whose own buffer says what is in memory."""
+    table = cp.open(path)
+    inputs = find_inputs(table, None, label)
+    with inputs.feeder(table, label, order, None, 0) as feeder:
+        yield feeder, inputs
+
+
+def visit(dual: Dual, feeder: Feeder, epoch: int, *, learn: bool) -> None:
+    """Run one pass."""
+    dual.begin()
+    for step, (slots, numbers) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
+        rows, labels = rows_in(feeder.buffer, dual.inputs, slots), feeder.buffer.dense("label")
+        dual.learn(rows, labels, slots, passes.row_at(feeder, epoch, step), numbers if learn else None)
+
+
+def curve(path: Path, order: Any, inner: int, epochs: int, enough: float = 0.0) -> tuple[list[float], float, float]:
+    """Return the objective after each epoch, the bound after the last, and the seconds of the epochs."""
+    values, seconds = [], 0.0
+    with opened(path, order) as (feeder, inputs):
+        rows = len(feeder.table)
+        dual = Dual("squared_hinge", inputs, np.array([0, 1]), rows=rows, l2=1 / rows, passes=inner)
+        for epoch in range(epochs):
+            start = time.perf_counter()
+            visit(dual, feeder, epoch, learn=True)
+            seconds += time.perf_counter() - start
+            with passes.reader(inputs, feeder.table, "label") as reader:
+                visit(dual, reader, 0, learn=False)
+            value, bound = dual.objective()
+            values.append(value)
+            if value - bound <= enough * bound:
+                break
+    return values, bound, seconds
+
+
+def ways(rows: int) -> dict[str, tuple[bool, Any]]:
+    """Return the orders by name, and whether each reads the table that BMF wrote."""
+    held = rows // SHARE
+    return {
+        "BMF": (True, CorgiPile(block=held, buffer=held, ahead=0)),
+        "LIRS, rows": (False, FullShuffle(buffer=held, ahead=0)),
+        "LIRS, pages": (False, FullShuffle(unit="page", pages=1, buffer=held, ahead=0)),
+        "TFIP": (False, SlidingWindow(buffer=held, ahead=0)),
+        "CorgiPile": (False, CorgiPile(buffer=held, ahead=0)),
+        "Riffle": (False, Riffle(buffer=held)),
+        "Riffle, balanced": (False, Riffle(buffer=held, balance="label")),
+    }
+
+
+def measure(name: str, stored: str, rows: pa.Table, work: Path, inner: int) -> dict[str, Any]:
+    """Run every way over one table."""
+    path, split = work / f"{name}-{stored}.arrow", work / f"{name}-{stored}-bmf.arrow"
+    cp.convert(rows, path)
+    cp.reshuffle(path, split, method="bmf", block=len(rows) // SHARE)
+    _, best, _ = curve(path, FullShuffle(buffer=len(rows), ahead=0), 500, 20, 1e-9)
+    found = {}
+    for way, (theirs, order) in ways(len(rows)).items():
+        values, _, seconds = curve(split if theirs else path, order, inner, EPOCHS)
+        found[way] = {"values": [max(value / best - 1, 1e-12) for value in values], "seconds": seconds}
+    goal = found["BMF"]["values"][-1]
+    for record in found.values():
+        record["epochs"] = next((at + 1 for at, value in enumerate(record["values"]) if value <= goal), None)
+    return {"table": name, "stored": stored, "rows": len(rows), "inner": inner, "best": best, "ways": found}
+
+
+def told(result: dict[str, Any]) -> str:
+    """Return a line of the table."""
+    cells = [f"{one['epochs'] or '> 30'} ({one['values'][-1]:.1e})" for one in result["ways"].values()]
+    said = SAID.get(result["table"], "") if result["stored"] == "mixed" else ""
+    return f"| {result['table']} | {result['stored']} | {said} | {' | '.join(cells)} |"
+
+
+def draw(results: list[dict[str, Any]], path: Path) -> None:
+    """Draw the relative function value by epoch."""
+    import matplotlib as mpl  # noqa: PLC0415 - optional
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
+
+    stored = ("mixed", "sorted")
+    names = list(dict.fromkeys(result["table"] for result in results))
+    figure, axes = plt.subplots(len(names), 2, figsize=(9, 2.4 * len(names)), squeeze=False, sharex=True)
+    for result in results:
+        axis = axes[names.index(result["table"])][stored.index(result["stored"])]
+        for way, record in result["ways"].items():
+            axis.semilogy(range(1, EPOCHS + 1), record["values"], label=way, linewidth=1)
+        axis.set_title(f"{result['table']}, stored {result['stored']}", fontsize=8)
+        axis.tick_params(labelsize=7)
+    axes[0][1].legend(fontsize=6)
+    axes[-1][0].set_xlabel("epoch", fontsize=8)
+    figure.supylabel("(f - f*) / f*", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """Run all tables and print, and perhaps save, what came out."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of the real data sets")
+    parser.add_argument("--scale", type=int, default=1, help="so many times fewer rows")
+    parser.add_argument("--inner", type=int, default=10, help="visits of a row while it is in memory")
+    parser.add_argument("--save", action="store_true", help="write results/<date>/")
+    given = parser.parse_args()
+    results: list[dict[str, Any]] = []
+    orders: list[Callable[[pa.Table], pa.Table]] = [lambda rows: rows, lambda rows: rows.sort_by("label")]
+    named = list(ways(SHARE))
+    lines = [f"| table | stored | LIRS, paper | {' | '.join(named)} |", "|---|---|---|" + "---|" * len(named)]
+    print("\n".join(lines), flush=True)
+    with tempfile.TemporaryDirectory(prefix="corgipile-lirs-") as work:
+        for name, rows in tables(given.data, given.scale):
+            for stored, sort in zip(("mixed", "sorted"), orders, strict=True):
+                results.append(measure(name, stored, sort(rows), Path(work), given.inner))
+                lines.append(told(results[-1]))
+                print(lines[-1], flush=True)
+    if given.save:
+        folder = RESULTS / datetime.now(UTC).date().isoformat()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "lirs.json").write_text(json.dumps(results, indent=1))
+        (folder / "lirs.md").write_text("\n".join(lines) + "\n")
+        draw(results, folder / "lirs.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Peers that learn: each reads its rows from a file, fits, and scores rows held out, in its own environment."""
+# ruff: noqa: PLC0415 - each imports its own library
+
+import contextlib
+import importlib
+import itertools
+import time
+from pathlib import Path
+
+import numpy as np
+
+
+def arrays(path, part):
+    """Load features and labels; sparse ones lie in three arrays."""
+    y = np.load(f"{path}-{part}-y.npy")
+    if not Path(f"{path}-{part}-indptr.npy").exists():
+        return np.load(f"{path}-{part}-x.npy"), y
+    from scipy.sparse import csr_matrix
+
+    data, indices, starts = (np.load(f"{path}-{part}-{name}.npy") for name in ("data", "indices", "indptr"))
+    return csr_matrix((data, indices, starts), (len(y), int(np.load(f"{path}-width.npy")))), y
+
+
+def score(y, said, regression):
+    """Return accuracy or R2, in points."""
+    if regression:
+        return 100 * (1 - float(((y - said) ** 2).sum() / ((y - y.mean()) ** 2).sum()))
+    return 100 * float((y == said).mean())
+
+
+def sklearn(name, path, regression, classes, *, alpha=None, c=None, epochs=5):
+    """Fit SGDClassifier, SGDRegressor or LIBLINEAR."""
+    from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
+    from sklearn.multiclass import OneVsRestClassifier
+
+    start = time.perf_counter()
+    x, y = arrays(path, "train")
+    if name == "liblinear":
+        model = LogisticRegression(solver="liblinear", C=c)
+        model = OneVsRestClassifier(model) if classes > 2 else model
+    else:
+        how = {"max_iter": epochs, "tol": None, "alpha": alpha}
+        model = SGDRegressor(**how) if regression else SGDClassifier(loss="log_loss", **how)
+    model.fit(x, y)
+    seconds = time.perf_counter() - start
+    x_test, y_test = arrays(path, "test")
+    return seconds, score(y_test, model.predict(x_test), regression)
+
+
+def vw(path, regression, classes, *, rate=0.5, passes=1):
+    """Run Vowpal Wabbit over its own text format."""
+    from vowpalwabbit import Workspace
+
+    for leftover in (f"{path}.cache", f"{path}.model"):
+        Path(leftover).unlink(missing_ok=True)
+    many = f"--oaa {classes} " if classes > 2 else ""
+    how = "" if regression else f"{many}--loss_function logistic"
+    cached = f"-k --cache_file {path}.cache --passes {passes} --holdout_off" if passes > 1 else ""
+    start = time.perf_counter()
+    Workspace(f"-d {path}-train.vw {how} -l {rate} -b 18 {cached} -f {path}.model --quiet").finish()
+    seconds = time.perf_counter() - start
+    Workspace(f"-t -d {path}-test.vw -i {path}.model -p {path}.said --quiet").finish()
+    said, y = np.loadtxt(f"{path}.said"), np.load(f"{path}-test-y.npy")
+    said = said if regression else said - 1 if classes > 2 else said > 0
+    return seconds, score(y, said, regression)
+
+
+def river(path, regression, classes, *, rate=0.01):
+    """Learn row by row, from dictionaries, once."""
+    from river import linear_model, optim
+
+    start = time.perf_counter()
+    x, y = arrays(path, "train")
+    model = (linear_model.LinearRegression if regression else linear_model.LogisticRegression)(optim.SGD(rate))
+    for row, target in zip(dictionaries(x), y.tolist(), strict=True):
+        model.learn_one(row, target if regression else bool(target))
+    seconds = time.perf_counter() - start
+    x_test, y_test = arrays(path, "test")
+    said = [model.predict_one(row) for row in dictionaries(x_test)]
+    del classes
+    return seconds, score(y_test, np.array(said, float), regression)
+
+
+def dictionaries(x):
+    """Yield rows as River takes them."""
+    if isinstance(x, np.ndarray):
+        yield from (dict(enumerate(row)) for row in x.tolist())
+        return
+    ends = itertools.pairwise(x.indptr.tolist())
+    yield from (dict(zip(x.indices[a:b].tolist(), x.data[a:b].tolist(), strict=True)) for a, b in ends)
+
+
+def gblinear(path, regression, classes, *, penalty=0.0, rounds=10):
+    """Boost linear models of XGBoost, in one thread."""
+    import xgboost
+
+    goal = "reg:squarederror" if regression else "multi:softmax" if classes > 2 else "binary:logistic"
+    how = {"booster": "gblinear", "objective": goal, "lambda": penalty, "nthread": 1, "verbosity": 0}
+    start = time.perf_counter()
+    x, y = arrays(path, "train")
+    many = {"num_class": classes} if classes > 2 else {}
+    model = xgboost.train(how | many, xgboost.DMatrix(x, y), rounds)
+    seconds = time.perf_counter() - start
+    x_test, y_test = arrays(path, "test")
+    said = model.predict(xgboost.DMatrix(x_test))
+    return seconds, score(y_test, said if regression or classes > 2 else said > 0.5, regression)
+
+
+def learner(path, regression, classes):
+    """Return what fits a peer by its name and settings; libraries are imported before anything is timed."""
+    for library in ("scipy.sparse", "sklearn.linear_model", "vowpalwabbit", "river.linear_model", "xgboost"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
+
+    def run(peer, settings, **_):
+        if peer in ("sgd", "liblinear"):
+            seconds, points = sklearn(peer, path, regression, classes, **settings)
+        else:
+            seconds, points = {"vw": vw, "river": river, "gblinear": gblinear}[peer](
+                path, regression, classes, **settings
+            )
+        return {"seconds": seconds, "score": points}
+
+    return run
