@@ -1,19 +1,20 @@
 """Steps and rows that a training leaves out: what was found to be bad, on all ranks and after every resume."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader.batches import Cut
 from corgipile.loader.remaining import dealt, next_worker
 from corgipile.loader.rewind import Rewind
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["LeftOut", "Skips", "without"]
+__all__ = ["LeftOut", "Skips", "cut_without", "without"]
 
 RIGHT = "numbers of rows, and pairs of epoch and step such as (0, 340), are right"
 
@@ -117,6 +118,19 @@ class Skips:
             frozenset(turn for step in steps if (turn := turns[step]) is not None),
             {turn: places for step, places in found.items() if (turn := turns[step]) is not None},
         )
+
+
+def cut_without(
+    cut: Cut, columns: dict[str, Any], rows: int, size: int, first: int, lost: Mapping[int, Sequence[int]]
+) -> Iterator[Any]:
+    """Cut columns into batches of a size, of which the first has a number, without the rows that are left out."""
+    if not any(first <= batch < first + -(-rows // size) for batch in lost):
+        yield from cut(columns, rows, size)
+        return
+    for batch, at in enumerate(range(0, rows, size), first):
+        part = {name: column[at : at + size] for name, column in columns.items()}
+        count, gone = min(size, rows - at), lost.get(batch, [])
+        yield from cut(without(part, count, gone), count - len(gone), size)
 
 
 def without(columns: dict[str, Any], rows: int, places: Sequence[int]) -> dict[str, Any]:
