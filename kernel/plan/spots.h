@@ -16,6 +16,7 @@ enum {
     CP_SPOT_PAGE = 4 << 10, CP_SPOT_PAGES = 16 << 10, /* bytes of it; at most, for the sake of CP_SPOT_FEW rows */
     CP_SPOT_FEW = 16, CP_SPOT_MOST = 256,
     CP_SPOT_BYTES = 16 << 20, CP_SPOT_PART = 32, /* of all spots: bytes, or this part of the table if that is more */
+    CP_SPOT_FIRST = 4096, CP_SPOT_ROOM = 4 << 20, /* rows that say how much columns vary; bytes of their numbers */
 };
 
 typedef struct {
@@ -40,6 +41,19 @@ static inline cp_spots cp_spots_make(int64_t rows, double row_bytes)
     s.count = cp_min64(rows, cp_max64(1, (int64_t)(count < most ? count : most)));
     s.each = cp_min64(s.each, rows / s.count);
     return s;
+}
+
+/* How many rows are looked at first, to learn how much each column varies: a byte becomes a number of eight. */
+static inline int64_t cp_spots_first(double row_bytes)
+{
+    double most = CP_SPOT_ROOM / (8 * (row_bytes > 1 ? row_bytes : 1));
+    return most < 1 ? 1 : most < CP_SPOT_FIRST ? (int64_t)most : CP_SPOT_FIRST;
+}
+
+/* How many spots that is; the i-th of them is spot i * count / few. */
+static inline int64_t cp_spots_few(const cp_spots *s, int64_t first)
+{
+    return cp_min64(s->count, cp_max64(8, first / s->each));
 }
 
 /* Where the share of a spot begins: the rows it stands for. */

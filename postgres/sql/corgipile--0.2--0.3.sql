@@ -21,7 +21,7 @@ CREATE FUNCTION corgipile.train(
     block_size text DEFAULT NULL,
     buffer_size text DEFAULT NULL,
     "order" text DEFAULT 'balanced',
-    balance bool DEFAULT NULL,
+    balance "any" DEFAULT NULL::bool,
     seed bigint DEFAULT 0,
     intercept bool DEFAULT true,
     classes "any" DEFAULT NULL::float8[],

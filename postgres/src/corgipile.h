@@ -41,6 +41,7 @@ typedef struct {
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
     bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
     bool intercept, balance, average;
+    bool content;           /* balance: by all that is in blocks, not by the label alone */
     CorgiChoice standardize;
     double *classes;        /* NULL: to be found */
     int class_count;
@@ -97,7 +98,9 @@ typedef struct {
     int64 heaviest;         /* bytes of the sparse rows of a block at most */
     int64 *cuts;            /* [blocks + 1] */
     CorgiPlace *place;      /* [blocks]; blocks without rows to learn from are left out */
-    double *classes, *sketch;
+    double *classes, *sketch; /* sketch, vectors: of blocks, if they are balanced by the label, by content */
+    int16 *vectors;         /* [blocks][traits] */
+    int32 traits;
     int64 class_count;
     double *class_weight;   /* what a row of each class counts for; NULL: 1 */
     double chance;          /* loss of the best constant; of zero weights where classes are given */
@@ -338,6 +341,14 @@ extern CorgiEncoding *corgi_read_encoding(const char *name, MemoryContext contex
 
 /* survey.c */
 extern void corgi_take_survey(CorgiRun *run, CustomScanState *blocks);
+
+/* runs.c */
+typedef void (*CorgiTaker)(void *to, const CorgiSource *part, TupleTableSlot *row);
+extern void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 (*runs)[2], int64 count, CorgiTaker take,
+                            void *to);
+
+/* content.c */
+extern void corgi_describe_blocks(CorgiRun *run, Snapshot snapshot);
 
 /* sizes.c */
 extern void corgi_fit_sizes(CorgiRun *run);

@@ -24,7 +24,10 @@ void corgi_explain_tuples(const CorgiRun *run, ExplainState *es)
     if (run->source.rel == NULL)
         return;
     ExplainPropertyText("Order", run->options.order_name, es);
-    ExplainPropertyBool("Balanced", run->options.balance, es);
+    if (run->options.content)
+        ExplainPropertyText("Balanced", "content", es);
+    else
+        ExplainPropertyBool("Balanced", run->options.balance, es);
     if (run->prepared) {
         ExplainPropertyInteger("Buffer Blocks", NULL, run->sizes.buffer_blocks, es);
         ExplainPropertyInteger("Buffer Rows", NULL, run->sizes.slots, es);

@@ -24,13 +24,32 @@ static const char *const arguments[ARG_COUNT] = {
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
+/* Read what riffle balances by: true, false, or 'content', which may come as a literal without a type. */
+static void read_balance(CorgiOptions *o, Datum value, Oid type)
+{
+    const char *said;
+    if (type == BOOLOID) {
+        o->balance = DatumGetBool(value);
+        return;
+    }
+    if (type != UNKNOWNOID && type != TEXTOID && type != VARCHAROID)
+        REFUSE("balance is %s; true, false or 'content' is needed", format_type_be(type));
+    said = type == UNKNOWNOID ? DatumGetCString(value) : TextDatumGetCString(value);
+    o->content = strcmp(said, "content") == 0;
+    if (!o->content && !parse_bool(said, &o->balance))
+        REFUSE("balance must be true, false or 'content', got \"%s\"", said);
+    o->balance |= o->content;
+}
+
 /* Riffle is balanced if `balance` says so, or if it is not said and the order is called balanced. */
-static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid)
+static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid, Oid type)
 {
     bool balanced;
     o->order_name = TextDatumGetCString(name);
     balanced = strcmp(o->order_name, "balanced") == 0;
-    o->balance = unsaid ? balanced : DatumGetBool(balance);
+    o->balance = balanced;
+    if (!unsaid)
+        read_balance(o, balance, type);
     if (balanced)
         o->order_name = "riffle";
     o->order = cp_order_named(o->order_name);
@@ -326,7 +345,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->block_bytes = nulls[ARG_BLOCK_SIZE] ? 0 : bytes_of(values[ARG_BLOCK_SIZE], "block_size");
     o->spare = nulls[ARG_BUFFER_SIZE];
     o->buffer_bytes = o->spare ? DEFAULT_BUFFER_BYTES : bytes_of(values[ARG_BUFFER_SIZE], "buffer_size");
-    read_order(o, values[ARG_ORDER], values[ARG_BALANCE], nulls[ARG_BALANCE]);
+    read_order(o, values[ARG_ORDER], values[ARG_BALANCE], nulls[ARG_BALANCE], types[ARG_BALANCE]);
     o->seed = DatumGetInt64(values[ARG_SEED]);
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
     o->standardize = nulls[ARG_STANDARDIZE] ? CORGI_AS_NEEDED : DatumGetBool(values[ARG_STANDARDIZE]) ? CORGI_YES : CORGI_NO;

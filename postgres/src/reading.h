@@ -52,6 +52,7 @@ extern void corgi_refuse_indices(const CorgiColumn *c, const ItemPointerData *ti
 extern int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width);
 extern bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, CorgiBuffer *b,
                            int64 slot);
+extern void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out);
 extern bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot);
 
 /* buffer.c */

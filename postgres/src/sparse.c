@@ -2,6 +2,7 @@
 #include "corgipile.h"
 
 #include "numbers.h"
+#include "plan/content.h"
 #include "sgd/rows.h"
 #include "utils/memutils.h"
 
@@ -67,17 +68,49 @@ bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiLis
     return true;
 }
 
+static void check_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, const TupleTableSlot *row)
+{
+    if (unlikely(index->count != values->count))
+        REFUSE(ERRCODE_DATA_EXCEPTION,
+               "%s has " INT64_FORMAT " indices in column \"%s\" and " INT64_FORMAT
+               " values in column \"%s\"; as many are needed",
+               corgi_row_name(s->features, &row->tts_tid), index->count, s->features[0].name, values->count,
+               s->features[1].name);
+}
+
+/* Add a row into CP_PLAIN numbers, with signs, as corgipile.loader.numbers does. */
+void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
+{
+    CorgiList index = open_list(&s->features[0], row), values = open_list(&s->features[1], row);
+    double *value = palloc(sizeof *value * (Size) (values.count + 1));
+    check_pair(s, &index, &values, row);
+    corgi_copy_numbers((char *) value, sizeof *value, values.numbers, corgi_stored_type(s->features[1].type), values.count);
+    memset(out, 0, sizeof *out * CP_PLAIN);
+    for (int copy = 1; copy <= CP_SPREAD; copy++) {
+        double sums[CP_PLAIN] = {0};
+        for (int64 i = 0; i < index.count; i++) {
+            int32 place;
+            uint64 hashed;
+            memcpy(&place, index.numbers + i * sizeof place, sizeof place);
+            hashed = ((uint64) (int64) place + 1) * CP_GOLDEN;
+            hashed = (hashed ^ hashed >> 29) * CP_GOLDEN;
+            hashed >>= 64 - 6 * copy;
+            sums[hashed % CP_PLAIN] += hashed & CP_PLAIN ? value[i] : -value[i];
+        }
+        for (int i = 0; i < CP_PLAIN; i++)
+            out[i] += sums[i];
+    }
+    pfree(value);
+    corgi_close_list(&index);
+    corgi_close_list(&values);
+}
+
 /* Put a row into the buffer. Returns false if there is no room. */
 bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot)
 {
     CorgiList index = open_list(&s->features[0], row), values = open_list(&s->features[1], row);
     bool fits;
-    if (unlikely(index.count != values.count))
-        REFUSE(ERRCODE_DATA_EXCEPTION,
-               "%s has " INT64_FORMAT " indices in column \"%s\" and " INT64_FORMAT
-               " values in column \"%s\"; as many are needed",
-               corgi_row_name(s->features, &row->tts_tid), index.count, s->features[0].name, values.count,
-               s->features[1].name);
+    check_pair(s, &index, &values, row);
     fits = corgi_put_pair(s, &index, &values, b, slot);
     corgi_close_list(&index);
     corgi_close_list(&values);

@@ -20,30 +20,17 @@ struct CorgiScaling {
 
 static void *take(Size bytes) { return MemoryContextAllocHuge(CurrentMemoryContext, bytes); }
 
-/* Look at the rows of a block that are of a run of the rows to learn from. */
-static void look_at_block(const CorgiRun *run, Snapshot snapshot, int64 block, int64 start, int64 stop, cp_look *look,
-                          double *numbers)
+typedef struct {
+    cp_look *seen;
+    double *numbers;
+} Glance;
+
+static void take_row(void *to, const CorgiSource *part, TupleTableSlot *row)
 {
-    const CorgiPlace *place = &run->survey.place[block];
-    CorgiSource part = run->source.parts[place->part];
-    CorgiScan *scan = corgi_scan_begin(&run->source.parts[place->part], snapshot);
-    int64 number = place->row, at = run->survey.cuts[block];
-    part.bytes = sizeof(double);
-    corgi_scan_seek(scan, place->page, Min(place->page + run->source.block_pages, part.pages));
-    for (int count; at < stop && (count = corgi_scan_next(scan)) > 0;)
-        for (int i = 0; i < count; i++, number++) {
-            TupleTableSlot *row;
-            if (corgi_held_out(run, number) || (run->where != NULL && !corgi_is_wanted(run, number)))
-                continue;
-            if (at >= start && at < stop) {
-                row = corgi_scan_row(scan, i);
-                slot_getsomeattrs(row, part.last);
-                corgi_read_features(&part, row, look->width, (char *) numbers);
-                cp_look_add(look, numbers);
-            }
-            at++;
-        }
-    corgi_scan_end(scan);
+    const Glance *g = to;
+    slot_getsomeattrs(row, part->last);
+    corgi_read_features(part, row, g->seen->width, (char *) g->numbers);
+    cp_look_add(g->seen, g->numbers);
 }
 
 /* Look at some rows, from four places of the table. */
@@ -52,19 +39,17 @@ static cp_looked look(const CorgiRun *run, Snapshot snapshot)
     const CorgiSurvey *v = &run->survey;
     MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile look", ALLOCSET_DEFAULT_SIZES);
     MemoryContext outside = MemoryContextSwitchTo(context);
-    cp_look *seen = memset(take(cp_look_size(v->width)), 0, cp_look_size(v->width));
-    double *numbers = take(sizeof *numbers * (Size) v->width);
-    int64 start, stop = 0, block = 0;
+    Glance g = {.seen = memset(take(cp_look_size(v->width)), 0, cp_look_size(v->width)),
+                .numbers = take(sizeof *g.numbers * (Size) v->width)};
+    int64 runs[CP_LOOK_RUNS][2], stop = 0;
     cp_looked found;
-    seen->width = v->width;
+    g.seen->width = v->width;
     for (int i = 0; i < CP_LOOK_RUNS; i++) {
-        start = cp_look_run(v->rows, v->width, i, stop, &stop);
-        while (v->cuts[block + 1] <= start && start < stop)
-            block++;
-        for (int64 b = block; start < stop && b < v->blocks && v->cuts[b] < stop; b++)
-            look_at_block(run, snapshot, b, start, stop, seen, numbers);
+        runs[i][0] = cp_look_run(v->rows, v->width, i, stop, &stop);
+        runs[i][1] = stop;
     }
-    found = cp_look_end(seen);
+    corgi_read_runs(run, snapshot, runs, CP_LOOK_RUNS, take_row, &g);
+    found = cp_look_end(g.seen);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
     return found;

@@ -189,7 +189,10 @@ static char *params_of(const CorgiRun *run)
     add_text(&json, "step", cp_steps[o->step].name);
     add_flag(&json, "intercept", o->intercept);
     add_flag(&json, "average", o->average);
-    add_flag(&json, "balance", o->balance);
+    if (o->content)
+        add_text(&json, "balance", "content");
+    else
+        add_flag(&json, "balance", o->balance);
     add_flag(&json, "standardize", run->scaling != NULL);
     if (run->best != NULL) {
         add_integer(&json, "patience", o->patience);

@@ -43,10 +43,10 @@ static Tally make_tally(const CorgiRun *run, int64 blocks)
     const CorgiOptions *o = &run->options;
     Tally t = {.kind = o->kind,
                .wanted = !corgi_predicts_numbers(&o->of) && (o->classes == NULL || corgi_is_balanced(o)),
-               .sketching = o->balance, .limit = corgi_most_classes(o->kind), .room = 16};
+               .sketching = o->balance && !o->content, .limit = corgi_most_classes(o->kind), .room = 16};
     t.values = take(t.room, sizeof *t.values);
     t.counts = take(t.room, sizeof *t.counts);
-    t.sketch = o->balance ? make_sketch(run->source.label.type, run->survey.cuts, blocks) : NULL;
+    t.sketch = t.sketching ? make_sketch(run->source.label.type, run->survey.cuts, blocks) : NULL;
     return t;
 }
 

@@ -1,7 +1,7 @@
 /* TupleShuffle: runs the plan of an order. Each step loads blocks into buffer slots and says which slots to visit. */
 #include "corgipile.h"
 
-#include "plan/balance.h"
+#include "plan/seriate.h"
 #include "executor/instrument.h"
 #include "steps.h"
 #include "utils/memutils.h"
@@ -38,6 +38,13 @@ void corgi_tuple_open(CustomScanState *node, CorgiRun *run)
 
 static void no_memory(void) { ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")); }
 
+/* Balance the blocks. Returns -1 without memory. */
+static int lay_out(const CorgiSurvey *v, uint64 key, int64 *order)
+{
+    return v->vectors ? cp_balance_vectors(v->vectors, v->blocks, v->traits, key, order)
+                      : cp_balance(v->sketch, v->blocks, key, order);
+}
+
 /* Begin an epoch. */
 void corgi_tuple_begin(CustomScanState *node, int epoch)
 {
@@ -55,7 +62,7 @@ void corgi_tuple_begin(CustomScanState *node, int epoch)
                     .group = run->sizes.group,
                     .whole = run->sizes.whole,
                     .ahead = run->options.threads - 1};
-    if (s->order && cp_balance(v->sketch, v->blocks, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)
+    if (s->order && lay_out(v, corgi_key(&run->options, epoch, CORGI_BALANCE), s->order) < 0)
         no_memory();
     s->asked = 0;
     cp_plan_free(&s->steps.plan);
@@ -135,6 +142,8 @@ void corgi_tuple_prepare(CustomScanState *node)
         corgi_fit_past(run, run->past);
     corgi_choose_scaling(run, corgi_snapshot(run, node->ss.ps.state));
     corgi_fit_sizes(run);
+    if (run->options.content)
+        corgi_describe_blocks(run, corgi_snapshot(run, node->ss.ps.state));
     run->buffer = corgi_make_buffer(&run->source, v->width, run->sizes.slots, v->widest, v->heaviest);
     s->order = run->options.balance
                    ? MemoryContextAllocHuge(CurrentMemoryContext, sizeof *s->order * (Size) v->blocks)

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 def placed(rows, row_bytes):
     """Return the spots of a table, by the kernel."""
-    count, each = _kernel.spots(rows, row_bytes)
+    count, each, _ = _kernel.spots(rows, row_bytes)
     starts = np.empty(count, np.int64)
     _kernel.spot_rows(rows, count, each, starts)
     return count, each, starts.tolist()

@@ -63,7 +63,7 @@ def in_python(server, model, kind, label=None):
     assert params["blocks"] == len(cuts) - 1
     sizes = {"block": widest, "buffer": params["buffer_blocks"] * widest}
     if params["order"] == "riffle":
-        balance = "label" if params["balance"] else None
+        balance = params["balance"] if params["balance"] == "content" else "label" if params["balance"] else None
         order = cp.orders.Riffle(**sizes, group=params["group"], whole=params["whole"], balance=balance)
     else:
         names = {"no_shuffle": cp.orders.NoShuffle, "block_only": cp.orders.BlockOnly, "corgipile": cp.orders.CorgiPile}
@@ -117,6 +117,10 @@ CASES = [
     ("real", "logistic", {"balance": True}),
     ("double precision", "softmax", {"balance": True, "seed": 2**62}),
     ("real", "linear", {"balance": True, "learning_rate": 0.001, "block_size": "16kB"}),
+    ("real", "logistic", {"balance": "content"}),
+    ("double precision", "softmax", {"balance": "content", "holdout": 0.3, "block_size": "8kB"}),
+    ("integer", "linear", {"balance": "content", "learning_rate": 0.00001, "batch_size": 8}),
+    ("real", "svm", {"balance": "content", "features": ["k", "v"]}),
     ("real", "logistic", {"features": ["k", "v"]}),
     ("double precision", "softmax", {"features": ["k", "v"], "batch_size": 8, "l2": 0.01}),
     ("double precision", "svm", {"features": ["k", "v"], "order": "corgipile"}),

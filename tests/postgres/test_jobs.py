@@ -90,7 +90,7 @@ ARGUMENTS = {
     "encode": """'plain', 'svm', ARRAY['kind', 'i'], 'label', encode => '{"kind": "onehot"}'::jsonb, missing => 'mean',
                  learning_rate => 1e-8""",
     "untyped": """'plain', 'svm', ARRAY['kind'], 'label', encode => 'hash:4', classes => '{0,1}', missing => 7.5,
-                  seed => -5""",
+                  seed => -5, balance => 'content'""",
     "query": """query => $q$SELECT *, '\\' AS s FROM plain WHERE kind <> 'b''s'$q$, model => 'svm', features => 'x',
                 label => 'label'""",
     "where": "'plain', 'svm', 'x', 'label', \"where\" => 'kind = ''c\\d''', balance => true, standardize => true",

@@ -85,14 +85,15 @@ def test_balanced_is_the_default(server, train):
     columns = "coefficients, params - 'order'"
     features = {"features": ["age", "income"], "label": "label"}
     for name, options in {"unsaid": {}, "said": {"order": "balanced"}, "flag": {"order": "riffle", "balance": True},
-                          "plain": {"order": "riffle"}, "off": {"balance": False}}.items():  # fmt: skip
+                          "plain": {"order": "riffle"}, "off": {"balance": False}, "word": {"balance": "off"},
+                          "content": {"balance": "content"}}.items():  # fmt: skip
         train("scaled", name=name, **features, **options)
     query = f"SELECT name, {columns} AS params FROM corgipile.models"
     rows = {row["name"]: row for row in server.rows(query)}
-    assert [rows[name]["params"]["balance"] for name in ("unsaid", "said", "flag", "plain", "off")] == [
-        True, True, True, False, False]  # fmt: skip
+    found = [rows[name]["params"]["balance"] for name in ("unsaid", "said", "flag", "plain", "off", "word", "content")]
+    assert found == [True, True, True, False, False, False, "content"]
     assert rows["unsaid"]["coefficients"] == rows["said"]["coefficients"] == rows["flag"]["coefficients"]
-    assert rows["plain"]["coefficients"] == rows["off"]["coefficients"]
+    assert rows["plain"]["coefficients"] == rows["off"]["coefficients"] == rows["word"]["coefficients"]
 
 
 def test_the_default_buffer_holds_what_mixes_well_and_no_more(server, train):

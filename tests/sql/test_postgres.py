@@ -91,7 +91,6 @@ def test_partitions_and_materialized_views_are_read_as_they_are(sql):
         ("buffer_size = 1MB, memory = 1MB", "one thing in PostgreSQL"),
         ("group = a", "group is for files and DuckDB"),
         ("balance = a", "by the label"),
-        ("balance = content", "DuckDB balance by content"),
         ("order = reservoir", "no_shuffle"),
     ],
 )
@@ -101,7 +100,13 @@ def test_settings_that_postgresql_has_nothing_for(sql, setting, message):
 
 
 @pytest.mark.parametrize(
-    "setting", ["balance = true", "balance = label", "standardize = false", "classes = [0, 1]", "memory = 1MB"]
+    "setting",
+    [
+        *(f"balance = {one}" for one in ("true", "label", "content")),
+        "standardize = false",
+        "memory = 1MB",
+        "classes = [0, 1]",
+    ],
 )
 def test_settings_that_are_arguments_of_the_extension(sql, setting):
     assert len(sql.execute(f"SELECT a, b, label FROM t TRAIN BY svm WITH epochs = 1, {setting}").fetchall()) == 1

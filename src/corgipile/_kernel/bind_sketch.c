@@ -186,7 +186,7 @@ static PyObject *content(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* spots(rows, row_bytes) -> (spots, rows of each) */
+/* spots(rows, row_bytes) -> (spots, rows of each, rows to be looked at first) */
 static PyObject *spots(PyObject *self, PyObject *args)
 {
     long long rows;
@@ -197,7 +197,7 @@ static PyObject *spots(PyObject *self, PyObject *args)
     if (rows < 0 || !(row_bytes >= 0))
         return PyErr_Format(PyExc_ValueError, "there are no %lld rows of such a size", rows);
     cp_spots s = cp_spots_make(rows, row_bytes);
-    return Py_BuildValue("LL", (long long)s.count, (long long)s.each);
+    return Py_BuildValue("LLL", (long long)s.count, (long long)s.each, (long long)cp_spots_first(row_bytes));
 }
 
 /* Read (rows, count, each) of spots that fit into the rows. Returns 0 with an error set if they do not. */

@@ -30,7 +30,6 @@ Vectors = npt.NDArray[np.int16]
 Made = Callable[[pa.RecordBatch], Floats]
 KEPT = ".sketch"  # what an index of vectors is called by, before the ending of all indexes
 ROOM = 4 << 20  # bytes of numbers that are in memory at a time
-FIRST = 4096  # rows that say how much each column varies
 PLAIN = 16  # classes that have a number each; more share as many
 VERSION = 1  # of what vectors mean
 log = logging.getLogger("corgipile")
@@ -52,18 +51,19 @@ class Spots(NamedTuple):
     names: list[str]
     number: int
     each: int
-    row_bytes: int
+    few: int  # spots that say how much each column varies
+    row_bytes: float
 
     @classmethod
     def of(cls, table: Table, names: list[str]) -> Self:
         """Choose those of a table, of which these columns are read."""
         width = max(1.0, row_bytes(table, names)) if len(table) else 1.0
-        count, each = _kernel.spots(len(table), width)
+        count, each, first = _kernel.spots(len(table), width)
         if is_encoded(table, names):
             room = max(1, int(ROOM / width))
             count = min(count, room)
             each = min(each, room // max(1, count))
-        return cls(table, names, count, each, int(width))
+        return cls(table, names, count, each, min(count, max(8, first // max(1, each))), width)
 
     def starts(self) -> IntArray:
         """Return the first row of each spot."""
@@ -123,9 +123,7 @@ class Spots(NamedTuple):
             log.info("to tell blocks of %r apart it is read once as a whole: it is encoded in large units", table)
             table = _picked(table, self.names, _rows(starts, self.each))
             starts = np.arange(self.number) * self.each
-        few = min(FIRST, ROOM // (8 * self.row_bytes))  # a byte becomes a number of eight
-        few = min(self.number, max(8, few // self.each))
-        batch = self._rows(table, starts[np.linspace(0, self.number - 1, few).astype(int)])
+        batch = self._rows(table, starts[np.arange(self.few) * self.number // self.few])
         features = made(batch)
         width, classes = features.shape[1], Classes.of(batch, label)
         rows = np.ascontiguousarray(np.hstack([features, classes.made(batch)]))
@@ -135,9 +133,8 @@ class Spots(NamedTuple):
         _kernel.content_scale(rows, center, scale)
         classes.spread(scale[width:])
         out = np.empty((self.number, min(width, 32) + rows.shape[1] - width), np.int16)
-        at_once = max(
-            1, ROOM // (self.each * (self.row_bytes + 16 * rows.shape[1]))
-        )  # they are made, then laid side by side
+        each = self.each * (self.row_bytes + 16 * rows.shape[1])  # bytes: they are made, then laid side by side
+        at_once = max(1, int(ROOM / each))
         for first in range(0, self.number, at_once):
             batch = self._rows(table, starts[first : first + at_once])
             features = made(batch)

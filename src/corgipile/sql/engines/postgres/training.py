@@ -121,10 +121,9 @@ def _arguments(train: Train, label: str, size: Callable[[], int]) -> dict[str, A
                 raise BadArgument("PostgreSQL fills what is missing or skips such rows; give missing or on_bad")
             given["missing"] = "skip"
         elif name == "balance" and isinstance(value, str):
-            if value != label:
-                also = "; files and DuckDB balance by content" if value == CONTENT else ""
-                raise BadArgument(f"PostgreSQL balances blocks by the label, {label!r}, not by {value!r}{also}")
-            given[name] = True
+            if value not in (label, CONTENT):
+                raise BadArgument(f"PostgreSQL balances blocks by the label, {label!r}, or content, not by {value!r}")
+            given[name] = CONTENT if value == CONTENT else True
         elif name in ("block", "buffer", "memory"):
             _sized(given, name, value, size)
         else:

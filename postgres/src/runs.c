@@ -1,0 +1,53 @@
+/* Reads some of the rows to learn from, by their numbers, between the survey and the first epoch. */
+#include "corgipile.h"
+
+#include "miscadmin.h"
+#include "reading.h"
+#include "utils/memutils.h"
+
+/* Hand over those rows of a block that are of the runs from `at` on. Returns the first run that goes on behind it. */
+static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, const int64 (*runs)[2], int64 at, int64 count,
+                        CorgiTaker take, void *to)
+{
+    const CorgiPlace *place = &run->survey.place[block];
+    CorgiSource part = run->source.parts[place->part];
+    CorgiScan *scan = corgi_scan_begin(&run->source.parts[place->part], snapshot);
+    int64 number = place->row, row = run->survey.cuts[block], stop = run->survey.cuts[block + 1];
+    part.bytes = sizeof(double);
+    corgi_scan_seek(scan, place->page, Min(place->page + run->source.block_pages, part.pages));
+    for (int some; at < count && runs[at][0] < stop && (some = corgi_scan_next(scan)) > 0;)
+        for (int i = 0; i < some; i++, number++) {
+            if (corgi_held_out(run, number) || (run->where != NULL && !corgi_is_wanted(run, number)))
+                continue;
+            while (at < count && runs[at][1] <= row)
+                at++;
+            if (at < count && runs[at][0] <= row)
+                take(to, &part, corgi_scan_row(scan, i));
+            row++;
+        }
+    while (at < count && runs[at][1] <= row)
+        at++;
+    corgi_scan_end(scan);
+    return at;
+}
+
+/* Hand over the rows of runs, [first, stop) of the rows to learn from, which ascend; features are read as double
+ * precision. */
+void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 (*runs)[2], int64 count, CorgiTaker take, void *to)
+{
+    const CorgiSurvey *v = &run->survey;
+    MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile runs", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext outside = MemoryContextSwitchTo(context);
+    int64 at = 0;
+    for (int64 block = 0; at < count && block < v->blocks; block++) {
+        while (at < count && runs[at][0] >= runs[at][1])
+            at++;
+        if (at == count || runs[at][0] >= v->cuts[block + 1])
+            continue;
+        CHECK_FOR_INTERRUPTS();
+        at = read_block(run, snapshot, block, runs, at, count, take, to);
+        MemoryContextReset(context);
+    }
+    MemoryContextSwitchTo(outside);
+    MemoryContextDelete(context);
+}
