@@ -53,8 +53,11 @@ def test_scales_far_apart_are_told(server):
     told = 'features differ in scale by [0-9.e+]+ times [(]"income" and "age"[)]: '
     assert re.search(f"{told}they are standardised; standardize => false learns from them as they are", said)
     assert "chance" not in said
-    said = server.said(CALL.format(f"'people', 'logistic', {features}, holdout => 0.1, standardize => false"))[1]
+    plain = f"'people', 'logistic', {features}, holdout => 0.1, standardize => false"
+    said = server.said(CALL.format(plain))[1]
     assert re.search(f"{told}standardize => true would help", said)
+    assert "chance" not in said  # a rate for each weight minds no scale
+    said = server.said(CALL.format(f"{plain}, step => 'decay'"))[1]
     assert "the model is no better than chance" in said
     said = server.said(CALL.format(f"'scaled', 'logistic', {features}, holdout => 0.1"))[1]
     assert "scale" not in said
