@@ -3,9 +3,15 @@
 #ifndef CP_RANGES_H
 #define CP_RANGES_H
 
+#include <sched.h>
+
 #include "io/pread.h"
 
 #define CP_RANGES_A_CALL 32
+#ifndef CP_RANGES_SHARED
+#define CP_RANGES_SHARED (1 << 20) /* bytes whose copying out of the cache is worth a thread */
+#endif
+#define CP_RANGES_COPIERS 4        /* threads at most that copy: memory serves no more */
 
 typedef struct {
     int fd, wait;
@@ -78,10 +84,42 @@ static inline void cp_ranges_call(void *context, int64_t task, int worker)
     }
 }
 
+/* Return how many threads copy what is cached: as many as there are processors, where it is much. */
+static inline int cp_ranges_copiers(const cp_ranges *r, int threads)
+{
+    int64_t bytes = 0;
+    int most = 1;
+    for (int64_t i = 0; i < r->count; i++)
+        bytes += r->lengths[i];
+#ifdef CPU_COUNT
+    cpu_set_t set;
+    if (bytes >= CP_RANGES_SHARED && !sched_getaffinity(0, sizeof set, &set))
+        most = CPU_COUNT(&set);
+#endif
+    most = most < CP_RANGES_COPIERS ? most : CP_RANGES_COPIERS;
+    return most < threads ? most : threads;
+}
+
+/* Make the calls, by so many threads. Returns 0, or -1 without memory. */
+static inline int cp_ranges_calls(cp_ranges *r, int threads)
+{
+    cp_pool pool;
+    int64_t helpers = (r->calls < threads ? r->calls : threads) - 1;
+    if (helpers <= 0) {
+        for (int64_t i = 0; i < r->calls; i++)
+            cp_ranges_call(r, i, 0);
+        return 0;
+    }
+    if (cp_pool_start(&pool, (int)helpers) < 0)
+        return -1;
+    cp_pool_run(&pool, cp_ranges_call, r, r->calls, (int)helpers, 0);
+    cp_pool_stop(&pool);
+    return 0;
+}
+
 /* Read all ranges. Returns 0, or -1 without memory, or 1 after a failed read (`error` and `broken` say which). */
 static inline int cp_ranges_read(cp_ranges *r, int threads)
 {
-    cp_pool pool;
     r->firsts = malloc(sizeof *r->firsts * (size_t)(r->count + 1));
     r->waits = calloc((size_t)(r->count + 1), 1);
     atomic_store(&r->failed, 0);
@@ -90,19 +128,12 @@ static inline int cp_ranges_read(cp_ranges *r, int threads)
     if (!status) {
         cp_ranges_join(r);
         r->wait = 0;
-        for (int64_t i = 0; i < r->calls; i++)
-            cp_ranges_call(r, i, 0);
+        status = cp_ranges_calls(r, cp_ranges_copiers(r, threads));
         r->wait = 1;
     }
-    if (!status && atomic_load(&r->waiting)) {
-        int64_t helpers = (r->calls < threads ? r->calls : threads) - 1;
-        status = cp_pool_start(&pool, (int)helpers);
-        if (!status) {
-            cp_pool_run(&pool, cp_ranges_call, r, r->calls, (int)helpers, 0);
-            cp_pool_stop(&pool);
-            status = atomic_load(&r->failed);
-        }
-    }
+    if (!status && atomic_load(&r->waiting))
+        status = cp_ranges_calls(r, threads);
+    status = status ? status : atomic_load(&r->failed);
     free(r->firsts);
     free(r->waits);
     return status;

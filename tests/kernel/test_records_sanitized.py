@@ -7,6 +7,7 @@ import pytest
 
 MAIN = r"""
 #define _GNU_SOURCE
+#define CP_RANGES_SHARED 4096
 #include "formats/example.h"
 #include "io/ranges.h"
 #include "formats/tfrecord.h"

@@ -332,10 +332,9 @@ def visited_rows(order: Order, blocks: Blocks, key: Key, start: int = 0) -> Iter
         >>> np.concatenate(list(visited_rows(order, Blocks(7, even=3), Key(0)))).tolist()
         [0, 1, 2, 3, 4, 5, 6]
     """
-    row_of = np.full(order.slots(blocks), -1, np.int64)
+    row_of = np.full(order.slots(blocks) + 1, -1, np.int64)  # the last is no slot: rows that are not wanted go there
     for step in order.steps(blocks, key, start):
-        kept = step.into >= 0
-        row_of[step.into[kept]] = rows_of(step.extents)[kept]
+        row_of[step.into] = rows_of(step.extents)
         yield row_of[step.visit]
 
 
@@ -370,6 +369,8 @@ def rows_of(extents: IntArray) -> IntArray:
         >>> rows_of(np.array([[4, 7], [1, 3]])).tolist()
         [4, 5, 6, 1, 2]
     """
+    if len(extents) == 1:  # as steps of few rows have them: half of what it takes to follow an order
+        return np.arange(*extents[0].tolist(), dtype=np.int64)
     lengths = extents[:, 1] - extents[:, 0]
     starts = np.cumsum(lengths) - lengths
     return np.asarray(np.arange(lengths.sum(), dtype=np.int64) + np.repeat(extents[:, 0] - starts, lengths))
