@@ -15,7 +15,7 @@ from corgipile.outputs import writing
 
 COMMANDS = (  # a module each
     *("sql", "train", "predict", "compare", "convert", "reshuffle"),
-    *("plan", "info", "index", "rewind", "simulate", "pg"),
+    *("plan", "info", "inspect", "index", "rewind", "simulate", "pg"),
 )
 APART = ("sql", "index", "simulate")  # which open tables in ways of their own, or none
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from corgipile.description import About
 
 _MOST_SHOWN = 12
-MARGIN, SURE = 0.5, 3  # how far above 1 is worth a word, and how many standard errors
 
 
 @guarded
@@ -22,20 +21,23 @@ def command(
     *,
     label: Annotated[str, typer.Option(help="Column to describe.")] = "label",
     block: Annotated[str, typer.Option(help="Block that h_D is measured for: rows, bytes or share.")] = "256KB",
-    columns: Annotated[
-        bool, typer.Option("--columns", help="Say which columns rows are clustered by, from a few rows of some blocks.")
-    ] = False,
     json: Json = False,
 ) -> None:
     """Show rows, columns and bytes of a table, and how its labels lie."""
     from corgipile.cli.options import number_or_text  # noqa: PLC0415
     from corgipile.description import about  # noqa: PLC0415
-    from corgipile.sizes import format_bytes  # noqa: PLC0415
 
-    facts = about(source_of(table), label=label, block=number_or_text(block), columns=columns)
+    facts = about(source_of(table), label=label, block=number_or_text(block))
     if json:
         show_json(facts)
         return
+    show_facts(" ".join(table), lines_of(facts, block))
+
+
+def lines_of(facts: "About", block: str) -> list[tuple[str, str]]:
+    """Return facts as people read them."""
+    from corgipile.sizes import format_bytes  # noqa: PLC0415
+
     lines = [
         ("rows", f"{facts.rows:,}"),
         (
@@ -55,20 +57,6 @@ def command(
         lines.append((f"label {value}", f"{count:,} rows ({100 * count / facts.rows:.1f} %)"))
     if len(facts.classes) > _MOST_SHOWN:
         lines.append(("", f"and {len(facts.classes) - _MOST_SHOWN} other labels"))
-    if columns:
-        lines += _clusters(facts)
     if facts.advice is not None:
         lines.append(("reading", facts.advice))
-    show_facts(" ".join(table), lines)
-
-
-def _clusters(facts: "About") -> list[tuple[str, str]]:
-    """Say by which columns neighbouring rows are alike: h_D above 1 by more than chance."""
-    above = {name: found for name, found in facts.by_column.items() if found[0] > 1 + MARGIN + SURE * found[1]}
-    lines = [(f"clustered by {name}", f"h_D {value:.3g} ± {error:.2g}") for name, (value, error) in above.items()]
-    if len(lines) > _MOST_SHOWN:
-        lines = [*lines[:_MOST_SHOWN], ("", f"and by {len(lines) - _MOST_SHOWN} other columns")]
-    none = f"none of {len(facts.by_column)} columns that can be measured"
-    return lines or [
-        ("clustered by", none if facts.by_column else "unknown: too few rows, or none that can be measured")
-    ]
+    return lines

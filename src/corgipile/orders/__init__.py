@@ -96,7 +96,7 @@ def described(order: Order) -> dict[str, Any]:
     kept = {
         name: described(value) if hasattr(value, "steps") else value
         for name, value in found.items()
-        if name not in ("row_bytes", "ahead", "spare")
+        if name not in ("row_bytes", "ahead", "spare", "batch")
     }
     return {"name": order.name} | version | kept
 

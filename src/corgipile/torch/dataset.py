@@ -123,7 +123,7 @@ class CorgiPileDataset(IterableDataset[Any]):
             open_table(path, **options), columns, widths, features, label, encode=encode, missing=missing,
             classes=classes, dtype=dtype, as_tuple=as_tuple, memory=memory,
         )  # fmt: skip
-        runs: Order = replace(chosen(order, self.table, label), ahead=prefetch)  # type: ignore[type-var]
+        runs: Order = replace(chosen(order, self.table, label, batch_size or 0), ahead=prefetch)  # type: ignore[type-var]
         self._settings = Settings(
             self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform, sketch
         )
