@@ -99,8 +99,8 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
     if label not in table.schema.names or not rows:
         return facts
     labels = column(table, label)
-    if labels.dtype.kind == "O" and (none := np.equal(labels, None)).any():
-        labels[none] = "null"
+    if labels.dtype.kind == "O":
+        labels = np.array(["null" if one is None else one for one in labels.tolist()], object)
     if labels.dtype.kind == "f" and not (known := np.isfinite(labels)).all():
         labels = np.where(known, labels, labels[known].mean() if known.any() else 0)
     values, counts = np.unique(labels, return_counts=True)
