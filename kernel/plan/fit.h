@@ -18,8 +18,8 @@ static inline int64_t cp_step_rows(double row_bytes)
 }
 
 /* What there is to fit into. `wanted`: rows of the buffer asked for, or 0; `budget`: rows in memory, or -1 for any;
- * `near`: rows of a buffer that costs little, so that it is filled even if fewer blocks would do; `spare`: riffle's
- * blocks too are no more than do. */
+ * `near`: rows of a buffer that costs little, so that it is filled even if fewer blocks would do; `balanced`: 0, or how
+ * many balanced blocks do if that is more than usual; `spare`: riffle's blocks too are no more than do. */
 typedef struct {
     int64_t rows, blocks, widest, wanted, budget, step, near;
     int balanced, spare;
@@ -28,8 +28,9 @@ typedef struct {
 static inline int64_t cp_fit_mixed(cp_spec *spec, const cp_room *r)
 {
     int64_t low = 1, high = cp_order(spec->kind)->deals && spec->whole ? 2 * r->blocks : r->blocks;
+    int64_t enough = r->balanced ? cp_max64(CP_BALANCED_BLOCKS, r->balanced) : CP_WHOLE_PILES;
     if (r->balanced || (r->spare && cp_order(spec->kind)->deals))
-        high = cp_min64(high, cp_max64(r->balanced ? CP_BALANCED_BLOCKS : CP_WHOLE_PILES, r->near / r->widest));
+        high = cp_min64(high, cp_max64(enough, r->near / r->widest));
     while (low < high) {
         spec->buffer = low + (high - low + 1) / 2;
         if (r->budget < 0 || cp_slots(spec, r->widest, r->blocks) <= r->budget)

@@ -91,7 +91,7 @@ def plan_fit(
     budget: int,
     group: int,
     whole: int,
-    balanced: bool,
+    balanced: int,
     spare: bool,
     ahead: int,
 ) -> tuple[int, int, bool]: ...

@@ -17,9 +17,11 @@ from corgipile.quality import h_d, h_d_of_columns
 from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
 from corgipile.tables.columns import column
-from corgipile.tables.table import check_columns, even_cuts
+from corgipile.tables.encoded import is_encoded
+from corgipile.tables.table import check_columns, even_cuts, is_list, row_sizes
 
 _MOST_CLASSES = 1024
+RUNS, RUN = 300, 4  # of rows that are looked at for what is missing
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,10 @@ class About:
         classes: Rows of each label, most frequent first; empty for labels that are numbers.
         label_range: Least, mean and greatest label if labels are numbers.
         advice: What reading costs and how it could cost less, where that is much.
+        layout: How rows lie, where columns were asked for.
         by_column: h_D of each column and its standard error, most clustered first, where it was asked for.
+        sampled: Rows that were looked at for what is missing, where it was asked for.
+        missing: How many of these have null, NaN or infinity, by column, where any has.
     """
 
     rows: int
@@ -50,7 +55,10 @@ class About:
     classes: dict[str, int] = field(default_factory=dict)
     label_range: tuple[float, float, float] | None = None
     advice: str | None = None
+    layout: str = ""
     by_column: dict[str, tuple[float, float]] = field(default_factory=dict)
+    sampled: int = 0
+    missing: dict[str, int] = field(default_factory=dict)
 
 
 def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: bool = False) -> About:
@@ -60,7 +68,7 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
         source: Table, or what ``corgipile.open`` takes.
         label: Column of labels; the default need not exist.
         block: Size of the blocks that h_D is measured for.
-        columns: Estimate it of all columns, from a few rows of a few hundred blocks.
+        columns: Look at all columns, a few rows of a few hundred blocks: h_D, what is missing; and how rows lie.
 
     Example:
         >>> from corgipile.datasets import clustered
@@ -80,13 +88,21 @@ def about(source: Any, *, label: str = "label", block: Size = "256KB", columns: 
         block_rows=int(np.diff(cuts).max(initial=0)),
         blocks=len(cuts) - 1,
         advice=getattr(table, "advice", None),
-        by_column=_by_column(table, wanted) if columns else {},
     )
+    if columns:
+        sampled, missing = _missing(table)
+        facts = replace(
+            facts, layout=_layout(table), by_column=_by_column(table, wanted), sampled=sampled, missing=missing
+        )
     if label != "label":
         check_columns(table.schema, [label])
     if label not in table.schema.names or not rows:
         return facts
     labels = column(table, label)
+    if labels.dtype.kind == "O":
+        labels = np.array(["null" if one is None else one for one in labels.tolist()], object)
+    if labels.dtype.kind == "f" and not (known := np.isfinite(labels)).all():
+        labels = np.where(known, labels, labels[known].mean() if known.any() else 0)
     values, counts = np.unique(labels, return_counts=True)
     spread = h_d(labels, cuts)
     if labels.dtype.kind in "fiu" and (len(values) > _MOST_CLASSES or (values != np.floor(values)).any()):
@@ -104,6 +120,42 @@ def _by_column(table: Table, block: int) -> dict[str, tuple[float, float]]:
     except BadArgument:
         return {}
     return {name: found[name][:2] for name in sorted(found, key=lambda name: -found[name].value)}
+
+
+def _layout(table: Table) -> str:
+    """Say how rows are found and what is read together."""
+    names = table.schema.names
+    layout = table.layout(names) if len(table) else None
+    if layout is not None:
+        return f"in place: {len(names)} columns of fixed width in {len(layout.paths) or 'no'} files"
+    if is_encoded(table, names) and (units := table.units(names)) is not None:
+        return (
+            f"encoded in {units.pieces:,} units of up to {units.rows:,} rows, {format_bytes(units.nbytes)} decoded, "
+            f"{format_bytes(units.total)} in all"
+        )
+    alone = len(table) and row_sizes(table, np.array([0, len(table) - 1]), names) is not None
+    return "rows of varying length, each found alone" if alone else "rows are asked for from the table"
+
+
+def _missing(table: Table) -> tuple[int, dict[str, int]]:
+    """Count what has null, NaN or infinity, by column, in some runs of neighbours all over a table."""
+    starts = np.unique(np.linspace(0, max(0, len(table) - RUN), RUNS).astype(np.int64))
+    rows = np.unique((starts[:, None] + np.arange(RUN)).clip(0, max(0, len(table) - 1)))
+    if not len(table):
+        return 0, {}
+    batch, found = table.take(rows, None), {}
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        bad = values.is_null().to_numpy(zero_copy_only=False)
+        if pa.types.is_floating(values.type):
+            bad = bad | ~np.isfinite(values.to_numpy(zero_copy_only=False).astype(np.float64))
+        elif is_list(values.type) and pa.types.is_floating(values.type.value_type):
+            flat = values.flatten().to_numpy(zero_copy_only=False)
+            lengths = [len(one) if one.is_valid else 0 for one in values]
+            bad = bad.copy()
+            bad[np.repeat(np.arange(len(bad)), lengths)[~np.isfinite(flat.astype(np.float64))]] = True
+        if bad.any():
+            found[name] = int(bad.sum())
+    return len(rows), found
 
 
 def machine() -> dict[str, Any]:

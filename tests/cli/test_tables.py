@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from corgipile import bars, cli, tables
@@ -43,11 +44,35 @@ def test_convert(csv, tmp_path, capsys):
     assert tables.open(out).schema.names == ["x", "label"]
 
 
-def test_info_of_columns(arrow, capsys):
-    assert cli.main(["info", arrow, "--block", "50", "--columns"]) == 0
-    assert "clustered by label" in capsys.readouterr().out
-    assert cli.main(["info", arrow, "--block", "50", "--columns", "--json"]) == 0
-    assert next(iter(json.loads(capsys.readouterr().out)["by_column"])) == "label"
+def test_inspect(arrow, tmp_path, capsys):
+    assert cli.main(["inspect", arrow, "--block", "50", "--seconds", "0.01"]) == 0
+    shown = capsys.readouterr().out
+    for words in ("clustered by label", "250 rows (25.0 %)", "in place: 2 columns", "no_shuffle", "`corgipile plan`"):
+        assert words in " ".join(shown.split())
+    assert cli.main(["inspect", arrow, "--block", "50", "--seconds", "0", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert next(iter(facts["by_column"])) == "label"
+    assert facts["plan"]["best"]["deff"] <= 1.1
+    assert (facts["sampled"], facts["missing"]) == (1000, {})
+    assert cli.main(["inspect", arrow, "--memory", "10B", "--seconds", "0"]) == 0
+    assert "No order can be planned: memory" in " ".join(capsys.readouterr().out.split())
+
+
+def test_inspect_of_what_people_have(tmp_path, capsys):
+    holes = {
+        "x": [1.0, None, float("nan"), 4.0],
+        "v": [[1.0], None, [float("inf")], []],
+        "label": ["a", "b", None, "a"],
+    }
+    for name, columns in {"holes": holes, "one": {"x": [1.0]}, "none": {"x": pa.array([], pa.float32())}}.items():
+        path = str(tmp_path / f"{name}.parquet")
+        pq.write_table(pa.table(columns), path)
+        assert cli.main(["inspect", path, "--seconds", "0", "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert facts["missing"] == ({"x": 2, "v": 2, "label": 1} if name == "holes" else {})
+        assert ("no rows" in str(facts["plan"])) == (name == "none")
+        assert cli.main(["inspect", path, "--seconds", "0"]) == 0
+        capsys.readouterr()
 
 
 def test_reshuffle(arrow, tmp_path, capsys):

@@ -355,7 +355,7 @@ static PyObject *plan_fit(PyObject *self, PyObject *args, PyObject *named)
     long long rows, even, wanted, budget, group;
     double row_bytes;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "O&Ld$LLLLippi", names, order_kind, &spec.kind, &rows, &row_bytes, &even,
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&Ld$LLLLiipi", names, order_kind, &spec.kind, &rows, &row_bytes, &even,
                                      &wanted, &budget, &group, &spec.whole, &room.balanced, &room.spare, &spec.ahead))
         return NULL;
     if (even < 1 || !(row_bytes > 0))

@@ -15,7 +15,7 @@ from corgipile.outputs import writing
 
 COMMANDS = (  # a module each
     *("sql", "train", "search", "predict", "summary", "compare", "convert", "reshuffle"),
-    *("plan", "info", "index", "rewind", "simulate", "stage", "restage", "pg"),
+    *("plan", "info", "inspect", "index", "rewind", "simulate", "stage", "restage", "pg"),
 )
 APART = ("sql", "index", "simulate", "restage")  # which open tables in ways of their own, or none
 

@@ -12,9 +12,9 @@ from corgipile.cli.flags import Json, Tables
 from corgipile.cli.opening import source_of
 
 if TYPE_CHECKING:
-    from corgipile.planner import Candidate
+    from corgipile.planner import Candidate, Choice
 
-HEAD = ("order", "rows a block", "blocks held", "memory", "deff", "s warm", "s cold", "reads", "bytes")
+HEAD = ("order", "rows a block", "blocks held", "memory", "deff", "rest", "s warm", "s cold", "reads", "bytes")
 PRICE = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)(?:/(\d+)?\s*(?:GETs?|requests?)?)?", re.IGNORECASE)
 
 
@@ -44,17 +44,26 @@ def command(
         seconds=seconds, probe=probe,
     )  # fmt: skip
     if json:
-        shown = [_facts(one, each) for one in (found.best, *found.others)]
-        facts = {
-            "labels": found.labels, "reason": found.reason, "advice": found.advice, "cached": found.cached,
-            "probe": found.probe,
-        }  # fmt: skip
-        show_json({**facts, "best": shown[0], "others": shown[1:]})
-        return
+        show_json(shown(found, each))
+    else:
+        told(" ".join(table), found, each)
+
+
+def shown(found: "Choice", each: float | None) -> dict[str, Any]:
+    """Return a choice for JSON; ``each``: the price of a request."""
+    facts = {name: value for name, value in vars(found).items() if name not in ("best", "others")}
+    candidates = [_facts(one, each) for one in (found.best, *found.others)]
+    return {**facts, "best": candidates[0], "others": candidates[1:]}
+
+
+def told(title: str, found: "Choice", each: float | None) -> None:
+    """Print a choice."""
     rows = [_cells(one) for one in (found.best, *found.others) if one.flaw is None]
-    show_table(" ".join(table), HEAD, rows, spare=["bytes", "memory", "reads", "blocks held", "rows a block", "s cold"])
+    show_table(title, HEAD, rows, spare=["bytes", "rest", "memory", "reads", "blocks held", "rows a block", "s cold"])
     by = f"by {found.labels!r}" if found.labels is not None else "at worst: no label is known"
     note(f"Chosen: the first, {said(found.best)}: {found.reason}. deff is told {by}; 1 is a full shuffle.")
+    if found.best.rest is not None:
+        note(f"Of the column that is clustered most beside it deff is {found.best.rest:.3g} at most (rest).")
     for one in (found.best, *found.others):
         if one.flaw is not None:
             note(f"{said(one)} does not fit: {one.flaw}", indent="  ")
@@ -90,14 +99,14 @@ def price_of(text: str) -> float:
 
 def said(one: "Candidate") -> str:
     """Return how an order is asked for, in Python."""
-    given = {name: getattr(one.order, name, None) for name in ("block", "balance")}
-    words = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+    given = {name: getattr(one.order, name, None) for name in ("block", "balance", "batch")}
+    words = ", ".join(f"{name}={value!r}" for name, value in given.items() if value)
     return f"orders.{type(one.order).__name__}({words})"
 
 
 def _cells(one: "Candidate") -> tuple[str, ...]:
-    warm, cold = ("" if one is None else f"{one:.3g}" for one in (one.warm, one.cold))
-    numbers = (f"{one.block_rows:,}", f"{one.blocks:,.0f}", _size(one.memory), f"{one.deff:.3g}", warm, cold)
+    rest, warm, cold = ("" if one is None else f"{one:.3g}" for one in (one.rest, one.warm, one.cold))
+    numbers = (f"{one.block_rows:,}", f"{one.blocks:,.0f}", _size(one.memory), f"{one.deff:.3g}", rest, warm, cold)
     return (one.title, *numbers, f"{one.reads:,}", _size(one.nbytes))
 
 

@@ -19,16 +19,19 @@ SHARE = 16  # else a row is so many times as large as its label, at least
 log = logging.getLogger("corgipile")
 
 
-def chosen(order: Order | str, table: Table, label: str | None = None) -> Order:
+def chosen(order: Order | str, table: Table, label: str | None = None, batch: int = 0) -> Order:
     """Return the order to run over a table.
 
     ``"auto"`` becomes Riffle balanced by the label, if the table has one that is `cheap` to read, else plain Riffle;
-    ``"balanced"`` is balanced by the label. Any other order is taken as it is.
+    where memory holds as many blocks as a batch has rows, so many are mixed. ``"balanced"`` is balanced by the label.
+    Any other order is taken as it is. What is decided depends on the table, the memory and the batch, never on what
+    this machine is like: the same seed gives the same visits on another one, and a state goes on there.
 
     Args:
         order: An order or its name.
         table: What it runs over.
         label: The label column; None: the one named "label".
+        batch: Rows of a batch; 0: unknown.
 
     Example:
         >>> from corgipile.tables import MemoryTable
@@ -42,7 +45,7 @@ def chosen(order: Order | str, table: Table, label: str | None = None) -> Order:
         return replace(found, balance=column)  # type: ignore[type-var]
     if not isinstance(found, Auto):
         return found
-    settled: Riffle = found.settled(column if cheap(table, column) else None)
+    settled: Riffle = found.settled(column if cheap(table, column) else None, batch)
     why = "" if settled.balance else f": no column {column!r} that is a number and cheap to read"
     log.info("order of %r: %s%s", table, settled.title, why)
     return settled

@@ -99,7 +99,7 @@ class Feeder:
         self._closed = False
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = found.row_bytes
-        wanted = replace(chosen(order, table, label), ahead=prefetch)  # type: ignore[type-var]
+        wanted = replace(chosen(order, table, label, shard.batch), ahead=prefetch)  # type: ignore[type-var]
         if isinstance(wanted, GlobalBatches):
             wanted = replace(wanted, parts=(shard.world, shard.workers))
         size = limit_of(wanted, memory, len(table) * found.row_bytes)

@@ -40,7 +40,8 @@ class Loader(Rewindable):
         table: From `corgipile.open`, or what it takes, or any object that satisfies the Table protocol.
         batch_size: Rows of a batch.
         order: An order of `corgipile.orders`, or its name; ``"auto"`` is Riffle, balanced by the column "label" if that
-            is one of numbers that can be read without the rows (``loader.order`` tells).
+            is one of numbers that can be read without the rows, with twice as many blocks as a batch has rows where
+            memory holds them (``loader.order`` tells).
         memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: what ``order.buffer``
             needs, or 64 MB.
         seed: Seed of all epochs.
@@ -132,7 +133,7 @@ class Loader(Rewindable):
             dtype=dtype, as_tuple=as_tuple, arrow=format == "arrow", memory=memory,
         )  # fmt: skip
         if global_batches is not None:
-            order = fixed(global_batches, chosen(order, table, selection.label), batch_size)
+            order = fixed(global_batches, chosen(order, table, selection.label, batch_size), batch_size)
             batch_size = order.batch_rows(Shard.checked(rank, world).world)
         self.batch_size = batch_size
         shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)

@@ -55,9 +55,12 @@ class Planned(Sized):
             raise too_small(self.name, needed, budget, row_bytes)
         return fitted
 
-    def wishes(self, whole: bool) -> tuple[int, int, bool, bool]:  # by position, into the kernel
-        """Return blocks per step (0: any), whether they stay whole (-1: either), are balanced, are no more than do."""
-        return 1, int(whole), False, False
+    def wishes(self, whole: bool) -> tuple[int, int, int, bool]:  # by position, into the kernel
+        """Return blocks per step (0: any), whether they stay whole (-1: either), how many do, and if no more are kept.
+
+        How many do is asked of balanced blocks only; 0: they are not.
+        """
+        return 1, int(whole), 0, False
 
     def sized(self, block: int, buffer: int, group: int, whole: bool) -> Self:
         """Return this order with sizes in rows."""

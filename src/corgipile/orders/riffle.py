@@ -12,6 +12,8 @@ from corgipile.errors import BadArgument
 from corgipile.orders.order import Blocks, IntArray, Key, with_sizes
 from corgipile.orders.planned import Planned
 
+TWICE, MOST_BLOCKS = 2, 1 << 20  # blocks for each row of a batch; that are asked for at most
+SMALLEST, ROOM = 32 << 10, 64  # bytes of blocks that are no smaller for that; blocks that are on their way beside them
 CONTENT = "content"  # what blocks are balanced by that is no column
 
 
@@ -36,6 +38,8 @@ class Riffle(Planned):
         whole: Keep blocks as they were read until their last row is visited, R is then n, else 2n; None: as said above,
             and always for rows of varying length.
         spare: Fill no more of the memory than mixes well: 192 blocks, or 4 MB if that is more.
+        batch: Rows of a batch. Blocks are twice as many at least, where memory holds these, of 32 KB if need be: then
+            hardly two of its rows are of one block, whatever clusters rows beside what blocks are balanced by.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows
@@ -51,6 +55,7 @@ class Riffle(Planned):
     group: int = 0
     whole: bool | None = None
     spare: bool = field(default=False, repr=False)
+    batch: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,14 +66,24 @@ class Riffle(Planned):
         """Return the plan's buffer blocks, blocks per step, and whether blocks stay whole."""
         return self.buffer_blocks(), max(1, self.group), bool(self.whole)
 
-    def wishes(self, whole: bool) -> tuple[int, int, bool, bool]:  # by position, into the kernel
-        """Return blocks per step (0: any), whether they stay whole (-1: either), are balanced, are no more than do."""
-        kept = True if whole else self.whole
-        return self.group, -1 if kept is None else int(kept), self.balance is not None, self.spare
+    def wishes(self, whole: bool) -> tuple[int, int, int, bool]:  # by position, into the kernel
+        """Return blocks per step (0: any), whether they stay whole (-1: either), how many do, and if no more are kept.
+
+        How many do is asked of balanced blocks only; 0: they are not.
+        """
+        kept, enough = True if whole else self.whole, min(max(1, TWICE * self.batch), MOST_BLOCKS)
+        return self.group, -1 if kept is None else int(kept), enough if self.balance is not None else 0, self.spare
 
     def sized(self, block: int, buffer: int, group: int, whole: bool) -> Self:
         """Return this order with sizes in rows, and how blocks are loaded and kept."""
         return with_sizes(self, block=block, buffer=buffer, group=group, whole=whole)
+
+    def fit_block(self, rows: int, row_bytes: float, budget: int | None) -> int:
+        """Choose the rows of a block."""
+        block = super().fit_block(rows, row_bytes, budget)
+        if self.block is not None or self.buffer is not None or not self.batch or budget is None:
+            return block
+        return min(block, max(1, int(SMALLEST / row_bytes), budget // (TWICE * self.batch + ROOM)))
 
     @property
     def sketch_column(self) -> str | None:
@@ -126,7 +141,7 @@ class Auto(Riffle):
 
     name: ClassVar[str] = "auto"
 
-    def settled(self, label: str | None) -> Riffle:
-        """Return this order with all its sizes, balanced by its own column or this one, if any."""
+    def settled(self, label: str | None, batch: int = 0) -> Riffle:
+        """Return this order with all its sizes, balanced by its own column or this one, for such batches."""
         sizes = {one.name: getattr(self, one.name) for one in fields(self)}
-        return Riffle(**{**sizes, "balance": self.balance or label})
+        return Riffle(**{**sizes, "balance": self.balance or label, "batch": self.batch or batch})

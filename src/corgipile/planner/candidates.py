@@ -30,6 +30,7 @@ class Setting:
         memory: The budget of a process.
         batch_size: Rows of a batch.
         label: The column of labels; None: deff is what it is at worst.
+        alike: Share of its variance by which blocks of the most clustered other column differ; None: not looked at.
         world: Ranks that share the table.
         seconds: How long each candidate is tried.
         seed: Of the epoch.
@@ -42,6 +43,7 @@ class Setting:
     world: int
     seconds: float
     seed: int
+    alike: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Candidate:
         blocks: Blocks in memory at most, rows of any others there counted as such.
         memory: Bytes of rows in memory at most.
         deff: Design effect of a batch's labels, as they lie; at worst where none are known.
+        rest: The same of the most clustered other column, by what its blocks have in common; None: not looked at.
         seconds: Of an epoch of one rank, as long as reading and batches take: ``warm`` or ``cold``, whichever applies;
             None: not known.
         warm: The same where the table is in the page cache, as tried; None: not tried.
@@ -73,6 +76,7 @@ class Candidate:
     blocks: float = 0.0
     memory: int = 0
     deff: float = 1.0
+    rest: float | None = None
     seconds: float | None = None
     warm: float | None = None
     cold: float | None = None
@@ -82,6 +86,11 @@ class Candidate:
     at_once: int = BLOCK_READS
     unpacked: int = 0
     flaw: str | None = None
+
+    @property
+    def most(self) -> float:
+        """Return the larger deff of both."""
+        return self.deff if self.rest is None else max(self.deff, self.rest)
 
 
 class _Way(NamedTuple):
@@ -112,9 +121,10 @@ def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
     keys = labels.of([one.rows for one in visits]) if labels is not None else [None] * len(visits)
     made = [Candidate(way.order, getattr(way.order, "title", way.order.name), flaw=way.flaw) for way in ways]
     for (at, fitted), one, seen, known in zip(right, blocks, visits, keys, strict=True):
-        batch = min(setting.batch_size, max(1, len(seen.rows)))
-        deff = worst(fitted.order, one, setting.batch_size) if known is None else deff_of(known, None, batch)
-        made[at] = replace(_costs(made[at], fitted, seen, setting, columns), deff=deff)
+        most = worst(seen.rows, one, setting.batch_size)
+        deff = most if known is None else deff_of(known, None, min(setting.batch_size, len(seen.rows)))
+        rest = None if setting.alike is None else 1 + setting.alike * (most - 1)
+        made[at] = replace(_costs(made[at], fitted, seen, setting, columns), deff=deff, rest=rest)
     return made
 
 

@@ -15,15 +15,18 @@ from corgipile.planner.measure import measured
 from corgipile.planner.places import place_of, recall, remember
 from corgipile.planner.probe import Probe
 from corgipile.planner.trial import predicted, stays_cached, tried
+from corgipile.quality import h_d_of_columns
 from corgipile.sizes import Size, parse_bytes, real, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import check_columns
 
 __all__ = ["Choice", "choose", "probed"]
 
 BLOCKS = ("16KB", "64KB", "256KB", "1MB")
+BLOCK, FEWEST = 64 << 10, 1024  # bytes of the blocks of which it is told what they have in common; rows, for that
 NEAR = 1.1  # times as long is about as fast
 PASSES = 4  # over a table, by which it is written anew in random order: read and written twice
 SLOW = 1.5  # times as long as reading in order, so that writing it anew is worth a word
@@ -69,10 +72,11 @@ def choose(
     """Choose order and blocks for a table, a memory budget and a batch size.
 
     Each candidate is followed over row numbers, and labels are read for what it visits, which tells its deff: exactly
-    for epochs of up to half a million rows, else of eight stretches of one. It is then run for a moment in the middle
+    for epochs of up to half a million rows, else of 64 stretches of one. It is then run for a moment in the middle
     of an epoch, twice, which tells its speed with the table in the page cache; how fast the device or the bucket is,
     is measured once in a few seconds and remembered. Where the table does not stay in the page cache the slower of both
-    counts. Of those whose deff is at most ``1 + tolerance`` the fastest is chosen, and of those about as fast the one
+    counts. What other columns have in common within blocks is told from a few rows of 300 of them. Of those whose deff,
+    by label and by these, is at most ``1 + tolerance`` the fastest is chosen, and of those about as fast the one
     that mixes best. ``memory`` is that of the loaders; choosing one takes about 150 MB, however many rows there are.
 
     Args:
@@ -107,8 +111,9 @@ def choose(
         raise BadArgument(f"{table!r} has no rows, so there is nothing to plan")
     name = _label(table, label)
     memory = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
-    setting = Setting(table, memory, batch_size, name, ranks, seconds, whole(seed, "seed"))
-    found = candidates([*_orders(name if name is not None and balances(table, name) else None)], setting)
+    alike = None if name is None else _alike(table, name)
+    setting = Setting(table, memory, batch_size, name, ranks, seconds, whole(seed, "seed"), alike)
+    found = candidates([*_orders(name if name is not None and balances(table, name) else None, batch_size)], setting)
     _check_room(found)
     known, cached = probed(table, anew=probe, may=seconds > 0), stays_cached(table) and not is_remote(table)
     found = predicted(tried(found, setting), known, setting, cached=cached)
@@ -140,12 +145,27 @@ def _label(table: Table, label: str | None) -> str | None:
     return LABEL if cheap(table, LABEL) else None
 
 
-def _orders(label: str | None) -> Iterator[Order]:
-    """Yield what is considered; the defaults first."""
-    balances = (label, None) if label is not None else (None,)
-    for balance in balances:
-        yield Riffle(balance=balance)
-        yield from (Riffle(balance=balance, block=block) for block in BLOCKS)
+def _alike(table: Table, label: str) -> float | None:
+    """Return how much of its variance the blocks of the most clustered column but the label differ by.
+
+    None where it takes more than a few hundred reads to tell.
+    """
+    names = [name for name in table.schema.names if name != label]
+    if not names or is_remote(table) or is_encoded(table, names) or len(table) < FEWEST:
+        return None
+    rows = max(2, int(BLOCK * len(table) / max(1, table.nbytes)))
+    try:
+        found = h_d_of_columns(table, rows).items()
+    except BadArgument:  # too few rows
+        return None
+    above = [(one.value - 2 * one.error - 1) / (rows - 1) for name, one in found if name != label]
+    return min(1.0, max([0.0, *above])) if above else None
+
+
+def _orders(label: str | None, batch: int) -> Iterator[Order]:
+    """Yield what is considered; the default first."""
+    for balance in (label, None) if label is not None else (None,):
+        yield from (Riffle(balance=balance, block=block, batch=batch) for block in (None, *BLOCKS))
     yield CorgiPile()
     yield FullShuffle()
     yield NoShuffle()
@@ -159,18 +179,18 @@ def _check_room(found: list[Candidate]) -> None:
 
 def _chosen(found: list[Candidate], label: str | None, most: float) -> Choice:
     fitting = [one for one in found if one.flaw is None]
-    mixed = sorted((one for one in fitting if one.deff <= most), key=_time)
+    mixed = sorted((one for one in fitting if one.most <= most), key=_time)
     if not mixed:
-        best, how = min(fitting, key=lambda one: one.deff), "no order mixes so well in this memory"
+        best, how = min(fitting, key=lambda one: one.most), "no order mixes so well in this memory"
     elif mixed[0].seconds is None:
         best, how = mixed[0], f"the first of {len(mixed)} that mix so well, none was tried"
     else:
         near = [one for one in mixed if _time(one) <= NEAR * _time(mixed[0])]
-        best = min(near, key=lambda one: one.deff)
+        best = min(near, key=lambda one: one.most)
         how = f"of {len(mixed)} that mix so well the fastest, and of those about as fast the best mixed"
-    reason = f"{how} (deff {best.deff:.3g}, where {most:.3g} was asked for)"
+    reason = f"{how} (deff {best.most:.3g}, where {most:.3g} was asked for)"
     rest = (one for one in found if one is not best)
-    others = sorted(rest, key=lambda one: (one.flaw is not None, one.deff > most, _time(one)))
+    others = sorted(rest, key=lambda one: (one.flaw is not None, one.most > most, _time(one)))
     return Choice(best, others, reason, label, _advice(fitting, best if mixed else None))
 
 

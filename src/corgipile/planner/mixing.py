@@ -4,14 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corgipile.orders import Blocks, Key, Order, Riffle
+from corgipile.orders import Blocks, Key, Order
 from corgipile.orders.order import IntArray, rows_of
-from corgipile.orders.planned import Planned
 
 __all__ = ["Visits", "followed", "worst"]
 
 MOST, BATCHES, LARGEST = 1 << 19, 256, 1 << 21  # rows visited that are followed; more for that many batches
-STRETCHES = 8  # of a longer epoch, alike far apart
+STRETCHES = 64  # of a longer epoch, alike far apart: what is in memory should be other rows in each
 
 
 class Visits(NamedTuple):
@@ -27,7 +26,7 @@ class Visits(NamedTuple):
 
 
 def followed(order: Order, blocks: Blocks, key: Key, batch: int) -> Visits:
-    """Follow an epoch, or eight stretches of it, half a million rows in all; nothing of the table is read.
+    """Follow an epoch, or 64 stretches of it, half a million rows in all; nothing of the table is read.
 
     Args:
         order: The order, fitted.
@@ -85,26 +84,30 @@ def _count(order: Order, blocks: Blocks, key: Key) -> int:
     return high
 
 
-def worst(order: Order, blocks: Blocks, batch: int) -> float:
-    """Return deff if every block holds one kind of rows, and balance knows nothing of it.
+def worst(rows: IntArray, blocks: Blocks, batch: int) -> float:
+    """Return deff of what is alike within every block, unlike between them, and unknown to any balance.
 
-    It is ``1 + (B - 1)(1 - a)/n`` with ``a = (n - 1)/(N - 1)``, for batches of B rows of n of N blocks. Riffle that
-    does not keep blocks whole deals from twice as many as memory holds.
+    Of N blocks in random order a batch of B rows, c of them from each block, has a mean whose variance is
+    ``(sum c^2 / B^2 - 1/N) N/(N - 1)`` of a row's. Of a column of which blocks are alike but for a share of its
+    variance, deff is as far above 1 as that share says.
+
+    Args:
+        rows: What is visited, see `followed`.
+        blocks: The blocks.
+        batch: Rows of a batch.
 
     Example:
-        >>> from corgipile.orders import CorgiPile, FullShuffle, NoShuffle
-        >>> blocks = Blocks(10_000, even=100)
-        >>> round(worst(CorgiPile(block=100, buffer=5000).fit(10_000, 8, None), blocks, 64), 2)
-        1.64
-        >>> worst(FullShuffle().fit(10_000, 8, None), Blocks(10_000, even=1), 64), worst(NoShuffle(), blocks, 64)
-        (1.0, 64.0)
+        >>> round(worst(np.arange(100), Blocks(100, even=10), 10), 3)
+        10.0
     """
-    if order.cuts_into == "row":
+    batch = max(1, min(batch, len(rows)))
+    whole = rows[: len(rows) // batch * batch]
+    if not len(whole):
         return 1.0
-    if order.sequential:
-        return float(batch)
-    inside = order.buffer_blocks() if isinstance(order, Planned) else order.slots(blocks) / max(1, blocks.widest)
-    twice = isinstance(order, Riffle) and not order.whole
-    piles = min(max(1.0, inside * (1 + twice)), blocks.count)
-    alpha = (piles - 1) / (blocks.count - 1) if blocks.count > 1 else 1.0
-    return 1 + (batch - 1) * (1 - alpha) / piles
+    at = whole // blocks.even if blocks.cuts is None else np.searchsorted(blocks.cuts, whole, side="right")
+    at = np.sort(at.reshape(-1, batch), axis=1)
+    begins = np.ones(at.shape, bool)
+    begins[:, 1:] = at[:, 1:] != at[:, :-1]
+    counts = np.diff(np.append(np.flatnonzero(begins), at.size))
+    off = float((counts.astype(np.float64) ** 2).sum() / at.size) - batch / blocks.count
+    return off * blocks.count / max(1, blocks.count - 1)

@@ -130,7 +130,7 @@ class CorgiPileDataset(IterableDataset[Any]):
             open_table(path, **options), columns, widths, features, label, encode=encode, missing=missing,
             classes=classes, dtype=dtype, as_tuple=as_tuple, memory=memory,
         )  # fmt: skip
-        runs: Order = replace(chosen(order, self.table, label), ahead=prefetch)  # type: ignore[type-var]
+        runs: Order = replace(chosen(order, self.table, label, batch_size or 0), ahead=prefetch)  # type: ignore[type-var]
         if global_batches is not None:
             runs = fixed(global_batches, runs, batch_size)
         self._settings = Settings(
