@@ -18,7 +18,7 @@ import torch.distributed as dist
 from common import Bench, alone, check, median
 
 import corgipile as cp
-from corgipile.exchange import LocalPart
+from corgipile.exchange import LocalPart, stage
 from corgipile.orders import Exchange
 from corgipile.torch import PartialExchange
 
@@ -50,7 +50,7 @@ def _rank(work: Callable[..., Any], meet: Path, rank: int, world: int, *args: An
 def _part(folder: Path, rank: int, world: int, rows: int) -> LocalPart:
     values = np.repeat(np.arange(rows, dtype=np.float32), WIDTH)
     table = pa.table({"x": pa.FixedSizeListArray.from_arrays(pa.array(values), WIDTH)})
-    return LocalPart.create(table, folder / f"part-{rank}-{os.urandom(4).hex()}", rank, world, unit=1)
+    return stage(table, folder / f"part-{rank}-{os.urandom(4).hex()}", rank, world, unit=1)
 
 
 def steps(rank: int, world: int, folder: Path, rows: int, epochs: int) -> list[list[float]]:

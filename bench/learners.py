@@ -2,11 +2,12 @@
 
 import bz2
 import itertools
+import math
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,14 @@ EPOCHS = 5
 BITS = 18
 
 
+class Reached(NamedTuple):
+    """Accuracy or R2 on the rows held out, in points, the seconds so far, and the loss there."""
+
+    score: float
+    seconds: float
+    loss: float
+
+
 @dataclass(frozen=True)
 class Task:
     """Rows to learn from, rows held out, and what they are learnt by."""
@@ -30,14 +39,16 @@ class Task:
     test: pa.Table
     model: str = "logistic"
 
-    def learn(self, **settings: Any) -> list[tuple[float, float]]:
-        """Return accuracy or R2 on the rows held out, in points, and the seconds so far, after each epoch."""
+    def learn(self, **settings: Any) -> list[Reached]:
+        """Return what was reached after each epoch."""
         try:
             model = cp.train(self.train, model=self.model, epochs=EPOCHS, test=self.test, **settings)
         except cp.errors.Diverged:
-            return [(-100.0, 0.0)]
+            return [Reached(-100.0, 0.0, math.inf)]
         scores = [100 * record.get("test_accuracy", record.get("test_r2")) for record in model.history]
-        return list(zip(scores, itertools.accumulate(record["seconds"] for record in model.history), strict=True))
+        seconds = itertools.accumulate(record["seconds"] for record in model.history)
+        losses = [record["test_loss"] for record in model.history]
+        return [Reached(*found) for found in zip(scores, seconds, losses, strict=True)]
 
     def arrays(self, rows: pa.Table) -> Any:
         """Return features as scikit-learn takes them."""
@@ -207,22 +218,29 @@ def peers(task: Task) -> Iterator[tuple[str, float, float]]:
         yield f"{name}, tuned", scores[best], seconds[best]
 
 
-def seconds_to(goal: float, way: list[tuple[float, float]]) -> str:
+def seconds_to(goal: float, way: list[Reached]) -> str:
     """Say when a score was reached."""
-    return next((f"{seconds:.2f} s" for score, seconds in way if score >= goal), "never")
+    return next((f"{one.seconds:.2f} s" for one in way if one.score >= goal), "never")
 
 
 def part(bench: Bench, name: str) -> None:
-    """One data set: the best rate of a grid is what ours is held against."""
+    """One data set: the rate of a grid that has the least loss on held-out rows is what ours is held against.
+
+    A larger rate may have a higher accuracy by the luck of its last rows, and a loss far above; that is told too.
+    """
     task = TASKS[name](bench.data)
     ways = {f"rate {rate:g}": task.learn(learning_rate=rate) for rate in RATES}
-    best = max(ways, key=lambda rate: ways[rate][-1][0])
+    best = min(ways, key=lambda rate: ways[rate][-1].loss)
+    luckiest = max(ways, key=lambda rate: ways[rate][-1].score)
     known = list(peers(task))
     goal = max(score for _, score, _ in known) - 0.2
-    for ours, settings in {"defaults": {}, "step=auto": {"step": "auto"}, "average": {"average": True}}.items():
+    for ours, settings in {"defaults": {}, "step=decay": {"step": "decay"}}.items():
         way = task.learn(**settings)
-        note = f"{way[-1][0]:.2f}, {best} {ways[best][-1][0]:.2f}; {goal:.2f} reached: {seconds_to(goal, way)}"
-        bench.report(f"{name}: best rate of a grid - {ours}", ways[best][-1][0] - way[-1][0], "points", "<= 0.5", note)
+        last, against = way[-1], ways[best][-1]
+        note = f"{last.score:.2f} at loss {last.loss:.4f}, {best} {against.score:.2f} at {against.loss:.4f}, highest "
+        note += f"{luckiest} {ways[luckiest][-1].score:.2f} at {ways[luckiest][-1].loss:.4f}; {last.seconds:.2f} s; "
+        note += f"{goal:.2f} reached: {seconds_to(goal, way)}"
+        bench.report(f"{name}: best rate of a grid - {ours}", against.score - last.score, "points", "<= 0.5", note)
     for peer, score, seconds in known:
         bench.report(f"{name}: {peer}", score, "points", "", f"{seconds:.2f} s, rows in memory and scaled")
 

@@ -2,9 +2,10 @@
 
 Themes: sgd (training speed), loader (batches against other loaders), memory (resident growth, resume, import),
 budget (peak memory of every format, order and host), accuracy (against Shuffle Once), learners (against grids and
-peers), quality (deff and prefix discrepancy), tables (formats against their own readers), remote (tables in an object
-store), torch_* (the PyTorch dataset: loading, accuracy, concurrent fetching, page runs, TFRecord, feeding a GPU),
-exchange (of rows among ranks), postgres (training inside the server). Each is also a script of its own.
+peers), steps (their cost beside plain SGD), quality (deff and prefix discrepancy), tables (formats against their own
+readers), remote (tables in an object store), torch_* (the PyTorch dataset: loading, accuracy, concurrent fetching, page
+runs, TFRecord, feeding a GPU), exchange (of rows among ranks), postgres (training inside the server). Each is also a
+script of its own.
 """
 
 import datetime as dt
@@ -34,10 +35,12 @@ THEMES = [
     "loader",
     "accuracy",
     "learners",
+    "steps",
     "tables",
     "remote",
     *TORCH,
     "exchange",
+    "local_parts",
     "postgres",
     "sql",
 ]

@@ -27,7 +27,7 @@ def higgs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(higgs):
     told = []
-    found = compare(higgs[0], test=higgs[1], epochs=3, memory="300KB", callback=told.append)
+    found = compare(higgs[0], test=higgs[1], epochs=3, memory="300KB", step="decay", callback=told.append)
     assert told == found
     return {result.order: result for result in found}
 

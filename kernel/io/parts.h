@@ -14,7 +14,11 @@
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#ifdef RWF_NOWAIT
+#include <sys/vfs.h>
+#endif
 
+#define CP_TMPFS 0x01021994
 #define CP_STAGE ((int64_t)256 << 10) /* bytes staged at once: half of a common L2 cache */
 #define CP_GAP ((int64_t)8 << 10)     /* bytes worth reading over instead of asking twice */
 
@@ -105,15 +109,24 @@ static inline int cp_consecutive(const int32_t *into, int64_t rows)
     return apart == 0;
 }
 
-/* Read what is cached, or whatever there is if `wait`. */
-static inline ssize_t cp_pread_some(int fd, char *to, int64_t bytes, int64_t offset, int wait)
+/* Read what is cached, or whatever there is if `wait`. A file system in memory has all, and cannot be asked. */
+static inline ssize_t cp_preadv_some(int fd, const struct iovec *parts, int count, int64_t offset, int wait)
 {
 #ifdef RWF_NOWAIT
-    struct iovec part = {to, (size_t)bytes};
-    if (!wait)
-        return preadv2(fd, &part, 1, (off_t)offset, RWF_NOWAIT);
+    if (!wait) {
+        struct statfs system;
+        ssize_t got = preadv2(fd, parts, count, (off_t)offset, RWF_NOWAIT);
+        if (got >= 0 || errno != EOPNOTSUPP || fstatfs(fd, &system) < 0 || system.f_type != CP_TMPFS)
+            return got;
+    }
 #endif
-    return pread(fd, to, (size_t)bytes, (off_t)offset);
+    return preadv(fd, parts, count, (off_t)offset);
+}
+
+static inline ssize_t cp_pread_some(int fd, char *to, int64_t bytes, int64_t offset, int wait)
+{
+    struct iovec part = {to, (size_t)bytes};
+    return cp_preadv_some(fd, &part, 1, offset, wait);
 }
 
 /* Read exactly `bytes` bytes; returns -1 and sets errno (0 at the end of the file; EAGAIN if it would have to wait). */

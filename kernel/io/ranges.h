@@ -1,5 +1,5 @@
 /* Reads many byte ranges of one file: neighbours by one call that drops what lies between, first what is cached, then
- * the rest by several threads at a time. */
+ * the rest by several threads at a time. Writes them, too. */
 #ifndef CP_RANGES_H
 #define CP_RANGES_H
 
@@ -54,11 +54,7 @@ static inline int cp_ranges_together(const cp_ranges *r, int64_t from, int64_t t
         at = r->offsets[i] + r->lengths[i];
     }
     bytes = at - r->offsets[from];
-#ifdef RWF_NOWAIT
-    if (!r->wait)
-        return preadv2(r->fd, parts, count, (off_t)r->offsets[from], RWF_NOWAIT) == bytes;
-#endif
-    return preadv(r->fd, parts, count, (off_t)r->offsets[from]) == bytes;
+    return cp_preadv_some(r->fd, parts, count, r->offsets[from], r->wait) == bytes;
 }
 
 static inline void cp_ranges_call(void *context, int64_t task, int worker)
@@ -110,6 +106,37 @@ static inline int cp_ranges_read(cp_ranges *r, int threads)
     free(r->firsts);
     free(r->waits);
     return status;
+}
+
+static inline int cp_pwrite_all(int fd, const char *data, int64_t bytes, int64_t offset)
+{
+    while (bytes > 0) {
+        ssize_t put = pwrite(fd, data, (size_t)bytes, (off_t)offset);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0) /* nothing is taken, and nothing said */
+            return put ? errno : EIO;
+        data += put;
+        offset += put;
+        bytes -= put;
+    }
+    return 0;
+}
+
+/* Write ranges of memory to their places in a file, those that are neighbours in both by one call. Returns 0, or errno. */
+static inline int cp_ranges_write(int fd, const char *data, const int64_t *starts, const int64_t *lengths,
+                                  const int64_t *offsets, int64_t count)
+{
+    for (int64_t i = 0; i < count;) {
+        int64_t first = i, bytes = 0;
+        do
+            bytes += lengths[i++];
+        while (i < count && starts[i] == starts[first] + bytes && offsets[i] == offsets[first] + bytes);
+        int error = cp_pwrite_all(fd, data + starts[first], bytes, offsets[first]);
+        if (error)
+            return error;
+    }
+    return 0;
 }
 
 #endif

@@ -90,17 +90,18 @@ static CP_NOINLINE void CP(close_batch)(cp_sgd *s)
 }
 
 /* Turn the margins of up to CP_GROUP rows into slopes, four or two at a time, and count the rows. */
-CP_INLINE void CP(slopes)(cp_sgd *s, enum cp_loss loss, const real *margin, const double *label, int64_t rows, real *slope)
+CP_INLINE void CP(slopes)(cp_sgd *s, enum cp_loss loss, const real *margin, const double *label, const double *weight,
+                          int64_t rows, real *slope)
 {
     for (int64_t r = 0; r < rows; r += CP_QUAD) {
-        quad m, y = CP(all)(1);
+        quad m, y = CP(all)(1), w = y;
         memcpy(&m, margin + r, sizeof m);
         for (int64_t i = 0; i < CP_QUAD && r + i < rows; i++)
-            y[i] = (real)label[r + i];
-        point at = CP(formula)(loss, m, y, CP(all)(1), CP(all)((real)s->parameter));
+            y[i] = (real)label[r + i], w[i] = (real)weight[r + i];
+        point at = CP(formula)(loss, m, y, w, CP(all)((real)s->parameter));
         memcpy(slope + r, &at.slope, sizeof m);
         for (int i = 0; i < CP_QUAD && r + i < rows; i++)
-            CP(count)(&s->totals, loss, &at, i, label[r + i], s->parameter);
+            CP(count)(&s->totals, loss, &at, i, label[r + i], weight[r + i], s->parameter);
     }
 }
 
@@ -126,7 +127,7 @@ CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const enum cp_loss l
             if (ruled)
                 CP(took)(s, norm);
         }
-        CP(slopes)(s, loss, margin, c->label + i, rows, slope);
+        CP(slopes)(s, loss, margin, c->label + i, c->weight + i, rows, slope);
         CP(gather_gradient)(CP_AT(s, real, grad), c->row + i, slope, 1, rows, packs, keep);
         for (int64_t r = 0; r < rows; r++)
             *grad_bias += slope[r];

@@ -22,7 +22,7 @@ static inline double cp_mean_loss(const cp_labelled *rows, double margin)
         const cp_quad_type_f64_base y = {rows->y[i], rows->y[i]};
         cp_sgd_totals t = {.ln = 1};
         cp_point_type_f64_base at = cp_formula_f64_base(rows->of.loss, m, y, m, p);
-        cp_count_f64_base(&t, rows->of.loss, &at, 0, rows->y[i], parameter);
+        cp_count_f64_base(&t, rows->of.loss, &at, 0, rows->y[i], 1, parameter);
         sum += weight * (t.loss + cp_log(t.ln));
         total += weight;
     }

@@ -84,10 +84,11 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss,
             q.scale = (real)s->scale;
             q.inverse = (real)s->inverse;
         }
-        point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), step, parameter);
+        const quad by = c->weighted ? CP(all)((real)(s->rate * c->weight[i])) : step;
+        point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), by, parameter);
         q.g = at.slope;
         q.h = at.slope[0] * q.inverse;
-        CP(count)(&totals, loss, &at, 0, c->label[i], s->parameter);
+        CP(count)(&totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
     }
     for (int j = 0; j < packs; j++) {
         CP(store)(weights + j * CP_LANES, v[j]);
@@ -168,10 +169,11 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss
             q.scale = (real)s->scale;
             q.inverse = (real)s->inverse;
         }
-        point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), step, parameter);
+        const quad by = c->weighted ? CP(all)((real)(s->rate * c->weight[i])) : step;
+        point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), by, parameter);
         q.g = at.slope;
         q.h = at.slope[0] * q.inverse;
-        CP(count)(&totals, loss, &at, 0, c->label[i], s->parameter);
+        CP(count)(&totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
     }
     CP(keep_row)(s, prev);
     CP(put_pending)(s, &q);

@@ -18,17 +18,18 @@ static inline double cp_sgd_rate(enum cp_step step, double rate, double decay, i
 
 typedef struct {
     int64_t rows;
-    double loss, score;  /* mean loss; accuracy, or R^2 of numbers */
+    double loss, score;  /* mean loss; accuracy, or R^2 of numbers: by what rows count for */
+    double weight;       /* what all of them count for */
 } cp_figures;
 
 static inline cp_figures cp_sgd_figures(const cp_sgd *s)
 {
     const cp_sgd_totals *t = &s->totals;
-    double rows = (double)(t->rows ? t->rows : 1), spread = t->square - t->sum * t->sum / rows;
-    double score = (double)t->correct / rows;
+    double weight = t->weight > 0 ? t->weight : 1, spread = t->square - t->sum * t->sum / weight;
+    double score = t->correct / weight;
     if (cp_losses[s->loss].labels == CP_NUMBERS)
         score = spread > 0 ? 1 - t->squares / spread : t->squares == 0;
-    return (cp_figures){t->rows, cp_sgd_loss(s) / rows, score};
+    return (cp_figures){t->rows, cp_sgd_loss(s) / weight, score, t->weight};
 }
 
 enum cp_verdict { CP_GO_ON, CP_ENOUGH, CP_LOSS_GROWS };

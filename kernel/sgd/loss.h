@@ -32,11 +32,11 @@ CP_INLINE point CP(LOGISTIC)(quad m, quad y, quad step, quad unused)
                    .loss = (quad)(wrong & (mask)a)};
 }
 
-CP_INLINE void CP(LOGISTIC_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
+CP_INLINE void CP(LOGISTIC_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
 {
     (void)y, (void)unused;
-    t->loss += (double)p->loss[i];
-    cp_add_log(t, 1 + (double)p->e[i]);
+    t->loss += w * (double)p->loss[i];
+    cp_add_log(t, 1 + (double)p->e[i], w);
 }
 
 CP_INLINE point CP(HINGE)(quad m, quad y, quad step, quad unused)
@@ -48,10 +48,10 @@ CP_INLINE point CP(HINGE)(quad m, quad y, quad step, quad unused)
                    .wrong = CP(is_wrong)(m, y)};
 }
 
-CP_INLINE void CP(HINGE_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
+CP_INLINE void CP(HINGE_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
 {
     (void)y, (void)unused;
-    t->loss += (double)p->loss[i];
+    t->loss += w * (double)p->loss[i];
 }
 
 CP_INLINE point CP(SQUARED)(quad m, quad y, quad step, quad unused)
@@ -61,10 +61,10 @@ CP_INLINE point CP(SQUARED)(quad m, quad y, quad step, quad unused)
     return (point){.slope = off * step, .off = off};
 }
 
-CP_INLINE void CP(SQUARED_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
+CP_INLINE void CP(SQUARED_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
 {
     (void)y, (void)unused;
-    t->loss += (double)p->off[i] * (double)p->off[i] / 2;
+    t->loss += w * ((double)p->off[i] * (double)p->off[i] / 2);
 }
 
 CP_INLINE point CP(HUBER)(quad m, quad y, quad step, quad delta)
@@ -73,11 +73,11 @@ CP_INLINE point CP(HUBER)(quad m, quad y, quad step, quad delta)
     return (point){.slope = CP(select)((mask)(CP(absolute)(off) < delta), off, most) * step, .off = off};
 }
 
-CP_INLINE void CP(HUBER_value)(cp_sgd_totals *t, const point *p, int i, double y, double delta)
+CP_INLINE void CP(HUBER_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double delta)
 {
     double off = (double)p->off[i], a = off < 0 ? -off : off;
     (void)y;
-    t->loss += a < delta ? off * off / 2 : delta * (a - delta / 2);
+    t->loss += w * (a < delta ? off * off / 2 : delta * (a - delta / 2));
 }
 
 CP_INLINE point CP(SQUARED_HINGE)(quad m, quad y, quad step, quad unused)
@@ -87,10 +87,10 @@ CP_INLINE point CP(SQUARED_HINGE)(quad m, quad y, quad step, quad unused)
     return hinge;
 }
 
-CP_INLINE void CP(SQUARED_HINGE_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
+CP_INLINE void CP(SQUARED_HINGE_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
 {
     (void)y, (void)unused;
-    t->loss += (double)p->loss[i] * (double)p->loss[i];
+    t->loss += w * ((double)p->loss[i] * (double)p->loss[i]);
 }
 
 /* A margin beyond what exponentials and their products can hold counts as the most that they can. */
@@ -103,11 +103,11 @@ CP_INLINE point CP(POISSON)(quad m, quad y, quad step, quad unused)
     return (point){.slope = off * step, .off = off, .loss = held};
 }
 
-CP_INLINE void CP(POISSON_value)(cp_sgd_totals *t, const point *p, int i, double y, double unused)
+CP_INLINE void CP(POISSON_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double unused)
 {
     double m = (double)p->loss[i];
     (void)unused;
-    t->loss += (cp_exp(m) - y * m) + (y > 0 ? y * cp_log(y) - y : 0);
+    t->loss += w * ((cp_exp(m) - y * m) + (y > 0 ? y * cp_log(y) - y : 0));
 }
 
 CP_INLINE point CP(QUANTILE)(quad m, quad y, quad step, quad tau)
@@ -116,11 +116,11 @@ CP_INLINE point CP(QUANTILE)(quad m, quad y, quad step, quad tau)
     return (point){.slope = CP(select)((mask)(off < 0), -tau, above) * step, .off = off};
 }
 
-CP_INLINE void CP(QUANTILE_value)(cp_sgd_totals *t, const point *p, int i, double y, double tau)
+CP_INLINE void CP(QUANTILE_value)(cp_sgd_totals *t, const point *p, int i, double y, double w, double tau)
 {
     double off = (double)p->off[i];
     (void)y;
-    t->loss += off < 0 ? -tau * off : (1 - tau) * off;
+    t->loss += w * (off < 0 ? -tau * off : (1 - tau) * off);
 }
 
 #define CP_NO_MARGIN(id, ...) case CP_##id: break;
@@ -133,19 +133,21 @@ CP_INLINE point CP(formula_here)(enum cp_loss loss, quad m, quad y, quad step, q
     return (point){.slope = m};
 }
 
-CP_INLINE void CP(count_here)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double parameter)
+CP_INLINE void CP(count_here)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double w,
+                              double parameter)
 {
-#define CP_VALUE(id, ...) case CP_##id: CP(id##_value)(t, p, i, y, parameter); break;
+#define CP_VALUE(id, ...) case CP_##id: CP(id##_value)(t, p, i, y, w, parameter); break;
     t->rows++;
+    t->weight += w;
     switch (loss) { CP_LOSSES(CP_VALUE, CP_NO_MARGIN) }
 #undef CP_VALUE
     if (cp_losses[loss].labels == CP_NUMBERS) {
         double off = (double)p->off[i];
-        t->squares += off * off;
-        t->sum += y;
-        t->square += y * y;
+        t->squares += w * (off * off);
+        t->sum += w * y;
+        t->square += w * (y * y);
     } else
-        t->correct += p->wrong[i] == 0;
+        t->correct += p->wrong[i] == 0 ? w : 0;
 }
 
 #undef CP_NO_MARGIN
@@ -157,9 +159,9 @@ static CP_NOINLINE void CP(formula_there)(point *p, enum cp_loss loss, quad m, q
 }
 
 static CP_NOINLINE void CP(count_there)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y,
-                                        double parameter)
+                                        double w, double parameter)
 {
-    CP(count_here)(t, loss, p, i, y, parameter);
+    CP(count_here)(t, loss, p, i, y, w, parameter);
 }
 
 CP_INLINE point CP(formula)(enum cp_loss loss, quad m, quad y, quad step, quad parameter)
@@ -171,13 +173,13 @@ CP_INLINE point CP(formula)(enum cp_loss loss, quad m, quad y, quad step, quad p
     return p;
 }
 
-/* Count a row: its loss, and whether it was right or how far off. */
-CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double parameter)
+/* Count a row for its weight w: its loss, and whether it was right or how far off. */
+CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const point *p, int i, double y, double w, double parameter)
 {
     if (__builtin_constant_p(loss))
-        CP(count_here)(t, loss, p, i, y, parameter);
+        CP(count_here)(t, loss, p, i, y, w, parameter);
     else
-        CP(count_there)(t, loss, p, i, y, parameter);
+        CP(count_there)(t, loss, p, i, y, w, parameter);
 }
 
 CP_INLINE int CP(is_finite)(real a) { return a - a == 0; }

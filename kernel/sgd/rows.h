@@ -16,16 +16,19 @@ typedef struct {
     const int64_t *lengths;
     const int32_t *visit;
     int64_t m;
+    const void *weight;           /* by slot, or NULL: each row counts for 1 */
+    enum cp_type weight_type;
 } cp_rows;
 
 typedef struct {
     const char *row[CP_CHUNK + CP_AHEAD];
     const int32_t *index[CP_CHUNK + CP_AHEAD];
     int64_t length[CP_CHUNK + CP_AHEAD];
-    double label[CP_CHUNK];
+    double label[CP_CHUNK], weight[CP_CHUNK];
     const char *y;             /* labels, and the slots whose labels the next chunk needs */
     const int32_t *next;
     int64_t n, nexts, lines, ahead, last, y_size;
+    int weighted;              /* whether a weight may be other than 1 */
     int status;                /* of the row after the last one, where preparing stopped */
 } cp_chunk;
 
@@ -128,6 +131,28 @@ static inline int64_t cp_encode_labels(const cp_sgd *s, double *label, int64_t n
     return good;
 }
 
+/* Say what rows count for where that is the same for all of them. */
+static inline void cp_begin_weights(const cp_sgd *s, const cp_rows *r, cp_chunk *c)
+{
+    c->weighted = s->weighs || r->weight != NULL;
+    for (int64_t i = 0; i < CP_CHUNK; i++)
+        c->weight[i] = 1;
+}
+
+/* Say what rows count for by themselves, and by their classes as labels are coded; return where the first bad one is. */
+static inline int64_t cp_weigh(const cp_sgd *s, const cp_rows *r, const int32_t *visit, int64_t n, cp_chunk *c)
+{
+    const double *of = CP_AT(s, const double, class_weight);
+    int64_t good = n;
+    if (r->weight)
+        cp_read_labels(r->weight, r->weight_type, visit, n, c->weight);
+    for (int64_t i = n - 1; r->weight && i >= 0; i--)
+        good = c->weight[i] >= 0 && c->weight[i] < INFINITY ? good : i;
+    for (int64_t i = 0; s->weighs && i < good; i++)
+        c->weight[i] = (r->weight ? c->weight[i] : 1) * of[c->label[i] > 0 ? (int64_t)c->label[i] : 0];
+    return good;
+}
+
 /* Rows are read in whole packs, up to 63 bytes past their end. The last slots, for which that would leave the
  * buffer, are copied to where it does not. */
 static inline void cp_guard_tail(cp_sgd *s, cp_rows *r)
@@ -185,6 +210,11 @@ static inline void cp_prepare(const cp_sgd *s, const cp_rows *r, int64_t from, c
     cp_read_labels(r->y, r->y_type, r->visit + from, n, c->label);
     c->status = CP_SGD_OK;
     c->n = cp_encode_labels(s, c->label, n, &c->status);
+    if (c->weighted) {
+        int64_t good = cp_weigh(s, r, r->visit + from, c->n, c);
+        c->status = good < c->n ? CP_SGD_BAD_WEIGHT : c->status;
+        c->n = good;
+    }
     c->y = (const char *)r->y;
     c->y_size = cp_type_bytes[r->y_type];
     c->next = r->visit + from + n;

@@ -328,15 +328,16 @@ CP_INLINE double CP(ready)(cp_sgd *s, const int32_t *index, const real *x, int64
 }
 
 /* Turn scores into slopes and count the row. Returns 0 where one is not finite. */
-CP_INLINE int CP(judge)(cp_sgd *s, real *score, double label, real *slope, const enum cp_loss loss)
+CP_INLINE int CP(judge)(cp_sgd *s, real *score, double label, double w, real *slope, const enum cp_loss loss)
 {
     if (cp_loss_per_class(loss))
-        return CP(per_class)(s, score, (int64_t)label, 1, slope);
+        return CP(per_class)(s, score, (int64_t)label, w, 1, slope);
     if (!CP(is_finite)(*score))
         return 0;
-    point at = CP(formula)(loss, CP(all)(*score), CP(all)((real)label), CP(all)(1), CP(all)((real)s->parameter));
+    point at = CP(formula)(loss, CP(all)(*score), CP(all)((real)label), CP(all)((real)w),
+                           CP(all)((real)s->parameter));
     *slope = at.slope[0];
-    CP(count)(&s->totals, loss, &at, 0, label, s->parameter);
+    CP(count)(&s->totals, loss, &at, 0, label, w, s->parameter);
     return 1;
 }
 
@@ -354,7 +355,7 @@ CP_INLINE int64_t CP(ruled_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_los
         const double norm = CP(ready)(s, NULL, row, s->features);
         for (int64_t k = 0; k < s->outputs; k++)
             score[k] = (real)s->scale * CP(dot)(v + k * s->padded, row, packs, keep) + bias[k];
-        if (!CP(judge)(s, score, c->label[i], slope, loss))
+        if (!CP(judge)(s, score, c->label[i], c->weight[i], slope, loss))
             break;
         CP(took)(s, norm);
         CP(update_dense)(s, row, 0, slope, slope, keep);

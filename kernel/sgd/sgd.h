@@ -1,7 +1,10 @@
 /* Linear models by stochastic gradient descent: the losses of sgd/losses.h; dense and sparse rows;
- * one update a row or a batch; L2; the loss of the model as it was before each update, summed in the same pass.
+ * one update a row or a batch; rows that count for more or less; L2; the loss of the model as it was before each update, summed in the same pass.
  *
- *     w <- (1 - rate * l2) w - rate * gradient        (the intercept is not regularised)
+ *     w <- (1 - rate * l2) w - rate * weight * gradient        (the intercept is not regularised)
+ *
+ * What a row counts for is its own weight times that of its class. Losses and scores are means by weight, the gradient of a
+ * batch is the mean over its rows.
  *
  * A model depends on the rows and their order alone: not on the CPU, the compiler, the width of its vectors, or how
  * rows are cut into calls. Compile with -ffp-contract=off.
@@ -23,17 +26,19 @@ static inline void cp_sgd_init(cp_sgd *s, const cp_sgd_shape *shape)
         s->isa = cp_sgd_isa();
     if (shape->classes && cp_sgd_classes(shape) > 0)
         memcpy(CP_AT(s, double, classes), shape->classes, (size_t)cp_sgd_classes(shape) * sizeof(double));
+    if (s->weighs)
+        memcpy(CP_AT(s, double, class_weight), shape->class_weight, (size_t)cp_sgd_classes(shape) * sizeof(double));
 }
 
 /* Apply what is held back: the last row's update, or the last batch, however short. */
 static inline void cp_sgd_flush(cp_sgd *s) { cp_sgd_code_of(s)->flush(s); }
 
-/* Begin an epoch: set its learning rate and clear the totals. Wants 0 <= rate * l2 < 1. */
+/* Begin an epoch: set its learning rate and clear the totals. Wants 0 <= rate, and of one rate for all rate * l2 < 1. */
 static inline void cp_sgd_begin(cp_sgd *s, double rate)
 {
     cp_sgd_flush(s);
     s->rate = rate;
-    s->decay = 1 - rate * s->l2;
+    s->decay = s->rule == CP_SAME ? 1 - rate * s->l2 : 1; /* of the others each update has its own */
     s->undecay = 1 / s->decay;
     memset(&s->totals, 0, sizeof s->totals);
     s->totals.ln = 1;
@@ -46,6 +51,7 @@ static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
     const cp_sgd_code *code = cp_sgd_code_of(s);
     cp_rows r = *rows;
     cp_chunk c;
+    double odds[CP_CHUNK], by[CP_CHUNK];
     *done = 0;
     if (!cp_slots_fit(r.visit, r.m, r.slots)) {
         while (r.visit[*done] >= 0 && r.visit[*done] < r.slots)
@@ -54,10 +60,15 @@ static inline int cp_sgd_learn(cp_sgd *s, const cp_rows *rows, int64_t *done)
     }
     if (!s->sparse && r.slots > 0)
         cp_guard_tail(s, &r);
+    cp_begin_weights(s, &r, &c);
     while (*done < r.m) {
         int status = CP_SGD_OK;
         cp_prepare(s, &r, *done, &c);
+        if (c.weighted)
+            s->totals.odds = odds, s->totals.by = by;
         int64_t learnt = code->learn(s, &c, &status);
+        if (c.weighted)
+            cp_add_noted(&s->totals, odds, by);
         *done += learnt;
         if (s->averaged && (s->since += learnt) == s->every)
             code->look_at(s);

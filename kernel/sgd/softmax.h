@@ -2,9 +2,17 @@
  *
  * The update of one row is applied in the walk that makes the scores of the next, so weights are read once a row. */
 
-/* Turn scores into slopes, step * (probability - [k is the label]), and count the row. Returns 0 where a score is
+/* Count a row for its weight w. */
+CP_INLINE void CP(count_class)(cp_sgd *s, int right, double w)
+{
+    s->totals.rows++;
+    s->totals.weight += w;
+    s->totals.correct += right ? w : 0;
+}
+
+/* Turn scores into slopes, w * step * (probability - [k is the label]), and count the row. Returns 0 where a score is
  * not finite. Scores have room for whole quads. */
-CP_INLINE int CP(SOFTMAX)(cp_sgd *s, real *score, int64_t target, real step, real *slope)
+CP_INLINE int CP(SOFTMAX)(cp_sgd *s, real *score, int64_t target, double w, real step, real *slope)
 {
     const int64_t outputs = s->outputs;
     int64_t best = 0;
@@ -15,7 +23,7 @@ CP_INLINE int CP(SOFTMAX)(cp_sgd *s, real *score, int64_t target, real step, rea
         best = score[k] > score[best] ? k : best;
     }
     const real top = score[best];
-    s->totals.loss += (double)top - (double)score[target];
+    s->totals.loss += w * ((double)top - (double)score[target]);
     for (int64_t k = 0; k < outputs; k += CP_QUAD) {
         quad z, e;
         memcpy(&z, score + k, sizeof z);
@@ -26,20 +34,21 @@ CP_INLINE int CP(SOFTMAX)(cp_sgd *s, real *score, int64_t target, real step, rea
         sum += e;
     }
     const real total = CP(sum_quad)(sum)[0];
-    cp_add_log(&s->totals, (double)total);
-    s->totals.rows++;
-    s->totals.correct += best == target;
+    cp_add_log(&s->totals, (double)total, w);
+    CP(count_class)(s, best == target, w);
+    step *= (real)w;
     for (int64_t k = 0; k < outputs; k++)
         slope[k] = (slope[k] / total - (k == target ? 1 : 0)) * step;
     return 1;
 }
 
-/* Turn scores into slopes of one hinge an output, its class against the rest, and count the row. Returns 0 where a
+/* Turn scores into slopes of one hinge an output, w * step times, its class against the rest, and count the row. Returns 0 where a
  * score is not finite. */
-CP_INLINE int CP(HINGES)(cp_sgd *s, real *score, int64_t target, real step, real *slope)
+CP_INLINE int CP(HINGES)(cp_sgd *s, real *score, int64_t target, double w, real step, real *slope)
 {
     int64_t best = 0;
     real loss = 0;
+    step *= (real)w;
     for (int64_t k = 0; k < s->outputs; k++) {
         const real y = k == target ? 1 : -1, short_of = 1 - y * score[k];
         if (!CP(is_finite)(score[k]))
@@ -48,16 +57,15 @@ CP_INLINE int CP(HINGES)(cp_sgd *s, real *score, int64_t target, real step, real
         loss += short_of > 0 ? short_of : 0;
         slope[k] = short_of > 0 ? -y * step : 0;
     }
-    s->totals.loss += (double)loss;
-    s->totals.rows++;
-    s->totals.correct += best == target;
+    s->totals.loss += w * (double)loss;
+    CP(count_class)(s, best == target, w);
     return 1;
 }
 
-CP_INLINE int CP(per_class)(cp_sgd *s, real *score, int64_t target, real step, real *slope)
+CP_INLINE int CP(per_class)(cp_sgd *s, real *score, int64_t target, double w, real step, real *slope)
 {
 #define CP_NO_SCORES(id, ...) case CP_##id: break;
-#define CP_SLOPES(id, ...) case CP_##id: return CP(id)(s, score, target, step, slope);
+#define CP_SLOPES(id, ...) case CP_##id: return CP(id)(s, score, target, w, step, slope);
     switch (s->loss) { CP_LOSSES(CP_NO_SCORES, CP_SLOPES) }
 #undef CP_NO_SCORES
 #undef CP_SLOPES
@@ -103,7 +111,7 @@ static CP_NOINLINE int64_t CP(SCORES_rows)(cp_sgd *s, const cp_chunk *c)
             bias[k] -= s->intercept ? g[k] : 0;
             score[k] = (real)s->scale * score[k] + bias[k];
         }
-        if (!CP(per_class)(s, score, (int64_t)c->label[i], (real)s->rate, g)) {
+        if (!CP(per_class)(s, score, (int64_t)c->label[i], c->weight[i], (real)s->rate, g)) {
             memset(g, 0, (size_t)outputs * sizeof(real));
             memset(h, 0, (size_t)outputs * sizeof(real));
             break;
@@ -138,7 +146,8 @@ static CP_NOINLINE int64_t CP(SCORES_batches)(cp_sgd *s, const cp_chunk *c)
                 score[r * apart + k] = (real)s->scale * CP(dot)(v + k * s->padded, (const real *)c->row[i + r],
                                                                 packs, keep) + bias[k];
         for (rows = 0; rows < wanted; rows++)
-            if (!CP(per_class)(s, score + rows * apart, (int64_t)c->label[i + rows], 1, slope + rows * apart))
+            if (!CP(per_class)(s, score + rows * apart, (int64_t)c->label[i + rows], c->weight[i + rows], 1,
+                               slope + rows * apart))
                 break;
         if (rows == 1)
             CP(took)(s, norm);

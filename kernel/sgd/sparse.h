@@ -127,15 +127,16 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
         const double norm = s->ruled ? CP(ready)(s, index, x, n) : 0;
         CP(sparse_scores)(s, index, x, n, score);
         if (cp_loss_per_class(loss)) {
-            if (!CP(per_class)(s, score, (int64_t)c->label[i], step, slope))
+            if (!CP(per_class)(s, score, (int64_t)c->label[i], c->weight[i], step, slope))
                 break;
         } else {
             if (!CP(is_finite)(*score))
                 break;
-            point at = CP(formula)(loss, CP(all)(*score), CP(all)((real)c->label[i]), CP(all)(step),
+            point at = CP(formula)(loss, CP(all)(*score), CP(all)((real)c->label[i]),
+                                   CP(all)(step * (real)c->weight[i]),
                                  CP(all)((real)s->parameter));
             *slope = at.slope[0];
-            CP(count)(&s->totals, loss, &at, 0, c->label[i], s->parameter);
+            CP(count)(&s->totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
         }
         if (s->ruled)
             CP(took)(s, norm);

@@ -24,6 +24,7 @@ enum {
     CP_SGD_BAD_INDEX,     /* a sparse index outside the features */
     CP_SGD_BAD_ORDER,     /* sparse indices that do not increase */
     CP_SGD_BAD_LENGTH,    /* a negative length */
+    CP_SGD_BAD_WEIGHT,    /* a weight that is negative, NaN or infinite */
     CP_SGD_DIVERGED       /* a row is fine, but its margin is not: the weights grew without bound */
 };
 
@@ -44,16 +45,19 @@ typedef struct {
     enum cp_step step;
     double l1, l2, parameter;   /* parameter: of a loss that has one */
     const double *classes;
+    const double *class_weight; /* what a row of each class counts for, as many as classes; NULL: 1 */
 } cp_sgd_shape;
 
 typedef struct {
     double loss, ln, squares, sum, square;  /* ln: running product of what a logarithm will be taken of */
-    int64_t rows, correct;
+    double correct, weight;                 /* by what rows count for */
+    double logs, *odds, *by;                /* of rows that do: the sum of logarithms; where a call notes what they are of, or NULL */
+    int64_t rows;
 } cp_sgd_totals;
 
 typedef struct {
     enum cp_loss loss;
-    int32_t bytes, sparse, intercept, isa, batched, averaged, ruled; /* ruled: updates are those of sgd/rules.h */
+    int32_t bytes, sparse, intercept, isa, batched, averaged, weighs, ruled; /* weighs: classes do; ruled: updates are those of sgd/rules.h */
     enum cp_rule rule;
     int64_t features, outputs, padded, batch;  /* padded: features (dense) or outputs (sparse) in whole packs */
     double l1, l2, parameter, rate, decay, undecay, scale, inverse;
@@ -63,7 +67,7 @@ typedef struct {
     int64_t held, touched, epoch;  /* rows in the open batch; sparse: touched features and the batch's number */
     int64_t every, since, taken;   /* rows between two looks at the weights, rows since the last; looks so far */
     cp_sgd_totals totals;
-    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, mean, mean_bias, sums, sum_bias, inv, paid, size;  /* offsets in bytes */
+    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, class_weight, mean, mean_bias, sums, sum_bias, inv, paid, size;  /* offsets in bytes */
 } cp_sgd;
 
 #define CP_AT(s, type, field) ((type *)((char *)(s) + (s)->field))
@@ -108,6 +112,8 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     s.stamp = cp_sgd_take(&s, s.batched && s.sparse ? s.features : 0, sizeof(int64_t));
     s.list = cp_sgd_take(&s, s.batched && s.sparse ? s.features : 0, sizeof(int32_t));
     s.classes = cp_sgd_take(&s, s.outputs + 1, sizeof(double));
+    s.weighs = shape->class_weight != NULL;
+    s.class_weight = cp_sgd_take(&s, s.weighs ? s.outputs + 1 : 0, sizeof(double));
     s.every = CP_LOOK_ROWS > all / CP_LOOK_SHARE || !s.sparse ? CP_LOOK_ROWS : all / CP_LOOK_SHARE;
     s.mean = cp_sgd_take(&s, s.averaged ? all : 0, sizeof(double));
     s.mean_bias = cp_sgd_take(&s, s.averaged ? outs : 0, sizeof(double));

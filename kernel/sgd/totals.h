@@ -11,22 +11,21 @@ static inline double cp_bits_double(uint64_t bits)
     return value;
 }
 
-/* Natural logarithm of a finite x >= 1, within 2 ulp, of basic operations only: every host gets the same bits. */
+/* Natural logarithm of a finite x >= 1, within 2 ulp, of basic operations only and without a branch: every host gets the
+ * same bits, and several are taken side by side. */
 static inline double cp_log(double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    int64_t power = (int64_t)(bits >> 52) - 1023;
     double m = cp_bits_double((bits & 0xFFFFFFFFFFFFFull) | 0x3FF0000000000000ull);
-    if (m > 1.4142135623730951) {
-        m *= 0.5;
-        power++;
-    }
+    double power = cp_bits_double(bits >> 52 | 0x4330000000000000ull) - (4503599627370496.0 + 1023);
+    const int high = m > 1.4142135623730951;
+    m = high ? m * 0.5 : m;
+    power = high ? power + 1 : power;
     double t = (m - 1) / (m + 1), u = t * t, sum = 0;
     for (int k = 21; k >= 3; k -= 2)
         sum = sum * u + 2.0 / k;
-    return ((double)power * 1.90821492927058770002e-10 + t * u * sum)
-           + (2 * t + (double)power * 0.693147180369123816490);
+    return (power * 1.90821492927058770002e-10 + t * u * sum) + (2 * t + power * 0.693147180369123816490);
 }
 
 /* exp(x) within 2 ulp, likewise; infinite from 709 on, 0 below -708. */
@@ -42,9 +41,15 @@ static inline double cp_exp(double x)
     return sum * cp_bits_double((uint64_t)((int64_t)n + 1023) << 52);
 }
 
-/* Multiply what a row's loss is the logarithm of into the running product: one logarithm serves hundreds of rows. */
-static inline void cp_add_log(cp_sgd_totals *t, double value)
+/* Multiply what a row's loss is the logarithm of into the running product: one logarithm serves hundreds of rows. Of rows that
+ * count for w it is noted, for the end of the chunk. */
+static inline void cp_add_log(cp_sgd_totals *t, double value, double w)
 {
+    if (t->odds) {
+        *t->odds++ = value;
+        *t->by++ = w;
+        return;
+    }
     t->ln *= value;
     if (t->ln > 1e270) {
         t->loss += cp_log(t->ln);
@@ -52,6 +57,17 @@ static inline void cp_add_log(cp_sgd_totals *t, double value)
     }
 }
 
-static inline double cp_sgd_loss(const cp_sgd *s) { return s->totals.loss + cp_log(s->totals.ln); }
+/* Add the logarithms of what was noted, row by row, so that the sum does not depend on how rows are cut. */
+static inline void cp_add_noted(cp_sgd_totals *t, double *odds, const double *by)
+{
+    const int64_t n = t->odds - odds;
+    for (int64_t i = 0; i < n; i++)
+        odds[i] = cp_log(odds[i]);
+    for (int64_t i = 0; i < n; i++)
+        t->logs += by[i] * odds[i];
+    t->odds = t->by = NULL;
+}
+
+static inline double cp_sgd_loss(const cp_sgd *s) { return (s->totals.loss + s->totals.logs) + cp_log(s->totals.ln); }
 
 #endif

@@ -29,6 +29,7 @@ static void *take(int64 count, size_t bytes)
 int64 corgi_slot_bytes(const CorgiSource *s, int64 width)
 {
     int64 own = sizeof(double) + sizeof(ItemPointerData) + (s->part_count > 1 ? sizeof(int32) : 0);
+    own += s->weight.name ? sizeof(double) : 0;
     return own + (s->sparse ? 2 * sizeof(uint64) + sizeof(int64) : width * s->bytes);
 }
 
@@ -36,6 +37,8 @@ int64 corgi_slot_bytes(const CorgiSource *s, int64 width)
 CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 slots, int64 widest, int64 heaviest)
 {
     CorgiBuffer b = {.slots = slots, .y = take(slots, sizeof *b.y), .tid = take(slots, sizeof *b.tid)};
+    if (s->weight.name != NULL)
+        b.weight = take(slots, sizeof *b.weight);
     if (s->part_count > 1)
         b.part = take(slots, sizeof *b.part);
     if (s->sparse) {
@@ -65,6 +68,8 @@ bool corgi_put_row(const CorgiSource *s, TupleTableSlot *row, int64 width, Corgi
 {
     slot_getsomeattrs(row, s->last);
     b->y[slot] = corgi_read_label(&s->label, row);
+    if (b->weight != NULL)
+        b->weight[slot] = corgi_read_weight(&s->weight, row);
     corgi_note_origin(b, slot, s, row->tts_tid);
     if (s->sparse)
         return corgi_read_pair(s, row, b, slot);

@@ -33,8 +33,9 @@ typedef struct {
     const char *warm_start; /* name of a model to go on from */
     cp_loss_choice of;      /* kind, read; of two classes until it is known how many there are */
     int order;              /* of kernel/plan/plan.h */
-    int epochs, batch;
+    int epochs, batch, patience; /* patience: epochs without a better loss on rows held out; 0: not asked for */
     enum cp_step step;
+    bool any_step;          /* nobody named a step or a rate */
     double learning_rate, decay, l1, l2, holdout;
     double tolerance;       /* negative: train all epochs */
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
@@ -51,6 +52,9 @@ typedef struct {
     CorgiEncoding *encoding; /* of a model to go on from, or to measure; else NULL */
     int threads;            /* 1, or 2: one reads while the other learns */
     bool weights;           /* are to be returned with the last epoch */
+    const char *weight;     /* column of what rows count for, or NULL */
+    char *class_weight;     /* as it was said: balanced, or an object; or NULL */
+    List *class_weights;    /* those of the object, see weights.c */
 } CorgiOptions;
 
 typedef struct {
@@ -68,6 +72,7 @@ typedef struct {
 typedef struct CorgiSource {
     Relation rel;
     CorgiColumn label, *features;
+    CorgiColumn weight;     /* no name: each row counts for 1 */
     int feature_columns;
     AttrNumber last;        /* the last attribute that is needed */
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
@@ -94,6 +99,7 @@ typedef struct {
     CorgiPlace *place;      /* [blocks]; blocks without rows to learn from are left out */
     double *classes, *sketch;
     int64 class_count;
+    double *class_weight;   /* what a row of each class counts for; NULL: 1 */
     double chance;          /* loss of the best constant; of zero weights where classes are given */
 } CorgiSurvey;
 
@@ -106,7 +112,7 @@ typedef struct {
  * `lengths` numbers at `indices` and `values`, see buffer.c. */
 typedef struct {
     char *x;
-    double *y;
+    double *y, *weight;     /* weight: what rows count for, or NULL */
     ItemPointerData *tid;
     int32 *part;            /* and from where, if there are several parts */
     int64 slots, stride;
@@ -151,6 +157,7 @@ typedef struct {
     CorgiScaling *scaling;  /* by this, once it is known; else NULL */
     int passes;             /* over the table, before the epochs */
     uint64 holdout_key, holdout_from, holdout_width; /* see corgi_held_out */
+    struct CorgiBest *best; /* epoch, where that is to predict, else NULL */
     struct CorgiFold *fold; /* that the training is of, or NULL */
     struct CorgiWhere *where; /* NULL: all rows */
     struct CorgiWatch *watch; /* is told of rows that are measured; or NULL */
@@ -199,7 +206,7 @@ typedef struct CorgiModel {
     List *features;         /* of char * */
     cp_loss_choice of;
     int bytes;
-    int64 width, outputs, classes, epochs;
+    int64 width, outputs, classes, epochs, best; /* best: the epoch that predicts; -1: the last */
     double *class_values, *coefficients, *intercepts;
     double *learnt;         /* [outputs + 2 + beside][width + 1], see corgi_get_learnt; NULL: the weights say it all */
     int64 beside;           /* lines of what was known beside the weights */
@@ -236,7 +243,8 @@ enum {
     ARG_SOURCE, ARG_MODEL, ARG_FEATURES, ARG_LABEL, ARG_NAME, ARG_EPOCHS, ARG_LEARNING_RATE, ARG_DECAY, ARG_L2,
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
-    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_AVERAGE, ARG_STEP, ARG_L1, ARG_COUNT
+    ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_AVERAGE, ARG_STEP, ARG_L1, ARG_WEIGHT, ARG_CLASS_WEIGHT,
+    ARG_PATIENCE, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
@@ -248,9 +256,11 @@ extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
 extern List *corgi_check_feature_names(List *names);
 extern char *corgi_how(const CorgiOptions *o);
+extern void corgi_take_step(CorgiOptions *o, const char *how);
 extern void corgi_check_rows(bool no_source, const char *query, const char *where);
 
 /* wishes.c */
+extern char *corgi_argument_text(Datum value, Oid type);
 extern List *corgi_read_wishes(Datum value, Oid type);
 extern CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill);
 

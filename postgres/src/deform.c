@@ -30,7 +30,7 @@ static int32 place_of(const CorgiField *f, int32 offset)
 
 static bool is_wanted(const CorgiSource *s, AttrNumber attribute)
 {
-    bool wanted = attribute == s->label.attnum;
+    bool wanted = attribute == s->label.attnum || attribute == s->weight.attnum;
     for (int i = 0; i < s->feature_columns; i++)
         wanted |= attribute == s->features[i].attnum;
     return wanted;
@@ -41,6 +41,7 @@ CorgiFields corgi_make_fields(const CorgiSource *s)
 {
     CorgiFields found = {.last = s->last, .serve = corgi_stored_type(s->label.type) != CP_TYPES};
     int32 offset = 0;
+    found.serve &= s->weight.name == NULL || corgi_stored_type(s->weight.type) != CP_TYPES;
     for (int i = 0; i < s->feature_columns; i++)
         found.serve &= corgi_stored_type(s->features[i].type) != CP_TYPES && s->features[i].encoder == NULL;
     found.all = palloc(sizeof *found.all * (Size) s->last);
@@ -121,6 +122,8 @@ static inline bool put_row(const CorgiSource *s, const CorgiFields *fields, Heap
         return false;
     cp_cast((char *) &y, 1, fields->where[s->label.attnum - 1], corgi_stored_type(s->label.type), 1);
     b->y[slot] = y;
+    if (b->weight != NULL)
+        cp_cast((char *) &b->weight[slot], 1, fields->where[s->weight.attnum - 1], corgi_stored_type(s->weight.type), 1);
     return likely(isfinite(y) && corgi_is_exact(s->label.type, y)) && likely(put_features(s, fields, width, b, slot));
 }
 

@@ -191,7 +191,7 @@ void corgi_tie_encodings(CorgiSource *s, CorgiEncoding *e)
         CorgiSource *part = i < 0 ? s : &s->parts[i];
         if (e != NULL)
             tie(part, e);
-        part->lenient = part->label.lenient = s->lenient;
+        part->lenient = part->label.lenient = part->weight.lenient = s->lenient;
         settle_numbers(part);
     }
 }

@@ -66,10 +66,12 @@ int corgi_hint_rate(const CorgiRun *run)
 void corgi_tell_chance(const CorgiRun *run, const CorgiEpoch *last)
 {
     const cp_loss_choice *of = &run->options.of;
-    bool held = last->held.rows > 0, numbers = corgi_predicts_numbers(of);
+    bool held = last->held.rows > 0 && !run->survey.class_weight, numbers = corgi_predicts_numbers(of);
     const cp_figures *f = held ? &last->held : &last->learnt;
     double chance = run->survey.chance;
     const char *whose = run->options.classes == NULL ? "always the same answer" : "weights of zero";
+    if (!numbers && run->options.weight != NULL)
+        return; /* not known of rows that count for more or less */
     if (numbers ? f->score > 0 || !cp_losses[of->loss].of_mean : f->loss < chance)
         return;
     ereport(WARNING,

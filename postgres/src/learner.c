@@ -67,7 +67,8 @@ CorgiLearner *corgi_learner_for(const CorgiRun *run)
                           .average = o->average,
                           .step = o->step,
                           .l1 = o->l1,
-                          .classes = v->classes};
+                          .classes = v->classes,
+                          .class_weight = v->class_weight};
     return make(&shape);
 }
 
@@ -76,7 +77,8 @@ void corgi_learner_begin(CorgiLearner *m, double rate) { cp_sgd_begin(m->state, 
 /* Return whether a row that the kernel refused is left out: the blame is the row's, and that was asked for. */
 bool corgi_learner_skips(const CorgiRun *run, int status)
 {
-    return run->source.lenient && (status == CP_SGD_BAD_LABEL || status == CP_SGD_LABEL_VALUE || status == CP_SGD_BAD_VALUE);
+    return run->source.lenient && (status == CP_SGD_BAD_LABEL || status == CP_SGD_LABEL_VALUE || status == CP_SGD_BAD_VALUE ||
+                                    status == CP_SGD_BAD_WEIGHT);
 }
 
 /* Say why the kernel refused the row in a slot. */
@@ -93,6 +95,10 @@ void corgi_learner_refuse(const CorgiRun *run, int status, int32 slot)
                            corgi_loss_name(&run->options.of)));
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("%s has label %g, which is none of the classes", row, b->y[slot]));
+        break;
+    case CP_SGD_BAD_WEIGHT:
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("%s has weight %g; a finite number of 0 or more is needed", row, b->weight[slot]));
         break;
     case CP_SGD_BAD_VALUE:
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -126,7 +132,7 @@ int corgi_learner_learn(CorgiLearner *m, const CorgiRun *run, const int32 *visit
     int64 piece = Max(PIECE * (int64) m->state->bytes / (row_bytes * m->state->outputs), 1);
     cp_rows rows = {.x = b->x, .y = b->y, .y_type = CP_F64, .slots = b->slots, .stride = b->stride,
                     .indices = b->indices, .values = b->values, .lengths = b->lengths, .visit = visit + *done,
-                    .m = Min(piece, count - *done)};
+                    .m = Min(piece, count - *done), .weight = b->weight, .weight_type = CP_F64};
     int64_t learnt;
     int status = cp_sgd_learn(m->state, &rows, &learnt);
     *done += learnt;
@@ -237,18 +243,18 @@ int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char 
 
 void corgi_probabilities(double *scores, int64 classes) { cp_sgd_probabilities(scores, classes); }
 
-/* Return the loss of the best constant, that of a model that has learnt nothing but how common the classes are; where it
- * is not known how common, of weights of zero. */
-double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes)
+/* Return the loss of the best constant, that of a model that has learnt nothing but how common the classes are, each by its
+ * weight; where it is not known how common, of weights of zero. */
+double corgi_chance(const cp_loss_choice *of, const int64 *counts, const double *weight, int64 classes)
 {
     double rows = 0, chance, *share;
     if (counts == NULL)
         return cp_zero_loss_of_classes(*of, classes);
     share = palloc(sizeof *share * (Size) classes);
     for (int64 k = 0; k < classes; k++)
-        rows += (double) counts[k];
+        rows += share[k] = (double) counts[k] * (weight ? weight[k] : 1);
     for (int64 k = 0; k < classes; k++)
-        share[k] = (double) counts[k] / rows;
+        share[k] /= rows;
     chance = cp_least_loss_of_classes(*of, share, classes);
     pfree(share);
     return chance;

@@ -27,7 +27,7 @@ extern void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, cons
 extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count,
                                      double *scores);
 extern void corgi_probabilities(double *scores, int64 classes);
-extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, int64 classes);
+extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, const double *weight, int64 classes);
 
 /* standardize.c */
 struct cp_moments;
@@ -40,6 +40,19 @@ extern void corgi_scale_rows(const CorgiRun *run, const int32 *slots, int count)
 extern void corgi_get_folded(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts);
 extern void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to);
 extern void corgi_go_on(const CorgiRun *run, CorgiLearner *learner);
+
+/* weights.c */
+extern bool corgi_is_balanced(const CorgiOptions *o);
+extern void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type);
+extern void corgi_weigh_classes(CorgiRun *run, const double *values, const int64 *counts, int64 n);
+extern double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row);
+extern void corgi_check_weight(const cp_figures *figures, const char *whose);
+
+/* best.c */
+extern void corgi_begin_best(CorgiRun *run);
+extern bool corgi_note_best(CorgiRun *run, CorgiLearner *learner, int64 epoch, const cp_figures *held);
+extern int64 corgi_best_epoch(const CorgiRun *run);
+extern void corgi_get_predictor(const CorgiRun *run, CorgiLearner *learner, double *coefficients, double *intercepts);
 
 /* pipeline.c */
 extern int64 corgi_compute_epoch(CorgiLearner *learner, const CorgiRun *run, CustomScanState *tuples);

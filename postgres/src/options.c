@@ -20,7 +20,7 @@ static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
-    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1"};
+    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight", "patience"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -200,11 +200,14 @@ static void read_classes(CorgiOptions *o, Datum value, Oid type)
     set_classes(o, numbers, count);
 }
 
-static void read_step(CorgiOptions *o, Datum name)
+/* Read the step; where none is named it is that of a model to go on from, else auto for classes, and decay for numbers or
+ * where a rate is given. */
+static void read_step(CorgiOptions *o, Datum name, bool null, bool rated)
 {
-    char *said = TextDatumGetCString(name);
-    int step = cp_step_named(said);
+    char *said = null ? "" : TextDatumGetCString(name);
+    int step = null ? rated || corgi_predicts_numbers(&o->of) ? CP_STEP_DECAY : CP_STEP_AUTO : cp_step_named(said);
     StringInfoData names;
+    o->any_step = null && !rated;
     initStringInfo(&names);
     for (int i = 0; i < CP_STEP_COUNT; i++)
         appendStringInfo(&names, "%s%s", i == 0 ? "" : i == CP_STEP_COUNT - 1 ? " or " : ", ", cp_steps[i].name);
@@ -233,14 +236,29 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("decay is for step 'decay'; step '%s' has a rate of its own, got decay %g", cp_steps[o->step].name, o->decay);
     if (!(o->l1 >= 0 && isfinite(o->l1)))
         REFUSE("l1 must be a finite number of at least 0, got %g", o->l1);
-    if (!(o->l2 * o->learning_rate >= 0 && o->l2 * o->learning_rate < 1))
+    if (!(o->l2 >= 0 && isfinite(o->l2)) || (cp_steps[o->step].rule == CP_SAME && !(o->l2 * o->learning_rate < 1)))
         REFUSE("l2 must be 0 or more, and below 1 / learning_rate, got %g", o->l2);
     if (!(o->holdout >= 0 && o->holdout < 1))
         REFUSE("holdout must be a share of the rows, at least 0 and below 1, got %g", o->holdout);
+    if (o->patience != 0 && !(o->holdout > 0))
+        REFUSE("patience stops by the loss on rows held out: give holdout, such as holdout => 0.1");
     if (o->threads < 1 || o->threads > 2)
         REFUSE("threads must be 1 or 2, got %d", o->threads);
     if (o->balance && !cp_order(o->order)->deals)
         REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
+}
+
+/* Take the step that a model to go on from was learnt by, where nobody named another; `how` is as corgi_how writes it. */
+void corgi_take_step(CorgiOptions *o, const char *how)
+{
+    if (!o->any_step)
+        return;
+    o->step = CP_STEP_DECAY;
+    for (int i = 0; i < CP_STEP_COUNT; i++)
+        if (strstr(how, psprintf(" %s ", cp_steps[i].name)) != NULL)
+            o->step = (enum cp_step) i;
+    o->learning_rate = cp_steps[o->step].usual;
+    check_schedule(o);
 }
 
 /* What the server allows. Fewer threads make the same model; less memory would make another. */
@@ -266,7 +284,8 @@ static bool may_be_null(int argument)
     return argument == ARG_NAME || argument == ARG_BLOCK_SIZE || argument == ARG_BUFFER_SIZE || argument == ARG_CLASSES ||
            argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
            argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
-           argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE;
+           argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
+           argument == ARG_STEP || argument == ARG_PATIENCE;
 }
 
 /* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
@@ -295,13 +314,13 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->label = TextDatumGetCString(values[ARG_LABEL]);
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);
-    read_step(o, values[ARG_STEP]);
+    o->decay = DatumGetFloat8(values[ARG_DECAY]);
+    read_step(o, values[ARG_STEP], nulls[ARG_STEP], !nulls[ARG_LEARNING_RATE] || o->decay != DECAY);
     if (cp_steps[o->step].fixed && !nulls[ARG_LEARNING_RATE])
         REFUSE("step '%s' chooses the rate, got learning_rate %g; leave it out", cp_steps[o->step].name,
                DatumGetFloat8(values[ARG_LEARNING_RATE]));
     o->learning_rate = nulls[ARG_LEARNING_RATE] ? cp_steps[o->step].usual : DatumGetFloat8(values[ARG_LEARNING_RATE]);
     o->l1 = DatumGetFloat8(values[ARG_L1]);
-    o->decay = DatumGetFloat8(values[ARG_DECAY]);
     o->l2 = DatumGetFloat8(values[ARG_L2]);
     o->batch = DatumGetInt32(values[ARG_BATCH_SIZE]);
     o->block_bytes = nulls[ARG_BLOCK_SIZE] ? 0 : bytes_of(values[ARG_BLOCK_SIZE], "block_size");
@@ -313,14 +332,20 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->standardize = nulls[ARG_STANDARDIZE] ? CORGI_AS_NEEDED : DatumGetBool(values[ARG_STANDARDIZE]) ? CORGI_YES : CORGI_NO;
     o->average = DatumGetBool(values[ARG_AVERAGE]);
     o->holdout = nulls[ARG_HOLDOUT] ? 0 : DatumGetFloat8(values[ARG_HOLDOUT]);
+    o->patience = nulls[ARG_PATIENCE] ? 0 : DatumGetInt32(values[ARG_PATIENCE]);
     o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);
     o->tolerance = nulls[ARG_TOLERANCE] ? -1 : tolerance_of(DatumGetFloat8(values[ARG_TOLERANCE]));
     o->threads = DatumGetInt32(values[ARG_THREADS]);
     o->weights = DatumGetBool(values[ARG_WEIGHTS]);
     o->encode = nulls[ARG_ENCODE] ? NIL : corgi_read_wishes(values[ARG_ENCODE], types[ARG_ENCODE]);
+    o->weight = nulls[ARG_WEIGHT] ? NULL : TextDatumGetCString(values[ARG_WEIGHT]);
+    if (!nulls[ARG_CLASS_WEIGHT])
+        corgi_read_class_weight(o, values[ARG_CLASS_WEIGHT], types[ARG_CLASS_WEIGHT]);
     o->missing = corgi_read_missing(values[ARG_MISSING], types[ARG_MISSING], &o->fill);
     if (o->name != NULL && *o->name == '\0')
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");
+    if (!nulls[ARG_PATIENCE] && o->patience < 1)
+        REFUSE("patience must be at least 1, got %d", o->patience);
     check_schedule(o);
     keep_limits(o);
     if (!nulls[ARG_CLASSES] && !corgi_predicts_numbers(&o->of))

@@ -144,6 +144,7 @@ static void prepare(SgdState *s)
         corgi_check_size(run, s->learner);
     if (run->past != NULL)
         corgi_go_on(run, s->learner);
+    corgi_begin_best(run);
     s->judge = run->survey.held > 0 ? corgi_learner_judge(run) : NULL;
 }
 
@@ -159,6 +160,7 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
                 errmsg("none of " INT64_FORMAT " rows can be learnt from: each has a feature or a label that is missing",
                        *skipped));
+    corgi_check_weight(&figures, "the rows to learn from");
     if (figures.rows + *skipped != s->run.survey.rows)
         elog(ERROR, "epoch " INT64_FORMAT " visited " INT64_FORMAT " of " INT64_FORMAT " rows", epoch, figures.rows,
              s->run.survey.rows);
@@ -170,10 +172,14 @@ static cp_figures learn(SgdState *s, int64 epoch, int64 *skipped)
 /* Measure on the rows held out, if there are any. */
 static cp_figures judge(SgdState *s)
 {
+    cp_figures figures;
     if (s->judge == NULL)
         return (cp_figures){0};
     corgi_learner_show(&s->run, s->judge, s->learner);
-    return corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
+    figures = corgi_measure(&s->run, s->judge, true, corgi_snapshot(&s->run, s->css.ss.ps.state));
+    if (figures.rows > 0)
+        corgi_check_weight(&figures, "the rows held out");
+    return figures;
 }
 
 static void fill_fold(SgdState *s)
@@ -205,6 +211,7 @@ static void advance(SgdState *s)
     if (s->run.fold == NULL)
         epoch.held = judge(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
+    s->finished |= corgi_note_best(&s->run, s->learner, h->past + h->count - 1, &epoch.held);
     if (s->finished) {
         if (s->run.fold != NULL)
             fill_fold(s);

@@ -97,9 +97,9 @@ static void check_privileges(const CorgiSource *s)
                 errhint("Train on a table that you make of the rows you may see."));
     if (pg_class_aclcheck(table, user, ACL_SELECT) == ACLCHECK_OK)
         return;
-    for (int i = -1; i < s->feature_columns; i++) {
-        const CorgiColumn *c = i < 0 ? &s->label : &s->features[i];
-        if (pg_attribute_aclcheck(table, c->attnum, user, ACL_SELECT) != ACLCHECK_OK)
+    for (int i = -2; i < s->feature_columns; i++) {
+        const CorgiColumn *c = i == -2 ? &s->weight : i < 0 ? &s->label : &s->features[i];
+        if (c->name != NULL && pg_attribute_aclcheck(table, c->attnum, user, ACL_SELECT) != ACLCHECK_OK)
             aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(s->rel->rd_rel->relkind),
                            RelationGetRelationName(s->rel));
     }
@@ -135,7 +135,7 @@ static List *other_columns(const CorgiSource *s)
     TupleDesc columns = RelationGetDescr(s->rel);
     List *names = NIL;
     for (int i = 0; i < columns->natts; i++)
-        if (!TupleDescAttr(columns, i)->attisdropped && i + 1 != s->label.attnum)
+        if (!TupleDescAttr(columns, i)->attisdropped && i + 1 != s->label.attnum && i + 1 != s->weight.attnum)
             names = lappend(names, pstrdup(NameStr(TupleDescAttr(columns, i)->attname)));
     if (names == NIL)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("there is no column but the label \"%s\"", s->label.name));
@@ -153,10 +153,29 @@ static void find_features(CorgiSource *s, CorgiOptions *o)
         if (c.attnum == s->label.attnum)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("column \"%s\" is the label; it cannot be a feature too", c.name));
+        if (c.attnum == s->weight.attnum)
+            ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("column \"%s\" is the weight; it cannot be a feature too", c.name));
         s->last = Max(s->last, c.attnum);
         s->features[s->feature_columns++] = c;
     }
     check_lists(s);
+}
+
+/* Find the column of what rows count for, if there is one. */
+static void find_weight(CorgiSource *s, const CorgiOptions *o)
+{
+    if (o->weight == NULL)
+        return;
+    s->weight = find_column(s->rel, o->weight, false, "weight");
+    if (!corgi_is_number(s->weight.type))
+        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+                errmsg("weight column \"%s\" is %s; a number or boolean is needed", o->weight,
+                       format_type_be(s->weight.type)));
+    if (s->weight.attnum == s->label.attnum)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("column \"%s\" is the label; it cannot be the weight too", o->weight));
+    s->last = Max(s->last, s->weight.attnum);
 }
 
 static void open_table(CorgiSource *s, Relation rel, Relation named, CorgiOptions *o)
@@ -167,6 +186,7 @@ static void open_table(CorgiSource *s, Relation rel, Relation named, CorgiOption
     s->label.attnum = InvalidAttrNumber;
     s->label = find_column(rel, o->label, false, "label");
     s->last = s->label.attnum;
+    find_weight(s, o);
     find_features(s, o);
     s->parts = s;
     s->part_count = 1;
@@ -194,7 +214,7 @@ static List *partitions_of(Relation rel, List *found)
 /* Let messages about rows of a part say which part it is. */
 static void name_part(CorgiSource *part, const char *name)
 {
-    part->label.part = name;
+    part->label.part = part->weight.part = name;
     for (int i = 0; i < part->feature_columns; i++)
         part->features[i].part = part->label.part;
 }

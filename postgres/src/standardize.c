@@ -222,7 +222,7 @@ void corgi_get_learnt(const CorgiRun *run, CorgiLearner *learner, double *to)
 }
 
 /* Put an earlier model as it was learnt, if its row has that, it was learnt in the same way, and nobody has changed the
- * weights that predict since. */
+ * weights that predict since, which cannot be told of those of an epoch before the last. */
 static bool put_learnt(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiModel *m = run->past;
@@ -243,8 +243,8 @@ static bool put_learnt(const CorgiRun *run, CorgiLearner *learner)
     if (m->beside > 0)
         corgi_learner_keep(learner, m->learnt + (m->outputs + 2) * line, true);
     corgi_get_folded(run, learner, folded, folded + count);
-    same = memcmp(folded, m->coefficients, sizeof(double) * (Size) count) == 0 &&
-           memcmp(folded + count, m->intercepts, sizeof(double) * (Size) m->outputs) == 0;
+    same = m->best >= 0 || (memcmp(folded, m->coefficients, sizeof(double) * (Size) count) == 0 &&
+                            memcmp(folded + count, m->intercepts, sizeof(double) * (Size) m->outputs) == 0);
     pfree(coefficients);
     return same;
 }

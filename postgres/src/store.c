@@ -112,7 +112,7 @@ void corgi_check_weights(int64 outputs, int64 width, int64 classes, int64 learnt
 static int64 learnt_lines(const CorgiRun *run, const CorgiLearner *learner)
 {
     int64 beside = corgi_learner_lines(learner);
-    return run->standardize || beside > 0 ? corgi_learner_outputs(learner) + 2 + beside : 0;
+    return run->standardize || beside > 0 || run->best != NULL ? corgi_learner_outputs(learner) + 2 + beside : 0;
 }
 
 /* Refuse a model in training that is too large. */
@@ -191,6 +191,16 @@ static char *params_of(const CorgiRun *run)
     add_flag(&json, "average", o->average);
     add_flag(&json, "balance", o->balance);
     add_flag(&json, "standardize", run->scaling != NULL);
+    if (run->best != NULL) {
+        add_integer(&json, "patience", o->patience);
+        add_integer(&json, "best_epoch", corgi_best_epoch(run));
+    }
+    if (o->weight != NULL)
+        add_text(&json, "weight", o->weight);
+    if (corgi_is_balanced(o))
+        add_text(&json, "class_weight", o->class_weight);
+    else if (o->class_weight != NULL)
+        appendStringInfo(&json, ", \"class_weight\": %s", o->class_weight);
     if (o->holdout > 0)
         add_number(&json, "holdout", o->holdout);
     if (o->tolerance >= 0)
@@ -236,7 +246,7 @@ CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
     CorgiWeights w = {.coefficients = corgi_make_doubles(2, outputs, v->width), .intercepts = corgi_make_doubles(1, 0, outputs)};
     w.names = corgi_text_array(run->source.label.classes);
     w.classes = v->class_count ? corgi_make_doubles(1, 0, v->class_count) : construct_empty_array(FLOAT8OID);
-    corgi_get_folded(run, learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
+    corgi_get_predictor(run, learner, (double *) ARR_DATA_PTR(w.coefficients), (double *) ARR_DATA_PTR(w.intercepts));
     if (v->class_count)
         memcpy(ARR_DATA_PTR(w.classes), v->classes, sizeof(double) * (Size) v->class_count);
     return w;

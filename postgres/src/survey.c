@@ -16,8 +16,8 @@ typedef struct {
     double *values;         /* ascending */
     int64 n, room, at;      /* at: where the last label was found */
     int64 limit;            /* of values */
-    int64 *counts;          /* of rows with each of them */
-    bool wanted, sketching;
+    int64 *counts;          /* of rows to learn from with each of them */
+    bool wanted, sketching; /* wanted: classes, or how many rows they have */
     cp_sketch *sketch;
     double last;            /* label that was learnt from: what is missing counts as it does */
     const char *kind;
@@ -41,7 +41,8 @@ static cp_sketch *make_sketch(Oid type, const int64 *cuts, int64 blocks)
 static Tally make_tally(const CorgiRun *run, int64 blocks)
 {
     const CorgiOptions *o = &run->options;
-    Tally t = {.kind = o->kind, .wanted = !corgi_predicts_numbers(&o->of) && o->classes == NULL,
+    Tally t = {.kind = o->kind,
+               .wanted = !corgi_predicts_numbers(&o->of) && (o->classes == NULL || corgi_is_balanced(o)),
                .sketching = o->balance, .limit = corgi_most_classes(o->kind), .room = 16};
     t.values = take(t.room, sizeof *t.values);
     t.counts = take(t.room, sizeof *t.counts);
@@ -50,11 +51,11 @@ static Tally make_tally(const CorgiRun *run, int64 blocks)
 }
 
 /* Put a label into the list if it is new. */
-static void note_value(Tally *t, double y)
+static void note_value(Tally *t, double y, bool held)
 {
     int64 low = 0, high = t->n;
     if (t->at < t->n && t->values[t->at] == y) {
-        t->counts[t->at]++;
+        t->counts[t->at] += !held;
         return;
     }
     while (low < high) {
@@ -66,7 +67,7 @@ static void note_value(Tally *t, double y)
     }
     t->at = low;
     if (low < t->n && t->values[low] == y) {
-        t->counts[low]++;
+        t->counts[low] += !held;
         return;
     }
     if (t->n == t->limit)
@@ -85,7 +86,7 @@ static void note_value(Tally *t, double y)
     memmove(t->values + low + 1, t->values + low, sizeof *t->values * (Size) (t->n - low));
     memmove(t->counts + low + 1, t->counts + low, sizeof *t->counts * (Size) (t->n - low));
     t->values[low] = y;
-    t->counts[low] = 1;
+    t->counts[low] = !held;
     t->n++;
 }
 
@@ -93,7 +94,7 @@ static void add_label(Tally *t, double y, bool held, bool named)
 {
     bool missing = isnan(y);
     if (t->wanted && !missing && !(named && y == CORGI_UNNAMED))
-        note_value(t, y);
+        note_value(t, y, held);
     t->last = missing || held ? t->last : y;
     if (t->sketching && !held)
         cp_sketch_add(t->sketch, &t->last, 1);
@@ -155,10 +156,11 @@ static void settle_classes(CorgiRun *run, Tally *t)
         return;
     v->classes = o->classes;
     v->class_count = o->class_count;
-    if (t->wanted)
+    if (o->classes == NULL)
         v->classes = corgi_check_classes(t->values, t->n, "the labels have", t->kind, &v->class_count);
     o->of = corgi_loss_of(o->kind, v->class_count);
-    v->chance = corgi_chance(&o->of, t->wanted ? t->counts : NULL, v->class_count);
+    corgi_weigh_classes(run, t->values, t->counts, t->n);
+    v->chance = corgi_chance(&o->of, o->classes == NULL ? t->counts : NULL, v->class_weight, v->class_count);
 }
 
 static void check_rows(const CorgiRun *run)

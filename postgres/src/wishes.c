@@ -12,7 +12,7 @@
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
 /* Return an argument of any type as text. */
-static char *text_of(Datum value, Oid type)
+char *corgi_argument_text(Datum value, Oid type)
 {
     Oid output;
     bool varlena;
@@ -72,14 +72,14 @@ static List *read_object(const char *text)
 /* Read encode: one way for all columns of text, or an object of them by column. */
 List *corgi_read_wishes(Datum value, Oid type)
 {
-    char *text = text_of(value, type);
+    char *text = corgi_argument_text(value, type);
     return text[strspn(text, " \t\n\r")] == '{' ? read_object(text) : list_make1(read_way(text, NULL));
 }
 
 /* Read missing: what becomes of NULL and NaN; `fill` is the number that stands for them, if it is one. */
 CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill)
 {
-    char *text = text_of(value, type), *end;
+    char *text = corgi_argument_text(value, type), *end;
     *fill = 0;
     if (strcmp(text, "error") == 0)
         return CORGI_MISSING_ERROR;

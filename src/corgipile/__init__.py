@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from corgipile.comparison import compare
     from corgipile.conversion import convert  # type: ignore[no-redef]  # a module inside bears its name
     from corgipile.linear.model import Model, load
+    from corgipile.linear.search import search
     from corgipile.linear.train import train
     from corgipile.loader import Loader
     from corgipile.relayout import reshuffle  # type: ignore[no-redef]  # as above
@@ -37,6 +38,7 @@ __all__ = [
     "open",
     "orders",
     "reshuffle",
+    "search",
     "train",
     "train_test_split",
 ]
@@ -52,6 +54,7 @@ _LATER = {
     "mix": "corgipile.tables.mixing",
     "open": "corgipile.tables",
     "reshuffle": "corgipile.relayout",
+    "search": "corgipile.linear.search",
     "train": "corgipile.linear",
     "train_test_split": "corgipile.tables.splitting",
 }

@@ -66,6 +66,7 @@ class Tidy:
 
     Args:
         budget: Bytes that may be in memory; of a small one, such as of one of several workers, little lies free.
+        every: Bytes after which what is free is given back; None: as few as the budget asks for.
 
     Example:
         >>> tidy = Tidy()
@@ -73,9 +74,9 @@ class Tidy:
         (None, 1048576)
     """
 
-    def __init__(self, budget: int | None = None) -> None:
+    def __init__(self, budget: int | None = None, every: int | None = None) -> None:
         self.waiting = 0
-        self._every = EVERY if budget is None else min(EVERY, max(LEAST, budget // SHARE))
+        self._every = every or (EVERY if budget is None else min(EVERY, max(LEAST, budget // SHARE)))
 
     def passed(self, nbytes: int) -> None:
         """Hear of bytes that are no longer needed."""

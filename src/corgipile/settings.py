@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, wraps
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeVar, get_args
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 MOST_BATCH = 1 << 31
+Solver = Literal["sgd", "dual"]
 P = ParamSpec("P")
 R = TypeVar("R")
 LOSSES = dict.fromkeys(f"{name}, {name}:{takes.upper()}" if takes else name for name, *_, takes, _ in _kernel.LOSSES)
@@ -103,6 +104,21 @@ def _memory(value: Any, name: str) -> Any:
     return value
 
 
+def _class_weight(value: Any, name: str) -> Any:
+    """Return ``"balanced"``, or weights by the text of a class."""
+    if value == "balanced":
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise BadArgument(
+            f'{name} must be "balanced" or numbers by class, such as {{"no": 1, "yes": 20}}, got {value!r}'
+        )
+    plain = {one.item() if hasattr(one, "item") else one: by for one, by in value.items()}
+    return {
+        str(int(one) if isinstance(one, bool) else one): real(by, f"{name} of {one!r}", least=0)
+        for one, by in plain.items()
+    }
+
+
 def _model(value: Any, name: str) -> Any:
     from corgipile.linear.model import Model  # noqa: PLC0415 - as above
 
@@ -141,7 +157,7 @@ class Settings:
             partial(real, above=0),
         ),
     ] = None
-    step: Annotated[str, Setting(f"{', '.join(STEPS)}.", _step)] = "decay"
+    step: Annotated[str | None, Setting(f"{', '.join(STEPS)}; by default auto for classes, else decay.", _step)] = None
     decay: Annotated[
         float, Setting("Factor on the rate from epoch to epoch, of decay.", partial(real, above=0, most=1))
     ] = 0.95
@@ -185,6 +201,21 @@ class TrainSettings(Settings):
     tolerance: Annotated[
         float | None, Setting("Stop when the loss improves by less than this.", partial(real, least=0))
     ] = None
+    validation: Annotated[
+        float | None,
+        Setting("Share of rows left out to measure the model on, such as 0.1.", partial(real, above=0)),
+    ] = None
+    patience: Annotated[
+        int | None,
+        Setting("Stop after so many epochs without a better held-out loss; keep the best.", partial(whole, least=1)),
+    ] = None
+    weight: Annotated[str | None, Setting("Column of what each row counts for.", _is(str, "the name of a column"))] = (
+        None
+    )
+    class_weight: Annotated[
+        str | Mapping[Any, float] | None,
+        Setting("What rows of a class count for: balanced, or by class: no=1,yes=20.", _class_weight),
+    ] = None
     on_bad: Annotated[
         OnBad,
         Setting("What to do with rows that cannot be learnt from: raise or skip.", partial(choice, kind=OnBad)),
@@ -197,10 +228,6 @@ class TrainArguments(TrainSettings):
 
     table: Any = field(kw_only=False)
     test: Annotated[Any, TEST] = None
-    validation: Annotated[
-        float | None,
-        Setting("Share of rows left out to measure the model on, such as 0.1.", partial(real, above=0)),
-    ] = None
     group: Annotated[
         str | None,
         Setting("Column of which all rows of a value are on one side of validation.", _is(str, "the name of a column")),
@@ -214,6 +241,12 @@ class TrainArguments(TrainSettings):
     overwrite: Annotated[bool, Setting("Replace a file of another kind too; a file that is read never.", yes_or_no)] = (
         False
     )
+    solver: Annotated[
+        Solver, Setting("sgd, or dual: the optimum, by dual coordinate descent.", partial(choice, kind=Solver))
+    ] = "sgd"
+    inner: Annotated[
+        int, Setting("Visits of each row while it is in memory, of dual.", partial(whole, least=1, most=MOST_EPOCH))
+    ] = 1
     callback: Annotated[Callable[[dict[str, Any]], object] | None, CALL] = None
     on_rows: Annotated[Callable[[int], object] | None, CALL] = None
 

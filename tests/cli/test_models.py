@@ -88,7 +88,9 @@ def test_train_says_what_it_learns_from(tmp_path, capsys):
     assert "'id' looks like a row number" in told
     assert "they are standardised" in told
     assert load(tmp_path / "m.safetensors").left_out == {"name": "string"}
-    assert cli.main(["train", messy(tmp_path), "--features", "x,y", "--no-standardize", "--json"]) == 0
+    assert (
+        cli.main(["train", messy(tmp_path), "--features", "x,y", "--no-standardize", "--step", "decay", "--json"]) == 0
+    )
     told = capsys.readouterr()
     document = json.loads(told.out)
     assert told.err == ""

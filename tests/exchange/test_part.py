@@ -1,16 +1,13 @@
-"""A rank's part on disk: a table as others are, whole after any stop, and clear about what is wrong."""
-
-import errno
-import resource
-from types import SimpleNamespace
+"""A rank's part on disk: whole after any stop, and clear about what is wrong."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import corgipile as cp
-from corgipile.errors import BadArgument, BadValue, CorruptFile, MissingFile, StateMismatch, WouldOverwrite, WriteFailed
-from corgipile.exchange import LocalPart, places
+from corgipile.errors import CorruptFile, MissingFile, StateMismatch
+from corgipile.exchange import LocalPart, stage
+from corgipile.exchange.places import sums_of
 from corgipile.testing import check_table
 
 NUMBERS = pa.table({"row": np.arange(103), "y": np.arange(103, dtype=np.float32) / 2})
@@ -21,19 +18,21 @@ def swapped(part, slots):
     """Exchange units of a part among themselves, as they would come from others."""
     free = part.begin(len(slots))
     data, lengths = part.places.read(part.live[slots])
-    part.places.write(free.tolist(), np.split(data, np.cumsum(lengths)[:-1]))
-    part.prepare(slots, free)
+    starts = np.cumsum(lengths) - lengths
+    part.places.write(free, data, starts, lengths)
+    part.prepare(slots, free, sums_of(data, starts, lengths))
 
 
 @pytest.mark.parametrize("table", [NUMBERS, TEXTS], ids=["numbers", "texts"])
 @pytest.mark.parametrize("unit", [1, 8])
 def test_parts_are_tables_of_all_rows(tmp_path, table, unit):
-    parts = [LocalPart.create(table, tmp_path / f"{rank}", rank, 3, unit=unit) for rank in range(3)]
+    parts = [stage(table, tmp_path / f"{rank}", rank, 3, unit=unit) for rank in range(3)]
     found = pa.concat_tables([pa.Table.from_batches([part.table.read(0, len(part.table))]) for part in parts])
     assert found.sort_by("row").equals(table)
     swapped(parts[1], np.array([0, 2]))
     parts[1].commit()
-    part = LocalPart(tmp_path / "1").table
+    parts[1].verify()
+    part = cp.open(tmp_path / "1")
     rows = pa.Table.from_batches([part.read(0, len(part))])
     assert sorted(rows["row"].to_pylist()) == sorted(parts[1].table.read(0, len(part))["row"].to_pylist())
     check_table(part, rows)
@@ -42,21 +41,22 @@ def test_parts_are_tables_of_all_rows(tmp_path, table, unit):
 
 
 def test_a_step_is_taken_wholly_or_not_at_all(tmp_path):
-    part = LocalPart.create(NUMBERS, tmp_path / "p", 0, 1, unit=1)
+    part = stage(NUMBERS, tmp_path / "p", 0, 1, unit=1)
     rows = part.table.read(0, 103)
     before = part.table.fingerprint
     for stop in ("begun", "written", "prepared", "committed"):
         at = LocalPart(tmp_path / "p")
-        if stop == "begun":
-            at.places.write(at.begin(5).tolist(), [bytes(12)] * 5)
-        elif stop == "written":
-            at.places.write(at.begin(7).tolist(), [bytes(12)] * 7)
+        if stop in ("begun", "written"):
+            free = at.begin(5)
+            at.places.write(free, np.zeros(60, np.uint8), np.arange(5) * 12, np.full(5, 12))
+        if stop == "written":
             (tmp_path / "p" / "manifest-next.json.new").write_text("{")
-        else:
+        elif stop != "begun":
             swapped(at, np.arange(0, 103, 9))
         if stop == "committed":
             at.commit()
         found = LocalPart(tmp_path / "p")
+        found.verify()
         assert found.epoch == (stop == "committed")
         assert sorted(found.table.read(0, 103)["row"].to_pylist()) == rows["row"].to_pylist()
         assert (found.table.fingerprint == before) == (stop != "committed")
@@ -70,52 +70,32 @@ def test_a_step_is_taken_wholly_or_not_at_all(tmp_path):
     assert found.standing == (1, -1, -1)
 
 
-def test_what_is_wrong_is_said(tmp_path, monkeypatch):
-    with pytest.raises(MissingFile, match=r"holds no part of a table: LocalPart\.create"):
+def test_what_is_damaged_is_said(tmp_path):
+    with pytest.raises(MissingFile, match="holds no part of a table: corgipile stage"):
         LocalPart(tmp_path)
-    with pytest.raises(BadArgument, match="103 rows for 200 ranks"):
-        LocalPart.create(NUMBERS, tmp_path / "a", 3, 200)
-    with pytest.raises(BadArgument, match="in_place needs columns of numbers"):
-        LocalPart.create(TEXTS, tmp_path / "a", 0, 2, in_place=True)
-    nulls = pa.table({"x": [1, None, 3]})
-    with pytest.raises(BadValue, match="'x' has nulls"):
-        LocalPart.create(nulls, tmp_path / "n", 0, 1)
-    assert LocalPart.create(nulls, tmp_path / "n2", 0, 1, in_place=False).table.read(0, 3)["x"].to_pylist() == [
-        1,
-        None,
-        3,
-    ]
-    part = LocalPart.create(NUMBERS, tmp_path / "p", 0, 2)
-    with pytest.raises(WouldOverwrite, match="holds a part already"):
-        LocalPart.create(NUMBERS, tmp_path / "p", 0, 2)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(WouldOverwrite, match="holds other files"):
-        LocalPart.create(NUMBERS, tmp_path / "mine", 0, 2)
+    part = stage(NUMBERS, tmp_path / "p", 0, 2)
+    slots = tmp_path / "p" / "slots"
+    data = slots.read_bytes()
+    slots.write_bytes(data[:40] + bytes([data[40] ^ 1]) + data[41:])
+    with pytest.raises(CorruptFile, match="unit 3 is not what was written"):
+        part.verify()
+    slots.write_bytes(data[:-1])
+    with pytest.raises(CorruptFile, match="is not what was written"):
+        part.verify()
     live = tmp_path / "p" / part.said["live"]
-    live.write_bytes(live.read_bytes()[:-1] + b"\x01")
-    with pytest.raises(CorruptFile, match="its checksum is another"):
+    kept = live.read_bytes()
+    live.write_bytes(kept[:-1] + b"\x01")
+    with pytest.raises(CorruptFile, match="their checksum is another"):
         LocalPart(tmp_path / "p")
+    live.write_bytes(kept)
     manifest = tmp_path / "p" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 9'))
-    with pytest.raises(StateMismatch, match="is of version 9; this corgipile reads 1"):
-        LocalPart(tmp_path / "p")
-    manifest.write_text("{")
-    with pytest.raises(CorruptFile, match="is damaged"):
-        LocalPart(tmp_path / "p")
-
-
-@pytest.mark.parametrize("table", [NUMBERS, TEXTS], ids=["numbers", "texts"])
-def test_a_full_disk_is_an_error_and_the_copy_can_be_made_again(tmp_path, table, monkeypatch):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
-        with pytest.raises(WriteFailed, match="File too large") as failed:
-            LocalPart.create(table, tmp_path / "p", 0, 1, unit=8)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert failed.value.errno == errno.EFBIG
-    assert len(LocalPart.create(table, tmp_path / "p", 0, 1, unit=8).table) == 103
-    monkeypatch.setattr(places.shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
-    with pytest.raises(WriteFailed, match=r"are needed, 9 B are free"):
-        LocalPart.create(table, tmp_path / "q", 0, 1)
+    text = manifest.read_text()
+    for old, new, error in (
+        ('"version": 2', '"version": 9', "is of version 9; this corgipile reads 2"),
+        ('"unit": 1', '"unit": 2', "checksum is another"),
+        ("{", "", "is damaged"),
+    ):
+        assert old in text
+        manifest.write_text(text.replace(old, new))
+        with pytest.raises((StateMismatch, CorruptFile), match=error):
+            cp.open(tmp_path / "p")

@@ -38,7 +38,7 @@ typedef struct {
     int32_t *indices, *visit;
     uint64_t *at, *from;
     int64_t *lengths;
-    float *y;
+    float *y, *weight;
 } data;
 
 static data make(const cp_sgd_shape *shape)
@@ -46,7 +46,8 @@ static data make(const cp_sgd_shape *shape)
     int64_t f = shape->features, total = 0;
     data d = {.x = malloc((size_t)(ROWS * f * shape->bytes)), .values = malloc((size_t)(ROWS * f * shape->bytes)),
               .indices = malloc(ROWS * (size_t)f * 4), .visit = malloc(ROWS * 4), .at = malloc(ROWS * 8),
-              .from = malloc(ROWS * 8), .lengths = malloc(ROWS * 8), .y = malloc(ROWS * 4)};
+              .from = malloc(ROWS * 8), .lengths = malloc(ROWS * 8), .y = malloc(ROWS * 4),
+              .weight = malloc(ROWS * 4)};
     for (int64_t i = 0; i < ROWS; i++) {
         double first = 0;
         d.at[i] = (uint64_t)(uintptr_t)(d.indices + total);
@@ -66,6 +67,7 @@ static data make(const cp_sgd_shape *shape)
                  : cp_losses[shape->loss].labels == CP_NUMBERS ? (float)first
                  : cp_loss_per_class(shape->loss) ? (float)((int)((first + 1) * 1.4999)) : (float)(first > 0.1);
         d.visit[i] = (int32_t)((i * 377) % ROWS);
+        d.weight[i] = (float)(i % 5) / 2;
     }
     return d;
 }
@@ -73,17 +75,18 @@ static data make(const cp_sgd_shape *shape)
 static void drop(data *d)
 {
     free(d->x), free(d->values), free(d->indices), free(d->visit);
-    free(d->at), free(d->from), free(d->lengths), free(d->y);
+    free(d->at), free(d->from), free(d->lengths), free(d->y), free(d->weight);
 }
 
-static uint64_t run(cp_sgd_shape shape)
+static uint64_t run(cp_sgd_shape shape, int weighted)
 {
     data d = make(&shape);
     cp_sgd *s = aligned_alloc(CP_LINE, cp_sgd_size(&shape));
     char *out = malloc((size_t)(shape.bytes * shape.outputs * (shape.features + 1)));
     char *scores = malloc((size_t)(shape.bytes * shape.outputs) * ROWS);
     cp_rows rows = {.x = d.x, .y = d.y, .y_type = CP_F32, .slots = ROWS, .stride = shape.features * shape.bytes,
-                    .indices = d.at, .values = d.from, .lengths = d.lengths, .visit = d.visit, .m = ROWS};
+                    .indices = d.at, .values = d.from, .lengths = d.lengths, .visit = d.visit, .m = ROWS,
+                    .weight = weighted ? d.weight : NULL, .weight_type = CP_F32};
     int64_t done;
     int status = 0;
     memset(s, 0, cp_sgd_size(&shape));
@@ -108,7 +111,7 @@ static uint64_t run(cp_sgd_shape shape)
 /* Every refusal leaves memory alone. */
 static void refuse(void)
 {
-    float x[3] = {1, 2, 3}, y[3] = {0, 1, 7};
+    float x[3] = {1, 2, 3}, y[3] = {0, 1, 7}, weight[3] = {0, -1, 1};
     int32_t visit[3] = {0, 1, 2}, wrong[3] = {0, 3, 1}, below[1] = {-1}, index[3] = {0, 5, 5};
     double classes[2] = {0, 1};
     cp_sgd_shape shape = {.loss = CP_LOGISTIC, .bytes = 4, .features = 1, .outputs = 1, .batch = 1, .classes = classes};
@@ -119,6 +122,10 @@ static void refuse(void)
     cp_sgd_init(state, &shape);
     cp_sgd_begin(state, 0.1);
     printf("label %d", cp_sgd_learn(state, &rows, &done));
+    rows.weight = weight;
+    rows.weight_type = CP_F32;
+    printf(" weight %d", cp_sgd_learn(state, &rows, &done));
+    rows.weight = NULL;
     rows.visit = wrong;
     printf(" slot %d", cp_sgd_learn(state, &rows, &done));
     rows.visit = below;
@@ -131,7 +138,7 @@ static void refuse(void)
 int main(void)
 {
     static const int64_t widths[] = {1, 3, 8, 16, 17, 28, 64, MOST};
-    double classes[] = {0, 1, 2};
+    double classes[] = {0, 1, 2}, class_weight[] = {0.5, 2, 3};
     for (int isa = cp_sgd_isa(); isa >= 0; isa--) {
         uint64_t all = 14695981039346656037ull;
         for (int loss = 0; loss < CP_LOSS_COUNT; loss++)
@@ -148,7 +155,8 @@ int main(void)
                     for (int ruled = 0; ruled < 2; ruled++) {
                         shape.step = !ruled ? CP_STEP_CONSTANT : w % 2 ? CP_STEP_ADAGRAD : CP_STEP_NORMALIZED;
                         shape.l1 = ruled && w % 3 == 2 ? 0.001 : 0;
-                        uint64_t h = run(shape);
+                        shape.class_weight = w % 4 == 3 && cp_losses[loss].labels != CP_NUMBERS ? class_weight : NULL;
+                        uint64_t h = run(shape, w % 4 >= 2);
                         all = hash(all, &h, sizeof h);
                     }
                 }

@@ -73,6 +73,22 @@ static int64_t decode(const uint8_t *bytes, int64_t count, int64_t expected)
     return values;
 }
 
+/* Write ranges to a file of their own and compare it; what cannot be written is told. */
+static void written(const cp_ranges *r, const uint8_t *bytes)
+{
+    FILE *copy = tmpfile();
+    uint8_t found[256];
+    if (!copy || cp_ranges_write(fileno(copy), r->out, r->to, r->lengths, r->offsets, r->count))
+        abort();
+    for (int64_t i = 0; i < r->count; i++)
+        if (pread(fileno(copy), found, (size_t)r->lengths[i], (off_t)r->offsets[i]) != r->lengths[i] ||
+            memcmp(found, bytes + r->offsets[i], (size_t)r->lengths[i]))
+            abort();
+    if (cp_ranges_write(-1, r->out, r->to, r->lengths, r->offsets, r->count) != EBADF)
+        abort();
+    fclose(copy);
+}
+
 /* Read some ranges of the file and compare them; ranges beyond its end must be told. */
 static int64_t ranges(int fd, const uint8_t *bytes, int64_t size, uint32_t seed)
 {
@@ -93,6 +109,8 @@ static int64_t ranges(int fd, const uint8_t *bytes, int64_t size, uint32_t seed)
         if (lengths[i] &&
             (offsets[i] + lengths[i] > size || memcmp(r.out + to[i], bytes + offsets[i], (size_t)lengths[i])))
             abort();
+    if (!status)
+        written(&r, bytes);
     free(r.out);
     return status;
 }

@@ -18,7 +18,7 @@ COMMON = [
 ]
 NATIVE = ["-O3", "-march=native", "-DCP_NO_CLONES"]
 SANITIZE = ["-O0", "-DCP_NO_CLONES", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-REFUSALS = "label 2 slot 1 slot 1 indices 6 5 7"
+REFUSALS = "label 2 weight 8 slot 1 slot 1 indices 6 5 7"
 
 
 def compilers():

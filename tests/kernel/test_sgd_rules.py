@@ -167,5 +167,5 @@ def test_wrong_steps_are_refused():
         with pytest.raises(ValueError, match="l1 is out of range"):
             _kernel.sgd_new(
                 0, 0.0, np.zeros(2), number_bytes=4, sparse=False, features=1, outputs=1, batch=1, intercept=True,
-                l2=0.0, isa=-1, average=False, **wrong,
+                l2=0.0, isa=-1, average=False, class_weight=None, **wrong,
             )  # fmt: skip

@@ -60,12 +60,12 @@ def test_a_rate_that_is_too_large_is_told(make, kind, form):
 def test_a_rate_that_nobody_chose_is_lowered(make, kind, caplog):
     x, y = make.rows(classes={"softmax": 3, "linear": 0}.get(kind, 2))
     table = make.dense(1e4 * x, y)
-    model = train(table, model=kind, standardize=False, test=table)
+    model = train(table, model=kind, standardize=False, test=table, step="decay")
     assert model.params["learning_rate"] < 1e-4
     assert [record["epoch"] for record in model.history] == list(range(5))
     assert model.history[-1]["r2" if kind == "linear" else "accuracy"] > {"linear": 0.5, "softmax": 0.6}.get(kind, 0.8)
     assert "learning rate 0.01 diverges; beginning again at 0.001" in caplog.text
-    whole = train(table, model=kind, standardize=False, epochs=7)
+    whole = train(table, model=kind, standardize=False, epochs=7, step="decay")
     assert (train(table, model=kind, epochs=2, warm_start=model).coef == whole.coef).all()
     with pytest.warns(DivergenceWarning) if kind != "linear" else pytest.raises(Diverged):
         train(table, model=kind, standardize=False, learning_rate=0.01)
@@ -84,7 +84,7 @@ def test_rows_of_an_epoch_begun_again_are_taken_back(make, kind):
     x, y = make.rows(9000, classes=0 if kind == "linear" else 2)
     told, records = [], []
     table = make.dense(1e4 * x, y)
-    settings = {"model": kind, "standardize": False, "epochs": 2, "order": "riffle", "memory": "30KB"}
+    settings = {"model": kind, "standardize": False, "epochs": 2, "order": "riffle", "memory": "30KB", "step": "decay"}
     model = train(table, **settings, on_rows=told.append, callback=records.append)
     assert min(told) < 0
     assert sum(told) == 18_000

@@ -14,6 +14,11 @@ from sklearn.utils import estimator_checks  # noqa: E402
 from corgipile.errors import BadArgument, MissingColumn  # noqa: E402
 from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor  # noqa: E402
 
+# As of scikit-learn's own SGD: a step of twice the length is not two steps.
+NOT_AS_OFTEN = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "a weight is no repetition" for kind in ("dense", "sparse")
+}
+
 
 @pytest.mark.parametrize(
     "estimator", [CorgiClassifier(), CorgiClassifier("svm"), CorgiClassifier("softmax"), CorgiRegressor()], ids=repr
@@ -21,7 +26,7 @@ from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor  # noqa:
 def test_scikit_learn_finds_nothing(estimator):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        results = estimator_checks.check_estimator(estimator, on_fail=None)
+        results = estimator_checks.check_estimator(estimator, on_fail=None, expected_failed_checks=NOT_AS_OFTEN)
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
     skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
     assert not failed
@@ -53,11 +58,12 @@ def test_words_are_classes(make):
 
 def test_partial_fit_goes_on(make):
     x, y = make.rows(2000)
-    model = CorgiClassifier(order="no_shuffle", l2=0.0)
+    how = {"order": "no_shuffle", "l2": 0.0, "step": "decay"}
+    model = CorgiClassifier(**how)
     shuffled = np.random.default_rng(0).permutation(2000)
     for part in np.split(shuffled, 8):
         model.partial_fit(x[part], y[part], classes=[0, 1])
-    whole = CorgiClassifier(order="no_shuffle", l2=0.0, epochs=1).fit(x[shuffled], y[shuffled])
+    whole = CorgiClassifier(epochs=1, **how).fit(x[shuffled], y[shuffled])
     assert (model.coef_ == whole.coef_).all()
     with pytest.raises(ValueError, match="labels array"):
         model.partial_fit(x[:2], np.array([0, 3]))

@@ -70,6 +70,24 @@ def test_features_are_found_by_name_wherever_they_stand(tmp_path, form):
         model.predict(form(ROWS.select(["b", "label"])))
 
 
+@pytest.mark.parametrize("use", ["predict", "measure", "test", "warm_start", "saved"])
+def test_columns_that_were_not_there_when_a_model_was_trained_are_told(tmp_path, use, caplog):
+    old = ROWS.append_column("name", pa.array(["x"] * 400))
+    model = train(old, epochs=1) if use != "saved" else train(old, features=["a", "b"], epochs=1, save=tmp_path / "m")
+    new, given = old.append_column("id", pa.array(range(400))), {"epochs": 1, "order": "no_shuffle"}
+    uses = {
+        "predict": model.predict,
+        "measure": model.measure,
+        "test": lambda rows: train(old, test=rows, **given),
+        "warm_start": lambda rows: train(rows, warm_start=model, **given),
+        "saved": lambda rows: load(tmp_path / "m").predict(rows),
+    }
+    for rows, told in ((old, 0), (new, 1)):
+        caplog.clear()
+        uses[use](rows)
+        assert caplog.text.count("column 'id': left out, for the model was trained on a table without") == told
+
+
 def test_pandas_frames_are_tables():
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = ROWS.to_pandas()

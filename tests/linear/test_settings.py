@@ -96,6 +96,7 @@ def test_sql_agrees():
         "step",
         "l1",
         "learning_rate",
+        "weight",
     }
     for name in shared:
         said, default = found[name], wanted[name].default

@@ -47,14 +47,28 @@ def test_auto_averages_and_needs_no_rate_whatever_the_scale(rows):
     one, other = (train(part, step="auto", standardize=False) for part in (rows, scaled))
     assert one.learnt is not None
     np.testing.assert_allclose(other.coef * scales, one.coef, rtol=1e-4)
-    assert one.measure(rows)["loss"] < train(rows, standardize=False).measure(rows)["loss"]
+    assert one.measure(rows)["loss"] < train(rows, standardize=False, step="decay").measure(rows)["loss"]
 
 
 def test_going_on_in_another_way_begins_from_the_weights(rows):
     past = train(rows, epochs=2, step="adagrad")
     for how in ({"step": "normalized"}, {"step": "decay"}, {"step": "adagrad", "l1": 0.1}):
         assert (train(rows, epochs=0, warm_start=past, **how).coef == past.coef).all()
-    assert train(rows, epochs=1, warm_start=past).params["learning_rate"] == STEPS["decay"].usual
+    again = train(rows, epochs=1, warm_start=past)
+    assert (again.params["step"], again.params["learning_rate"]) == ("adagrad", STEPS["adagrad"].usual)
+    assert train(rows, epochs=1, warm_start=past, learning_rate=0.1).params["step"] == "adagrad"
+
+
+def test_the_usual_step_is_auto_for_classes_where_no_rate_is_given(rows):
+    def step(**how):
+        return train(rows, epochs=1, **how).params["step"]
+
+    assert [step(model=kind) for kind in ("logistic", "svm", "softmax")] == ["auto"] * 3
+    assert [step(model=kind) for kind in ("linear", "huber", "poisson", "quantile")] == ["decay"] * 4
+    assert [step(learning_rate=0.1), step(decay=0.5)] == ["decay"] * 2
+    known = train(rows, epochs=1)
+    assert [step(warm_start=known), step(warm_start=known, decay=0.9)] == ["auto", "decay"]
+    assert train(rows, epochs=1, l2=1e6).coef.any()  # a penalty of rates for each weight is never too strong
 
 
 @pytest.mark.parametrize(
@@ -64,6 +78,7 @@ def test_going_on_in_another_way_begins_from_the_weights(rows):
         ({"step": 1}, "step must be one of .* got 1"),
         ({"step": "auto", "learning_rate": 0.1}, "step='auto' chooses the rate, got learning_rate=0.1; leave it out"),
         ({"step": "constant", "decay": 0.5}, "decay is for step='decay', got decay=0.5 with step='constant'"),
+        ({"l2": 1000.0, "step": "decay"}, "l2 must be 0 or more, and below 1 / learning_rate, got 1000"),
         ({"l1": -1}, "l1 must be 0 or more, got -1"),
         ({"l1": float("nan")}, "l1 must be"),
     ],

@@ -217,6 +217,24 @@ MAKERS = {
 }
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("other", [cp.orders.described(cp.orders.FullShuffle()), {"name": "riffle"}, None, 3])
+def test_a_state_that_names_another_order_is_refused(other, whole):
+    state = loader().state_dict()
+    with pytest.raises(StateMismatch, match="another order"):
+        loader().load_state_dict({**state, "order": other, "segments": [] if whole else state["segments"]})
+
+
+def test_sizes_of_an_order_may_be_said_in_other_words_where_a_segment_has_them_in_rows():
+    state, rest = begun(loader(Riffle(block=4, buffer=20)), 3)
+    state["order"] |= {"block": "16B", "buffer": "20%"}
+    again = loader(Riffle(block=4, buffer=20))
+    again.load_state_dict(state)
+    assert [batch["x"].tolist() for batch in again] == rest
+    with pytest.raises(StateMismatch, match="another order"):
+        again.load_state_dict({**state, "segments": []})
+
+
 def test_a_full_shuffle_without_a_block_is_no_state():
     dataset = MAKERS["pages"][0]()
     next(iter(dataset))

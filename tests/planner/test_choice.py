@@ -1,14 +1,19 @@
 """The choice is the fastest of those that mix well enough, within the memory; what cannot be is told."""
 
+import contextlib
+import tracemalloc
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BudgetTooSmall, MissingColumn
-from corgipile.planner import choice, choose
+from corgipile.planner import Candidate, Cell, Probe, choice, choose
+from corgipile.planner.candidates import Setting, candidates
 from corgipile.planner.choice import NEAR
-from corgipile.planner.trial import Candidate
+from corgipile.planner.trial import predicted, tried
 
 ROWS = 30_000
 
@@ -45,7 +50,7 @@ def test_nothing_is_tried_where_it_is_not_to_be(stored, monkeypatch):
 
 def test_memory_that_mixes_too_little(stored):
     found = choose(stored, memory="20KB", batch_size=3000, seconds=0.01, tolerance=0)
-    if found.advice is not None:  # what is left is to write it anew
+    if found.best.deff > 1:  # what is left is to write it anew
         assert "reshuffle" in found.advice
         assert found.best.deff == min(one.deff for one in (found.best, *found.others) if one.flaw is None)
 
@@ -78,6 +83,47 @@ def test_of_those_about_as_fast_the_best_mixed():
 def test_what_cannot_be(stored, options, error, said):
     with pytest.raises(error, match=said):
         choose(stored, **{"seconds": 0, **options})
+
+
+def test_a_table_written_anew_repays():
+    slow = replace(told(0.9, 10.0), title="slow")
+    plain = replace(told(256.0, 2.0), order=cp.orders.NoShuffle(), cold=3.0)
+    found = choice._chosen([slow, plain], None, 1.1)
+    assert found.best is slow
+    assert "in about 12 s" in found.advice  # as slow as the device
+    assert "repays after 2 epochs" in found.advice
+    assert choice._chosen([replace(slow, seconds=2.5), plain], None, 1.1).advice is None
+
+
+def test_the_slower_of_device_and_rows_counts(stored):
+    probe = Probe("here", 0.0, (Cell(4096, 4, 1e6), Cell(4096, 4, 2e6, sequential=True)))
+    setting = Setting(cp.open(stored), 1 << 20, 64, "label", 1, 0.02, 0)
+    found = tried(candidates([cp.orders.Riffle(), cp.orders.NoShuffle()], setting), setting)
+    cold, warm = (predicted(found, probe, setting, cached=cached) for cached in (False, True))
+    for one, other in zip(cold, warm, strict=True):
+        assert one.cold == other.cold == one.seconds
+        assert one.cold >= one.nbytes / 2e6 > one.warm == other.seconds
+    assert cold[0].cold > 1.5 * cold[1].cold
+    assert [one.cold for one in predicted(found, None, setting, cached=False)] == [None, None]
+
+
+def test_many_rows_take_little_memory():
+    """Labels of twelve million rows are followed by parts."""
+    label = (np.arange(12_000_000) // 3_000_000).astype(np.uint8)
+    with tracked() as peak:
+        found = choose({"x": np.zeros(len(label), np.uint8), "label": label}, memory="1MB", seconds=0)
+    assert found.labels == "label"
+    assert found.best.deff <= 1.1
+    assert peak() < 200 << 20
+
+
+@contextlib.contextmanager
+def tracked():
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def test_shapes_that_people_have(tmp_path):

@@ -33,7 +33,7 @@ def stored_rows(server, model):
     """Return the rows to learn from in their physical order, where blocks begin, and the rows held out."""
     params = model["params"]
     rows = server.rows(
-        f"SELECT {', '.join(params['features'])}, label, tableoid::int AS part, "
+        f"SELECT {', '.join(params['features'])}, label, w, tableoid::int AS part, "
         f"(ctid::text::point)[0]::int / {params['block_pages']} AS block FROM {model['source']} s "
         "ORDER BY s.tableoid, s.ctid"
     )
@@ -49,7 +49,8 @@ def arrow(rows, features, kind, label=None):
     """Make an Arrow table of rows."""
     kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
     columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
-    return pa.table({**columns, "label": pa.array([row["label"] for row in rows], label or pa.int32())})
+    labels = pa.array([row["label"] for row in rows], label or pa.int32())
+    return pa.table({**columns, "label": labels, "w": pa.array([row["w"] for row in rows], pa.float32())})
 
 
 def in_python(server, model, kind, label=None):
@@ -72,6 +73,9 @@ def in_python(server, model, kind, label=None):
         "tolerance": params.get("tolerance"),
         "standardize": params["standardize"],
         "average": params["average"],
+        "weight": params.get("weight"),
+        "patience": params.get("patience"),
+        "class_weight": params.get("class_weight"),
     }
     chosen["learning_rate"] = None if params["step"] == "auto" else chosen["learning_rate"]
     chosen["test"] = arrow(held, features, kind, label) if held else None
@@ -91,6 +95,7 @@ def make_table(server, kind, classes=2):
         CREATE TABLE t AS SELECT i,
             (SELECT array_agg({scale} * (random() + (i * {classes} / {ROWS} = j % {classes})::int))
              FROM generate_series(1, {WIDTH}) j WHERE i >= 0)::{kind}[] AS x, i * {classes} / {ROWS} AS label,
+            (i % 5)::real / 2 AS w,
             ARRAY(SELECT j * 6 + i * j % 5 FROM generate_series(1, i * 7 % 9) j) AS k,
             ARRAY(SELECT random() + (i * {classes} / {ROWS} = j % {classes})::int
                   FROM generate_series(1, i * 7 % 9) j)::{kind}[] AS v
@@ -152,6 +157,24 @@ CASES = [
     ("double precision", "poisson", {"step": "normalized", "features": ["k", "v"], "batch_size": 8}),
     ("real", "softmax", {"step": "auto", "holdout": 0.2}),
     ("smallint", "linear", {"step": "adagrad", "l1": 0.1, "average": True}),
+    ("real", "logistic", {"weight": "w", "holdout": 0.2, "l2": 0.01}),
+    ("real", "logistic", {"class_weight": "balanced", "holdout": 0.2}),
+    ("double precision", "softmax", {"weight": "w", "class_weight": '{"0": 2, "2": 0.5}', "batch_size": 8}),
+    ("double precision", "softmax", {"weight": "w", "class_weight": "balanced", "holdout": 0.2, "seed": 1}),
+    ("real", "svm of three", {"weight": "w", "class_weight": "balanced"}),
+    ("real", "svm", {"weight": "w", "features": ["k", "v"], "class_weight": "balanced"}),
+    ("integer", "linear", {"weight": "w", "standardize": True, "learning_rate": 0.001, "holdout": 0.1}),
+    ("double precision", "huber:0.3", {"weight": "w", "features": ["k", "v"], "batch_size": 8}),
+    ("real", "quantile:0.9", {"weight": "w", "step": "normalized", "average": True}),
+    ("double precision", "poisson", {"weight": "w", "learning_rate": 0.001, "step": "adagrad"}),
+    ("real", "logistic", {"holdout": 0.3, "epochs": 15, "patience": 2}),
+    (
+        "double precision",
+        "softmax",
+        {"holdout": 0.3, "epochs": 15, "patience": 1, "learning_rate": 0.5},
+    ),
+    ("real", "svm", {"features": ["k", "v"], "holdout": 0.2, "epochs": 15, "patience": 2, "standardize": True}),
+    ("real", "squared_hinge", {"weight": "w", "step": "auto", "batch_size": 16, "l1": 0.001}),
 ]
 MORE = ("softmax", "svm of three")
 
@@ -171,6 +194,8 @@ def test_same_seed_same_model(server, train, kind, model, options):
     assert np.array_equal(np.array(stored["coefficients"]), python.coef.astype(np.float64))
     assert np.array_equal(np.array(stored["intercepts"]), python.intercept.astype(np.float64))
     assert stored["classes"] == python.classes.tolist()
+    assert stored["params"].get("best_epoch") == python.params.get("best_epoch")
+    assert len(history) == len(python.history)
     score = python.loss.score
     for here, there in zip(history, python.history, strict=True):
         assert (here["loss"], here[score], here["rows"]) == (there["loss"], there[score], there["rows"])

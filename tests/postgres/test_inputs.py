@@ -173,7 +173,7 @@ REFUSED = {
     "'good', 'svm', 'x', 'label', threads => 3": "threads must be 1 or 2, got 3",
     "'good', 'svm', 'x', 'label', epochs => 0": "epochs must be 1 to 1000000, got 0",
     "'good', 'svm', 'x', 'label', batch_size => 0": "batch_size must be at least 1, got 0",
-    "'good', 'svm', 'x', 'label', l2 => 1000": "l2 must be 0 or more, and below 1 / learning_rate, got 1000",
+    "'good', 'svm', 'x', 'label', step => 'decay', l2 => 1000": "l2 must be 0 or more, and below 1 / learning_rate",
     "'good', 'svm', 'x', 'label', \"order\" => 'sorted'": 'got "sorted"',
     "'good', 'svm', 'x', 'label', \"order\" => 'corgipile', balance => true": "balance takes the order riffle",
     "'good', 'svm', 'x', 'label', block_size => '0'": "block_size must be positive",

@@ -229,7 +229,7 @@ REFUSED = {
 
 def test_what_is_no_model_or_cannot_be_held(server, rows, fails):
     options = {"features": ["a", "city"], "label": "word", "encode": "onehot", "missing": "mean", "model": "softmax"}
-    content = cp.train(rows, epochs=1, memory="1MB", standardize=False, **options).pack()
+    content = cp.train(rows, epochs=1, memory="1MB", standardize=False, step="decay", **options).pack()
     into(server, content)
     for name, (change, said) in REFUSED.items():
         bad = changed(content, change)

@@ -110,7 +110,7 @@ def test_gradients_of_a_model(loss):
 def test_gradients_of_standardised_and_sparse_rows():
     table, x = clustered(300)
     rows = pa.table({"a": x[:, 0] * 1000, "b": x[:, 1], "label": np.minimum(table["label"].to_numpy(), 1)})
-    model = cp.train(rows, epochs=1, standardize=True)
+    model = cp.train(rows, epochs=1, standardize=True, step="decay")
     plain = np.stack([rows["a"].to_numpy(), rows["b"].to_numpy()], axis=1)
     scaled = model.learnt.scaling.dense(plain, np.arange(300, dtype=np.int32))
     margin = scaled @ model.learnt.coef[0] + model.learnt.intercept

@@ -54,6 +54,8 @@ def test_every_loss_is_a_model(name):
 WRITTEN = {
     "features": ("[a, 'b c']", None),
     "label": ("y", None),
+    "weight": ("w", "w"),
+    "class_weight": ("{'no': 1, 'yes': 20}", {"no": 1.0, "yes": 20.0}),
     "encode": ("{city: onehot, 'zip': hash:64}", {"city": "onehot", "zip": "hash:64"}),
     "missing": ("mean", "mean"),
     "epochs": ("7", 7),
@@ -72,6 +74,7 @@ WRITTEN = {
     "tolerance": ("0.001", 0.001),
     "on_bad": ("skip", "skip"),
     "validation": ("0.1", 0.1),
+    "patience": ("3", 3),
     "group": ("g", "g"),
     "classes": ("ARRAY['no', 'yes']", ["no", "yes"]),
     "warm_start": ("old", None),

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import torch.distributed as dist
 
-from corgipile.exchange import LocalPart
+from corgipile.exchange import LocalPart, stage
 from corgipile.orders import Exchange
 from corgipile.torch import PartialExchange
 from corgipile.torch.peers import Peers
@@ -96,7 +96,7 @@ def run_cases(rank, world, folder):
     """Run all cases; compare each epoch with the plan, and the bytes on disk with the bound."""
     found = []
     for number, (make, rows, unit, fraction, epochs) in enumerate(CASES):
-        part = LocalPart.create(make(rows), f"{folder}/{number}-{rank}", rank, world, unit=unit)
+        part = stage(make(rows), f"{folder}/{number}-{rank}", rank, world, unit=unit)
         exchange = PartialExchange(part, fraction, seed=number, chunk="2KB", timeout=20)
         plan = Exchange(rows // unit, world, fraction, number)
         assert exchange.plan == plan
@@ -123,11 +123,7 @@ def run_cases(rank, world, folder):
 def run_until_killed(rank, world, folder, victim, swaps):
     """Exchange until a rank is killed at some message; say how it ended, and how long that took."""
     path = Path(f"{folder}/part-{rank}")
-    part = (
-        LocalPart(path)
-        if (path / "manifest.json").exists()
-        else LocalPart.create(numbers(301), path, rank, world, unit=1)
-    )
+    part = LocalPart(path) if (path / "manifest.json").exists() else stage(numbers(301), path, rank, world, unit=1)
     exchange = PartialExchange(part, 0.4, chunk=256, timeout=20)
     began = exchange.epoch
     count, swap = [0], Peers.swap
@@ -153,23 +149,27 @@ def run_until_killed(rank, world, folder, victim, swaps):
 
 def run_bad(rank, world, folder):
     """Let rank 1 send what cannot be, be silent, or have no room; say how each ended."""
-    return [_bad(rank, world, folder, how) for how in ("garbage", "sum", "length", "epoch", "silent", "full")]
+    return [_bad(rank, world, folder, how) for how in ("garbage", "sum", "disk", "length", "epoch", "silent", "full")]
 
 
 def _bad(rank, world, folder, how):
     table = texts(400) if how == "full" else numbers(100)
-    part = LocalPart.create(table, f"{folder}/{how}-{rank}", rank, world, unit=1)
-    before = seen(part.table)
+    part = stage(table, f"{folder}/{how}-{rank}", rank, world, unit=1)
+    before = seen(part.table) if how != "disk" else []
     exchange = PartialExchange(part, 0.5, timeout=1 if how == "silent" else 3)
     if rank == 1 and how == "full":
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
     elif rank == 1 and how == "silent":
         exchange._read = lambda *_: time.sleep(3)
+    elif rank == 1 and how == "disk":
+        data = np.fromfile(f"{part.folder}/slots", np.uint8)
+        data[:: part.places.unit_bytes] ^= 8  # a bit of each unit
+        data.tofile(f"{part.folder}/slots")
     elif rank == 1:
-        note, at = exchange._note, {"garbage": 0, "epoch": 1, "sum": 4, "length": 7}[how]
+        note, at = exchange._note, {"garbage": 0, "epoch": 1, "sum": 5, "length": 4}[how]
 
         def bad(*args):
-            told = note(*args)
+            told = note(*args).clone()
             told[at] += 1
             return told
 
@@ -181,7 +181,11 @@ def _bad(rank, world, folder, how):
     except OSError as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         text = f"{type(error).__name__}: {error}"
-        return {"error": text, "seconds": time.monotonic() - start, "same": seen(exchange.table) == before}
+        return {
+            "error": text,
+            "seconds": time.monotonic() - start,
+            "same": how == "disk" or seen(exchange.table) == before,
+        }
     except AttributeError as error:  # of rank 1, which was silent and has nothing
         return {"error": str(error)}
     return {"error": ""}
@@ -190,7 +194,7 @@ def _bad(rank, world, folder, how):
 def run_restarts(rank, world, folder):
     """Stop between steps, go back, give other settings; say what came of it."""
     path = f"{folder}/part-{rank}"
-    exchange = PartialExchange(LocalPart.create(numbers(60), path, rank, world, unit=1), 0.5, seed=3)
+    exchange = PartialExchange(stage(numbers(60), path, rank, world, unit=1), 0.5, seed=3)
     passes, states = [], []
     for _ in range(3):
         passes.append(seen(exchange.table))

@@ -37,8 +37,9 @@ def value(loss, margin, y):
     return VALUES[name](margin, y, *parameter)
 
 
-def sgd(loss, x, y, *, rate, epochs, batch, l2, intercept, outputs=1, start=None):
-    """Return weights [outputs, features], biases, and the last epoch's summed loss."""
+def sgd(loss, x, y, *, rate, epochs, batch, l2, intercept, outputs=1, start=None, weights=None):
+    """Return weights [outputs, features], biases, and the last epoch's summed loss; rows count for ``weights``."""
+    weights = np.ones(len(x)) if weights is None else weights
     x = np.asarray(x, np.float64)
     w, b = start or (np.zeros((outputs, x.shape[1])), np.zeros(outputs))
     for _ in range(epochs):
@@ -46,19 +47,17 @@ def sgd(loss, x, y, *, rate, epochs, batch, l2, intercept, outputs=1, start=None
         for first in range(0, len(x), batch):
             rows = slice(first, first + batch)
             slopes = np.zeros((len(x[rows]), outputs))
-            for i, (row, label) in enumerate(zip(x[rows], y[rows], strict=True)):
+            for i, (row, label, weight) in enumerate(zip(x[rows], y[rows], weights[rows], strict=True)):
                 z = w @ row + b
                 if loss == "softmax":
                     p = np.exp(z - z.max())
-                    total += np.log(p.sum()) + z.max() - z[int(label)]
-                    slopes[i] = p / p.sum() - (np.arange(outputs) == label)
+                    total += weight * (np.log(p.sum()) + z.max() - z[int(label)])
                 elif loss == "hinges":
                     sides = np.where(np.arange(outputs) == label, 1, -1)
-                    total += sum(value("svm", z[k], sides[k]) for k in range(outputs))
-                    slopes[i] = [derivative("svm", z[k], sides[k]) for k in range(outputs)]
+                    total += weight * sum(value("svm", z[k], sides[k]) for k in range(outputs))
                 else:
-                    total += value(loss, z[0], label)
-                    slopes[i] = derivative(loss, z[0], label)
+                    total += weight * value(loss, z[0], label)
+                slopes[i] = weight * slopes_of(loss, z, label)
             w = (1 - rate * l2) * w - rate * (slopes.T @ x[rows]) / len(slopes)
             b = b - rate * slopes.mean(axis=0) * intercept
     return w, b, total
@@ -74,8 +73,9 @@ def slopes_of(loss, z, label):
     return np.array([derivative(loss, z[0], label)])
 
 
-def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1):
+def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1, weights=None):
     """Return weights and biases by a step of kernel/sgd/rules.h; G and s begin at 0."""
+    weights = np.ones(len(x)) if weights is None else weights
     x = np.asarray(x, np.float64)
     w, b, rows, norm, total = np.zeros((outputs, x.shape[1])), np.zeros(outputs), 0, 0.0, 0.0
     squares, bias_squares, size = np.zeros_like(w), np.zeros(outputs), np.zeros(x.shape[1])
@@ -84,14 +84,15 @@ def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1
         by = rate / np.sqrt(1 + epoch) if step == "inverse" else rate
         for first in range(0, len(x), batch):
             slopes = []
-            for row, label in zip(x[first : first + batch], y[first : first + batch], strict=True):
+            rows_of = slice(first, first + batch)
+            for row, label, weight in zip(x[rows_of], y[rows_of], weights[rows_of], strict=True):
                 if normalized:
                     larger = np.abs(row) > size
                     w[:, larger] *= (size / np.where(larger, np.abs(row), 1))[larger]
                     size = np.maximum(size, np.abs(row))
                     norm += np.square(np.divide(row, size, where=size > 0, out=np.zeros_like(row))).sum() + intercept
                     rows += 1
-                slopes.append(slopes_of(loss, w @ row + b, label))
+                slopes.append(weight * slopes_of(loss, w @ row + b, label))
             g, slope = np.transpose(slopes) @ x[first : first + batch] / len(slopes), np.mean(slopes, axis=0)
             h = by * np.sqrt(rows / norm) if normalized and norm else by
             reach = by

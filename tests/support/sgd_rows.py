@@ -48,12 +48,12 @@ def sgd(kind, width, dtype, *, sparse=False, **settings):
     return SGD("svm" if kind == "hinges" else kind, inputs, np.array(CLASSES[kind]), **settings)
 
 
-def fit(model, x, y, *, rate=0.1, epochs=2, cuts=()):
+def fit(model, x, y, *, rate=0.1, epochs=2, cuts=(), weights=None):
     rows, kept = sparse_rows(x) if model.inputs.sparse else (np.ascontiguousarray(x), None)
     for _ in range(epochs):
         model.begin(rate)
         for visit in np.split(np.arange(len(x), dtype=np.int32), cuts):
-            model.learn(rows, y, np.ascontiguousarray(visit), where)
+            model.learn(rows, y, np.ascontiguousarray(visit), where, weights)
         figures = model.flush()
     del kept
     return *model.weights(), figures

@@ -44,9 +44,10 @@ def test_a_rank_that_is_killed_loses_no_row(tmp_path, swaps):
 
 def test_what_cannot_be_is_an_error_that_says_whose_it_is(tmp_path):
     mine, its = exchanged.run(exchanged.run_bad, tmp_path, 2)
-    garbage, total, length, epoch, silent, full = mine
+    garbage, total, disk, length, epoch, silent, full = mine
     assert "PeerFailed: rank 1 sent rank 0 [" in garbage["error"]
-    assert "rows that are not those it summed up" in total["error"]
+    for sums in (total, disk):
+        assert "rank 1 sent rank 0 rows that are not those it summed up: damaged on its disk, or on" in sums["error"]
     assert "of lengths that do not add up" in length["error"]
     assert "rank 1 sent rank 0 [" in epoch["error"]
     assert "for what is said of rows after epoch 0 of rank 1, which sent nothing" in silent["error"]

@@ -53,24 +53,29 @@ static int read_choice(cp_loss_choice *of, int loss, double parameter)
     return 0;
 }
 
-/* sgd_constant(loss, parameter, labels) -> mean loss of a margin of 0, and of the best margin */
+/* sgd_constant(loss, parameter, labels, weights) -> mean loss of a margin of 0, and of the best margin */
 static PyObject *sgd_constant(PyObject *self, PyObject *args)
 {
     int loss;
-    double zero, least;
-    PyObject *labels;
-    Py_buffer view;
+    PyObject *labels, *weights, *result = NULL;
+    Py_buffer view, weight;
     cp_labelled rows = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "idO", &loss, &rows.of.parameter, &labels) ||
+    if (!PyArg_ParseTuple(args, "idOO", &loss, &rows.of.parameter, &labels, &weights) ||
         read_choice(&rows.of, loss, rows.of.parameter) < 0 || cp_buffer(labels, &view, 8, 0, "labels") < 0)
         return NULL;
-    rows.y = view.buf;
-    rows.count = view.len / 8;
-    zero = cp_mean_loss(&rows, 0);
-    least = cp_least_loss(&rows);
+    if (cp_buffer(weights, &weight, 8, 0, "weights") == 0) {
+        rows.y = view.buf;
+        rows.weight = weight.buf;
+        rows.count = view.len / 8;
+        if (weight.len != view.len)
+            PyErr_SetString(PyExc_ValueError, "labels and weights must be as many");
+        else
+            result = Py_BuildValue("dd", cp_mean_loss(&rows, 0), cp_least_loss(&rows));
+        PyBuffer_Release(&weight);
+    }
     PyBuffer_Release(&view);
-    return Py_BuildValue("dd", zero, least);
+    return result;
 }
 
 /* sgd_constant_of_classes(loss, parameter, shares) -> loss of weights of zero, and of the best constant */
@@ -174,6 +179,7 @@ int cp_losses_constants(PyObject *module)
         {"BAD_LABEL", CP_SGD_BAD_LABEL},
         {"LABEL_VALUE", CP_SGD_LABEL_VALUE},
         {"BAD_VALUE", CP_SGD_BAD_VALUE},
+        {"BAD_WEIGHT", CP_SGD_BAD_WEIGHT},
         {"BAD_INDEX", CP_SGD_BAD_INDEX},
         {"BAD_ORDER", CP_SGD_BAD_ORDER},
         {"DIVERGED", CP_SGD_DIVERGED},

@@ -277,6 +277,32 @@ static PyObject *crc32c_ranges(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* write_ranges(fd, data, starts, lengths, offsets) -> 0, or errno: write many ranges of memory to their places. */
+static PyObject *write_ranges(PyObject *self, PyObject *args)
+{
+    static const char *const names[] = {"data", "starts", "lengths", "offsets"};
+    static const Py_ssize_t items[] = {1, 8, 8, 8};
+    PyObject *objects[4];
+    Py_buffer v[4];
+    int fd, error = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iOOOO", &fd, &objects[0], &objects[1], &objects[2], &objects[3]) ||
+        get_all(objects, v, 4, items, 4, names) < 0)
+        return NULL;
+    const int64_t *starts = v[1].buf, *lengths = v[2].buf, *offsets = v[3].buf, count = v[1].len / 8;
+    int fits = v[2].len == v[1].len && v[3].len == v[1].len && ranges_lie_within(starts, lengths, count, v[0].len);
+    for (int64_t i = 0; fits && i < count; i++)
+        fits = offsets[i] >= 0 && offsets[i] <= INT64_MAX - lengths[i];
+    Py_BEGIN_ALLOW_THREADS
+    if (fits)
+        error = cp_ranges_write(fd, v[0].buf, starts, lengths, offsets, count);
+    Py_END_ALLOW_THREADS
+    release_all(v, 4);
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "a range lies outside `data`, or the arrays differ in length");
+    return PyLong_FromLong(error);
+}
+
 /* copy_ranges(data, starts, lengths, out, to): copy many ranges, each to its place. */
 static PyObject *copy_ranges(PyObject *self, PyObject *args)
 {
@@ -365,6 +391,7 @@ PyMethodDef cp_records_methods[] = {
     {"examples_find", CP_BY_NAME(examples_find), "Find features in many Examples."},
     {"read_bytes", read_bytes, METH_VARARGS, "Read byte ranges of a file, each into an object of its own."},
     {"read_ranges", read_ranges, METH_VARARGS, "Read many byte ranges of a file."},
+    {"write_ranges", write_ranges, METH_VARARGS, "Write many byte ranges to a file."},
     {"tfrecord_pack", tfrecord_pack, METH_VARARGS, "Check records and move their data together."},
     {"tfrecord_scan", tfrecord_scan, METH_VARARGS, "Walk over records, checking them."},
     {NULL, NULL, 0, NULL},

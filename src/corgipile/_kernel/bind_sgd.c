@@ -2,6 +2,7 @@
 #include "bind.h"
 #include "sgd/epochs.h"
 #include "sgd/sgd.h"
+#include "sgd_rows.h"
 
 #define MODEL "corgipile.sgd"
 
@@ -10,12 +11,6 @@ typedef struct {
     void *memory;
     int busy; /* in a call that has let go of the GIL */
 } model_object;
-
-typedef struct {
-    cp_rows rows;
-    Py_buffer view[7];
-    int held;
-} rows_object;
 
 static void model_destroy(PyObject *capsule)
 {
@@ -49,20 +44,45 @@ static PyObject *model_make(const cp_sgd_shape *shape)
     return capsule;
 }
 
+/* Make a model of class values and what rows of each class count for; None: 1. */
+static PyObject *model_of_classes(cp_sgd_shape *shape, PyObject *classes, PyObject *weights)
+{
+    PyObject *capsule = NULL;
+    Py_buffer view[2] = {{0}};
+    const int64_t count = cp_sgd_classes(shape) * (int64_t)sizeof(double);
+    if (cp_buffer(classes, &view[0], sizeof(double), 0, "classes") < 0)
+        return NULL;
+    shape->classes = view[0].buf;
+    if (view[0].len != count)
+        PyErr_Format(PyExc_ValueError, "%lld class values are needed, got %zd", (long long)cp_sgd_classes(shape),
+                     view[0].len / (Py_ssize_t)sizeof(double));
+    else if (weights == Py_None)
+        capsule = model_make(shape);
+    else if (cp_buffer(weights, &view[1], sizeof(double), 0, "class weights") == 0) {
+        shape->class_weight = view[1].buf;
+        if (view[1].len == count && count > 0)
+            capsule = model_make(shape);
+        else
+            PyErr_SetString(PyExc_ValueError, "a weight a class is needed");
+        PyBuffer_Release(&view[1]);
+    }
+    PyBuffer_Release(&view[0]);
+    return capsule;
+}
+
 /* sgd_new(loss, parameter, classes, *, ...) */
 static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *names[] = {"",      "",          "",   "number_bytes", "sparse", "features", "outputs",
-                            "batch", "intercept", "l2", "isa",          "average", "step", "l1", NULL};
+                            "batch", "intercept", "l2", "isa",          "average", "step", "l1", "class_weight", NULL};
     cp_sgd_shape shape = {0};
     long long features, outputs, batch;
     int loss, step;
-    PyObject *classes, *capsule = NULL;
-    Py_buffer view;
+    PyObject *classes, *weights = Py_None;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdipid", names, &loss, &shape.parameter, &classes, &shape.bytes,
+    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdipidO", names, &loss, &shape.parameter, &classes, &shape.bytes,
                                      &shape.sparse, &features, &outputs, &batch, &shape.intercept, &shape.l2, &shape.isa,
-                                     &shape.average, &step, &shape.l1))
+                                     &shape.average, &step, &shape.l1, &weights))
         return NULL;
     if (loss < 0 || loss >= CP_LOSS_COUNT || (shape.bytes != 4 && shape.bytes != 8))
         return PyErr_Format(PyExc_ValueError, "loss 0 to %d and reals of 4 or 8 bytes, got %d and %d",
@@ -78,87 +98,7 @@ static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
     shape.features = features;
     shape.outputs = outputs;
     shape.batch = batch;
-    if (cp_buffer(classes, &view, sizeof(double), 0, "classes") < 0)
-        return NULL;
-    shape.classes = view.buf;
-    if (view.len / (Py_ssize_t)sizeof(double) != cp_sgd_classes(&shape))
-        PyErr_Format(PyExc_ValueError, "%lld class values are needed, got %zd", (long long)cp_sgd_classes(&shape),
-                     view.len / (Py_ssize_t)sizeof(double));
-    else
-        capsule = model_make(&shape);
-    PyBuffer_Release(&view);
-    return capsule;
-}
-
-static int rows_hold(rows_object *r, PyObject *object, Py_ssize_t item, int writable, const char *what)
-{
-    if (cp_buffer(object, &r->view[r->held], item, writable, what) < 0)
-        return -1;
-    return r->held++;
-}
-
-static void rows_release(rows_object *r)
-{
-    while (r->held > 0)
-        PyBuffer_Release(&r->view[--r->held]);
-}
-
-static int rows_visit(rows_object *r, PyObject *visit)
-{
-    int at = rows_hold(r, visit, sizeof(int32_t), 0, "visit");
-    if (at < 0)
-        return -1;
-    r->rows.visit = r->view[at].buf;
-    r->rows.m = r->view[at].len / (Py_ssize_t)sizeof(int32_t);
-    return 0;
-}
-
-/* Labels of `type`, one a slot; None where rows are only scored. */
-static int rows_labels(rows_object *r, PyObject *y, int type)
-{
-    if (type < 0 || type >= CP_TYPES)
-        return PyErr_Format(PyExc_ValueError, "labels have no type %d", type), -1;
-    int at = rows_hold(r, y, cp_type_bytes[type], 0, "labels");
-    if (at < 0)
-        return -1;
-    r->rows.y = r->view[at].buf;
-    r->rows.y_type = (enum cp_type)type;
-    if (r->view[at].len / cp_type_bytes[type] < r->rows.slots)
-        r->rows.slots = r->view[at].len / cp_type_bytes[type];
-    return 0;
-}
-
-static int rows_dense(rows_object *r, const cp_sgd *s, PyObject *x)
-{
-    int at = rows_hold(r, x, s->bytes, 0, "features");
-    if (at < 0)
-        return -1;
-    if (s->sparse)
-        return PyErr_SetString(PyExc_ValueError, "the model was made for sparse rows"), -1;
-    r->rows.x = r->view[at].buf;
-    r->rows.stride = s->features * s->bytes;
-    r->rows.slots = r->view[at].len / r->rows.stride;
-    if (r->view[at].len % r->rows.stride)
-        return PyErr_Format(PyExc_ValueError, "features have %zd bytes, no whole number of rows of %lld",
-                            r->view[at].len, (long long)r->rows.stride), -1;
-    return 0;
-}
-
-static int rows_sparse(rows_object *r, const cp_sgd *s, PyObject *indices, PyObject *values, PyObject *lengths)
-{
-    int i = rows_hold(r, indices, 8, 0, "index addresses"), v, l;
-    if (i < 0 || (v = rows_hold(r, values, 8, 0, "value addresses")) < 0 ||
-        (l = rows_hold(r, lengths, 8, 0, "lengths")) < 0)
-        return -1;
-    if (!s->sparse)
-        return PyErr_SetString(PyExc_ValueError, "the model was made for dense rows"), -1;
-    if (r->view[i].len != r->view[v].len || r->view[i].len != r->view[l].len)
-        return PyErr_SetString(PyExc_ValueError, "addresses and lengths must be of one size"), -1;
-    r->rows.indices = r->view[i].buf;
-    r->rows.values = r->view[v].buf;
-    r->rows.lengths = r->view[l].buf;
-    r->rows.slots = r->view[i].len / 8;
-    return 0;
+    return model_of_classes(&shape, classes, weights);
 }
 
 static PyObject *learn(model_object *m, rows_object *r)
@@ -188,35 +128,38 @@ static PyObject *decide(model_object *m, rows_object *r, PyObject *out)
     return PyLong_FromLong(status);
 }
 
-/* sgd_dense(model, x, y, y_type, visit) */
+/* sgd_dense(model, x, y, y_type, visit, weights, weights_type) */
 static PyObject *sgd_dense(PyObject *self, PyObject *args)
 {
-    PyObject *capsule, *x, *y, *visit, *result = NULL;
+    PyObject *capsule, *x, *y, *visit, *weights = Py_None, *result = NULL;
     rows_object r = {0};
     model_object *m;
-    int type;
+    int type, weights_type = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOiO", &capsule, &x, &y, &type, &visit) || !(m = model_take(capsule)))
+    if (!PyArg_ParseTuple(args, "OOOiO|Oi", &capsule, &x, &y, &type, &visit, &weights, &weights_type) ||
+        !(m = model_take(capsule)))
         return NULL;
-    if (rows_dense(&r, m->state, x) == 0 && rows_labels(&r, y, type) == 0 && rows_visit(&r, visit) == 0)
+    if (rows_dense(&r, m->state, x) == 0 && rows_labels(&r, y, type) == 0 &&
+        rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0)
         result = learn(m, &r);
     rows_release(&r);
     return result;
 }
 
-/* sgd_sparse(model, indices, values, lengths, y, y_type, visit) */
+/* sgd_sparse(model, indices, values, lengths, y, y_type, visit, weights, weights_type) */
 static PyObject *sgd_sparse(PyObject *self, PyObject *args)
 {
-    PyObject *capsule, *indices, *values, *lengths, *y, *visit, *result = NULL;
+    PyObject *capsule, *indices, *values, *lengths, *y, *visit, *weights = Py_None, *result = NULL;
     rows_object r = {0};
     model_object *m;
-    int type;
+    int type, weights_type = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOOiO", &capsule, &indices, &values, &lengths, &y, &type, &visit) ||
+    if (!PyArg_ParseTuple(args, "OOOOOiO|Oi", &capsule, &indices, &values, &lengths, &y, &type, &visit, &weights,
+                          &weights_type) ||
         !(m = model_take(capsule)))
         return NULL;
     if (rows_sparse(&r, m->state, indices, values, lengths) == 0 && rows_labels(&r, y, type) == 0 &&
-        rows_visit(&r, visit) == 0)
+        rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0)
         result = learn(m, &r);
     rows_release(&r);
     return result;
@@ -262,7 +205,7 @@ static PyObject *sgd_begin(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "Od", &capsule, &rate) || !(m = model_take(capsule)))
         return NULL;
-    if (!(rate >= 0) || !(rate * m->state->l2 < 1))
+    if (!(rate >= 0) || (m->state->rule == CP_SAME && !(rate * m->state->l2 < 1)))
         return PyErr_SetString(PyExc_ValueError, "rate must not be negative, and rate * l2 must be below 1"), NULL;
     cp_sgd_begin(m->state, rate);
     Py_RETURN_NONE;
@@ -278,7 +221,7 @@ static PyObject *sgd_flush(PyObject *self, PyObject *capsule)
     Py_RETURN_NONE;
 }
 
-/* sgd_figures(model) -> rows, mean loss, accuracy or R^2 */
+/* sgd_figures(model) -> rows, mean loss, accuracy or R^2, what the rows count for */
 static PyObject *sgd_figures(PyObject *self, PyObject *capsule)
 {
     model_object *m = model_take(capsule);
@@ -286,7 +229,7 @@ static PyObject *sgd_figures(PyObject *self, PyObject *capsule)
     if (!m)
         return NULL;
     cp_figures f = cp_sgd_figures(m->state);
-    return Py_BuildValue("Ldd", (long long)f.rows, f.loss, f.score);
+    return Py_BuildValue("Lddd", (long long)f.rows, f.loss, f.score, f.weight);
 }
 
 /* How weights are copied. */

@@ -1,7 +1,8 @@
-/* Descriptions of blocks: kernel/plan/sketch.h, kernel/plan/content.h. */
+/* Descriptions of blocks: kernel/plan/sketch.h, kernel/plan/content.h, kernel/plan/spots.h. */
 #include "bind.h"
 #include "plan/content.h"
 #include "plan/sketch.h"
+#include "plan/spots.h"
 
 #include <stdlib.h>
 
@@ -185,11 +186,92 @@ static PyObject *content(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* spots(rows, row_bytes) -> (spots, rows of each) */
+static PyObject *spots(PyObject *self, PyObject *args)
+{
+    long long rows;
+    double row_bytes;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Ld", &rows, &row_bytes))
+        return NULL;
+    if (rows < 0 || !(row_bytes >= 0))
+        return PyErr_Format(PyExc_ValueError, "there are no %lld rows of such a size", rows);
+    cp_spots s = cp_spots_make(rows, row_bytes);
+    return Py_BuildValue("LL", (long long)s.count, (long long)s.each);
+}
+
+/* Read (rows, count, each) of spots that fit into the rows. Returns 0 with an error set if they do not. */
+static int parse_spots(PyObject *args, const char *format, cp_spots *s, PyObject **arrays)
+{
+    long long rows, count, each;
+    if (!PyArg_ParseTuple(args, format, &rows, &count, &each, &arrays[0], &arrays[1], &arrays[2]))
+        return 0;
+    *s = (cp_spots){rows, count, each};
+    if (rows < 0 || each < 1 || count < 0 || count > CP_MOST_SPOTS || (count > 0 && rows / count < each))
+        PyErr_Format(PyExc_ValueError, "%lld rows have no %lld spots of %lld", rows, count, each);
+    return !PyErr_Occurred();
+}
+
+/* spot_rows(rows, count, each, out int64[count]): the first row of each. */
+static PyObject *spot_rows(PyObject *self, PyObject *args)
+{
+    PyObject *arrays[3];
+    Py_buffer out;
+    cp_spots s;
+    (void)self;
+    if (!parse_spots(args, "LLLO", &s, arrays) || cp_buffer(arrays[0], &out, 8, 1, "out") < 0)
+        return NULL;
+    int fits = out.len / 8 == s.count;
+    for (int64_t i = 0; fits && i < s.count; i++)
+        ((int64_t *)out.buf)[i] = cp_spot_row(&s, i);
+    PyBuffer_Release(&out);
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "out must have one number a spot");
+    Py_RETURN_NONE;
+}
+
+/* spots_spread(rows, count, each, vectors int16[count, width], cuts int64[blocks + 1], out int16[blocks, width]) */
+static PyObject *spots_spread(PyObject *self, PyObject *args)
+{
+    static const Py_ssize_t items[3] = {2, 8, 2};
+    PyObject *arrays[3];
+    Py_buffer views[3];
+    int64_t *sums = NULL;
+    cp_spots s;
+    (void)self;
+    if (!parse_spots(args, "LLLOOO", &s, arrays))
+        return NULL;
+    int got = get_buffers(arrays, views, items, 3, 1);
+    if (got == 3) {
+        int64_t width = s.count ? views[0].len / 2 / s.count : 0, blocks = views[1].len / 8 - 1;
+        int fits = width > 0 && blocks >= 0 && views[0].len == s.count * width * 2 && views[2].len == blocks * width * 2 &&
+                   are_ends(views[1].buf, blocks + 1, s.rows);
+        if (!fits) {
+            PyErr_SetString(PyExc_ValueError, "vectors, cuts and out do not fit together");
+        } else if (!(sums = malloc(sizeof *sums * (size_t)width))) {
+            PyErr_NoMemory();
+        } else {
+            Py_BEGIN_ALLOW_THREADS
+            cp_spots_spread(&s, views[0].buf, width, views[1].buf, blocks, sums, views[2].buf);
+            Py_END_ALLOW_THREADS
+        }
+    }
+    free(sums);
+    while (got-- > 0)
+        PyBuffer_Release(&views[got]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef cp_sketch_methods[] = {
     {"content", content, METH_VARARGS, "Describe blocks by vectors of what is in them."},
     {"content_scale", content_scale, METH_VARARGS, "Find centre and spread of columns."},
     {"sketch_add", sketch_add, METH_VARARGS, "Add rows to a sketch."},
     {"sketch_new", sketch_new, METH_VARARGS, "Begin to describe blocks."},
     {"sketch_values", sketch_values, METH_VARARGS, "Write one number a block."},
+    {"spot_rows", spot_rows, METH_VARARGS, "Write where spots begin."},
+    {"spots", spots, METH_VARARGS, "Choose spots of a table."},
+    {"spots_spread", spots_spread, METH_VARARGS, "Describe blocks by the vectors of spots."},
     {NULL, NULL, 0, NULL},
 };

@@ -14,10 +14,10 @@ from corgipile.cli.opening import with_opening
 from corgipile.outputs import writing
 
 COMMANDS = (  # a module each
-    *("sql", "train", "predict", "compare", "convert", "reshuffle"),
-    *("plan", "info", "index", "rewind", "simulate", "pg"),
+    *("sql", "train", "search", "predict", "summary", "compare", "convert", "reshuffle"),
+    *("plan", "info", "index", "rewind", "simulate", "stage", "restage", "pg"),
 )
-APART = ("sql", "index", "simulate")  # which open tables in ways of their own, or none
+APART = ("sql", "index", "simulate", "restage")  # which open tables in ways of their own, or none
 
 
 class Commands(TyperGroup):

@@ -95,6 +95,17 @@ def by_column(text: str) -> str | dict[str, str]:
     return dict(part.rpartition("=")[::2] for part in text.split(",")) if "=" in text else text
 
 
+def weight_by_class(text: str) -> str | dict[str, Any]:
+    """Read one word, or numbers by class.
+
+    Example:
+        >>> weight_by_class("balanced"), weight_by_class("no=1,yes=20")
+        ('balanced', {'no': 1.0, 'yes': 20.0})
+    """
+    found = by_column(text)
+    return found if isinstance(found, str) else {name: number_or_word(weight) for name, weight in found.items()}
+
+
 def number_or_word(text: str) -> str | float:
     """Read a number, else a word.
 
@@ -138,6 +149,7 @@ READ: dict[str, Callable[[Any], Any]] = {
     "features": columns_of,
     "encode": by_column,
     "missing": number_or_word,
+    "class_weight": weight_by_class,
     "memory": number_or_text,
     "block": number_or_text,
     "test": partial(source_of, test=True),

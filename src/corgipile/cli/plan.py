@@ -14,7 +14,7 @@ from corgipile.cli.opening import source_of
 if TYPE_CHECKING:
     from corgipile.planner import Candidate
 
-HEAD = ("order", "rows a block", "blocks held", "memory", "deff", "s an epoch", "reads", "bytes")
+HEAD = ("order", "rows a block", "blocks held", "memory", "deff", "s warm", "s cold", "reads", "bytes")
 PRICE = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)(?:/(\d+)?\s*(?:GETs?|requests?)?)?", re.IGNORECASE)
 
 
@@ -29,6 +29,10 @@ def command(
     ranks: Annotated[int, typer.Option(help="Processes that share the table.")] = 1,
     seconds: Annotated[float | None, typer.Option(help="How long each candidate is tried; 0: not.")] = None,
     price: Annotated[str | None, typer.Option(help="Of requests to a store: '0.0004/1000GET'.")] = None,
+    probe: Annotated[
+        bool | None,
+        typer.Option(help="Measure the device or bucket anew, or not at all; else once, and it is remembered."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Choose order and blocks: what mixes well enough, and reads fastest, in this memory."""
@@ -37,20 +41,27 @@ def command(
     each = price_of(price) if price is not None else None
     found = choose(
         source_of(table), memory=memory, batch_size=batch_size, label=label, tolerance=tolerance, ranks=ranks,
-        seconds=seconds,
+        seconds=seconds, probe=probe,
     )  # fmt: skip
     if json:
         shown = [_facts(one, each) for one in (found.best, *found.others)]
-        facts = {"labels": found.labels, "reason": found.reason, "advice": found.advice}
+        facts = {
+            "labels": found.labels, "reason": found.reason, "advice": found.advice, "cached": found.cached,
+            "probe": found.probe,
+        }  # fmt: skip
         show_json({**facts, "best": shown[0], "others": shown[1:]})
         return
     rows = [_cells(one) for one in (found.best, *found.others) if one.flaw is None]
-    show_table(" ".join(table), HEAD, rows, spare=["bytes", "reads", "memory", "blocks held", "rows a block"])
+    show_table(" ".join(table), HEAD, rows, spare=["bytes", "memory", "reads", "blocks held", "rows a block", "s cold"])
     by = f"by {found.labels!r}" if found.labels is not None else "at worst: no label is known"
     note(f"Chosen: the first, {said(found.best)}: {found.reason}. deff is told {by}; 1 is a full shuffle.")
     for one in (found.best, *found.others):
         if one.flaw is not None:
             note(f"{said(one)} does not fit: {one.flaw}", indent="  ")
+    if found.probe is not None:
+        applies = "warm: the table stays in the page cache" if found.cached else "cold"
+        deep = found.probe.deep(found.best.nbytes / found.best.reads)
+        note(f"{found.probe}. Reads like those chosen are fastest from {deep} at a time on. Epochs count as {applies}.")
     if found.best.unpacked:
         note(f"{_size(found.best.unpacked)} are unpacked once, before the first epoch.")
     if each is not None:
@@ -85,8 +96,8 @@ def said(one: "Candidate") -> str:
 
 
 def _cells(one: "Candidate") -> tuple[str, ...]:
-    seconds = "" if one.seconds is None else f"{one.seconds:.3g}"
-    numbers = (f"{one.block_rows:,}", f"{one.blocks:,.0f}", _size(one.memory), f"{one.deff:.3g}", seconds)
+    warm, cold = ("" if one is None else f"{one:.3g}" for one in (one.warm, one.cold))
+    numbers = (f"{one.block_rows:,}", f"{one.blocks:,.0f}", _size(one.memory), f"{one.deff:.3g}", warm, cold)
     return (one.title, *numbers, f"{one.reads:,}", _size(one.nbytes))
 
 

@@ -2,5 +2,6 @@
 
 from corgipile.exchange.part import LocalPart
 from corgipile.exchange.simulate import Simulation, simulate
+from corgipile.exchange.staging import restage, stage
 
-__all__ = ["LocalPart", "Simulation", "simulate"]
+__all__ = ["LocalPart", "Simulation", "restage", "simulate", "stage"]

@@ -53,6 +53,7 @@ def draw(found: Simulation, path: PathLike, *, overwrite: bool = False) -> None:
     deff.set(ylabel="deff (1: a full shuffle)", yscale="log")
     for axes in (home, deff):
         axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend(frameon=False, fontsize=8)
     figure.suptitle(f"{plan.world:,} ranks, fraction {plan.fraction:g}, {plan.least:,} blocks a rank", fontsize=10)
     with replacing(path, PICTURE, overwrite=overwrite) as temporary:

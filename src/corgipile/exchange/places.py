@@ -1,4 +1,4 @@
-"""Where the units of a part lie on disk: in one file where rows are of fixed width, else each in a file of its own."""
+"""Where the units of a part are put on disk: into one file where rows are of fixed width, else each into its own."""
 
 import errno
 import os
@@ -11,21 +11,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadValue, WriteFailed
+from corgipile import _kernel
+from corgipile.errors import BadValue, TableError, WriteFailed
 from corgipile.outputs import flush, writing
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.arrow.writer import conform
-from corgipile.tables.checked import Checked
-from corgipile.tables.io.column import PlacedColumn
-from corgipile.tables.io.files import File, digest
-from corgipile.tables.io.pieces import merge_cuts, pick, pick_rows, read_pieces, take_pieces
-from corgipile.tables.numpy import nested
-from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, fixed_field
+from corgipile.tables.io.files import File
+from corgipile.tables.part import SlotPlaces, contents, unit_path
+from corgipile.tables.table import IntArray
 
-__all__ = ["Bytes", "Files", "Places", "Slots", "check_space"]
+__all__ = ["Bytes", "Files", "Places", "Slots", "Sums", "Units", "check_space", "places_of", "sums_of", "whole_units"]
 
+COMPARED = 8 << 20  # bytes at a time
 Bytes = npt.NDArray[np.uint8]
+Sums = npt.NDArray[np.uint32]
+Units = tuple[Bytes, IntArray]  # bytes back to back, and how many each has
 
 
 class Places(Protocol):
@@ -36,26 +37,30 @@ class Places(Protocol):
     def room(self, places: int) -> None:
         """Make sure that there is room for so many units."""
 
-    def encode(self, rows: pa.RecordBatch) -> bytes:
-        """Return what is stored for the rows of a unit."""
+    def encode(self, rows: pa.RecordBatch, units: int) -> Units:
+        """Return what is stored for rows that are so many units."""
 
-    def read(self, places: IntArray) -> tuple[Bytes, IntArray]:
-        """Return what lies in places, back to back, and the bytes of each."""
+    def read(self, places: IntArray, into: Bytes | None = None) -> Units:
+        """Return what lies in places, in memory that is given if it is large enough and serves."""
 
-    def write(self, places: Sequence[int], units: Sequence[Any]) -> None:
-        """Put units into places."""
+    def write(self, places: IntArray, data: Bytes, starts: IntArray, lengths: IntArray) -> None:
+        """Put units into places: the bytes from each start on."""
 
     def flush(self) -> None:
         """Have what was written since written to the device."""
 
-    def table(self, places: IntArray, rest: int, name: str) -> Table:
-        """Return the rows in places, which ascend, then those that make no whole unit, as a table of this name."""
+
+def places_of(folder: Path, said: dict[str, Any], schema: pa.Schema) -> Places:
+    """Return the places of a part."""
+    if said["in_place"]:
+        return Slots(folder, SlotPlaces(schema, said["unit"], said["rest"]))
+    return Files(folder, schema)
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Raise WriteFailed unless a disk has room for so many bytes."""
+    """Raise WriteFailed unless the disk of a folder, which need not be there yet, has room for so many bytes."""
     with writing(folder):
-        free = shutil.disk_usage(folder).free
+        free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
     if free < needed:
         raise WriteFailed(
             errno.ENOSPC, f"cannot write {folder}: {format_bytes(needed)} are needed, {format_bytes(free)} are free"
@@ -63,26 +68,21 @@ def check_space(folder: Path, needed: int) -> None:
 
 
 class Slots:
-    """Units of one length in one file, columns of a unit one after the other, so that rows are read where they lie.
+    """Units of one length in one file.
 
     Args:
         folder: Where the file lies.
-        schema: Of a row; numbers, or lists of one length of them.
-        unit: Rows of a unit.
-        rest: Rows that make no whole unit, which lie first.
+        slots: How they lie in it.
     """
 
-    def __init__(self, folder: Path, schema: pa.Schema, unit: int, rest: int) -> None:
-        self.schema, self._unit, self._rest = schema, unit, rest
-        self._path = folder / "slots"
-        self._columns = [fixed_field(field.type) or (np.dtype("u1"), ()) for field in schema]
-        self._widths = [int(dtype.itemsize * np.prod(shape, dtype=np.int64)) for dtype, shape in self._columns]
-        self.unit_bytes, self._base = unit * sum(self._widths), rest * sum(self._widths)
+    def __init__(self, folder: Path, slots: SlotPlaces) -> None:
+        self._path, self._slots = folder / "slots", slots
+        self.unit_bytes = slots.unit_bytes
         self._handle: int | None = None
 
     def room(self, places: int) -> None:
         """Make sure that there is room for so many units."""
-        size = self._base + places * self.unit_bytes
+        size = self._slots.base + places * self.unit_bytes
         with writing(self._path):
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -91,27 +91,29 @@ class Slots:
                 check_space(self._path.parent, size - here)
                 os.posix_fallocate(self._handle, here, size - here)
 
-    def encode(self, rows: pa.RecordBatch) -> bytes:
-        """Return the columns of some rows, one after the other."""
-        return b"".join(_numbers(name, column) for name, column in zip(rows.schema.names, rows.columns, strict=True))
+    def encode(self, rows: pa.RecordBatch, units: int) -> Units:
+        """Return units of rows, in each of which the columns lie one after the other."""
+        columns = [
+            _numbers(name, column).view(np.uint8).reshape(units, -1)
+            for name, column in zip(rows.schema.names, rows.columns, strict=True)
+        ]
+        data = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+        return data.reshape(-1), np.full(units, data.shape[1])
 
-    def read(self, places: IntArray) -> tuple[Bytes, IntArray]:
-        """Return what lies in places, back to back, and the bytes of each."""
-        lengths = np.full(len(places), self.unit_bytes)
-        return File(self._path).gather(self._at(places), lengths), lengths
+    def read(self, places: IntArray, into: Bytes | None = None) -> Units:
+        """Return what lies in places."""
+        lengths = np.where(places < 0, self._slots.base, self.unit_bytes)
+        size = int(lengths.sum())
+        out = into[:size] if into is not None and len(into) >= size else None
+        return File(self._path).gather(self._slots.at(places), lengths, out), lengths
 
-    def _at(self, places: IntArray) -> IntArray:
-        return np.where(np.asarray(places) < 0, 0, self._base + np.asarray(places) * self.unit_bytes)
-
-    def write(self, places: Sequence[int], units: Sequence[Any]) -> None:
+    def write(self, places: IntArray, data: Bytes, starts: IntArray, lengths: IntArray) -> None:
         """Put units into places."""
         assert self._handle is not None  # noqa: S101 - room was made
         with writing(self._path):
-            for at, unit in zip(self._at(np.asarray(places)).tolist(), units, strict=True):
-                left = memoryview(unit)
-                while left:
-                    done = os.pwrite(self._handle, left, at)
-                    left, at = left[done:], at + done  # noqa: PLW2901 - what a full disk takes of it
+            code = _kernel.write_ranges(self._handle, data, starts, lengths, self._slots.at(places))
+            if code:
+                raise OSError(code, os.strerror(code))
 
     def flush(self) -> None:
         """Have the file written to the device."""
@@ -119,27 +121,12 @@ class Slots:
             with writing(self._path):
                 os.fdatasync(self._handle)
 
-    def table(self, places: IntArray, rest: int, name: str) -> Table:
-        """Return the rows in places as a table of this name."""
-        lengths = np.append(np.full(len(places), self._unit), [rest] if rest else [])
-        begins = np.append(self._at(places), [0] if rest else []).astype(np.int64)
-        starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
-        columns, before = {}, 0
-        for field, (dtype, shape), width in zip(self.schema, self._columns, self._widths, strict=True):
-            offsets = begins + (before * lengths).astype(np.int64)
-            if len(self._columns) == 1:
-                columns[field.name] = ColumnLayout.joined(field.type, starts, offsets)
-            else:
-                columns[field.name] = ColumnLayout(dtype, shape, starts, np.zeros(len(begins), np.int32), offsets)
-            before += width
-        return SlotTable(self.schema, Layout((str(self._path),), columns), name, self._unit)
-
     def __del__(self) -> None:
         if self._handle is not None:
             os.close(self._handle)
 
 
-def _numbers(name: str, column: pa.Array) -> bytes:
+def _numbers(name: str, column: pa.Array) -> npt.NDArray[Any]:
     """Return the numbers of a column's rows."""
     nulls = column.null_count
     while pa.types.is_fixed_size_list(column.type):
@@ -147,55 +134,7 @@ def _numbers(name: str, column: pa.Array) -> bytes:
         nulls += column.null_count
     if nulls:
         raise BadValue(f"column {name!r} has nulls, which have no place in slots: give in_place=False")
-    return flat(column).tobytes()
-
-
-class SlotTable(Checked):
-    """Rows that lie in slots.
-
-    Args:
-        schema: Of a row.
-        layout: Where they lie.
-        name: What tells them from others.
-        unit: Rows that lie together.
-    """
-
-    columnar = True  # a column is read without the others
-
-    def __init__(self, schema: pa.Schema, layout: Layout, name: str, unit: int) -> None:
-        self.schema, self._layout, self._name, self._unit = schema, layout, name, unit
-        self._rows = int(next(iter(layout.columns.values())).starts[-1])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SlotTable, (self.schema, self._layout, self._name, self._unit)
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def __repr__(self) -> str:
-        return f"SlotTable({self._layout.paths[0]!r}, {len(self)} rows)"
-
-    @property
-    def nbytes(self) -> int:
-        """Return the stored bytes of all rows."""
-        return len(self) * sum(column.width for column in self._layout.columns.values())
-
-    @property
-    def fingerprint(self) -> str:
-        """Return the identity."""
-        return digest(self._name)
-
-    def layout(self, columns: Sequence[str]) -> Layout | None:
-        """Say where the rows lie."""
-        names = check_columns(self.schema, columns)
-        return Layout(self._layout.paths, {name: self._layout.columns[name] for name in names})
-
-    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        arrays = []
-        for name in names:
-            values = PlacedColumn(self._layout, name).take(rows)
-            arrays.append(nested(np.ascontiguousarray(values).reshape(-1), values.shape[1:]))
-        return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
+    return flat(column)
 
 
 class Files:
@@ -204,13 +143,12 @@ class Files:
     Args:
         folder: Where they lie, in a folder of their own.
         schema: Of a row, without dictionaries.
-        unit: Rows of a unit.
     """
 
     unit_bytes = 0
 
-    def __init__(self, folder: Path, schema: pa.Schema, unit: int) -> None:
-        self.schema, self._unit = schema, unit
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self._schema, self._part = schema, str(folder)
         self._folder = folder / "units"
         self._written: set[str] = set()
 
@@ -219,24 +157,23 @@ class Files:
         with writing(self._folder):
             self._folder.mkdir(exist_ok=True)
 
-    def encode(self, rows: pa.RecordBatch) -> bytes:
-        """Return rows as a message of Arrow."""
-        return bytes(memoryview(conform(rows, self.schema).serialize()))
+    def encode(self, rows: pa.RecordBatch, units: int) -> Units:
+        """Return units as messages of Arrow."""
+        each = rows.num_rows // units
+        made = [conform(rows.slice(at * each, each), self._schema).serialize() for at in range(units)]
+        return _joined(made)
 
-    def read(self, places: IntArray) -> tuple[Bytes, IntArray]:
-        """Return what lies in places, back to back, and the bytes of each."""
-        found = [_contents(self._path(place)) for place in places.tolist()]
-        return np.frombuffer(bytearray().join(found), np.uint8), np.array([len(one) for one in found], np.int64)
+    def read(self, places: IntArray, into: Bytes | None = None) -> Units:
+        """Return what lies in places."""
+        del into  # what files have is not known before
+        return _joined([contents(unit_path(self._part, place)) for place in places.tolist()])
 
-    def _path(self, place: int) -> str:
-        return os.path.join(self._folder, "rest" if place < 0 else str(place))  # noqa: PTH118 - one a row read
-
-    def write(self, places: Sequence[int], units: Sequence[Any]) -> None:
+    def write(self, places: IntArray, data: Bytes, starts: IntArray, lengths: IntArray) -> None:
         """Put units into places."""
-        for place, unit in zip(places, units, strict=True):
-            path = self._path(int(place))
-            with writing(path), open(path, "wb", buffering=0) as file:  # noqa: PTH123 - as above
-                left = memoryview(unit)
+        for place, start, length in zip(places.tolist(), starts.tolist(), lengths.tolist(), strict=True):
+            path = unit_path(self._part, place)
+            with writing(path), open(path, "wb", buffering=0) as file:  # noqa: PTH123 - a name, not a path
+                left = data[start : start + length].data
                 while left:
                     left = left[file.write(left) :]
             self._written.add(path)
@@ -249,72 +186,34 @@ class Files:
             flush(self._folder)
         self._written.clear()
 
-    def table(self, places: IntArray, rest: int, name: str) -> Table:
-        """Return the rows in places as a table of this name."""
-        return UnitTable(
-            self.schema, str(self._folder), np.append(places, [-1] if rest else []), self._unit, rest, name
-        )
+
+def _joined(units: Sequence[Any]) -> Units:
+    return np.frombuffer(b"".join(units), np.uint8), np.array([len(unit) for unit in units], np.int64)
 
 
-def _contents(path: str) -> bytes:
-    file = File(path)
-    return file.read(0, file.size)
+def sums_of(data: Bytes, starts: IntArray, lengths: IntArray) -> Sums:
+    """Return the CRC-32C of each unit.
 
-
-class UnitTable(Checked):
-    """Rows that lie in files of units, each of which is read whole.
-
-    Args:
-        schema: Of a row.
-        folder: Where the files lie.
-        places: Their numbers, in order; -1 for the rest.
-        unit: Rows of a unit.
-        rest: Rows of the rest.
-        name: What tells them from others.
+    Example:
+        >>> hex(sums_of(np.frombuffer(b"123456789", np.uint8), np.array([0]), np.array([9]))[0])
+        '0xe3069283'
     """
+    found = np.zeros(len(starts), np.uint32)
+    _kernel.crc32c_ranges(data, starts.astype(np.int64), lengths.astype(np.int64), found)
+    return found
 
-    def __init__(self, schema: pa.Schema, folder: str, places: IntArray, unit: int, rest: int, name: str) -> None:
-        self.schema, self._given = schema, (schema, folder, places, unit, rest, name)
-        self._folder, self._places, self._name = folder, places.astype(np.int64), name
-        lengths = np.where(self._places < 0, rest, unit)
-        self._starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return UnitTable, self._given
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def __repr__(self) -> str:
-        return f"UnitTable({self._folder!r}, {len(self)} rows)"
-
-    @property
-    def nbytes(self) -> int:
-        """Return the stored bytes of all rows, by some of the units."""
-        some = self._places[np.unique(np.linspace(0, len(self._places) - 1, 64).astype(np.int64))]
-        sizes = [os.stat(self._path(place)).st_size for place in some.tolist()]  # noqa: PTH116 - a name, not a path
-        return int(np.mean(sizes) * len(self._places))
-
-    @property
-    def fingerprint(self) -> str:
-        """Return the identity."""
-        return digest(self._name)
-
-    def cuts(self, rows: int) -> IntArray:
-        """Cut between units, about so many rows apart."""
-        return merge_cuts(self._starts, rows)
-
-    def _path(self, place: int) -> str:
-        return os.path.join(self._folder, "rest" if place < 0 else str(place))  # noqa: PTH118 - one a row read
-
-    def _unit(self, piece: int, names: list[str]) -> pa.RecordBatch:
-        data = _contents(self._path(int(self._places[piece])))
-        return pa.ipc.read_record_batch(pa.py_buffer(data), self.schema).select(names)
-
-    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
-        return read_pieces(
-            self._starts, start, stop, lambda at, low, high: self._unit(at, names).slice(low, high - low)
+def whole_units(places: Places, at: IntArray, sums: Sums) -> int:
+    """Return how many units in places, from the first on, are what their checksums say."""
+    some = COMPARED // places.unit_bytes + 1 if places.unit_bytes else 1
+    for first in range(0, len(at), some):
+        try:
+            data, lengths = places.read(at[first : first + some])
+        except TableError:  # it is not there, or ends early
+            return first
+        wrong = np.flatnonzero(
+            sums_of(data, np.cumsum(lengths) - lengths, lengths) != sums[first : min(first + some, len(at))]
         )
-
-    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
-        return take_pieces(self._starts, rows, lambda at, some: pick_rows(self._unit(at, names), some))
+        if len(wrong):
+            return first + int(wrong[0])
+    return len(at)

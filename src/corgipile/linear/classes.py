@@ -1,6 +1,7 @@
 """The labels that are learnt from, and their classes."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from corgipile.tables.scan import scan_column
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["Labels", "check_classes", "check_label", "codes_of"]
+__all__ = ["Labels", "check_classes", "check_label", "check_weight", "codes_of", "weights_of"]
 
 MOST_FRACTIONS = 256  # classes that are no whole numbers: more are a target, not classes
 EXACT = 1 << 53
@@ -62,7 +63,8 @@ class Labels:
         self._table, self._label, self._model, self._skip = table, label, model, skip
         self._most = most_classes(model)
         self._classes = classes if self._most else np.zeros(0, self._dtype)
-        self._seen: set[Any] = set()
+        self._seen: Counter[Any] = Counter()
+        self._complete = False  # all labels were counted
 
     def keep(self, values: npt.NDArray[Any]) -> None:
         """Take all labels, which somebody has read; from now on they are not read again."""
@@ -76,10 +78,22 @@ class Labels:
             BadValue: A label is null, NaN or infinite.
         """
         if self._classes is None:
-            for start, part in scan_column(self._table, self._label):
-                self._look(start, part)
+            self._scan()
             self._classes = self._checked()
         return self._classes
+
+    def counts(self) -> npt.NDArray[np.float64]:
+        """Return how many rows each class has; the labels are read if nobody has."""
+        classes = self.find()
+        if not self._complete:
+            self._scan()
+        stored = codes_of(classes) if classes.dtype.kind == "U" else classes
+        return np.array([self._seen[value] for value in stored.tolist()], np.float64)
+
+    def _scan(self) -> None:
+        for start, part in scan_column(self._table, self._label):
+            self._look(start, part)
+        self._complete = True
 
     def sketch(self, table: Table, cuts: IntArray, column: str) -> FloatArray:
         """Sketch blocks by a column, see `corgipile.tables.sketch`; where it is the label its classes are found, too.
@@ -99,6 +113,7 @@ class Labels:
         if self._classes is not None:
             return sketch(table, cuts, column)
         found = sketch(table, cuts, column, self._look)
+        self._complete = True
         self._classes = self._checked()
         return found
 
@@ -109,7 +124,8 @@ class Labels:
             column = column.filter(pc.invert(bad))
         else:
             _check_values(column, bad, self._label, start)
-        self._seen |= set(pc.unique(column).to_pylist())
+        for value in pc.value_counts(column).to_pylist():
+            self._seen[value["values"]] += value["counts"]
         if len(self._seen) > self._most:
             self._checked()
         fractions = self._dtype.kind == "f" and len(self._seen) > MOST_FRACTIONS
@@ -118,6 +134,62 @@ class Labels:
 
     def _checked(self) -> npt.NDArray[Any]:
         return check_classes(np.array(sorted(self._seen), self._dtype), self._model, self._label)
+
+
+def weights_of(asked: str | Mapping[str, float] | None, labels: Labels, kind: str) -> npt.NDArray[np.float64] | None:
+    """Return what a row of each class counts for, float64[classes]; None: 1.
+
+    Args:
+        asked: ``"balanced"``, so that all classes count for as much and a row for 1 on average, or weights by the text
+            of a class; a class that is not named has 1.
+        labels: What is learnt.
+        kind: The kind of model.
+
+    Raises:
+        BadArgument: The model has no classes, there is no such class, a class has no rows to balance, or all weights
+            are 0.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> table = open(pa.table({"label": [1, 0, 0, 0]}))
+        >>> weights_of("balanced", Labels(table, "label", "logistic"), "logistic").round(2).tolist()
+        [0.67, 2.0]
+    """
+    if asked is None:
+        return None
+    if loss_of(kind).numbers:
+        raise BadArgument(f"class_weight is for classes; a {kind} model predicts numbers, got {asked!r}")
+    classes = labels.find()
+    if isinstance(asked, str):
+        counts = labels.counts()
+        if not counts.all():
+            none = classes[counts == 0].tolist()
+            raise BadArgument(f"class_weight='balanced' would divide by 0: there are no rows of {_classes(none)}")
+        return np.asarray(counts.sum() / (len(classes) * counts))
+    found = np.ones(len(classes))
+    for name, weight in asked.items():
+        at = [place for place, one in enumerate(classes.tolist()) if _same(one, name)]
+        if not at:
+            raise BadArgument(f"class_weight names {name!r}, which is none of {_classes(classes.tolist())}")
+        found[at] = weight
+    if not found.any():
+        raise BadArgument("class_weight is 0 for all classes; one of more than 0 is needed")
+    return found
+
+
+def _same(value: Any, name: str) -> bool:
+    """Say whether a class is meant by a text."""
+    if isinstance(value, str):
+        return value == name
+    try:
+        return bool(float(name) == value)
+    except ValueError:
+        return False
+
+
+def _classes(values: list[Any]) -> str:
+    shown = ", ".join(map(repr, values[:5]))
+    return f"class{'es' * (len(values) > 1)} {shown}{', ...' * (len(values) > 5)}"
 
 
 def check_label(table: Table, label: str, whose: str = "the table") -> pa.DataType:
@@ -132,6 +204,22 @@ def check_label(table: Table, label: str, whose: str = "the table") -> pa.DataTy
     if not is_number(kind):
         raise BadSchema(f"label column {label!r} is {kind} in {whose}; int, bool or float are needed")
     return kind
+
+
+def check_weight(table: Table, weight: str, label: str, whose: str = "the table") -> None:
+    """Check the column of weights.
+
+    Raises:
+        MissingColumn: There is none.
+        BadSchema: It holds no numbers.
+        BadArgument: It is the label.
+    """
+    require(table.schema, [weight], whose)
+    kind = table.schema.field(weight).type
+    if not is_number(kind):
+        raise BadSchema(f"weight column {weight!r} is {kind} in {whose}; int, bool or float are needed")
+    if weight == label:
+        raise BadArgument(f"column {label!r} is the label; it cannot be the weight too")
 
 
 def _bad_values(column: pa.Array) -> pa.Array:

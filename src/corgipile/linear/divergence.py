@@ -22,6 +22,7 @@ class Baseline:
     Args:
         kind: The name of a loss.
         classes: Class values, ascending.
+        class_weight: What a row of each class counts for; None: 1.
 
     Example:
         >>> base = Baseline("logistic", np.array([0, 1]))
@@ -30,66 +31,76 @@ class Baseline:
         (0.562, 0.693)
     """
 
-    def __init__(self, kind: str, classes: npt.NDArray[Any]) -> None:
+    def __init__(
+        self, kind: str, classes: npt.NDArray[Any], class_weight: npt.NDArray[np.float64] | None = None
+    ) -> None:
         self.loss, self._classes = loss_of(kind, len(classes)), codes_of(classes)
         self._squared = self.loss.of_mean and not self.loss.exponential
-        self._counts = np.zeros(len(classes))
-        self._sample: list[npt.NDArray[np.float64]] = []
-        self._rows, self._every, self._kept = 0, 1, 0
+        self._counts, self._of_class = np.zeros(len(classes)), class_weight
+        self._sample: list[npt.NDArray[np.float64]] = []  # float64[2, rows]: labels and their weights
+        self._rows, self._every, self._kept, self._weight = 0, 1, 0, 0.0
         self._mean, self._squares = 0.0, 0.0
         self._found: tuple[float, float] | None = None
 
-    def add(self, labels: npt.NDArray[Any]) -> None:
-        """Count labels; those that cannot be learnt from are passed over."""
+    def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> None:
+        """Count labels for their weights; rows that cannot be learnt from are passed over."""
         self._found = None
-        if self.loss.numbers:
-            labels = labels.astype(np.float64)
-            labels = labels[np.isfinite(labels) & ((labels >= 0) | (not self.loss.not_negative))]
-            if len(labels):
-                self._note(labels)
-        elif len(self._classes) == 2:
+        if len(self._classes) == 2 and weights is None:
             ones = np.count_nonzero(labels == self._classes[1])
             self._counts += (np.count_nonzero(labels == self._classes[0]), ones)
+            return
+        weights = np.ones(len(labels)) if weights is None else weights.astype(np.float64)
+        good = np.isfinite(weights) & (weights >= 0)
+        if self.loss.numbers:
+            labels = labels.astype(np.float64)
+            good &= np.isfinite(labels) & ((labels >= 0) | (not self.loss.not_negative))
+            if weights[good].any():
+                self._note(labels[good], weights[good])
         else:
             at = np.minimum(np.searchsorted(self._classes, labels), len(self._classes) - 1)
-            self._counts += np.bincount(at[self._classes[at] == labels], minlength=len(self._classes))
+            good &= self._classes[at] == labels
+            self._counts += np.bincount(at[good], weights[good], len(self._classes))
 
-    def _note(self, labels: npt.NDArray[np.float64]) -> None:
+    def _note(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> None:
         """Take note of labels that are numbers: by their moments where those say all of the loss, else by a sample."""
         if self._squared:
-            self._moments(labels)
+            self._moments(labels, weights)
         else:
-            self._keep(labels)
+            self._keep(np.stack([labels, weights]))
         self._rows += len(labels)
 
-    def _moments(self, labels: npt.NDArray[np.float64]) -> None:
+    def _moments(self, labels: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> None:
+        weight = float(weights.sum())
         with np.errstate(over="ignore", invalid="ignore"):  # of labels so large the loss is infinite too
-            mean = float(labels.mean())
-            shift, rows = mean - self._mean, self._rows + len(labels)
-            squares = float(((labels - mean) ** 2).sum())
-        self._squares += squares + shift * shift * self._rows * len(labels) / rows
-        self._mean += shift * len(labels) / rows
+            mean = float(np.average(labels, weights=weights))
+            shift, total = mean - self._mean, self._weight + weight
+            squares = float((weights * (labels - mean) ** 2).sum())
+        self._squares += squares + shift * shift * self._weight * weight / total
+        self._mean += shift * weight / total
+        self._weight = total
 
-    def _keep(self, labels: npt.NDArray[np.float64]) -> None:
-        """Keep every so many of the labels: half as many where there were too many."""
-        kept = labels[-self._rows % self._every :: self._every]
+    def _keep(self, rows: npt.NDArray[np.float64]) -> None:
+        """Keep every so many of the labels, with their weights: half as many where there were too many."""
+        kept = rows[:, -self._rows % self._every :: self._every]
         self._sample.append(kept)
-        self._kept += len(kept)
+        self._kept += kept.shape[1]
         while self._kept > 2 * SAMPLE:
-            self._sample = [np.concatenate(self._sample)[::2]]
-            self._every, self._kept = 2 * self._every, len(self._sample[0])
+            self._sample = [np.concatenate(self._sample, axis=1)[:, ::2]]
+            self._every, self._kept = 2 * self._every, self._sample[0].shape[1]
 
     def _losses(self) -> tuple[float, float]:
         """Return the mean loss of weights of 0, and of the best constant."""
         if self._found is None:
             code, parameter = self.loss.code, self.loss.parameter
             if self._squared:
-                best = self._squares / max(self._rows, 1) / 2
+                best = self._squares / (self._weight or 1) / 2
                 self._found = best + self._mean * self._mean / 2, best
             elif self.loss.numbers:
-                self._found = _kernel.sgd_constant(code, parameter, np.concatenate([np.zeros(0), *self._sample]))
+                labels, weights = np.concatenate([np.zeros((2, 0)), *self._sample], axis=1)
+                self._found = _kernel.sgd_constant(code, parameter, labels, weights)
             else:
-                shares = self._counts / max(self._counts.sum(), 1)
+                counts = self._counts if self._of_class is None else self._counts * self._of_class
+                shares = counts / (counts.sum() or 1)
                 self._found = _kernel.sgd_constant_of_classes(code, parameter, shares)
         return self._found
 

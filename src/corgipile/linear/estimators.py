@@ -1,7 +1,9 @@
 """The models as scikit-learn estimators; importing this module imports scikit-learn."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,10 +13,12 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue, MissingExtra
 from corgipile.linear.classes import check_label
 from corgipile.linear.labelled import Labelled
-from corgipile.linear.train import train
+from corgipile.linear.train import step_asked, train
 from corgipile.losses import LOSSES, loss_of, most_classes, quoted
 from corgipile.settings import TrainSettings
-from corgipile.tables import Table
+from corgipile.sizes import yes_or_no
+from corgipile.suggestions import listed
+from corgipile.tables import MemoryTable, Table
 from corgipile.tables import open as open_table
 from corgipile.tables.columns import column
 
@@ -25,11 +29,13 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+    from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 except ImportError:
     raise MissingExtra("the estimators need scikit-learn 1.6 or later: pip install corgipile[sklearn]") from None
 
 __all__ = ["CorgiClassifier", "CorgiRegressor"]
+
+WEIGHT = "sample_weight"  # the column of weights given beside the rows
 
 
 def _is_rows(x: Any) -> bool:
@@ -48,6 +54,15 @@ def _as_table(x: Any, y: npt.NDArray[Any]) -> Table:
     return open_table((x, y))
 
 
+def _weighted(table: Table, weights: npt.NDArray[Any]) -> Table:
+    """Put weights beside the rows of a table."""
+    if WEIGHT in table.schema.names:
+        raise BadArgument(f"the rows have a column {WEIGHT!r}, and weights were given beside them; leave one out")
+    if isinstance(table, MemoryTable):
+        return MemoryTable(table.rows.append_column(WEIGHT, pa.array(weights)))
+    return Labelled(table, WEIGHT, weights)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Settings(TrainSettings):
     """What estimators are made with; as scikit-learn has it they are not checked before they are used."""
@@ -55,6 +70,7 @@ class _Settings(TrainSettings):
     model: str | None = field(default=None, kw_only=False)  # type: ignore[assignment]  # None: the usual one
     epochs: int = 20
     l2: float = 1e-4
+    warm_start: bool = False
 
 
 class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
@@ -86,6 +102,7 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         *,
         more: bool = False,
         by_table: bool = False,
+        weights: npt.NDArray[Any] | None = None,
     ) -> Self:
         """Train on a table.
 
@@ -95,16 +112,21 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
             classes: The classes, where they are known.
             more: One epoch on top of what was learnt, at the first epoch's learning rate.
             by_table: The user gave a table, whose columns are found by name; else scikit-learn's rules hold.
+            weights: What its rows count for.
         """
-        own = {name: value for name, value in self.get_params(deep=False).items() if name != "model"}
-        past = self.model_ if more and hasattr(self, "model_") else None
+        own = {name: one for name, one in self.get_params(deep=False).items() if name not in ("model", "warm_start")}
+        past = self.model_ if (more or yes_or_no(self.warm_start, "warm_start")) and hasattr(self, "model_") else None
         self._by_table = by_table
         if not by_table:
             own["features"] = "features"  # of _as_table, whatever the names of a data frame
         elif self._columns is not None and self.features is None:
             own["features"] = self._columns
         if more:
-            own |= {"epochs": 1, "tolerance": None} | ({"decay": 1.0} if self.step == "decay" else {})
+            own |= {"epochs": 1, "tolerance": None} | ({"decay": 1.0} if step_asked(self, model, past).decays else {})
+        if weights is not None:
+            table, own["weight"] = _weighted(open_table(table), weights), WEIGHT
+        if classes is not None:
+            own["class_weight"] = self._coded(own["class_weight"])
         self.model_: Model = train(table, model=model, classes=classes, warm_start=past, **own)
         self.n_features_in_ = self.model_.width
         self._name_features()
@@ -112,6 +134,30 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         self.coef_ = self.model_.coef if isinstance(self, ClassifierMixin) else self.model_.coef[0]
         self.intercept_ = self.model_.intercept
         return self
+
+    def _coded(self, class_weight: Any) -> Any:
+        """Return the weights of classes by the places of the classes."""
+        if not isinstance(class_weight, Mapping):
+            return class_weight
+        known = {one: place for place, one in enumerate(self.classes_.tolist())}
+        if unknown := [one for one in class_weight if one not in known]:
+            raise BadArgument(f"class_weight names {unknown[0]!r}, which is none of the classes {listed(known)}")
+        return {known[one]: weight for one, weight in class_weight.items()}
+
+    def _weights(self, sample_weight: Any, rows: int) -> npt.NDArray[Any] | None:
+        """Check what rows count for: a number each, or one for all of them."""
+        if sample_weight is None:
+            return None
+        if self.weight is not None:
+            raise BadArgument(
+                f"sample_weight was given, and the column {self.weight!r} is the weight; give one of them"
+            )
+        if isinstance(sample_weight, Number):
+            sample_weight = np.full(rows, sample_weight)
+        found = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
+        if found.shape != (rows,):
+            raise ValueError(f"sample_weight.shape == {found.shape}, expected {(rows,)}!")
+        return np.asarray(found)
 
     def _name_features(self) -> None:
         """Let the estimator and its model know the same names: a data frame's, or those of a table's scalar columns."""
@@ -131,7 +177,7 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
     def _open(self, x: Any, y: Any) -> tuple[Table, npt.NDArray[Any] | None]:
         """Open a table to fit, and check the labels given beside it: one a row."""
         table = open_table(x)
-        mine = [name for name in table.schema.names if name != self.label]
+        mine = [name for name in table.schema.names if name not in (self.label, self.weight)]
         self._columns = mine if _is_frame(x) else None  # as scikit-learn has it, all are features
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
@@ -162,13 +208,15 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         return column(table, self.label)
 
     def _rows_only(self, x: Any) -> None:
+        if self.validation is not None or self.patience is not None:
+            raise BadArgument("partial_fit learns from all rows it is given; validation and patience are for fit")
         if not _is_rows(x):
             raise BadArgument(f"partial_fit learns from arrays and data frames, got {x!r}; fit learns from a table")
         self._arrays_only()
 
     def _arrays_only(self) -> None:
-        if self.features is not None or self.label != "label":
-            raise BadArgument("features and label name columns of a table; with arrays leave them as they are")
+        if self.features is not None or self.label != "label" or self.weight is not None:
+            raise BadArgument("features, label and weight name columns of a table; with arrays leave them as they are")
         if self._encodes():
             raise BadArgument(
                 "encode and missing are for columns, which are found by name: fit a data frame or a table, not an array"
@@ -205,28 +253,37 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
 
     _usual = "logistic"
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
 
         The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode`` or ``missing`` a
-        data frame is a table, too: its columns are found by name.
+        data frame is a table, too: its columns are found by name. ``sample_weight`` is what each row counts for.
         """
         if self._by_name(X):
-            return self._fit_table(*self._open(X, y))
+            table, labels = self._open(X, y)
+            return self._fit_table(table, labels, self._weights(sample_weight, len(table)))
         self._arrays_only()
         x, y = self._checked(X, y, reset=True)
         check_classification_targets(y)
-        return self._fit_coded(lambda coded: _as_table(x, coded), y, np.unique(y))
+        weights = self._weights(sample_weight, len(y))
+        return self._fit_coded(lambda coded: _as_table(x, coded), y, np.unique(y), weights=weights)
 
-    def _fit_table(self, table: Table, y: npt.NDArray[Any] | None) -> Self:
+    def _fit_table(self, table: Table, y: npt.NDArray[Any] | None, weights: npt.NDArray[Any] | None) -> Self:
         if y is None:
-            self._train(table, self._kind(numbers=False), by_table=True)
+            self._train(table, self._kind(numbers=False), by_table=True, weights=weights)
             self.classes_ = self.model_.classes
             return self
         check_classification_targets(y)
-        return self._fit_coded(lambda coded: Labelled(table, self.label, coded), y, np.unique(y), by_table=True)
+        labelled = partial(Labelled, table, self.label)
+        return self._fit_coded(labelled, y, np.unique(y), by_table=True, weights=weights)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
+    def partial_fit(
+        self,
+        X: Any,  # noqa: N803  # scikit-learn's name
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Learn one more epoch from arrays; the first call names all classes."""
         self._rows_only(X)
         first = not hasattr(self, "model_")
@@ -239,16 +296,15 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
             raise ValueError(f"classes={classes!r} is not the same as on the first call to partial_fit, {known!r}")
         if not np.isin(y, known).all():
             raise ValueError(f"y has the labels {np.setdiff1d(y, known)!r}, which are not among the classes {known!r}")
-        return self._fit_coded(lambda coded: _as_table(x, coded), y, known, more=True)
+        weights = self._weights(sample_weight, len(y))
+        return self._fit_coded(lambda coded: _as_table(x, coded), y, known, more=True, weights=weights)
 
     def _fit_coded(
         self,
         table: Callable[[npt.NDArray[Any]], Any],
         y: npt.NDArray[Any],
         classes: npt.NDArray[Any],
-        *,
-        more: bool = False,
-        by_table: bool = False,
+        **how: Any,
     ) -> Self:
         """Train on what ``table`` makes of the labels as numbers of classes."""
         if len(classes) < 2:
@@ -256,9 +312,12 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         model = self._kind(numbers=False)
         if loss_of(model).probability and len(classes) > most_classes(model):
             model = next(loss.name for loss in LOSSES if loss.probability and loss.per_class)
+        if self.warm_start and not np.array_equal(getattr(self, "classes_", classes), classes):
+            known, found = listed(self.classes_.tolist()), listed(classes.tolist())
+            raise BadArgument(f"warm_start goes on from a model of the classes {known}; y has {found}")
         coded = np.searchsorted(classes, y).astype(np.int32)
         self.classes_ = classes
-        return self._train(table(coded), model, list(range(len(classes))), more=more, by_table=by_table)
+        return self._train(table(coded), model, list(range(len(classes))), **how)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
         """Return the class of each row."""
@@ -299,27 +358,29 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
 
     _usual = "linear"
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
 
         The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode`` or ``missing`` a
-        data frame is a table, too: its columns are found by name.
+        data frame is a table, too: its columns are found by name. ``sample_weight`` is what each row counts for.
         """
         if self._by_name(X):
             table, labels = self._open(X, y)
+            weights = self._weights(sample_weight, len(table))
             table = table if labels is None else Labelled(table, self.label, labels.astype(np.float64))
-            return self._train(table, self._kind(numbers=True), by_table=True)
-        return self._fit_arrays(X, y, more=False)
+            return self._train(table, self._kind(numbers=True), by_table=True, weights=weights)
+        return self._fit_arrays(X, y, sample_weight, more=False)
 
-    def partial_fit(self, X: Any, y: Any) -> Self:  # noqa: N803  # scikit-learn's name
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn one more epoch from arrays."""
         self._rows_only(X)
-        return self._fit_arrays(X, y, more=True)
+        return self._fit_arrays(X, y, sample_weight, more=True)
 
-    def _fit_arrays(self, x: Any, y: Any, *, more: bool) -> Self:
+    def _fit_arrays(self, x: Any, y: Any, sample_weight: Any, *, more: bool) -> Self:
         self._arrays_only()
         x, y = self._checked(x, y, reset=not (more and hasattr(self, "model_")))
-        return self._train(_as_table(x, y.astype(np.float64)), self._kind(numbers=True), more=more)
+        weights = self._weights(sample_weight, len(y))
+        return self._train(_as_table(x, y.astype(np.float64)), self._kind(numbers=True), more=more, weights=weights)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name
         """Return the value of each row."""

@@ -1,6 +1,7 @@
 """Finds out which columns are the features of a table, and in what form."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,9 +13,12 @@ from corgipile.features.choose import choose, is_number, item_of, require
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
+from corgipile.suggestions import listed
 from corgipile.tables.table import Table, fixed_field
 
-__all__ = ["Features", "find_inputs"]
+__all__ = ["Features", "find_inputs", "tell_unknown"]
+
+log = logging.getLogger("corgipile")
 
 PACKED = "features"
 
@@ -52,11 +56,19 @@ class Features:
         return self.width if self.lists else self.widths[self.columns.index(column)]
 
     def feeder(
-        self, table: Table, label: str | None, order: Any, memory: Size | None, seed: int, **also: Any
+        self,
+        table: Table,
+        label: str | None,
+        order: Any,
+        memory: Size | None,
+        seed: int,
+        *,
+        weight: str | None = None,
+        **also: Any,
     ) -> Feeder:
-        """Open a feeder of these features, and of a label column if there is one; see it for other arguments."""
-        labels = [] if label is None else [label]
-        casts: dict[str, Any] = dict.fromkeys(labels, np.float32) if _is_half(table, label) else {}
+        """Open a feeder of these features, and of a label and a weight column if there are; see it for the rest."""
+        labels = [name for name in (label, weight) if name is not None]
+        casts: dict[str, Any] = {name: np.float32 for name in labels if _is_half(table, name)}
         if self.sparse:
             names = [*self.columns, *labels]
             return Feeder(table, order=order, memory=memory, columns=names, casts=casts, seed=seed, label=label, **also)
@@ -79,8 +91,8 @@ class Features:
         )
 
 
-def _is_half(table: Table, label: str | None) -> bool:
-    return label is not None and pa.types.is_float16(table.schema.field(label).type)
+def _is_half(table: Table, label: str) -> bool:
+    return bool(pa.types.is_float16(table.schema.field(label).type))
 
 
 def find_inputs(
@@ -128,6 +140,23 @@ def find_inputs(
             raise BadSchema(f"feature column {name!r} is {kind}; numbers or lists of numbers are needed")
     widths = tuple(_width(table, name) if is_list else 1 for name, is_list in zip(names, lists, strict=True))
     return Features(names, sparse=False, width=sum(widths), dtype=dtype, lists=False, left_out=left_out, widths=widths)
+
+
+def tell_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None) -> None:
+    """Say which columns of a table there were none of when a model was trained: nothing is made of them.
+
+    Args:
+        schema: Of the table.
+        params: What the model was trained with; nothing is said where nobody noted the columns beside its features.
+        label: The label column of the table.
+    """
+    if "others" not in params:
+        return
+    known = {*params["features"], *params["left_out"], *params["others"], params.get("label"), label}
+    new = [name for name in schema.names if name not in known]
+    if new:
+        noun = "column" if len(new) == 1 else "columns"
+        log.warning("%s %s: left out, for the model was trained on a table without", noun, listed(new))
 
 
 def _dtype(kinds: Sequence[Any]) -> np.dtype[Any]:

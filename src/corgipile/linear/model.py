@@ -14,12 +14,13 @@ from corgipile.features import Encoding
 from corgipile.features.encoders import Number
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
-from corgipile.linear.classes import check_label
+from corgipile.linear.classes import check_label, check_weight
 from corgipile.linear.encoded import readable
-from corgipile.linear.features import Features, find_inputs
+from corgipile.linear.features import Features, find_inputs, tell_unknown
+from corgipile.linear.inference import Summary, summary
 from corgipile.linear.nulls import NaNs
-from corgipile.linear.saving import packed, read_tensors, unpacked, write_tensors
-from corgipile.linear.scaling import Learnt, Scaling
+from corgipile.linear.saving import learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
+from corgipile.linear.scaling import Learnt
 from corgipile.linear.sgd import SGD, outputs_of
 from corgipile.losses import Loss, loss_of, most_classes, quoted
 from corgipile.tables import open as open_table
@@ -30,8 +31,7 @@ __all__ = ["Model", "load", "unpack"]
 FORMAT = 1
 What = Literal["predict", "predict_proba", "decision"]
 WHATS = ("predict", "predict_proba", "decision")
-LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of what going on needs, if that is more
-BESIDE = "beside"
+NOTED = {"left_out": dict, "notes": list, "others": list}
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Model:
 
         Args:
             rows: An array [rows, features], a SciPy CSR matrix, a path, a `Table`, a ``pyarrow.Table`` or a data frame.
-                Scalar features are found by their names, wherever they stand.
+                Scalar features are found by their names, wherever they stand; the log names columns that are new.
         """
         return np.concatenate(list(self.stream(rows, "decision")))
 
@@ -157,12 +157,15 @@ class Model:
                 yield sgd.decide(array.rows, visit, lambda place, visit=visit: f"row {visit[place]}")  # type: ignore[misc]
             return
         table = readable(open_table(rows), self.encoding, None)
-        sgd = self.sgd(self._inputs(table))
+        sgd = self.sgd(self.inputs(table))
         with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, None)) as feeder:
             yield from passes.scores(sgd, feeder)
 
-    def _inputs(self, table: Table, label: str | None = None) -> Features:
-        return find_inputs(table, self.features or None, label or self.label, self.width, whose=repr(table))
+    def inputs(self, table: Table, label: str | None = None) -> Features:
+        """Return the features of a table as this model reads them."""
+        label = label or self.label
+        tell_unknown(table.schema, self.params, label)
+        return find_inputs(table, self.features or None, label, self.width, whose=repr(table))
 
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
         """Return what scores, [rows, outputs], say: themselves, probabilities, or what is predicted.
@@ -186,12 +189,13 @@ class Model:
             return flat
         return np.asarray(self.classes[flat.argmax(axis=1) if flat.ndim == 2 else (flat > 0).astype(np.intp)])
 
-    def measure(self, table: Any, label: str | None = None) -> dict[str, float]:
+    def measure(self, table: Any, label: str | None = None, weight: str | None = None) -> dict[str, float]:
         """Return loss and accuracy, or R², on a table.
 
         Args:
             table: A path, a `Table`, a ``pyarrow.Table`` or a data frame.
             label: The label column; by default that of training.
+            weight: A column of what rows count for; None: each for 1, however the model was trained.
 
         Raises:
             BadValue: The table has no rows, or a row has a label or feature that is no finite number.
@@ -199,14 +203,20 @@ class Model:
         column = label or self.label or "label"
         opened = readable(open_table(table), self.encoding, column)
         check_label(opened, column, repr(opened))
-        sgd = self.sgd(self._inputs(opened, column))
-        with passes.reader(sgd.inputs, NaNs(opened, sgd.inputs, column), column) as feeder:
-            figures = passes.measure(sgd, feeder, column)
+        if weight is not None:
+            check_weight(opened, weight, column, repr(opened))
+        sgd = self.sgd(self.inputs(opened, column))
+        with passes.reader(sgd.inputs, NaNs(opened, sgd.inputs, column), column, weight) as feeder:
+            figures = passes.measure(sgd, feeder, column, weight)
         if sgd.skipped:
             raise BadValue(f"{sgd.skipped} rows of {opened!r} have scores beyond what {sgd.inputs.dtype} can hold")
         return figures.record(self.kind)
 
     evaluate = measure
+
+    def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
+        """Return the coefficients with standard errors and p-values; see `corgipile.linear.inference.summary`."""
+        return summary(self, table, label, weight)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save as a safetensors file; an earlier model that is there is replaced when the new one is whole.
@@ -240,13 +250,7 @@ class Model:
             "history": self.history,
         }
         tensors = {"coef": self.coef, "intercept": self.intercept}
-        if self.learnt is not None:
-            scaling, coef, intercept, beside = self.learnt
-            scaling = scaling or Scaling.none(self.width)
-            if beside is not None:
-                tensors[BESIDE] = beside
-            tensors |= dict(zip(LEARNT, (scaling.center, scaling.scale, coef, intercept), strict=True))
-        return tensors, meta
+        return tensors | tensors_of(self.learnt, self.width), meta
 
 
 def _probabilities(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -311,7 +315,7 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
         model = Model(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
         _check(model)
         _check_notes(model)
-        model.learnt = _learnt(model, tensors)
+        model.learnt = learnt_of(tensors, model.coef)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise BadModelFile(f"{name} is not a model saved by corgipile: {error}") from None
     return model
@@ -356,36 +360,14 @@ def _check_notes(model: Model) -> None:
         raise ValueError(f"{named} names for {model.width} features")
     if not (isinstance(label, str | None) and isinstance(lists, bool | None)):
         raise TypeError(f"its label is {label!r} and lists is {lists!r}")
-    if not isinstance(model.params.get("left_out", {}), dict) or not isinstance(model.params.get("notes", []), list):
+    best = model.params.get("best_epoch")
+    if best is not None and (type(best) is not int or not 0 <= best < len(model.history)):
+        raise ValueError(f"its best epoch is {best!r} of {len(model.history)}")
+    if best is not None and not isinstance(model.history[best].get("test_loss"), int | float):
+        raise TypeError("its best epoch has no test_loss")
+    if not all(isinstance(model.params.get(name, kind()), kind) for name, kind in NOTED.items()):
         raise TypeError("the notes on its columns are damaged")
     for record in model.history:
         loss = record["loss"]
         if isinstance(loss, bool) or not isinstance(loss, int | float):
             raise TypeError(f"its history has the loss {loss!r}")
-
-
-def _learnt(model: Model, tensors: dict[str, npt.NDArray[Any]]) -> Learnt | None:
-    """Return the model as it was learnt, None where the coefficients say it all."""
-    if not any(name in tensors for name in (*LEARNT, BESIDE)):
-        return None
-    center, scale, coef, intercept = (tensors[name] for name in LEARNT)
-    beside = tensors.get(BESIDE)
-    fits = center.shape == scale.shape == (model.width,) and center.dtype == scale.dtype == np.float64
-    fits = fits and coef.shape == model.coef.shape and intercept.shape == model.intercept.shape
-    fits = fits and coef.dtype == intercept.dtype == model.coef.dtype
-    if (
-        not fits
-        or not all(np.isfinite(part).all() for part in (center, scale, coef, intercept))
-        or not (scale > 0).all()
-    ):
-        raise ValueError("what it was standardised by does not fit its coefficients")
-    if beside is not None and not _is_beside(beside, model.width):
-        raise ValueError("what is known beside its weights does not fit them")
-    scaling = Scaling(center, scale)
-    return Learnt(None if scaling.idle else scaling, coef, intercept, beside)
-
-
-def _is_beside(lines: npt.NDArray[Any], width: int) -> bool:
-    """Say whether lines are such as `SGD.beside` returns; how many there are is for who goes on from them to check."""
-    fits = lines.ndim == 2 and lines.shape[1] == width + 1 and len(lines) > 1 and lines.dtype == np.float64
-    return bool(fits and np.isfinite(lines).all() and 0 <= lines[-1, 0] < 1 << 62)

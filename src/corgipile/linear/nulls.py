@@ -22,7 +22,8 @@ class NaNs(Wrapper):
     Args:
         table: The rows.
         inputs: The features.
-        label: The label column; its nulls become NaN too where rows that cannot be learnt from are skipped.
+        *labels: Columns of labels and weights; their nulls become NaN too where rows that cannot be learnt from are
+            skipped.
         skip: Whether they are.
 
     Example:
@@ -33,15 +34,14 @@ class NaNs(Wrapper):
         {'x': [1.0, nan], 'label': [1, 0]}
     """
 
-    def __init__(self, table: Table, inputs: Features, label: str | None, *, skip: bool = False) -> None:
+    def __init__(self, table: Table, inputs: Features, *labels: str | None, skip: bool = False) -> None:
         super().__init__(table)
         self._inputs, self._features = inputs, frozenset(inputs.columns)
         self.schema = table.schema
-        self._label = label if skip and label is not None and not _is_float(table.schema.field(label)) else None
-        if self._label is not None:
-            at = table.schema.get_field_index(self._label)
-            self.schema = table.schema.set(at, pa.field(self._label, pa.float64()))
-        self._filled_too = label if skip else None
+        self._filled_too = {name for name in labels if skip and name is not None}
+        self._widened = {name for name in self._filled_too if not _is_float(table.schema.field(name))}
+        for name in self._widened:
+            self.schema = self.schema.set(self.schema.get_field_index(name), pa.field(name, pa.float64()))
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Read one run of rows."""
@@ -65,9 +65,9 @@ class NaNs(Wrapper):
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _fill(self, name: str, array: pa.Array) -> pa.Array:
-        if name == self._label:
+        if name in self._widened:
             array = array.cast(pa.float64(), safe=False)
-        if name not in self._features and name != self._filled_too:
+        if name not in self._features and name not in self._filled_too:
             return array
         if item_of(array.type) is None:
             return _numbers(array)

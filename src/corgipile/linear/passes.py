@@ -21,7 +21,7 @@ READ_MEMORY = 4 << 20
 SURVEYED = 1 << 14  # sparse rows at a time
 COUNTED = 1 << 16  # labels at a time
 Count = Callable[[int], object]
-Labels = Callable[[npt.NDArray[Any]], object]
+Labels = Callable[[npt.NDArray[Any], npt.NDArray[Any] | None], object]
 
 
 def row_at(feeder: Feeder, epoch: int, step: int) -> Callable[[int], str]:
@@ -42,33 +42,37 @@ def learn(
     epoch: int,
     on_rows: Count | None = None,
     on_labels: Labels | None = None,
+    weight: str | None = None,
 ) -> Figures:
-    """Run one epoch and return its figures.
+    """Run one epoch and return its figures; ``weight`` is the column of what rows count for.
 
     Raises:
-        BadValue: Every row was skipped, or there is none.
+        BadValue: Every row was skipped, or there is none, or none counts for anything.
     """
     sgd.begin(rate)
     for step, visit in enumerate(feeder.epoch(epoch)):
         where = row_at(feeder, epoch, step)
-        labels = feeder.buffer.dense(label)
-        sgd.learn(rows_in(feeder.buffer, sgd.inputs, visit), labels, visit, where)
+        labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
+        sgd.learn(rows_in(feeder.buffer, sgd.inputs, visit), labels, visit, where, weights)
         if on_labels is not None:
             for start in range(0, len(visit), COUNTED):
-                on_labels(labels[visit[start : start + COUNTED]])
+                some = visit[start : start + COUNTED]
+                on_labels(labels[some], None if weights is None else weights[some])
         if on_rows is not None:
             on_rows(len(visit))
     figures = sgd.flush()
     if not figures.rows:
         why = f"all {sgd.skipped} were skipped: none can be learnt from" if sgd.skipped else "there are none"
         raise BadValue(f"no rows of {feeder.table!r} were used; {why}")
+    if not figures.weight:
+        raise BadValue(f"the weights of {feeder.table!r} are all zero; one above 0 is needed")
     return figures
 
 
-def measure(sgd: SGD, feeder: Feeder, label: str) -> Figures:
+def measure(sgd: SGD, feeder: Feeder, label: str, weight: str | None = None) -> Figures:
     """Return the figures of a table without learning: a pass at learning rate 0."""
     sgd.judge_only()
-    return learn(sgd, feeder, label, 0.0, 0)
+    return learn(sgd, feeder, label, 0.0, 0, weight=weight)
 
 
 def moments(inputs: Features, table: Table) -> Moments:
@@ -86,12 +90,12 @@ def moments(inputs: Features, table: Table) -> Moments:
     return found
 
 
-def reader(inputs: Features, table: Table, label: str | None = None) -> Feeder:
+def reader(inputs: Features, table: Table, label: str | None = None, weight: str | None = None) -> Feeder:
     """Open a feeder that reads a table once, as it lies, in little memory: as much as a few of its rows need."""
     memory = READ_MEMORY
     while True:
         try:
-            return inputs.feeder(table, label, "no_shuffle", memory, 0)
+            return inputs.feeder(table, label, "no_shuffle", memory, 0, weight=weight)
         except BudgetTooSmall:
             if memory > 1 << 62:
                 raise

@@ -19,7 +19,7 @@ __all__ = ["gradients"]
 
 
 def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[np.float64]:
-    """Return the gradient of each row's loss by the weights as they were learnt, and by the intercepts.
+    """Return the gradient of each row's loss by the weights that predict, in the scale they were learnt in.
 
     Args:
         model: The model.
@@ -44,7 +44,10 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
     check_label(table, column, repr(table))
     inputs = find_inputs(table, model.features or None, column, model.width, whose=repr(table))
     inputs = inputs if inputs.sparse else replace(inputs, dtype=np.dtype(np.float64))
-    scaling, coef, bias = (None, model.coef, model.intercept) if model.learnt is None else model.learnt[:3]
+    scaling = None if model.learnt is None else model.learnt.scaling
+    coef, bias = model.coef, model.intercept
+    if scaling is not None:
+        coef, bias = scaling.unfold(coef, bias)
     sgd = SGD(model.kind, inputs, model.classes, scaling=scaling)
     found = []
     with passes.reader(inputs, NaNs(table, inputs, column), column) as feeder:

@@ -12,12 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadModelFile, MissingFile, ReadFailed
+from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.outputs import Kind, refuse_url, replacing
 
-__all__ = ["MODEL", "packed", "read_tensors", "unpacked", "write_tensors"]
+__all__ = ["MODEL", "learnt_of", "packed", "read_tensors", "tensors_of", "unpacked", "write_tensors"]
 
 KEY = "corgipile.model"
 MOST_HEADER = 100 << 20
+LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors of what going on needs, if that is more
+BESIDE = "beside"
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -118,3 +121,45 @@ def _check_kinds(strange: set[str]) -> None:
 
 def _refuse(name: str) -> None:
     raise ValueError(f"its metadata holds {name}")
+
+
+def tensors_of(learnt: Learnt | None, width: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the tensors of a model as it was learnt; none where the coefficients say it all."""
+    if learnt is None:
+        return {}
+    scaling = learnt.scaling or Scaling.none(width)
+    parts = scaling.center, scaling.scale, learnt.coef, learnt.intercept
+    beside = {} if learnt.beside is None else {BESIDE: learnt.beside}
+    return beside | dict(zip(LEARNT, parts, strict=True))
+
+
+def learnt_of(tensors: dict[str, npt.NDArray[Any]], of: npt.NDArray[Any]) -> Learnt | None:
+    """Return the model as it was learnt, None where the coefficients, ``of``, say it all.
+
+    Raises:
+        ValueError: The tensors do not fit.
+    """
+    if not any(name in tensors for name in (*LEARNT, BESIDE)):
+        return None
+    width = of.shape[1]
+    center, scale, coef, intercept = (tensors[name] for name in LEARNT)
+    beside = tensors.get(BESIDE)
+    fits = center.shape == scale.shape == (width,) and center.dtype == scale.dtype == np.float64
+    fits = fits and coef.shape == of.shape and intercept.shape == of.shape[:1]
+    fits = fits and coef.dtype == intercept.dtype == of.dtype
+    if (
+        not fits
+        or not all(np.isfinite(part).all() for part in (center, scale, coef, intercept))
+        or not (scale > 0).all()
+    ):
+        raise ValueError("what it was standardised by does not fit its coefficients")
+    if beside is not None and not _is_beside(beside, width):
+        raise ValueError("what is known beside its weights does not fit them")
+    scaling = Scaling(center, scale)
+    return Learnt(None if scaling.idle else scaling, coef, intercept, beside)
+
+
+def _is_beside(lines: npt.NDArray[Any], width: int) -> bool:
+    """Say whether lines are such as `SGD.beside` returns; how many there are is for who goes on from them to check."""
+    fits = lines.ndim == 2 and lines.shape[1] == width + 1 and len(lines) > 1 and lines.dtype == np.float64
+    return bool(fits and np.isfinite(lines).all() and 0 <= lines[-1, 0] < 1 << 62)

@@ -7,7 +7,7 @@ import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, Diverged
-from corgipile.steps import step_of
+from corgipile.steps import STEPS, step_of
 
 __all__ = ["Schedule"]
 
@@ -33,7 +33,7 @@ class Schedule:
     l1: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.l2 * self.learning_rate < 1:
+        if step_of(self.step).same and not self.l2 * self.learning_rate < 1:
             raise BadArgument(f"l2 must be 0 or more, and below 1 / learning_rate, got {self.l2}")
 
     def rate(self, epoch: int) -> float:
@@ -67,4 +67,5 @@ class Schedule:
     def cure(self, *, standardized: bool) -> str:
         """Say what would help."""
         also = "" if standardized else ", or standardize=True"
-        return f"try learning_rate={self.learning_rate / 10:g}{also}"
+        rate = STEPS["decay"].usual if step_of(self.step).fixed else self.learning_rate
+        return f"try learning_rate={rate / 10:g}{also}"

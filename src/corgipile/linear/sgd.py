@@ -1,7 +1,7 @@
 """The SGD kernel as an object: losses, updates, totals, and its refusals as errors."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,8 @@ __all__ = ["SGD", "Figures", "outputs_of", "rows_in"]
 
 FloatArray = npt.NDArray[Any]
 INDEX_FAULT = (_kernel.BAD_INDEX, _kernel.BAD_ORDER)
-ROWS_FAULT = (_kernel.BAD_LABEL, _kernel.LABEL_VALUE, _kernel.BAD_VALUE, *INDEX_FAULT)  # the blame is one row's
+# The blame is one row's.
+ROWS_FAULT = (_kernel.BAD_LABEL, _kernel.LABEL_VALUE, _kernel.BAD_VALUE, _kernel.BAD_WEIGHT, *INDEX_FAULT)
 SCALED_ROWS, SCALED_BYTES = 4096, 4 << 20  # standardised at a time: copies of narrow rows stay in a cache
 SlotArray = npt.NDArray[np.int32]
 Locate = Callable[[int], str]
@@ -40,12 +41,18 @@ def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
     return len(classes) if loss_of(kind, len(classes)).per_class else 1
 
 
+def _plain(numbers: FloatArray) -> FloatArray:
+    """Return numbers as the kernel takes them: booleans are bytes."""
+    return numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
+
+
 class Figures(NamedTuple):
-    """What one epoch amounts to, each row judged before its own update: mean loss, and accuracy or R²."""
+    """What one epoch amounts to, each row judged before its own update: mean loss, and accuracy or R², by weight."""
 
     rows: int
     loss: float
     score: float
+    weight: float = 1.0
 
     def record(self, kind: str) -> dict[str, float]:
         """Return the loss and the score by their names.
@@ -72,6 +79,7 @@ class SGD:
         average: Whether the mean of the weights on their way predicts, not the last ones.
         on_bad: Whether a row that cannot be learnt from is an error or left out and counted in ``skipped``.
         scaling: What rows are standardised by before they are learnt from; weights are then those of such rows.
+        class_weight: What a row of each class counts for; None: 1.
     """
 
     def __init__(
@@ -88,6 +96,7 @@ class SGD:
         l1: float = 0.0,
         on_bad: OnBad = "raise",
         scaling: Scaling | None = None,
+        class_weight: npt.NDArray[np.float64] | None = None,
         isa: int = -1,
     ) -> None:
         choice(on_bad, "on_bad", OnBad)
@@ -113,6 +122,7 @@ class SGD:
             average=average,
             step=step_of(step).code,
             l1=l1,
+            class_weight=class_weight,
         )
 
     def begin(self, rate: float) -> None:
@@ -120,30 +130,44 @@ class SGD:
         self.skipped = 0
         _kernel.sgd_begin(self._state, rate)
 
-    def learn(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray, locate: Locate) -> None:
-        """Learn from rows by slot, in the order of ``visit``.
+    def learn(
+        self,
+        rows: FloatArray | Sparse,
+        labels: FloatArray,
+        visit: SlotArray,
+        locate: Locate,
+        weights: FloatArray | None = None,
+    ) -> None:
+        """Learn from rows by slot, in the order of ``visit``; ``weights`` are what they count for.
 
         Raises:
             BadLabel: A label is none of the classes.
-            BadValue: A feature or label is NaN or infinite.
+            BadValue: A feature or label is NaN or infinite, or a weight is that or negative.
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
             Diverged: The weights grew without bound.
         """
-        labels = labels.view(np.uint8) if labels.dtype == np.bool_ else labels
+        labels, weights = _plain(labels), None if weights is None else _plain(weights)
         if self.scaling is None:
-            self._learn_all(rows, labels, visit, locate)
+            self._learn_all(rows, labels, weights, visit, locate)
             return
+        for piece in self._pieces(slice(0, len(visit))):
+            part, first = visit[piece], piece.start
+            scaled, kept = self.scaled(rows, part)
+            places = np.arange(len(part), dtype=np.int32)
+            counts = None if weights is None else weights[part]
+            self._learn_all(scaled, labels[part], counts, places, lambda place, first=first: locate(first + place))  # type: ignore[misc]
+            del kept
+
+    def _pieces(self, part: slice) -> Iterator[slice]:
+        """Cut visits into those that are standardised at a time; all at once where none are."""
         some = SCALED_ROWS
         if not self.inputs.sparse:
             some = max(1, min(some, SCALED_BYTES // (self.inputs.width * self.inputs.dtype.itemsize)))
-        for first in range(0, len(visit), some):
-            part = visit[first : first + some]
-            scaled, kept = self._scaled(rows, part)
-            places = np.arange(len(part), dtype=np.int32)
-            self._learn_all(scaled, labels[part], places, lambda place, first=first: locate(first + place))  # type: ignore[misc]
-            del kept
+        some = max(1, part.stop - part.start) if self.scaling is None else some
+        for first in range(part.start, part.stop, some):
+            yield slice(first, min(first + some, part.stop))
 
-    def _scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> tuple[FloatArray | Sparse, Any]:
+    def scaled(self, rows: FloatArray | Sparse, visit: SlotArray) -> tuple[FloatArray | Sparse, Any]:
         """Return standardised copies of rows, and what keeps them in memory."""
         assert self.scaling is not None  # noqa: S101 - for the type checker: the caller has asked
         if not isinstance(rows, Sparse):
@@ -156,23 +180,33 @@ class SGD:
         flaws = {place: rows.flaws[slot] for place, slot in enumerate(visit.tolist()) if slot in rows.flaws}
         return Sparse(at[0], at[1], lengths, flaws), (indices, values)
 
-    def _learn_all(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray, locate: Locate) -> None:
+    def _learn_all(
+        self,
+        rows: FloatArray | Sparse,
+        labels: FloatArray,
+        weights: FloatArray | None,
+        visit: SlotArray,
+        locate: Locate,
+    ) -> None:
         start = 0
         while True:
-            status, done = self._learn(rows, labels, visit[start:])
+            status, done = self._learn(rows, labels, weights, visit[start:])
             if not status:
                 return
             start += done
             if not (self._skip and status in self._skipped_for):
-                raise self._refused(status, rows, int(visit[start]), locate(start), labels[visit[start]])
+                told = weights if status == _kernel.BAD_WEIGHT and weights is not None else labels
+                raise self._refused(status, rows, int(visit[start]), locate(start), told[visit[start]])
             self.skipped += 1
             start += 1
 
-    def _learn(self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray) -> tuple[int, int]:
-        code = type_code(labels.dtype)
+    def _learn(
+        self, rows: FloatArray | Sparse, labels: FloatArray, weights: FloatArray | None, visit: SlotArray
+    ) -> tuple[int, int]:
+        code, also = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
         if isinstance(rows, Sparse):
-            return _kernel.sgd_sparse(self._state, *rows[:3], labels, code, visit)
-        return _kernel.sgd_dense(self._state, rows, labels, code, visit)
+            return _kernel.sgd_sparse(self._state, *rows[:3], labels, code, visit, weights, also)
+        return _kernel.sgd_dense(self._state, rows, labels, code, visit, weights, also)
 
     def _refused(
         self, status: int, rows: FloatArray | Sparse, slot: int, where: str, label: Any = None
@@ -182,6 +216,7 @@ class SGD:
         reasons: dict[int, Flaw] = {
             _kernel.BAD_LABEL: (BadLabel, f"has label {label}; {self._taken()}"),
             _kernel.LABEL_VALUE: (BadValue, f"has label {label}; a finite number is needed"),
+            _kernel.BAD_WEIGHT: (BadValue, f"has weight {label}; a finite number of 0 or more is needed"),
             _kernel.BAD_VALUE: NULL_VALUE,
             _kernel.BAD_INDEX: (BadSparseRow, f"has an index outside the model's {width} features, which begin at 0"),
             _kernel.BAD_ORDER: (BadSparseRow, "has sparse indices that repeat or fall; they must increase"),

@@ -15,9 +15,10 @@ from corgipile.errors import BadArgument, BadValue, CorgiPileError
 from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear import passes
-from corgipile.linear.classes import Labels, check_classes, check_label
+from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
+from corgipile.linear.dual_training import DualTraining, check_settings, divided
 from corgipile.linear.encoded import classes_of, encoding_of, readable
-from corgipile.linear.features import Features, find_inputs
+from corgipile.linear.features import Features, find_inputs, tell_unknown
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.precheck import precheck
@@ -31,20 +32,20 @@ from corgipile.losses import loss_of
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
-from corgipile.steps import step_of
+from corgipile.steps import Step, step_of
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
-__all__ = ["measuring", "order_of", "prepare", "schedule_of", "train"]
+__all__ = ["measuring", "order_of", "prepare", "schedule_of", "step_asked", "train"]
 
 log = logging.getLogger("corgipile")
 
 
 @takes(TrainArguments)
 def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of TrainArguments
-    """Train a linear model by SGD from a table of any size.
+    """Train a linear model from a table of any size, by SGD or to its optimum.
 
     Args:
         table: A path, glob or list of them, a `Table`, a ``pyarrow.Table`` or a data frame.
@@ -62,7 +63,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             epoch), ``"constant"``, ``"inverse"`` (divided by the root of the number of the epoch), ``"adagrad"`` (a
             rate for each weight by the squares of its gradients), or ``"normalized"`` (that, and by the size of its
             feature, whatever its scale; as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to
-            choose.
+            choose. None: that of ``warm_start``; else ``"auto"`` for classes, and ``"decay"`` for numbers or where
+            ``learning_rate`` or ``decay`` is given.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
             the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all it goes on at a fifth. With
@@ -78,6 +80,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         test: Another table to measure the model on after each epoch.
         validation: The share of rows that are left out and take its place, such as 0.1; which, the seed says.
         group: A column of which all rows of a value are left out, or none.
+        weight: A column of what each row counts for, 0 or more: its gradient and its loss are multiplied by that. It is
+            no feature. The test table has it too, and is measured by it.
+        class_weight: What rows of a class count for, by class (1 where it is not named), or ``"balanced"``: the less
+            the more there are of it, so that all classes count for as much. It multiplies ``weight``. The history's
+            ``loss`` and score are by both; a test table is measured without.
         intercept: Whether to learn one.
         average: Predict by the mean of the weights on their way, later ones weighing more: the last half of all epochs
             has 94 % of the weight, wherever training ends. It ends the noise of the last rows; ``loss`` of the history
@@ -87,6 +94,9 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             some rows says that SGD would suffer without; the log says so.
         classes: The class values, to spare the reading of the label column; not where numbers are predicted.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
+        patience: Stop when the loss on the held-out rows, of ``test`` or ``validation``, was not below its best
+            for so many epochs; the weights that predict are those of the best epoch, ``params["best_epoch"]``, in any
+            case. Going on goes on from the last ones, as if nothing had been stopped.
         warm_start: A model to go on from; its epochs count on, so 3 epochs and 2 more are 5. Its features are found by
             name.
         save: Model file, written after each epoch: from it a run that was interrupted goes on, with ``warm_start``, to
@@ -95,6 +105,13 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         on_bad: ``"skip"`` leaves out rows that the model cannot learn from (a feature or label that is null, NaN or
             infinite, a label of no class, sparse indices out of order); the history says how many (``skipped``, and
             ``test_skipped`` of the test table, where rows whose score overflows are left out in any case).
+        solver: ``"sgd"``, or ``"dual"``: dual coordinate descent, which has no rate and ends at the one optimum of
+            logistic, svm and squared_hinge with an ``l2`` above 0 (1 over the number of rows is the usual C = 1); the
+            intercept counts in that penalty. Each row has one number more, in memory or, beyond a quarter of the
+            budget, in a file. The last record of the history has the ``objective`` and the ``gap`` that is left to the
+            optimum at most, as a share; ``tolerance`` is the gap at which training ends. Settings of SGD are refused.
+        inner: Of ``"dual"``: visits of each row while it is in memory, as BMF and LIRS have them; more than 1 makes
+            fewer passes.
         callback: Called after each epoch with its record.
         on_rows: Called after each step with the number of rows learnt; a negative number takes back those of an epoch
             that is begun again.
@@ -119,39 +136,59 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     """
     if loss_of(given.model).numbers and given.classes is not None:
         raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
+    dual = given.solver == "dual"
+    check_settings(given)
     past = given.warm_start
     chosen = given.learning_rate is not None
     adaptive = given.learning_rate is None or bool(past and not chosen and past.params.get("adaptive"))
-    schedule = schedule_of(given, given.tolerance)
-    if past is not None and not chosen and past.params.get("step", "decay") == given.step:
+    schedule = schedule_of(given, given.tolerance, past)
+    if past is not None and not chosen and past.params.get("step", "decay") == schedule.step:
         known = replace(given, learning_rate=past.params.get("learning_rate")).checked()
         schedule = replace(schedule, learning_rate=known.learning_rate or schedule.learning_rate)
     opened = open_table(given.table)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
     opened, held_out = _sides(opened, given)
+    if given.patience is not None and held_out is None:
+        raise BadArgument("patience stops by the loss on held-out rows: give validation=0.1, or a test table")
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
-    with task.feeder(order_of(given.order, given.memory), given.memory, given.seed) as feeder:
+    memory, share = divided(given, task) if dual else (given.memory, None)
+    with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
-        training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
+        params["step"] = schedule.step
+        training: Training | DualTraining
+        if dual:
+            training = DualTraining(task, feeder, given, params, share)
+        else:
+            training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
         keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
 
 
-def schedule_of(given: Settings, tolerance: float | None = None) -> Schedule:
+def step_asked(given: Settings, kind: str, past: Model | None = None) -> Step:
+    """Return the step of a training: the one that is named, that of a model to go on from, or the usual one."""
+    if given.step is not None:
+        return step_of(given.step)
+    rated = given.learning_rate is not None or given.decay != declared(Settings)["decay"].default
+    usual = "decay" if loss_of(kind).numbers else "auto"  # whose steps are too short for labels far from 0
+    known = step_of(usual if past is None else past.params.get("step", "decay"))
+    return step_of("decay") if rated and known.fixed else known
+
+
+def schedule_of(given: Settings, tolerance: float | None = None, past: Model | None = None) -> Schedule:
     """Return the rates of a training.
 
     Raises:
         BadArgument: Settings do not go together.
     """
-    step = step_of(given.step)
+    step = step_asked(given, given.model, past)
     if not step.decays and given.decay != declared(Settings)["decay"].default:
         raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
     if step.fixed and given.learning_rate is not None:
@@ -200,7 +237,10 @@ def prepare(
     """
     label, model = settings.label, settings.model
     features, skip = _wanted(settings.features, past), on_bad == "skip"
-    bring(table, [*_named(table, features, settings), label], settings.memory)
+    weight, weighs = (getattr(settings, name, None) for name in ("weight", "class_weight"))
+    features, left = _without(table, features, settings, weight)
+    columns = [label] if weight is None else [label, weight]
+    bring(table, [*_named(table, features, settings), *columns], settings.memory)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
     if encoding is not None:
@@ -209,6 +249,7 @@ def prepare(
         features = chosen_columns(table.schema, features, label).names
     inputs = find_inputs(table, features, label, past.width if past else None)
     inputs = inputs if left_out is None else replace(inputs, left_out=left_out)
+    inputs = inputs if left is None else replace(inputs, left_out=left)
     known = past.classes if classes is None and past else classes
     texts = classes_of(encoding)
     known = _known(table, label, model, known) if texts is None else check_classes(texts, model, label)
@@ -216,7 +257,7 @@ def prepare(
     if codes is not None:
         labels.keep(codes)
     how = settings.batch_size, settings.intercept, on_bad, encoding
-    task = Task(table, inputs, label, model, labels, *how, average=settings.average)
+    task = Task(table, inputs, label, model, labels, *how, settings.average, weight, weighs)
     if past is not None:
         _check_past(past, task)
     return _scaled(task, settings.standardize, past)
@@ -229,13 +270,29 @@ def _named(table: Table, features: Any, settings: Settings) -> Sequence[str]:
     return ()
 
 
+def _without(table: Table, features: Any, settings: Settings, weight: str | None) -> tuple[Any, dict[str, str] | None]:
+    """Return the features to look for where a column is weights, and the columns left out if none were named."""
+    if weight is None:
+        return features, None
+    check_weight(table, weight, settings.label)
+    if isinstance(features, list | tuple):
+        if weight in features:
+            raise BadArgument(f"the weight column {weight!r} is among the features; it is no feature")
+        return features, None
+    others = table.schema.remove(table.schema.get_field_index(weight))
+    chosen = chosen_columns(others, features, settings.label, settings.encode)
+    return list(chosen.names), chosen.left_out if features is None else None
+
+
 def _facts(task: Task) -> Record:
     """Return what a model says of its task."""
+    said = {*task.inputs.columns, task.label, *task.inputs.left_out}
     return {
         "features": list(task.inputs.columns),
         "lists": task.inputs.lists,
         **({"encoding": task.encoding.state()} if task.encoding else {}),
         "left_out": task.inputs.left_out,
+        "others": [name for name in task.source.schema.names if name not in said],
         "notes": task.notes,
         "standardize": task.scaling is not None,
     }
@@ -290,6 +347,7 @@ def _exact(inputs: Features, table: Table) -> Features:
 
 def _check_past(past: Model, task: Task) -> None:
     """Raise BadArgument unless an earlier model is of the same kind, features and classes."""
+    tell_unknown(task.source.schema, past.params, task.label)
     inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
     known = past.features if past.names else ()
     if past.loss != task.loss or past.width != inputs.width:
@@ -313,9 +371,11 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
         return
     table = open_table(test)
     inputs, whose = task.inputs, f"the test table {table!r}"
-    bring(table, [*inputs.columns, task.label], None)  # it is read after each epoch
+    weights = [] if task.weight is None else [task.weight]
+    bring(table, [*inputs.columns, task.label, *weights], None)  # it is read after each epoch
     table = readable(table, task.encoding, task.label, once=True)
     check_label(table, task.label, whose)
+    tell_unknown(table.schema, _facts(task), task.label)
     found = find_inputs(table, inputs.columns, task.label, inputs.width, whose=whose)
     if found.width != inputs.width:
         raise BadArgument(f"the test table has {found.width} features, the table {inputs.width}; as many are needed")
@@ -323,14 +383,16 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
         raise BadValue(f"{whose} has no rows to measure the model on")
     if not found.sparse:
         found = replace(found, dtype=np.promote_types(found.dtype, inputs.dtype))
-    read = NaNs(table, found, task.label, skip=task.on_bad == "skip")
+    if task.weight is not None:
+        check_weight(table, task.weight, task.label, whose)
+    read = NaNs(table, found, task.label, task.weight, skip=task.on_bad == "skip")
 
     def measure(model: Model) -> Record:
         judge = SGD(task.kind, found, task.classes, on_bad=task.on_bad)
         judge.assign(model.coef, model.intercept)
-        record = passes.measure(judge, feeder, task.label).record(task.kind)
+        record = passes.measure(judge, feeder, task.label, task.weight).record(task.kind)
         skipped = {"skipped": judge.skipped} if judge.skipped else {}
         return {f"test_{name}": value for name, value in (record | skipped).items()}
 
-    with passes.reader(found, read, task.label) as feeder:
+    with passes.reader(found, read, task.label, task.weight) as feeder:
         yield measure

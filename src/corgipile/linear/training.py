@@ -3,16 +3,17 @@
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import Diverged, DivergenceWarning
 from corgipile.features import Encoding
 from corgipile.linear import passes
-from corgipile.linear.classes import Labels
+from corgipile.linear.classes import Labels, weights_of
 from corgipile.linear.divergence import Baseline
 from corgipile.linear.features import Features
 from corgipile.linear.model import Model
@@ -37,7 +38,7 @@ log = logging.getLogger("corgipile")
 
 @dataclass
 class Task:
-    """What is learnt, from what."""
+    """What is learnt, from what; ``weight`` is the column of what rows count for, ``weighs`` what classes are to."""
 
     source: Table
     inputs: Features
@@ -49,6 +50,9 @@ class Task:
     on_bad: OnBad
     encoding: Encoding | None = None
     average: bool = False
+    weight: str | None = None
+    weighs: str | Mapping[str, float] | None = None
+    class_weight: npt.NDArray[np.float64] | None = None
     standardize: bool = False
     scaling: Scaling | None = None
     notes: list[str] = field(default_factory=list)
@@ -65,22 +69,24 @@ class Task:
 
     def table(self) -> NaNs:
         """Return the table as the learner reads it."""
-        return NaNs(self.source, self.inputs, self.label, skip=self.on_bad == "skip")
+        return NaNs(self.source, self.inputs, self.label, self.weight, skip=self.on_bad == "skip")
 
     def feeder(self, order: Any, memory: Size | None, seed: int) -> Feeder:
         """Open a feeder of what is learnt from."""
-        return self.inputs.feeder(self.table(), self.label, order, memory, seed, sketch=self.labels.sketch)
+        rows = self.table(), self.label, order, memory, seed
+        return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch)
 
     def surveyed(self) -> Self:
         """Read the labels, where nobody has, and the features if they are to be standardised; return what is known."""
         self.labels.find()
+        found = replace(self, class_weight=weights_of(self.weighs, self.labels, self.kind))
         if not self.standardize or self.scaling is not None:
-            return self
-        found, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
-        return replace(self, scaling=found.scaling(centred=centred))
+            return found
+        moments, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
+        return replace(found, scaling=moments.scaling(centred=centred))
 
-    def sgd(self, schedule: Schedule) -> SGD:
-        """Return an SGD kernel that has learnt nothing yet."""
+    def sgd(self, schedule: Schedule, *, scaled: bool = True) -> SGD:
+        """Return an SGD kernel that has learnt nothing yet, and scales rows itself if they are to be."""
         return SGD(
             self.kind,
             self.inputs,
@@ -92,13 +98,23 @@ class Task:
             step=schedule.step,
             l1=schedule.l1,
             on_bad=self.on_bad,
-            scaling=self.scaling,
+            scaling=self.scaling if scaled else None,
+            class_weight=self.class_weight,
         )
 
     def note(self, text: str) -> None:
         """Tell the user something, in the log and in the model."""
         self.notes.append(text)
         log.warning(text)
+
+
+class Best(NamedTuple):
+    """The weights of the epoch with the least loss on held-out rows, for features as they are."""
+
+    epoch: int
+    loss: float
+    coef: npt.NDArray[Any]
+    intercept: npt.NDArray[Any]
 
 
 class Training:
@@ -132,6 +148,7 @@ class Training:
         self._adaptive, self._trying = adaptive, adaptive and not self.history
         self._on_rows, self._told = on_rows, 0
         self._baseline: Baseline | None = None
+        self._best = self._known_best()
         self._begin()
 
     def run(
@@ -144,10 +161,11 @@ class Training:
         """Run so many epochs more, or as many as bring something, and return the model."""
         for epoch in range(len(self.history), len(self.history) + epochs):
             record = self._first(epoch) if self._trying else self._epoch(epoch)
-            record |= measure(self.model())
+            record |= measure(self._present())
             self.history.append(record)
+            waited = self._waited(record)
             callback(record)
-            stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch)
+            stop = self.schedule.enough([float(past["loss"]) for past in self.history], epoch) or waited
             self._settle(epoch)
             save(self.model())
             if stop:
@@ -155,6 +173,24 @@ class Training:
         self._judge()
         save(self.model())
         return self.model()
+
+    def _waited(self, record: Record) -> bool:
+        """Keep the weights if they are the best so far; say whether it is long that they were."""
+        patience = self._params.get("patience")
+        if patience is None:
+            return False
+        if self._best is None or record["test_loss"] < self._best.loss:
+            present = self._present()
+            self._best = Best(record["epoch"], record["test_loss"], present.coef, present.intercept)
+        return bool(record["epoch"] - self._best.epoch >= patience)
+
+    def _known_best(self) -> "Best | None":
+        """Return the best epoch of an earlier model, if it kept one and this one does."""
+        past = self._past
+        if past is None or self._params.get("patience") is None or "best_epoch" not in past.params:
+            return None
+        epoch = past.params["best_epoch"]
+        return Best(epoch, past.history[epoch]["test_loss"], past.coef, past.intercept)
 
     def _begin(self) -> None:
         """Make an SGD kernel that has learnt what an earlier model had."""
@@ -221,11 +257,12 @@ class Training:
         start, read = time.perf_counter(), self._feeder.bytes_read
         counted = None
         if self._baseline is None:
-            self._baseline = Baseline(self.task.kind, self.task.classes)
+            self._baseline = Baseline(self.task.kind, self.task.classes, self.task.class_weight)
             counted = self._baseline.add
         rate = self.schedule.rate(epoch)
         try:
-            figures = passes.learn(self.sgd, self._feeder, self.task.label, rate, epoch, self._tell, counted)
+            how = self.task.label, rate, epoch, self._tell, counted, self.task.weight
+            figures = passes.learn(self.sgd, self._feeder, *how)
         except Diverged as error:
             standardized = self.task.scaling is not None
             raise self.schedule.diverged(epoch, str(error), standardized=standardized) from None
@@ -239,6 +276,15 @@ class Training:
         }
 
     def model(self) -> Model:
+        """Return what was learnt so far: the weights of the best epoch, if it was asked for, else the present ones."""
+        model, best = self._present(), self._best
+        if best is None:
+            return model
+        learnt = model.learnt or Learnt(None, *self.sgd.last())
+        params = {**model.params, "best_epoch": best.epoch}
+        return replace(model, coef=best.coef, intercept=best.intercept, params=params, learnt=learnt)
+
+    def _present(self) -> Model:
         """Return what was learnt so far, for features as they are."""
         coef, bias = self.sgd.weights()
         learnt, beside, scaling = None, self.sgd.beside(), self.task.scaling

@@ -15,7 +15,7 @@ from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Field, fields_of
 from corgipile.loader.encoded import AS_CUT, Way, find_way, warn_few, wide_units
 from corgipile.loader.varlen import slot_bytes
-from corgipile.orders import Blocks, Order
+from corgipile.orders import Blocks, GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.columns import by_column
@@ -106,10 +106,12 @@ def limit_of(order: Order, memory: Size | None, whole: float) -> int | None:
 def fit(table: Table, order: Order, memory: Size | None, columns: Columns, workers: int = 1) -> Fitted:
     """Turn sizes into rows and cut the table. Memory and the order's buffer are divided among workers.
 
+    Those of `GlobalBatches` are of all ranks and workers together, whose number must change nothing.
+
     Raises:
         BudgetTooSmall: The budget does not hold the smallest buffer that works; the message names one that does.
     """
-    sized = getattr(order, "buffer", None)
+    sized, workers = getattr(order, "buffer", None), 1 if isinstance(order, GlobalBatches) else workers
     if sized is not None and workers > 1:
         order = replace(order, buffer=part_of(sized, workers))  # type: ignore[type-var]
     limit = limit_of(order, memory, len(table) * columns.row_bytes)
@@ -120,7 +122,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     way = find_way(table, order, columns.sources, share)
 
     def attempt(limit: int | None) -> Fitted:
-        budget = None if limit is None else int(max(0, limit / workers - shared - way.beside) / columns.row_bytes)
+        budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
         return _fit(table, order, budget, columns, way)
 
     if way.units is not None and not way.even:

@@ -94,6 +94,8 @@ def go_on(
 ) -> Part:
     """Continue an epoch: its last segment if one begun now would be like it, else a new one with the rows left.
 
+    Segments of the same global batches are alike, whatever the number of ranks and workers.
+
     Args:
         table: All rows.
         seed: Seed of all epochs.
@@ -108,6 +110,8 @@ def go_on(
     if last and segment.like(last[0]):
         segment = last[0]
         segment.check(fitted, seed, epoch)
+    elif last and (moved := segment.moved(last[0], fitted, seed, epoch)):
+        segment = moved
     elif last:
         before += last
         table = remainder(table, seed, epoch, last, look)
@@ -125,24 +129,31 @@ class Standing(NamedTuple):
 
 
 def own_part(
-    state: Mapping[str, Any], identity: Mapping[str, Any], mine: Segment, worker: int
+    state: Mapping[str, Any], identity: Mapping[str, Any], mine: Segment, worker: int, fitted: Fitted, seed: int
 ) -> tuple[int, int, Standing | None]:
     """Return the epoch and the batches that a worker has done, where it runs it as it was run; and its place, if told.
 
     Args:
         state: The state, also one of an earlier release, which had no segments.
-        identity: What it must agree with.
+        identity: What it must agree with; of its order, however that was asked for, the segment has the sizes in rows.
         mine: The segment that the worker runs.
         worker: The worker.
+        fitted: The order of the segment.
+        seed: Seed of all epochs.
 
     Raises:
         StateMismatch: The state is of something else.
     """
-    state = _in_segments(state, mine)
-    epoch, segments = checked(state, identity, mine.order)
+    state, asked = _in_segments(state, mine), identity["order"]
+    epoch, segments = checked(state, {name: identity[name] for name in identity if name != "order"}, mine.order)
+    said = state.get("order")
+    if not alike(said, asked) and not (segments and any(_same_but_sizes(said, one) for one in (asked, mine.order))):
+        raise instead(said, asked)
     if len(segments) > 1:
         raise StateMismatch(f"state has an epoch in {len(segments)} parts: load it into a CorgiPileDataset")
     for one in segments:
+        if not mine.like(one) and (moved := mine.moved(one, fitted, seed, epoch)):
+            return epoch, moved.batches[worker], None
         mine.check_like(one)
     done = segments[0].batches[worker] if segments else 0
     if not state.keys() >= set(Standing._fields):
@@ -158,6 +169,17 @@ def own_part(
     if not segments and (place.step or place.offset):
         raise StateMismatch(f"state has no valid position: step {place.step} of an epoch without segments")
     return epoch, done, place
+
+
+def _same_but_sizes(said: Any, order: Any) -> bool:
+    """Say whether an order of a state differs in its sizes only from one, both as `described`."""
+    return alike(_without_sizes(said), _without_sizes(order))
+
+
+def _without_sizes(order: Any) -> Any:
+    if not isinstance(order, Mapping):
+        return order
+    return {name: _without_sizes(value) for name, value in order.items() if name not in ("block", "buffer")}
 
 
 def _in_segments(state: Mapping[str, Any], mine: Segment) -> Mapping[str, Any]:

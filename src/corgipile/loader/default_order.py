@@ -2,14 +2,16 @@
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
-from corgipile.orders import Auto, Order, Riffle, named
+from corgipile.errors import BadArgument
+from corgipile.orders import Auto, GlobalBatches, Order, Riffle, named
 from corgipile.tables.columns import by_column
 from corgipile.tables.table import Table, fixed_field
 
-__all__ = ["LABEL", "cheap", "chosen", "sparing"]
+__all__ = ["LABEL", "cheap", "chosen", "fixed", "sparing"]
 
 LABEL = "label"
 SMALL = 64 << 20  # bytes of labels that are read whatever their share
@@ -44,6 +46,23 @@ def chosen(order: Order | str, table: Table, label: str | None = None) -> Order:
     why = "" if settled.balance else f": no column {column!r} that is a number and cheap to read"
     log.info("order of %r: %s%s", table, settled.title, why)
     return settled
+
+
+def fixed(said: Any, order: Order, rows: int | None) -> GlobalBatches:
+    """Return the order of global batches that are the same in every world, of so many rows.
+
+    Raises:
+        BadArgument: Something else than ``"fixed"`` was said, or no rows.
+
+    Example:
+        >>> fixed("fixed", Riffle(), 24).title
+        'riffle in global batches of 24 rows'
+    """
+    if said != "fixed":
+        raise BadArgument(f'global_batches must be "fixed" or None, got {said!r}')
+    if rows is None:
+        raise BadArgument('global_batches="fixed" needs batch_size, the rows of a batch of all ranks together')
+    return GlobalBatches.of(order, rows)
 
 
 def sparing(order: Order | str) -> Order | str:

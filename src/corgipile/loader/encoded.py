@@ -15,6 +15,7 @@ __all__ = ["AS_CUT", "Way", "ahead_of", "find_way", "warn_few", "wide_units"]
 ENOUGH = 64  # units in memory, which mix well
 CROWDED = 2  # times what a library takes, that leave too little beside it
 DECODING = 8  # units in memory while they are decoded: four at a time, as they come and as they are joined
+SCANNING, MOST_SCANNING = 4, 1 / 4  # the same where one is decoded after another; the share of a small budget
 # On their way from a store: share of the budget, bytes at most, and what they take with answers that come in.
 AHEAD, MOST_AHEAD, ARRIVING = 1 / 6, 64 << 20, 2.4
 
@@ -26,6 +27,7 @@ class Way(NamedTuple):
         even: Whether blocks may have any rows, whatever the units.
         spilled: Whether all rows are unpacked to a spill file first; else, if ``even``, a unit at a time.
         beside: Bytes that decoding takes beside the buffer.
+        scanning: Bytes that it takes as well unless the budget is small.
         units: The units, if there are any.
         ahead: Bytes of rows that are on their way from a store, 0 where they come from this machine.
     """
@@ -33,8 +35,14 @@ class Way(NamedTuple):
     even: bool = False
     spilled: bool = False
     beside: float = 0.0
+    scanning: float = 0.0
     units: Units | None = None
     ahead: int = 0
+
+    def left(self, share: float) -> float:
+        """Return the bytes of a budget that decoding leaves."""
+        room = max(0.0, share - self.beside)
+        return room - min(self.scanning, MOST_SCANNING * room)
 
 
 AS_CUT = Way()
@@ -85,7 +93,9 @@ def _find_way(table: Table, order: Order, columns: list[str], share: float | Non
     spilled = not order.sequential or (units.pieces <= 2 and units.nbytes > SMALL) or crowded
     if spilled or units.nbytes > SMALL:
         _expect(table, units, columns, spilled=spilled)
-    return Way(even=True, spilled=spilled, beside=0 if spilled else units.library, units=units)
+    if spilled:
+        return Way(even=True, spilled=True, units=units)
+    return Way(even=True, beside=units.library, scanning=min(SCANNING * units.nbytes, units.total), units=units)
 
 
 def _is_loose(table: Table, columns: list[str]) -> bool:

@@ -17,7 +17,7 @@ from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.loader.single_rows import bring_near
 from corgipile.loader.stats import Progress
-from corgipile.orders import Key, Order, Shard, visited_rows
+from corgipile.orders import GlobalBatches, Key, Order, Shard, visited_rows
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, to_rows, whole
 from corgipile.tables import MemoryTable
@@ -100,6 +100,8 @@ class Feeder:
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = found.row_bytes
         wanted = replace(chosen(order, table, label), ahead=prefetch)  # type: ignore[type-var]
+        if isinstance(wanted, GlobalBatches):
+            wanted = replace(wanted, parts=(shard.world, shard.workers))
         size = limit_of(wanted, memory, len(table) * found.row_bytes)
         self.limit = None if size is None else size // shard.workers
         self.asked = wanted

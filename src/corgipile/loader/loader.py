@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
 from corgipile.features import Encoding
@@ -12,6 +12,7 @@ from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import found_alone
 from corgipile.loader.checkpoint import Standing, identity_of, own_part
 from corgipile.loader.content import Embed
+from corgipile.loader.default_order import chosen, fixed
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
@@ -22,7 +23,7 @@ from corgipile.loader.skips import LeftOut, Skips, without
 from corgipile.loader.spare import Spare
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
-from corgipile.orders import Order, Shard, seek
+from corgipile.orders import GlobalBatches, Order, Shard, seek
 from corgipile.orders.order import Seekable
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
@@ -75,6 +76,9 @@ class Loader(Rewindable):
         skip: What is left out: pairs of epoch and step, whose batches all ranks leave out, and numbers of rows, whose
             batches come without them (a step that has no others on some rank is left out on all). Other batches stay
             as they are, and so do the numbers of steps. A state keeps it, and a loader that continues it adds its own.
+        global_batches: ``"fixed"``: batch i of all ranks together holds the same rows, whatever ``world`` and
+            ``workers`` are. ``batch_size``, ``memory`` and the sizes of the order are then those of all ranks together,
+            of which each has its share: the world must divide the batch. A state goes on at its batch in any world.
 
     Attributes:
         epoch: The epoch the next iteration runs, set by `set_epoch`; it advances by itself after a whole pass.
@@ -118,15 +122,20 @@ class Loader(Rewindable):
         as_tuple: bool = False,
         sketch: Embed | None = None,
         skip: Iterable[int | Sequence[int]] = (),
+        global_batches: Literal["fixed"] | None = None,
     ) -> None:
         skip = tuple(skip) if isinstance(skip, Iterable) else skip
         batch_size = whole(batch_size, "batch_size", 1)
         settings = {name: value for name, value in locals().items() if name not in ("self", "table")}
-        self.batch_size, self.drop_last = batch_size, drop_last
+        self.drop_last = drop_last
         table, selection = select(
             open_table(table), columns, widths, features, label, encode=encode, missing=missing, classes=classes,
             dtype=dtype, as_tuple=as_tuple, arrow=format == "arrow", memory=memory,
         )  # fmt: skip
+        if global_batches is not None:
+            order = fixed(global_batches, chosen(order, table, selection.label), batch_size)
+            batch_size = order.batch_rows(Shard.checked(rank, world).world)
+        self.batch_size = batch_size
         shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)
         self.feeder = Feeder(
             table, order=order, memory=memory, columns=selection.columns, casts=selection.casts, pack=selection.pack,
@@ -185,9 +194,15 @@ class Loader(Rewindable):
         return self.encoding.classes if self.encoding else None
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments by which it was made, but for the table: what it found out of that is among them."""
+        return dict(self._settings)
+
+    @property
     def repeated(self) -> int:
         """Return how many rows all ranks together visit a second time per epoch so that their batch counts agree."""
         rows, world = len(self.feeder.table), self.feeder.shard.world
+        rows = rows % self.order.rows if isinstance(self.order, GlobalBatches) else rows
         return 0 if self.drop_last else -(-rows // world) * world - rows
 
     def set_epoch(self, epoch: int) -> None:
@@ -330,8 +345,8 @@ class Loader(Rewindable):
         """
         feeder = self.feeder
         mine = identity_of(feeder.table, feeder.asked, feeder.seed, self.encoding)
-        del mine["order"]  # however it was asked for: its sizes in rows are in the segment
-        epoch, batches, place = own_part(state, mine, self._segment(), feeder.shard.worker)
+        segment, fitted = self._segment(), feeder.fitted
+        epoch, batches, place = own_part(state, mine, segment, feeder.shard.worker, fitted, feeder.seed)
         if batches > -(-feeder.visits(epoch) // self.batch_size):
             raise StateMismatch(f"state has no valid position: there are fewer batches than {batches}")
         if place is not None and place[:2] == (feeder.shard.rank, feeder.shard.worker):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadSchema, MissingColumn, StateMismatch
 from corgipile.loader.budget import Fitted, Sketch, by_pages, cut, sketched
-from corgipile.orders import Blocks, Key, Order, described, instead, restored, visited_rows
+from corgipile.orders import Blocks, GlobalBatches, Key, Order, described, instead, restored, visited_rows
 from corgipile.sizes import whole
 from corgipile.tables.sketch import sketch as by_column
 from corgipile.tables.subset import Subset
@@ -35,6 +35,7 @@ class Segment(NamedTuple):
         batches: Batches done by each worker, the same on all ranks.
         even: Whether blocks were cut evenly, though the table is encoded in units.
         sketch: Checksum of the vectors that blocks are balanced by, 0 where they are balanced otherwise.
+        ranks: Batches done by each rank, where ranks were not in step when it ended; else none.
     """
 
     order: dict[str, Any]
@@ -46,6 +47,7 @@ class Segment(NamedTuple):
     batches: list[int]
     even: bool = False
     sketch: int = 0
+    ranks: list[int] = []  # noqa: RUF012  # never changed
 
     @classmethod
     def begin(cls, fitted: Fitted, batch_size: int, world: int, workers: int, *, drop_last: bool) -> "Segment":
@@ -71,6 +73,7 @@ class Segment(NamedTuple):
             raise StateMismatch(f"a segment must have {', '.join(cls._fields)}, got {said!r}")
         try:
             segment = cls(**{**said, "columns": list(said["columns"]), "batches": list(said["batches"])})
+            segment = segment._replace(ranks=list(segment.ranks))
             _check_fields(segment, order)
         except (BadArgument, TypeError, KeyError, AttributeError, ValueError, OverflowError) as error:
             raise StateMismatch(f"state has a segment that cannot be: {error}") from None
@@ -78,13 +81,30 @@ class Segment(NamedTuple):
 
     def check(self, fitted: Fitted, seed: int, epoch: int) -> None:
         """Raise StateMismatch if more is said to be done than there is."""
-        for worker, (done, most) in enumerate(zip(self.batches, self.totals(fitted, seed, epoch), strict=True)):
+        totals = self.totals(fitted, seed, epoch)
+        if any(done > totals[0] for done in self.ranks):
+            raise StateMismatch(f"state has {self.ranks} batches of ranks; there are {totals[0]}")
+        for worker, (done, most) in enumerate(zip(self.batches, totals, strict=True)):
             if done > most:
                 raise StateMismatch(f"state has {done} batches of worker {worker}; there are {most}")
 
     def like(self, other: "Segment") -> bool:
         """Say whether two segments differ in what is done only."""
         return self._replace(batches=[]) == other._replace(batches=[]) and len(self.batches) == len(other.batches)
+
+    def moved(self, other: "Segment", fitted: Fitted, seed: int, epoch: int) -> "Segment | None":
+        """Return this segment, of which nothing is done, where another one stands: that of the same global batches.
+
+        None where batches of the other, whatever its world, are no global batches of this, or are not done in turn.
+        """
+        if not isinstance(fitted.order, GlobalBatches) or other.batch_size * other.world != fitted.order.rows:
+            return None
+        if not self.like(other._replace(world=self.world, batch_size=self.batch_size, batches=self.batches)):
+            return None
+        done = sum(other.batches)
+        if dealt(other.totals(fitted, seed, epoch), done) != other.batches:
+            return None
+        return self._replace(batches=dealt(self.totals(fitted, seed, epoch), done))
 
     def check_like(self, other: "Segment") -> None:
         """Raise StateMismatch, which says why, unless the other, of a state, differs in what is done only."""
@@ -134,7 +154,7 @@ class Segment(NamedTuple):
         self.check(fitted, seed, epoch)
         for rank in range(self.world):
             for worker, batches in enumerate(self.batches):
-                left = batches * self.batch_size
+                left = (self.ranks[rank] if self.ranks else batches) * self.batch_size
                 key = self.key(seed, epoch, rank, worker)
                 steps = visited_rows(fitted.order, fitted.blocks, key) if left else iter(())
                 for rows in steps:
@@ -155,8 +175,10 @@ def _check_fields(segment: Segment, known: dict[str, Any] | None) -> None:
     whole(segment.batch_size, "batch_size", 1, MOST_ROWS)
     whole(segment.world, "world", 1, MOST_WORLD)
     whole(len(segment.batches), "workers", 1, MOST_WORLD)
-    for batches in segment.batches:
+    for batches in (*segment.batches, *segment.ranks):
         whole(batches, "batches", 0, MOST_ROWS)
+    if segment.ranks and (len(segment.ranks) != segment.world or len(segment.batches) > 1):
+        raise BadArgument(f"batches of {len(segment.ranks)} ranks without workers, of {segment.world}, are said apart")
     if not all(isinstance(name, str) for name in segment.columns) or not isinstance(segment.drop_last, bool):
         raise BadArgument(f"columns are names and drop_last is a bool, got {segment.columns!r}, {segment.drop_last!r}")
     if not isinstance(segment.even, bool):
@@ -222,7 +244,7 @@ def remainder(table: Table, seed: int, epoch: int, segments: Sequence[Segment], 
         left[0] = left[-1] = False
         for rows in segment.visited(table, seed, epoch, look):
             left[rows + 1] = False
-        table = Subset(table, np.flatnonzero(left[1:] != left[:-1]).reshape(-1, 2))
+        table = Subset.of(table, np.flatnonzero(left[1:] != left[:-1]).reshape(-1, 2))
     return table
 
 

@@ -32,6 +32,7 @@ __all__ = ["WideRows"]
 
 GROUP_BYTES = 1 << 20  # read at a time
 AHEAD_BYTES = 8 << 20  # and half of the budget at most: what was handed on may be on its way to another process
+TIDY_BYTES = 64 << 20  # read until what is free is given back: pages that come anew take as long as their bytes
 LOOK = 4096  # rows whose lengths are asked for at a time
 
 
@@ -52,7 +53,7 @@ class WideRows:
         self._in_place = {field.name: _in_place(self._table, field) for field in columns.fields}
         self._varlen = list(columns.varlen)
         self._apart = {name for name in self._varlen if by_column(self._table, name)}
-        self._tidy = Tidy()
+        self._tidy = Tidy(every=TIDY_BYTES)
         self._run: _Run | _Unread | None = None
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:

@@ -14,6 +14,7 @@ from corgipile.orders.block_only import BlockOnly
 from corgipile.orders.corgipile import CorgiPile
 from corgipile.orders.exchange import Exchange
 from corgipile.orders.full import FullShuffle
+from corgipile.orders.global_batches import GlobalBatches
 from corgipile.orders.no_shuffle import NoShuffle
 from corgipile.orders.order import Blocks, Key, Order, Shard, Step, seek, visited_rows
 from corgipile.orders.partial import Partial
@@ -31,6 +32,7 @@ __all__ = [
     "CorgiPile",
     "Exchange",
     "FullShuffle",
+    "GlobalBatches",
     "Key",
     "NoShuffle",
     "Order",
@@ -60,6 +62,7 @@ NAMES: dict[str, Callable[[], Order]] = {
     "reservoir": Reservoir,
     "full": FullShuffle,
     "partial": Partial,
+    "global_batches": GlobalBatches,
 }
 
 
@@ -98,7 +101,7 @@ def described(order: Order) -> dict[str, Any]:
     kept = {
         name: described(value) if hasattr(value, "steps") else value
         for name, value in found.items()
-        if name not in ("row_bytes", "ahead", "spare")
+        if name not in ("row_bytes", "ahead", "spare", "parts")
     }
     return {"name": order.name} | version | kept
 
@@ -136,7 +139,12 @@ def instead(found: Any, mine: dict[str, Any]) -> StateMismatch:
         state is of another order, not no_shuffle as here: give order=CorgiPile(block=10, buffer=None, ahead=1)
     """
     try:
-        return StateMismatch(f"state is of another order, not {mine['name']} as here: give order={restored(found)!r}")
+        order = restored(found)
+        if isinstance(order, GlobalBatches) and found.get("rows") != mine.get("rows"):
+            return StateMismatch(
+                f'state is of global batches of {order.rows} rows: give global_batches="fixed", batch_size={order.rows}'
+            )
+        return StateMismatch(f"state is of another order, not {mine['name']} as here: give order={order!r}")
     except StateMismatch as error:
         return error
     except (BadArgument, KeyError, TypeError, AttributeError):

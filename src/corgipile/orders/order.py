@@ -61,6 +61,7 @@ class Key(NamedTuple):
         worker: The worker of this rank.
         workers: Workers that share what falls to the rank.
         batch: Rows that workers are dealt at a time, so that only one batch of a rank can be short.
+        span: First position of the pass and the one after the last, where they are no rank's share.
     """
 
     seed: int
@@ -71,6 +72,7 @@ class Key(NamedTuple):
     worker: int = 0
     workers: int = 1
     batch: int = 1
+    span: tuple[int, int] | None = None
 
     def hash(self, purpose: int = 0) -> int:
         """Return the 64-bit key of this pass; all ranks share it."""
@@ -90,6 +92,8 @@ class Key(NamedTuple):
             >>> [Key(0, worker=worker, workers=2, batch=2).share(9) for worker in range(2)]
             [(0, 5), (5, 9)]
         """
+        if self.span is not None:
+            return self.span
         each = rows // self.world if self.disjoint else -(-rows // self.world)
         stop = (self.rank + 1) * each if self.disjoint else min(rows, self.rank * rows // self.world + each)
         first = max(0, stop - each)

@@ -1,9 +1,11 @@
 """Riffle: deal rows from staggered piles, blocks in random or balanced order."""
 
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, Self
+from functools import lru_cache
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
@@ -84,14 +86,31 @@ class Riffle(Planned):
         """Return the balanced order of blocks where their sketch is known."""
         if self.balance is None or blocks.sketch is None:
             return None
-        order, hashed = np.empty(blocks.count, np.int64), key.hash(_kernel.KEY_BALANCE)
-        if blocks.sketch.ndim == 2:
-            _kernel.balance_vectors(
-                np.ascontiguousarray(blocks.sketch, np.int16), blocks.sketch.shape[1], hashed, order
-            )
-        else:
-            _kernel.balance(np.ascontiguousarray(blocks.sketch, np.float64), hashed, order)
-        return order
+        return _balanced(_Sketch(blocks.sketch), key.hash(_kernel.KEY_BALANCE))
+
+
+class _Sketch:
+    """A sketch that is its own key."""
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self.values = values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Sketch) and self.values is other.values
+
+    def __hash__(self) -> int:
+        return id(self.values)
+
+
+@lru_cache(maxsize=1)  # the lanes of a pass have one
+def _balanced(sketch: _Sketch, hashed: int) -> IntArray:
+    """Return the blocks in an order that is balanced by their sketch."""
+    values, order = sketch.values, np.empty(len(sketch.values), np.int64)
+    if values.ndim == 2:
+        _kernel.balance_vectors(np.ascontiguousarray(values, np.int16), values.shape[1], hashed, order)
+    else:
+        _kernel.balance(np.ascontiguousarray(values, np.float64), hashed, order)
+    return order
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,31 +1,32 @@
 """Chooses: of all ways that mix well enough within the memory, the one whose epoch takes least."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
-
-import pyarrow as pa
 
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.budget import DEFAULT_MEMORY
 from corgipile.loader.default_order import LABEL, cheap
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle
-from corgipile.planner.trial import Candidate, Setting, candidate, tried
-from corgipile.quality.keys import Keys
+from corgipile.planner.candidates import Candidate, Setting, candidates
+from corgipile.planner.labels import balances
+from corgipile.planner.measure import measured
+from corgipile.planner.places import place_of, recall, remember
+from corgipile.planner.probe import Probe
+from corgipile.planner.trial import predicted, stays_cached, tried
 from corgipile.sizes import Size, parse_bytes, real, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
-from corgipile.tables.columns import column
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import check_columns
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "choose", "probed"]
 
 BLOCKS = ("16KB", "64KB", "256KB", "1MB")
 NEAR = 1.1  # times as long is about as fast
-MOST_LABELS = 1 << 23  # rows whose labels are read: each takes some 50 bytes meanwhile
 PASSES = 4  # over a table, by which it is written anew in random order: read and written twice
+SLOW = 1.5  # times as long as reading in order, so that writing it anew is worth a word
 log = logging.getLogger("corgipile")
 
 
@@ -38,7 +39,10 @@ class Choice:
         others: The other ones, those that mix well enough first, then by their time.
         reason: Why it is.
         labels: The column by which deff was told; None: by no column, it is the worst there can be.
-        advice: What would help where no candidate mixes well enough, and at what cost; else None.
+        advice: What would help where no candidate mixes well enough, or only slow ones: at what cost, and after how
+            many epochs it repays; else None.
+        probe: What is known of the device or the bucket; None: nothing.
+        cached: Whether a table like this one stays in the page cache, so that epochs after the first are warm.
     """
 
     best: Candidate
@@ -46,6 +50,8 @@ class Choice:
     reason: str
     labels: str | None
     advice: str | None = None
+    probe: Probe | None = None
+    cached: bool = True
 
 
 def choose(
@@ -58,14 +64,16 @@ def choose(
     ranks: int = 1,
     seconds: float | None = None,
     seed: int = 0,
+    probe: bool | None = None,
 ) -> Choice:
     """Choose order and blocks for a table, a memory budget and a batch size.
 
-    Each candidate is followed over row numbers and labels, which tells its deff, and run for a moment in the middle of
-    an epoch, which tells its speed on this machine, with as much of the table in its caches as is there now. Of those
-    whose deff is at most ``1 + tolerance`` the fastest is chosen, and of those about as fast the one that mixes best.
-    Labels are in memory meanwhile, some 50 bytes a row: ``memory`` is that of the loaders, not of choosing one. Of
-    tables of more than 8 million rows they are not read, and deff is then that at worst.
+    Each candidate is followed over row numbers, and labels are read for what it visits, which tells its deff: exactly
+    for epochs of up to half a million rows, else of eight stretches of one. It is then run for a moment in the middle
+    of an epoch, twice, which tells its speed with the table in the page cache; how fast the device or the bucket is,
+    is measured once in a few seconds and remembered. Where the table does not stay in the page cache the slower of both
+    counts. Of those whose deff is at most ``1 + tolerance`` the fastest is chosen, and of those about as fast the one
+    that mixes best. ``memory`` is that of the loaders; choosing one takes about 150 MB, however many rows there are.
 
     Args:
         table: Table, or what `corgipile.open` takes.
@@ -77,6 +85,8 @@ def choose(
         seconds: How long each candidate is tried; 0: not. By default 0.3, and 0 for a table in a store, where each
             request is paid for.
         seed: Of the epoch that is tried.
+        probe: Whether the device or the bucket is measured: True: anew; False: not, and what is remembered is not used.
+            None: if it was not yet, and where candidates are tried.
 
     Raises:
         BadArgument: A setting is out of its bounds, or the table has no rows.
@@ -95,32 +105,39 @@ def choose(
     seconds = (0.0 if is_remote(table) else 0.3) if seconds is None else real(seconds, "seconds", 0)
     if not len(table):
         raise BadArgument(f"{table!r} has no rows, so there is nothing to plan")
-    name, labels, keys = _labels(table, label)
+    name = _label(table, label)
     memory = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
-    setting = Setting(table, memory, batch_size, labels, keys, ranks, seconds, whole(seed, "seed"))
-    found = _distinct(candidate(order, setting) for order in _orders(name if labels is not None else None))
-    choice = _chosen(tried(found, setting), name, 1 + tolerance)
-    if labels is None and name is not None:
+    setting = Setting(table, memory, batch_size, name, ranks, seconds, whole(seed, "seed"))
+    found = candidates([*_orders(name if name is not None and balances(table, name) else None)], setting)
+    _check_room(found)
+    known, cached = probed(table, anew=probe, may=seconds > 0), stays_cached(table) and not is_remote(table)
+    found = predicted(tried(found, setting), known, setting, cached=cached)
+    choice = replace(_chosen(found, name, 1 + tolerance), probe=known, cached=cached)
+    if name is not None and not balances(table, name):
         kind = table.schema.field(name).type
         return replace(choice, reason=f"{choice.reason}; none is balanced: {name!r} is {kind}, and numbers are needed")
     return choice
 
 
-def _labels(table: Table, label: str | None) -> tuple[str | None, Table | None, Keys | None]:
-    """Read the labels, once: their name, a table of them, and what is measured."""
+def probed(table: Table, *, anew: bool | None = None, may: bool = True) -> Probe | None:
+    """Return how fast what holds a table is read; see ``probe`` of `choose`. ``may``: measure what is not known."""
+    place = None if anew is False else place_of(table)
+    if place is None:
+        return None
+    found = None if anew else recall(place)
+    if found is None and (anew or (may and not is_remote(table))):
+        found = measured(table)
+        if found is not None:
+            remember(found)
+    return found
+
+
+def _label(table: Table, label: str | None) -> str | None:
+    """Return the column of labels, None if none was named and the usual one is not cheap to read."""
     if label is not None:
         check_columns(table.schema, [label])
-    elif not cheap(table, LABEL):
-        return None, None, None
-    name = LABEL if label is None else label
-    if len(table) > MOST_LABELS:
-        log.warning(
-            "labels of %d rows are not read to plan: orders are not balanced, and deff is that at worst", len(table)
-        )
-        return None, None, None
-    values = column(table, name)
-    numbers = pa.types.is_integer(kind := table.schema.field(name).type) or pa.types.is_floating(kind)
-    return name, open_table(pa.table({name: values})) if numbers else None, Keys(values)
+        return label
+    return LABEL if cheap(table, LABEL) else None
 
 
 def _orders(label: str | None) -> Iterator[Order]:
@@ -134,18 +151,14 @@ def _orders(label: str | None) -> Iterator[Order]:
     yield NoShuffle()
 
 
-def _distinct(found: Iterable[Candidate]) -> list[Candidate]:
-    """Leave out what turned out to be another candidate."""
-    seen: dict[Any, Candidate] = {}
-    for one in found:
-        seen.setdefault((one.title, one.block_rows, one.memory, one.flaw), one)
-    return list(seen.values())
+def _check_room(found: list[Candidate]) -> None:
+    """Raise BudgetTooSmall where nothing fits that mixes."""
+    if all(one.flaw is not None or one.order.sequential for one in found):
+        raise BudgetTooSmall(next(one.flaw for one in found if one.flaw is not None))
 
 
 def _chosen(found: list[Candidate], label: str | None, most: float) -> Choice:
     fitting = [one for one in found if one.flaw is None]
-    if all(one.order.sequential for one in fitting):
-        raise BudgetTooSmall(next(one.flaw for one in found if one.flaw is not None))
     mixed = sorted((one for one in fitting if one.deff <= most), key=_time)
     if not mixed:
         best, how = min(fitting, key=lambda one: one.deff), "no order mixes so well in this memory"
@@ -158,19 +171,26 @@ def _chosen(found: list[Candidate], label: str | None, most: float) -> Choice:
     reason = f"{how} (deff {best.deff:.3g}, where {most:.3g} was asked for)"
     rest = (one for one in found if one is not best)
     others = sorted(rest, key=lambda one: (one.flaw is not None, one.deff > most, _time(one)))
-    return Choice(best, others, reason, label, None if mixed else _advice(fitting))
+    return Choice(best, others, reason, label, _advice(fitting, best if mixed else None))
 
 
 def _time(one: Candidate) -> float:
-    """Return the seconds of an epoch; those that were not tried keep their places behind."""
+    """Return the seconds of an epoch; those of which nothing is known keep their places behind."""
     return float("inf") if one.seconds is None else one.seconds
 
 
-def _advice(fitting: list[Candidate]) -> str:
-    """Say what a table written anew would cost."""
-    plain = [one.seconds for one in fitting if one.order.sequential and one.seconds is not None]
-    cost = f", in about {PASSES * plain[0]:.3g} s" if plain else ""
+def _advice(fitting: list[Candidate], best: Candidate | None) -> str | None:
+    """Say what a table written anew would cost, and when that repays; None where there is no need."""
+    plain = min((one for one in fitting if one.order.sequential), key=_time, default=None)
+    took = None if plain is None or plain.seconds is None else PASSES * max(plain.seconds, plain.cold or 0)
+    cost = "" if took is None else f" in about {took:.3g} s"
+    anew = f"once `corgipile reshuffle`: it writes the table in random order{cost}, and as large again on disk"
+    if best is None:
+        return f"more memory, or {anew}; any order mixes then"
+    if took is None or plain is None or plain.seconds is None or not _time(best) > SLOW * plain.seconds:
+        return None
+    epochs = int(took / (_time(best) - plain.seconds)) + 1
     return (
-        f"more memory, or once `corgipile reshuffle`: it writes the table in random order{cost} and as large again on "
-        "disk; any order mixes then"
+        f"{anew}; epochs in its order then take {plain.seconds:.3g} s, not {_time(best):.3g} s, which repays after "
+        f"{epochs} epoch{'s' * (epochs > 1)}"
     )

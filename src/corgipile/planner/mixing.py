@@ -1,60 +1,88 @@
-"""How an order would mix: followed over row numbers, with labels or at worst."""
+"""Which rows an order visits: an epoch, or stretches of it, followed over row numbers."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from corgipile.orders import Blocks, Key, Order, Riffle
-from corgipile.orders.order import rows_of
+from corgipile.orders.order import IntArray, rows_of
 from corgipile.orders.planned import Planned
-from corgipile.quality.keys import Keys
-from corgipile.quality.spread import deff_of
 
-__all__ = ["Mixing", "followed", "worst"]
+__all__ = ["Visits", "followed", "worst"]
 
-MOST = 1 << 22  # rows visited that are followed
+MOST, BATCHES, LARGEST = 1 << 19, 256, 1 << 21  # rows visited that are followed; more for that many batches
+STRETCHES = 8  # of a longer epoch, alike far apart
 
 
-class Mixing(NamedTuple):
-    """What an epoch, or its beginning, does.
+class Visits(NamedTuple):
+    """What an epoch does, or stretches of it.
 
     Attributes:
-        deff: Of the labels of its batches.
-        runs: Runs of rows that are read, of each row visited.
+        rows: Numbers of the rows, int64, in the order of their visits; of each stretch whole batches.
+        runs: Runs of rows that are read, of each row.
     """
 
-    deff: float
+    rows: IntArray
     runs: float
 
 
-def followed(order: Order, blocks: Blocks, key: Key, labels: Keys | None, batch: int) -> Mixing:
-    """Follow an epoch, or its first four million rows; nothing of the table is read.
+def followed(order: Order, blocks: Blocks, key: Key, batch: int) -> Visits:
+    """Follow an epoch, or eight stretches of it, half a million rows in all; nothing of the table is read.
 
     Args:
         order: The order, fitted.
         blocks: The blocks it runs over, with their sketch if it balances them.
         key: Which pass, and of which rank.
-        labels: A class or number a row; None: deff is the `worst` there is.
         batch: Rows of a batch.
 
     Example:
         >>> from corgipile.orders import NoShuffle
         >>> order = NoShuffle(block=50).fit(100, 8, None)
-        >>> followed(order, Blocks(100, even=50), Key(0), Keys([0] * 50 + [1] * 50), 10)
-        Mixing(deff=10.0, runs=0.02)
+        >>> rows, runs = followed(order, Blocks(100, even=50), Key(0), 10)
+        >>> rows[:3].tolist(), len(rows), runs
+        ([0, 1, 2], 100, 0.02)
     """
+    most, visits = max(MOST, min(BATCHES * batch, LARGEST)), order.visits(blocks, key)
+    if visits <= most:
+        rows, runs = _stretch(order, blocks, key, 0, visits)
+    else:
+        steps = _count(order, blocks, key)
+        starts = [0, *(steps * part // STRETCHES for part in range(1, STRETCHES))]
+        found = [_stretch(order, blocks, key, start, most // STRETCHES // batch * batch or batch) for start in starts]
+        rows, runs = np.concatenate([part for part, _ in found]), float(np.median([runs for _, runs in found]))
+    if order.cuts_into == "block" and not order.sequential:
+        runs = blocks.count / max(1, blocks.rows)
+    return Visits(rows, runs)
+
+
+def _stretch(order: Order, blocks: Blocks, key: Key, start: int, most: int) -> tuple[IntArray, float]:
+    """Follow some rows from a step on; return them, and runs read of each row read."""
     row_of = np.full(order.slots(blocks), -1, np.int64)
-    parts, count, runs = [np.zeros(0, np.int64)], 0, 0
-    for step in order.steps(blocks, key):
+    parts, loads, count = [np.zeros(0, np.int64)], [], 0
+    for step in order.steps(blocks, key, start):
         kept = step.into >= 0
         row_of[step.into[kept]] = rows_of(step.extents)[kept]
         parts.append(row_of[step.visit])
-        count, runs = count + len(step.visit), runs + len(step.extents)
-        if count >= MOST:
+        loads.append((len(step.extents), len(step.into)))
+        count += len(step.visit)
+        if count >= most:
             break
-    rows = np.concatenate(parts)
-    found = worst(order, blocks, batch) if labels is None else deff_of(labels, rows, min(batch, len(rows)))
-    return Mixing(found, runs / max(1, count))
+    if start and len(loads) > 1:
+        del loads[0]  # what waits at that point, row by row
+    runs, loaded = np.sum(loads, axis=0) if loads else (0, 0)
+    return np.concatenate(parts)[:most], float(runs / max(1, loaded))
+
+
+def _count(order: Order, blocks: Blocks, key: Key) -> int:
+    """Return the steps of a pass: found by asking which there are, for the first one may be anywhere."""
+    low, high = 0, 1
+    while next(iter(order.steps(blocks, key, high)), None) is not None:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        there = next(iter(order.steps(blocks, key, middle)), None) is not None
+        low, high = (middle, high) if there else (low, middle)
+    return high
 
 
 def worst(order: Order, blocks: Blocks, batch: int) -> float:

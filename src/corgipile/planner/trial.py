@@ -1,114 +1,32 @@
-"""What a setting costs: a little of an epoch is run, by the loader that would run all of it."""
+"""What a setting costs: a little of an epoch is run, by the loader that would run all of it; the device was probed."""
 
+import contextlib
+import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from pathlib import Path
 
-from corgipile.errors import BudgetTooSmall
 from corgipile.loader import Loader
-from corgipile.loader.budget import columns_of, fit, sketched
-from corgipile.orders import Key, Order
-from corgipile.planner.mixing import followed
-from corgipile.quality.keys import Keys
-from corgipile.sizes import Size
-from corgipile.tables.io.remote import is_remote
-from corgipile.tables.sketch import sketch
+from corgipile.orders import Order
+from corgipile.planner.candidates import BLOCK_READS, Candidate, Setting
+from corgipile.planner.probe import Probe
 from corgipile.tables.table import Table
 
-__all__ = ["Candidate", "Setting", "candidate", "tried"]
+__all__ = ["predicted", "stays_cached", "tried"]
 
 UNPACKED = 256 << 20  # bytes that are not unpacked for a trial
 SHARE, LEAST_BYTES = 0.02, 32 << 20  # of a table, that a trial reads at most: it should not warm what it measures
 ROUNDS = 2
-REQUEST = 1 << 20  # bytes of a request to a store, where a table is fetched as it lies
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is the same for all candidates.
-
-    Attributes:
-        table: The table.
-        memory: The budget of a process.
-        batch_size: Rows of a batch.
-        labels: The column that balanced orders look at, as a table in memory; None without one.
-        keys: Its values; None: deff is what it is at worst.
-        world: Ranks that share the table.
-        seconds: How long each candidate is tried.
-        seed: Of the epoch.
-    """
-
-    table: Table
-    memory: Size
-    batch_size: int
-    labels: Table | None
-    keys: Keys | None
-    world: int
-    seconds: float
-    seed: int
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A way to read a table.
-
-    Attributes:
-        order: What is given to a loader as its order.
-        title: Its name.
-        block_rows: Rows of a block.
-        blocks: Blocks in memory at most, rows of any others there counted as such.
-        memory: Bytes of rows in memory at most.
-        deff: Design effect of a batch's labels, as they lie; at worst where none are known.
-        seconds: Of an epoch of one rank, as long as reading and batches take; None: not tried.
-        reads: Runs of bytes that an epoch of all ranks reads; of a table in a store, requests.
-        nbytes: Bytes that it reads.
-        unpacked: Bytes that are unpacked once, before the first epoch.
-        flaw: Why it cannot be, None if it can.
-    """
-
-    order: Order
-    title: str
-    block_rows: int = 0
-    blocks: float = 0.0
-    memory: int = 0
-    deff: float = 1.0
-    seconds: float | None = None
-    reads: int = 0
-    nbytes: int = 0
-    unpacked: int = 0
-    flaw: str | None = None
-
-
-def candidate(order: Order, setting: Setting) -> Candidate:
-    """Fit an order to the memory and follow it over row numbers; nothing of the table is read, or fetched."""
-    title, table = getattr(order, "title", order.name), setting.table
-    columns = columns_of(table)
-    try:
-        fitted = fit(table, order, setting.memory, columns)
-    except BudgetTooSmall as error:
-        return Candidate(order, title, flaw=str(error))
-    labels, way = setting.labels, fitted.way
-    blocks = sketched(
-        table, fitted.order, fitted.blocks, lambda _, cuts, name: sketch(cast("Table", labels), cuts, name)
-    )
-    key = Key(setting.seed, 0, 0, setting.world)
-    mixing = followed(fitted.order, blocks, key, setting.keys, setting.batch_size)
-    unpacked = int(way.units.total) if way.spilled and way.units is not None else 0
-    reads = mixing.runs * len(table) * (len(columns.sources) if table.layout(columns.sources) is not None else 1)
-    nbytes = int(columns.row_bytes * len(table))
-    if unpacked and is_remote(table):  # fetched as it lies
-        reads, nbytes = -(-table.nbytes // REQUEST), table.nbytes
-    return Candidate(
-        order, title, blocks.widest, fitted.order.slots(blocks) / max(1, blocks.widest),
-        int(fitted.order.resident(blocks) * columns.row_bytes), mixing.deff, None, int(reads), nbytes, unpacked,
-    )  # fmt: skip
+PAGE = 4 << 10  # bytes that a device reads at least
+AHEAD, DEEPEST = 4 << 20, 64  # bytes of blocks that are announced to the device ahead of their reading; reads
+BESIDE = 0.25  # of the time that reading and copying take, that is not beside the device's
+CACHED = 0.8  # of the memory that is free, that a table may take and stay in the page cache
 
 
 def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
-    """Tell the time of those that fit, but not of those that would unpack much first.
+    """Tell the warm time of those that fit, but not of those that would unpack much first.
 
-    They take turns, and the better one counts: the machine may do other things meanwhile.
+    They take turns, and the better one counts: other programs run meanwhile.
     """
     if not setting.seconds:
         return found
@@ -117,8 +35,48 @@ def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
         for at, one in enumerate(made):
             if one.flaw is None and one.unpacked <= UNPACKED:
                 spent = _epoch(one.order, setting)
-                made[at] = replace(one, seconds=spent if one.seconds is None else min(spent, one.seconds))
+                made[at] = replace(one, warm=spent if one.warm is None else min(spent, one.warm))
     return made
+
+
+def predicted(found: list[Candidate], probe: Probe | None, setting: Setting, *, cached: bool) -> list[Candidate]:
+    """Tell the cold time of those whose rows come from a place that was probed, and which time applies."""
+    made = []
+    for one in found:
+        cold = None
+        if probe is not None and one.flaw is None and not one.unpacked:
+            device, warm = _cold(one, probe) / setting.world, one.warm or 0.0
+            cold = max(device, warm) + BESIDE * min(device, warm)
+        made.append(replace(one, cold=cold, seconds=one.warm if cached or cold is None else cold))
+    return made
+
+
+def _cold(one: Candidate, probe: Probe) -> float:
+    """Return the seconds that reads take, as many at a time as a loader has under way."""
+    each = one.reads / len(one.run_bytes)
+    # Of runs that share a page the first brings it for the others.
+    reads = sum(min(each, max(1.0, each * size / PAGE)) for size in one.run_bytes)
+    run, depth = one.nbytes / reads, float(one.at_once)
+    if one.at_once == BLOCK_READS:
+        depth = max(depth, min(DEEPEST, AHEAD / run))
+    return one.nbytes / probe.rate(run, depth, sequential=one.order.sequential)
+
+
+def stays_cached(table: Table) -> bool:
+    """Say whether a table that was read once is in the page cache at the next epoch.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> stays_cached(open({"x": [1.0]}))
+        True
+    """
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) << 10
+    with contextlib.suppress(OSError, ValueError):  # "max" where there is none
+        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return table.nbytes < CACHED * free
 
 
 def _loader(order: Order, setting: Setting) -> Loader:
@@ -129,23 +87,24 @@ def _loader(order: Order, setting: Setting) -> Loader:
 
 
 def _epoch(order: Order, setting: Setting) -> float:
-    """Run a little of the middle of an epoch; return the seconds of all of it, the first rows' wait included."""
+    """Run the beginning of an epoch twice; return the seconds of all of it by the second time."""
     with _loader(order, setting) as loader:
         total = len(loader)
         most = max(SHARE * setting.table.nbytes, LEAST_BYTES) / max(1.0, loader.feeder.row_bytes * setting.batch_size)
         few = min(total, max(2, int(most)))
-        loader.seek((total - few) // 2)
-        start = time.perf_counter()
-        batches = iter(loader)
-        next(batches)
-        first = time.perf_counter() - start
-        done, spent = _run(batches, few - 1, setting.seconds / ROUNDS)
-    return first + (total - 1) * spent / max(1, done)
+        share = setting.seconds / ROUNDS / 2
+        _, done, _ = _run(loader, few, share)  # and so it is in the page cache
+        first, done, spent = _run(loader, done + 1, 4 * share)
+        return first + (total - 1) * spent / max(1, done)
 
 
-def _run(batches: Iterator[Any], most: int, seconds: float) -> tuple[int, float]:
-    """Take batches for so long, or so many; return how many came, and how long that took."""
-    start, done = time.perf_counter(), 0
-    while done < most and time.perf_counter() - start < seconds and next(batches, None) is not None:
+def _run(loader: Loader, most: int, seconds: float) -> tuple[float, int, float]:
+    """Take batches for so long, or so many; return how long the first took, how many came then, how long that took."""
+    loader.set_epoch(0)
+    batches = iter(loader)
+    start = time.perf_counter()
+    next(batches)
+    begun, done = time.perf_counter(), 0
+    while done < most - 1 and time.perf_counter() - begun < seconds and next(batches, None) is not None:
         done += 1
-    return done, time.perf_counter() - start
+    return begun - start, done, time.perf_counter() - begun

@@ -1,6 +1,6 @@
 """What is measured of a row: its class, or one or more numbers."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,20 @@ class Keys:
             self._numbers = _numbers(array)
             self.mean = self._numbers.mean(axis=0)
             self.variance = self._numbers.var(axis=0)
+
+    @classmethod
+    def known(cls, values: npt.NDArray[Any], mean: Floats, variance: Floats, *, classes: bool) -> Self:
+        """Take some rows of a table of which mean and variance of all are known: codes of classes, or numbers.
+
+        Example:
+            >>> some = Keys.known(np.array([0, 0, 1]), np.array([0.5, 0.5]), np.array([0.25, 0.25]), classes=True)
+            >>> some.rows([2]).tolist(), len(some)
+            ([[0.0, 1.0]], 3)
+        """
+        made = cls.__new__(cls)
+        found = {"_codes": values} if classes else {"_codes": None, "_numbers": values.reshape(len(values), -1)}
+        vars(made).update(found, mean=mean, variance=variance)
+        return made
 
     @property
     def kinds(self) -> int:

@@ -8,6 +8,8 @@ import numpy.typing as npt
 from corgipile.errors import BadArgument
 from corgipile.quality.keys import CHUNK, Floats, Keys
 
+MOST_NUMBERS = 1 << 21  # in memory at a time, of rows of many kinds
+
 
 def deff(values_in_visit_order: npt.ArrayLike, batch: int) -> float:
     """Measure the design effect of a batch: B * Var(batch mean) / sigma^2; 1.0 is a full shuffle.
@@ -38,7 +40,7 @@ def deff_of(keys: Keys, ids: npt.NDArray[np.int64] | None, batch: int) -> float:
     if total == 0:
         return 0.0
     batches = rows // batch
-    step = max(1, CHUNK // batch)
+    step = max(1, min(CHUNK, MOST_NUMBERS // keys.kinds) // batch)
     squares = 0.0
     for first in range(0, batches, step):
         last = min(first + step, batches)

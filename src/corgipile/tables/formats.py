@@ -13,6 +13,7 @@ from corgipile.tables import (
     numpy,
     orc,
     parquet,
+    part,
     remote_images,
     sqlite,
     zarr,
@@ -100,6 +101,13 @@ OURS = {
     "numpy": Format(numpy.MAGIC, numpy.SUFFIXES, numpy.NumpyTable, frozenset({"label"})),
     "orc": Format(orc.MAGIC, orc.SUFFIXES, orc.OrcTable, frozenset({"spill"})),
     "parquet": Format(parquet.MAGIC, parquet.SUFFIXES, parquet.ParquetTable, frozenset({"spill"})),
+    "part": Format(
+        b"",
+        (),
+        part.open_part,
+        folder=lambda path, files: part.is_part(path),  # noqa: ARG005 - as above
+        log=True,
+    ),
     "sqlite": Format(sqlite.MAGIC, sqlite.SUFFIXES, sqlite.SqliteTable, frozenset({"table"})),
     "svmlight": Format(
         b"",

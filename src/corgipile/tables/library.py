@@ -29,7 +29,7 @@ from corgipile.tables.values import values
 __all__ = ["LibraryTable", "UnitTable", "needs"]
 
 SAMPLE = 64  # rows by which the width of a column is told
-_decoded: Common[pa.RecordBatch] = Common(2 * SMALL, lambda rows: int(rows.nbytes))  # units of all tables
+_decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))  # units of all tables
 
 
 def needs(package: str, extra: str, format_name: str) -> MissingExtra:

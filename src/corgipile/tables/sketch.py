@@ -43,23 +43,55 @@ def sketch(table: Table, cuts: IntArray, column: str, look: Look | None = None) 
         >>> sketch(table, table.cuts(3), "label").round(2).tolist()
         [0.33, 0.67]
     """
-    check_columns(table.schema, [column])
-    kind = table.schema.field(column).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise BadSchema(f"column {column!r} is {kind}; a column of numbers is needed, one a row")
-    cuts = np.ascontiguousarray(cuts, np.int64)
-    if not len(cuts) or cuts[0] != 0 or cuts[-1] != len(table) or (np.diff(cuts) < 0).any():
-        raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
-    tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
-    last = 0.0
+    tally = Tally(table, cuts, column)
     for start, part in scan_column(table, column):
         if look is not None:
             look(start, part)
-        values, last = _steady(_numbers(part), last)
-        _kernel.sketch_add(tally, values, type_code(values.dtype))
-    sketched = np.empty(len(cuts) - 1)
-    _kernel.sketch_values(tally, sketched)
-    return sketched
+        tally.add(part)
+    return tally.values()
+
+
+class Tally:
+    """Describes blocks by a column as it is read, so that one reading serves several ways to cut a table.
+
+    Args:
+        table: The table.
+        cuts: Block boundaries.
+        column: A scalar column of numbers.
+
+    Raises:
+        BadSchema: The column holds no scalars.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> table = open(pa.table({"label": [0, 0, 1, 1]}))
+        >>> tally = Tally(table, table.cuts(2), "label")
+        >>> tally.add(pa.array([0, 0, 1, 1]))
+        >>> tally.values().tolist()
+        [0.0, 1.0]
+    """
+
+    def __init__(self, table: Table, cuts: IntArray, column: str) -> None:
+        check_columns(table.schema, [column])
+        kind = table.schema.field(column).type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+            raise BadSchema(f"column {column!r} is {kind}; a column of numbers is needed, one a row")
+        cuts = np.ascontiguousarray(cuts, np.int64)
+        if not len(cuts) or cuts[0] != 0 or cuts[-1] != len(table) or (np.diff(cuts) < 0).any():
+            raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
+        self._blocks, self._last = len(cuts) - 1, 0.0
+        self._tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
+
+    def add(self, part: pa.Array) -> None:
+        """Hear the values of the rows that come next."""
+        values, self._last = _steady(_numbers(part), self._last)
+        _kernel.sketch_add(self._tally, values, type_code(values.dtype))
+
+    def values(self) -> FloatArray:
+        """Return the number of each block, once all rows were heard."""
+        sketched = np.empty(self._blocks)
+        _kernel.sketch_values(self._tally, sketched)
+        return sketched
 
 
 def _steady(values: npt.NDArray[Any], last: float) -> tuple[npt.NDArray[Any], float]:

@@ -17,7 +17,7 @@ from corgipile.tables.scan import scan
 from corgipile.tables.table import Table, check_columns
 from corgipile.tables.views import chosen
 
-__all__ = ["train_test_split"]
+__all__ = ["folds_of", "train_test_split"]
 
 TAG = 0x5B117  # of hashes for this purpose
 ROWS = 1 << 20  # hashed at a time
@@ -60,9 +60,8 @@ def train_test_split(table: Any, test: float = 0.1, seed: int = 0, group: str | 
     if not 0 < share < 1:
         raise BadArgument(f"test must be a share between 0 and 1, such as 0.1, got {test!r}")
     opened = open_table(table)
-    bound, key = U(min(int(share * 2**64), 2**64 - 1)), derive(TAG, seed)
-    hashes = _of_numbers(len(opened), key) if group is None else _of_values(opened, group, key)
-    bits = Bits.joined(part < bound for part in hashes)
+    bound = U(min(int(share * 2**64), 2**64 - 1))
+    bits = Bits.joined(part < bound for part in _hashes(opened, seed, group))
     if not 0 < len(bits) < len(opened):
         of = "rows" if group is None else f"values of {group!r}"
         raise BadArgument(
@@ -70,6 +69,33 @@ def train_test_split(table: Any, test: float = 0.1, seed: int = 0, group: str | 
             "share or another seed may do"
         )
     return chosen(opened, bits.flipped(len(opened))), chosen(opened, bits)
+
+
+def folds_of(table: Table, folds: int, seed: int = 0, group: str | None = None) -> npt.NDArray[np.uint8]:
+    """Return the fold of each row, by the hash of `train_test_split`: the first of k is its test part of 1 / k.
+
+    Raises:
+        BadArgument: A fold has no rows.
+        BadSchema: As of `train_test_split`.
+
+    Example:
+        >>> from corgipile.tables.opening import open
+        >>> np.bincount(folds_of(open(pa.table({"x": range(1000)})), 3)).tolist()
+        [327, 335, 338]
+    """
+    parts = [((part >> U(32)) * U(folds) >> U(32)).astype(np.uint8) for part in _hashes(table, seed, group)]
+    found: npt.NDArray[np.uint8] = np.concatenate([np.zeros(0, np.uint8), *parts])
+    empty = np.flatnonzero(np.bincount(found, minlength=folds) == 0)
+    if empty.size:
+        of = "rows" if group is None else f"values of {group!r}"
+        raise BadArgument(f"{table!r} has too few {of} for folds={folds}: fold {empty[0]} has no rows")
+    return found
+
+
+def _hashes(table: Table, seed: int, group: str | None) -> Iterator[npt.NDArray[np.uint64]]:
+    """Return the hash of each row, or of its group."""
+    key = derive(TAG, seed)
+    return _of_numbers(len(table), key) if group is None else _of_values(table, group, key)
 
 
 def _of_numbers(rows: int, key: int) -> Iterator[npt.NDArray[np.uint64]]:

@@ -43,6 +43,22 @@ class Subset(Chosen):
         self.runs = runs
         self._starts = np.cumsum([0, *(runs[:, 1] - runs[:, 0])], dtype=np.int64)
 
+    @classmethod
+    def of(cls, table: Table, runs: Any) -> "Subset":
+        """Make one of a table that may be one itself, without another layer.
+
+        Example:
+            >>> from corgipile.tables import MemoryTable
+            >>> table = Subset(MemoryTable(pa.table({"label": [0, 1, 2, 3, 4]})), [[0, 2], [3, 5]])
+            >>> Subset.of(table, [[1, 3]]).runs.tolist()
+            [[1, 2], [3, 4]]
+        """
+        if not isinstance(table, Subset):
+            return cls(table, runs)
+        runs = np.asarray(runs, np.int64).reshape(-1, 2)
+        run, parts = runs_within(runs, table._starts)  # noqa: SLF001  # one of ours
+        return cls(table.table, parts + (table.runs[:, 0] - table._starts[:-1])[run][:, None])  # noqa: SLF001
+
     def __reduce__(self) -> tuple[type["Subset"], tuple[Table, IntArray]]:
         return Subset, (self.table, self.runs)
 

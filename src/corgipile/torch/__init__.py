@@ -11,8 +11,9 @@ except ImportError as error:
 
 from corgipile.torch.concurrent import Concurrent
 from corgipile.torch.dataset import CorgiPileDataset
+from corgipile.torch.elastic import ElasticLoader
 from corgipile.torch.exchange import PartialExchange
 from corgipile.torch.gradients import h_d_of_module
 from corgipile.torch.sampler import BatchSampler
 
-__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset", "PartialExchange", "h_d_of_module"]
+__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset", "ElasticLoader", "PartialExchange", "h_d_of_module"]

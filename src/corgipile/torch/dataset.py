@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -12,7 +12,7 @@ from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.budget import sketched
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.content import Embed
-from corgipile.loader.default_order import chosen
+from corgipile.loader.default_order import chosen, fixed
 from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.rewind import Rewind, Visit
 from corgipile.loader.selection import select
@@ -81,6 +81,9 @@ class CorgiPileDataset(IterableDataset[Any]):
         as_tuple: Yield pairs of features and label.
         sketch: A function for ``balance="content"``, as of `corgipile.Loader`; workers need the same vectors of it.
         skip: Steps and rows that are left out, as of `corgipile.Loader`; it needs ``batch_size``. States keep it.
+        global_batches: ``"fixed"``: batch i of all ranks together holds the same rows, whatever the number of ranks
+            and workers, and so does each after it when a state goes on in another world. ``batch_size``, ``memory`` and
+            the sizes of the order are then those of all ranks together, of which each has its share.
 
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works.
@@ -119,6 +122,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         as_tuple: bool = False,
         sketch: Embed | None = None,
         skip: Iterable[int | Sequence[int]] = (),
+        global_batches: Literal["fixed"] | None = None,
     ) -> None:
         batch_size = None if batch_size is None else whole(batch_size, "batch_size", 1)
         seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MOST_PREFETCH)
@@ -128,6 +132,8 @@ class CorgiPileDataset(IterableDataset[Any]):
             classes=classes, dtype=dtype, as_tuple=as_tuple, memory=memory,
         )  # fmt: skip
         runs: Order = replace(chosen(order, self.table, label), ahead=prefetch)  # type: ignore[type-var]
+        if global_batches is not None:
+            runs = fixed(global_batches, runs, batch_size)
         self._settings = Settings(
             self.table, runs, memory, batch_size, selection, seed, drop_last, prefetch, transform, sketch, Skips(skip)
         )

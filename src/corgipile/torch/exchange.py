@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from corgipile import _kernel
 from corgipile.errors import BadArgument, PeerFailed, StateMismatch
 from corgipile.exchange.part import LocalPart
-from corgipile.exchange.places import Bytes
+from corgipile.exchange.places import Bytes, Sums, sums_of
 from corgipile.orders import Exchange
 from corgipile.orders.order import IntArray
 from corgipile.sizes import Size, parse_bytes, real, whole
@@ -22,19 +21,31 @@ from corgipile.torch.peers import Peers
 
 __all__ = ["PartialExchange"]
 
-MAGIC, VERSION, TELLS = 0x636F726769, 1, 6  # numbers before the lengths of a message
+MAGIC, VERSION, TELLS = 0x636F726769, 2, 5  # numbers before the checksums of a message
 MOST_BYTES = 1 << 40  # of one message
+SENT, RECEIVED = 3, 2  # messages in memory: one that goes and two that are read; one that comes and one that is written
 NOTHING = torch.empty(0, dtype=torch.uint8)  # in place of rows, to a rank that gets none of this chunk
 
 
 class _Chunk(NamedTuple):
-    """Units sent and received at a time: from which turn on, whence, what goes to whom, what is said of it and told."""
+    """Units sent and received at a time: which, from what turn on, whence, and what goes to whom, is said and told."""
 
+    at: int
     first: int
     whence: IntArray
     out: dict[int, torch.Tensor]
     notes: dict[int, list[torch.Tensor]]
     told: dict[int, list[torch.Tensor]]
+
+
+class _Arrived(NamedTuple):
+    """What came of a chunk, rank after rank: turns of units, their bytes, what they should sum up to, and whose."""
+
+    turns: IntArray
+    data: Bytes
+    lengths: IntArray
+    sums: Sums
+    peers: IntArray
 
 
 class PartialExchange:
@@ -66,9 +77,10 @@ class PartialExchange:
     Example:
         >>> import tempfile, pyarrow as pa
         >>> import torch.distributed as dist
+        >>> from corgipile.exchange import stage
         >>> folder = tempfile.mkdtemp()
         >>> dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=0, world_size=1)
-        >>> part = LocalPart.create(pa.table({"x": range(10)}), f"{folder}/part", rank=0, world=1)
+        >>> part = stage(pa.table({"x": range(10)}), f"{folder}/part", rank=0, world=1)
         >>> exchange = PartialExchange(part, fraction=0.1)
         >>> exchange.begin()
         >>> len(exchange.table), exchange.finish(), exchange.epoch
@@ -204,92 +216,110 @@ class PartialExchange:
     def _run(self) -> None:
         plan, part, rank, epoch = self.plan, self._part, self._peers.rank, self.epoch
         moved = plan.moved(epoch)
-        free = part.begin(moved)
+        self._places, self._sums = part.begin(moved), np.zeros(moved, np.uint32)
         step = max(1, self._chunk // self._unit_bytes)
-        chunks = [(first, min(moved, first + step)) for first in range(0, moved, step)]
+        # Memory is used in turn: what the system hands out anew costs as much as reading into it.
+        self._room = [np.empty(min(step, moved) * self._unit_bytes, np.uint8) for _ in range(SENT + RECEIVED)]
+        chunks = [(at, first, min(moved, first + step)) for at, first in enumerate(range(0, moved, step))]
         with ThreadPoolExecutor(2, "corgipile-exchange") as pool:
             coming = deque(pool.submit(self._read, *one) for one in chunks[:2])
             written: Future[None] | None = None
             if coming:
                 chunk = coming.popleft().result()
                 self._peers.swap(chunk.notes, chunk.told, f"what is said of rows after epoch {epoch}")
-            for at, (first, stop) in enumerate(chunks):
+            for at, _, _ in chunks:
                 coming.extend(pool.submit(self._read, *one) for one in chunks[at + 2 : at + 3])
                 following = coming.popleft().result() if coming else None
                 arrived = self._swapped(chunk, following, f"rows {at + 1} of {len(chunks)} after epoch {epoch}")
                 if written is not None:
                     written.result()
-                written = pool.submit(self._write, chunk, arrived, free[first:stop].tolist())
+                written = pool.submit(self._write, arrived)
                 chunk = following or chunk
             if written is not None:
                 written.result()
-        part.prepare(plan.sent(rank, epoch), free)
+        part.prepare(plan.sent(rank, epoch), self._places, self._sums)
         for peer, (now,) in enumerate(self._peers.gather([epoch], f"the end of epoch {epoch}")):
             if now != epoch:
                 raise PeerFailed(f"rank {peer} ends epoch {now}, rank {rank} ends epoch {epoch}")
 
-    def _read(self, first: int, stop: int) -> "_Chunk":
+    def _read(self, at: int, first: int, stop: int) -> "_Chunk":
         """Read what goes to each rank, and make room for what is said of what comes."""
         plan, rank = self.plan, self._peers.rank
         to, whence = plan.peers(rank, self.epoch, first, stop)
         grouped = np.argsort(to, kind="stable")
-        slots = plan.sent(rank, self.epoch, first, stop)
-        data, lengths = self._part.places.read(self._part.live[slots[grouped]])
+        slots = plan.sent(rank, self.epoch, first, stop)[grouped]
+        data, lengths = self._part.places.read(self._part.live[slots], self._room[at % SENT])
+        sums = self._part.sums[slots]
         edges = [0, *np.cumsum(lengths).tolist()]
         peers, starts = np.unique(to[grouped], return_index=True)
         bounds = [*starts.tolist(), len(grouped)]
         out, notes = {}, {}
         for peer, low, high in zip(peers.tolist(), bounds, bounds[1:], strict=False):
-            part = data[edges[low] : edges[high]]
-            out[peer], notes[peer] = torch.from_numpy(part), [self._note(lengths[low:high], part, first)]
+            out[peer] = torch.from_numpy(data[edges[low] : edges[high]])
+            notes[peer] = [self._note(first, lengths[low:high], sums[low:high])]
         sources, counts = np.unique(whence, return_counts=True)
         told = {
-            peer: [torch.zeros(TELLS + count, dtype=torch.int64)]
+            peer: [torch.zeros(TELLS + self._told_of(count), dtype=torch.int64)]
             for peer, count in zip(sources.tolist(), counts.tolist(), strict=True)
         }
-        return _Chunk(first, whence, out, notes, told)
+        return _Chunk(at, first, whence, out, notes, told)
 
-    def _swapped(self, chunk: "_Chunk", following: "_Chunk | None", what: str) -> dict[int, Bytes]:
+    def _swapped(self, chunk: "_Chunk", following: "_Chunk | None", what: str) -> "_Arrived":
         """Send and receive one chunk, of which all is said, and what is said of the one that follows."""
-        lengths = {peer: self._checked(peer, note.tolist(), chunk.first) for peer, (note,) in chunk.told.items()}
-        arrived = {peer: torch.empty(sum(sizes), dtype=torch.uint8) for peer, sizes in lengths.items()}
-        out = {peer: [data] for peer, data in chunk.out.items()}
-        into = {peer: [data] for peer, data in arrived.items()}
+        turns = np.argsort(chunk.whence, kind="stable")
+        sources, counts = np.unique(chunk.whence, return_counts=True)
+        heard = [
+            self._checked(peer, chunk.told[peer][0].numpy(), chunk.first, units)
+            for peer, units in zip(sources.tolist(), counts.tolist(), strict=True)
+        ]
+        lengths = np.concatenate([lengths for lengths, _ in heard])
+        ends = np.cumsum([int(sizes.sum()) for sizes, _ in heard]).tolist()
+        room = self._room[SENT + chunk.at % RECEIVED]
+        data = torch.from_numpy(room[: ends[-1]] if len(room) >= ends[-1] else np.empty(ends[-1], np.uint8))
+        out = {peer: [rows] for peer, rows in chunk.out.items()}
+        spans = zip(sources.tolist(), [0, *ends], ends, strict=False)
+        into = {peer: [data[start:end]] for peer, start, end in spans}
         if following is not None:
             for both, notes in ((out, following.notes), (into, following.told)):
                 for peer, note in notes.items():
                     both[peer] = both.get(peer, [NOTHING]) + note
         self._peers.swap(out, into, what)
-        return {peer: data.numpy() for peer, data in arrived.items()}
+        sums = np.concatenate([sums for _, sums in heard])
+        return _Arrived(chunk.first + turns, data.numpy(), lengths, sums, chunk.whence[turns])
 
-    def _write(self, chunk: "_Chunk", arrived: dict[int, Bytes], free: list[int]) -> None:
-        """Put what arrived where it belongs, if it is what was sent."""
-        units: list[Bytes | None] = [None] * len(free)
-        for peer, (note,) in chunk.told.items():
-            if _kernel.crc32c(arrived[peer].data) != int(note[4]):
-                raise self._garbage(peer, "rows that are not those it summed up")
-            edges = np.cumsum([0, *note[TELLS:].tolist()]).tolist()
-            for turn, low, high in zip(np.flatnonzero(chunk.whence == peer).tolist(), edges, edges[1:], strict=False):
-                units[turn] = arrived[peer][low:high]
-        self._part.places.write(free, units)
+    def _write(self, arrived: "_Arrived") -> None:
+        """Put what arrived into places that are free, if it is what was sent."""
+        turns, data, lengths, sums, peers = arrived
+        starts = np.cumsum(lengths) - lengths
+        wrong = np.flatnonzero(sums_of(data, starts, lengths) != sums)
+        if len(wrong):
+            what = "rows that are not those it summed up: damaged on its disk, or on the way"
+            raise self._garbage(int(peers[wrong[0]]), what)
+        places = np.sort(self._places[turns])  # any of the chunk's: those of one rank lie together then
+        self._places[turns], self._sums[turns] = places, sums
+        self._part.places.write(places, data, starts, lengths)
 
-    def _note(self, lengths: IntArray, data: Bytes, first: int) -> torch.Tensor:
-        numbers = [MAGIC, self.epoch, first, len(lengths), _kernel.crc32c(np.ascontiguousarray(data).data), len(data)]
-        return torch.tensor([*numbers, *lengths.tolist()], dtype=torch.int64)
+    def _told_of(self, units: int) -> int:
+        """Return how many numbers are said of units: their checksums, two in each, and lengths where these differ."""
+        return -(-units // 2) + (0 if self._part.places.unit_bytes else units)
 
-    def _checked(self, peer: int, note: list[int], first: int) -> list[int]:
-        """Return the lengths of the units that a rank sends, if they can be."""
-        magic, epoch, turn, count, _, total = note[:TELLS]
-        lengths = note[TELLS:]
-        if magic != MAGIC or (epoch, turn, count) != (self.epoch, first, len(lengths)):
-            expected = [MAGIC, self.epoch, first, len(lengths)]
-            raise self._garbage(peer, f"{note[:4]}, where {expected} was to come")
-        fixed = self._part.places.unit_bytes
-        if min(lengths) < 0 or sum(lengths) != total or total > MOST_BYTES:
+    def _note(self, first: int, lengths: IntArray, sums: Sums) -> torch.Tensor:
+        head = [MAGIC, self.epoch, first, len(lengths), int(lengths.sum())]
+        packed = np.append(sums, np.zeros(len(sums) % 2, np.uint32)).astype("<u4").view("<i8")
+        told = [np.array(head), packed] if self._part.places.unit_bytes else [np.array(head), packed, lengths]
+        return torch.from_numpy(np.concatenate(told).astype(np.int64))
+
+    def _checked(self, peer: int, note: IntArray, first: int, units: int) -> tuple[IntArray, Sums]:
+        """Return the lengths and checksums of the units that a rank sends, if they can be."""
+        *told, total = note[:TELLS].tolist()
+        expected = [MAGIC, self.epoch, first, units]
+        if told != expected:
+            raise self._garbage(peer, f"{told}, where {expected} was to come")
+        fixed, sums = self._part.places.unit_bytes, TELLS + -(-units // 2)
+        lengths = np.full(units, fixed) if fixed else note[sums:]
+        if total > MOST_BYTES or lengths.min() < 0 or lengths.max() > MOST_BYTES or int(lengths.sum()) != total:
             raise self._garbage(peer, f"units of {total} bytes, of lengths that do not add up")
-        if fixed and set(lengths) != {fixed}:
-            raise self._garbage(peer, f"units of {sorted(set(lengths))[:3]} bytes; {fixed} each is right")
-        return lengths
+        return lengths, note[TELLS:sums].astype("<i8").view("<u4")[:units]
 
     def _garbage(self, peer: int, what: str) -> PeerFailed:
         return PeerFailed(

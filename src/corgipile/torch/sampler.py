@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from torch.utils.data import Sampler
 from corgipile.errors import BadArgument, BadSize
 from corgipile.loader.budget import Fitted, cut, sketched
 from corgipile.loader.checkpoint import Part, checked, go_on, identity_of
+from corgipile.loader.default_order import fixed
 from corgipile.loader.remaining import Segment
 from corgipile.orders import Order, named, seek, visited_rows
 from corgipile.orders.riffle import CONTENT
@@ -41,6 +42,8 @@ class BatchSampler(Sampler[list[int]]):
         order: An order of `corgipile.orders`, or its name.
         labels: The class or target of each row, by which Riffle then balances its blocks; other orders use none.
         drop_last: Drop the last batch if it is short; with several ranks nothing is then repeated.
+        global_batches: ``"fixed"``: batch i of all ranks together is the same in every world; ``batch_size`` and
+            ``buffer`` are then those of all ranks together, see `CorgiPileDataset`.
 
     Example:
         >>> sampler = BatchSampler(10, block=2, buffer=4, batch_size=4)
@@ -62,6 +65,7 @@ class BatchSampler(Sampler[list[int]]):
         order: Order | str = "riffle",
         labels: Sequence[Any] | npt.ArrayLike | None = None,
         drop_last: bool = False,
+        global_batches: Literal["fixed"] | None = None,
     ) -> None:
         self.batch_size, self.drop_last = whole(batch_size, "batch_size", 1), drop_last
         self._seed, self._place = whole(seed, "seed"), RankFinder(rank, world).find()
@@ -70,6 +74,9 @@ class BatchSampler(Sampler[list[int]]):
                 raise BadSize(f'{what} must be rows (100) or a share of them ("1%"), got {size!r}')
         sized = replace(named(order), block=block, buffer=buffer, ahead=0)  # type: ignore[type-var]
         self._order: Order = _balanced(sized, labels is not None)
+        if global_batches is not None:
+            self._order = batches = fixed(global_batches, self._order, self.batch_size)
+            self.batch_size = batches.batch_rows(self._place.world)
         self._table = MemoryTable(pa.table({"label": _labels(whole(n, "n", 0), labels)}))
         self._identity = identity_of(self._table, self._order, self._seed)
         self._whole = self._fit(self._table)

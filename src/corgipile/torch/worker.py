@@ -20,7 +20,7 @@ from corgipile.loader.remaining import Segment, next_worker
 from corgipile.loader.rewind import Rewind
 from corgipile.loader.selection import Selection
 from corgipile.loader.skips import Skips
-from corgipile.orders import Order
+from corgipile.orders import GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size
 from corgipile.tables import Table
@@ -49,17 +49,16 @@ class Settings:
     sketch: Embed | None = None
     skips: Skips = field(default_factory=Skips)
 
-    @property
-    def unit(self) -> int:
-        """Return the rows of what is yielded at a time."""
-        return self.batch_size or 1
+    def unit(self, world: int) -> int:
+        """Return the rows of what each of so many ranks yields at a time."""
+        return self.order.batch_rows(world) if isinstance(self.order, GlobalBatches) else self.batch_size or 1
 
     def loader(self, table: Table, rank: int, world: int, worker: int, workers: int) -> Loader:
         """Make the loader of one worker."""
         return Loader(
-            table, batch_size=self.unit, order=self.order, memory=self.memory, seed=self.seed, features=self.selection,
-            format="torch", prefetch=self.prefetch, drop_last=self.drop_last, rank=rank, world=world, worker=worker,
-            workers=workers, sketch=self.sketch,
+            table, batch_size=self.unit(world), order=self.order, memory=self.memory, seed=self.seed,
+            features=self.selection, format="torch", prefetch=self.prefetch, drop_last=self.drop_last, rank=rank,
+            world=world, worker=worker, workers=workers, sketch=self.sketch,
         )  # fmt: skip
 
     def fitted(self, table: Table, workers: int) -> Fitted:
@@ -79,7 +78,7 @@ class Settings:
             if fitted.order.sketch_column == CONTENT:  # a state says which vectors its blocks had
                 content = self.content(unpacked=fitted.way.spilled)
                 fitted = fitted._replace(blocks=sketched(table, fitted.order, fitted.blocks, content))
-            return Segment.begin(fitted, self.unit, world, workers, drop_last=self.drop_last), fitted
+            return Segment.begin(fitted, self.unit(world), world, workers, drop_last=self.drop_last), fitted
 
         return go_on(self.table, self.seed, epoch, segments, begin, self.content())
 

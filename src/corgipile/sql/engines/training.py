@@ -34,11 +34,15 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
         MissingColumn: There is no such column.
     """
     label = column_named(statement.label_of(columns), columns)
-    features = [column_named(name, columns) for name in statement.features or ()] or [c for c in columns if c != label]
+    weight = statement.settings.get("weight")
+    others = {label, None if weight is None else column_named(weight, columns)}
+    features = [column_named(name, columns) for name in statement.features or ()] or [
+        name for name in columns if name not in others
+    ]
     if not features:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
     given = {**statement.settings, "model": statement.model, "features": features, "label": label}
-    for name in ("group", "balance"):
+    for name in ("group", "balance", "weight"):
         if isinstance(given.get(name), str) and (name, given[name]) != ("balance", CONTENT):
             given[name] = column_named(given[name], columns)
     if isinstance(given.get("encode"), Mapping):

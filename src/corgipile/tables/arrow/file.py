@@ -51,7 +51,7 @@ MOST_KEPT = 1 << 17  # places of columns in record batches that are remembered
 DENSE = 8  # rows passed over for each one wanted, below which runs are read
 WIDE = 1 << 12  # bytes of rows that cost more to copy than to ask for
 BRIDGE, RUN = 1 << 15, 1 << 20  # bytes read over, rather than seeking, between two rows that are taken; and at a time
-_decoded: Common[pa.RecordBatch] = Common(2 * SMALL, lambda rows: int(rows.nbytes))
+_decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))
 _unpacked: Common[Table] = Common(4, lambda _: 1)
 _readers: Common[Any] = Common(16, lambda _: 1)
 

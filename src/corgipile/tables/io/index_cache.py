@@ -6,9 +6,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, TableError
@@ -28,6 +29,7 @@ VARIABLE = "CORGIPILE_CACHE"
 SAMPLES, SAMPLE = 16, 1 << 12  # pieces of a file, and bytes of each, by which it is told from another of its size
 
 Numbers = dict[str, int]
+Facts = dict[str, str]  # of what an index is of: it is that of another state if one of them is another
 Scan = Callable[[Numbers], Iterator[pa.RecordBatch]]  # yields entries, one a row, and fills in what it learns
 
 
@@ -45,34 +47,45 @@ def open_index(file: File, schema: pa.Schema | None, names: Sequence[str], scan:
     Returns:
         The entries, and the numbers; ``rows`` is among them.
     """
-    found = load_index(file, schema, names)
+    return kept_index(index_path(file), facts_of(file), schema, names, scan)
+
+
+def kept_index(
+    path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str], scan: Scan
+) -> tuple[Table, Numbers]:
+    """Do the same for an index that is kept at a path as long as these facts are true."""
+    found = _load(path, facts, schema, names)
     if found is not None:
         return found
     try:
-        with replacing(index_path(file), INDEX) as temporary, temporary.open("wb") as sink:
-            _build(sink, file, schema, scan)
+        with replacing(path, INDEX) as temporary, temporary.open("wb") as sink:
+            _build(sink, facts, schema, scan)
     except TableError:
         raise
     except OSError:
-        return _in_memory(file, schema, scan)
-    found = load_index(file, schema, names)
-    return found or _in_memory(file, schema, scan)
+        return _in_memory(facts, schema, scan)
+    found = _load(path, facts, schema, names)
+    return found or _in_memory(facts, schema, scan)
 
 
-def index_path(file: File) -> str:
+def index_path(file: File, what: str = "") -> str:
     """Return where the index of a file is kept: beside it, or on this machine if it lies elsewhere."""
     if not isinstance(file, RemoteFile):
-        return file.path + INDEX_SUFFIX
-    return str(index_folder() / f"{digest(file.path, file.content)}{INDEX_SUFFIX}")
+        return file.path + what + INDEX_SUFFIX
+    return str(cache_folder("indexes") / f"{digest(file.path, file.content)}{what}{INDEX_SUFFIX}")
 
 
-def index_folder() -> Path:
-    """Return the folder of the indexes of files that lie elsewhere, made if need be.
+def cache_folder(name: str) -> Path:
+    """Return a folder for what is kept on this machine, such as the indexes of files that lie elsewhere; it is made.
 
-    It is what the variable ``CORGIPILE_CACHE`` says, else ``corgipile`` in the user's folder for caches.
+    It is in what the variable ``CORGIPILE_CACHE`` says, else in ``corgipile`` in the user's folder for caches.
+
+    Raises:
+        RuntimeError: Nothing says where that is, and the user has no home.
     """
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "corgipile"
-    folder = Path(os.environ.get(VARIABLE) or usual).expanduser().absolute() / "indexes"
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    usual = Path(given if given.startswith("/") else "~/.cache") / "corgipile"  # a relative one counts for nothing
+    folder = Path(os.environ.get(VARIABLE) or usual).expanduser().absolute() / name
     with contextlib.suppress(OSError):  # who writes there learns of it
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
@@ -92,7 +105,10 @@ def kept_path(file: File) -> str:
 
 def load_index(file: File, schema: pa.Schema | None, names: Sequence[str]) -> tuple[Table, Numbers] | None:
     """Open a stored index; None if there is none, or it is damaged, of another kind or of another state of the file."""
-    path = index_path(file)
+    return _load(index_path(file), facts_of(file), schema, names)
+
+
+def _load(path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str]) -> tuple[Table, Numbers] | None:
     if not Path(path).exists():
         return None
     try:
@@ -100,7 +116,7 @@ def load_index(file: File, schema: pa.Schema | None, names: Sequence[str]) -> tu
         with decoding(path), pa.ipc.open_file(pa.OSFile(path)) as reader:
             _, metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1)
             stated = {key.decode(): value.decode() for key, value in dict(metadata or {}).items()}
-            same = all(stated.get(key) == value for key, value in _identity(file).items())
+            same = all(stated.get(key) == value for key, value in facts.items())
             numbers = {name: int(stated[name]) for name in ("rows", *names)}
         expected = stated.get("schema") == describe(table.schema) if schema is None else table.schema.equals(schema)
         if not same or not expected or numbers["rows"] != len(table):
@@ -122,7 +138,7 @@ class _Checksum:
     def add(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take more entries."""
         for batch in batches:
-            arrays = (np.ascontiguousarray(flat(column)) for column in batch.columns)
+            arrays = (np.ascontiguousarray(items_of(column)) for column in batch.columns)
             self._sums = [zlib.crc32(array.data, known) for array, known in zip(arrays, self._sums, strict=True)]
 
     def of(self, numbers: Numbers) -> str:
@@ -130,14 +146,19 @@ class _Checksum:
         return " ".join(map(str, (*self._sums, zlib.crc32(str(sorted(numbers.items())).encode()))))
 
 
-def _in_memory(file: File, schema: pa.Schema | None, scan: Scan) -> tuple[Table, Numbers]:
+def items_of(column: pa.Array) -> npt.NDArray[Any]:
+    """Return the numbers of a column of an index, of which each row is one, or a list of so many."""
+    return flat(column.flatten() if pa.types.is_fixed_size_list(column.type) else column)
+
+
+def _in_memory(facts: Facts, schema: pa.Schema | None, scan: Scan) -> tuple[Table, Numbers]:
     sink = pa.BufferOutputStream()
-    numbers = _build(sink, file, schema, scan)
+    numbers = _build(sink, facts, schema, scan)
     with pa.ipc.open_file(sink.getvalue()) as reader:
         return MemoryTable(reader.read_all()), numbers
 
 
-def _build(sink: "IO[bytes] | pa.NativeFile", file: File, schema: pa.Schema | None, scan: Scan) -> Numbers:
+def _build(sink: "IO[bytes] | pa.NativeFile", facts: Facts, schema: pa.Schema | None, scan: Scan) -> Numbers:
     """Write the index; what is known only at the end is the metadata of a last batch without rows."""
     numbers: Numbers = {"rows": 0}
     batches = scan(numbers)
@@ -158,12 +179,13 @@ def _build(sink: "IO[bytes] | pa.NativeFile", file: File, schema: pa.Schema | No
             writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
         last = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
         known = {name: str(value) for name, value in numbers.items()}
-        stated = {**_identity(file), **known, "schema": describe(schema), "checksum": checksum.of(numbers)}
+        stated = {**facts, **known, "schema": describe(schema), "checksum": checksum.of(numbers)}
         writer.write_batch(last, custom_metadata=stated)
     return numbers
 
 
-def _identity(file: File) -> dict[str, str]:
+def facts_of(file: File) -> Facts:
+    """Return what tells the state of a file from others of it."""
     if isinstance(file, RemoteFile):
         return {"version": VERSION, "content": file.content}
     starts = np.linspace(0, max(file.size - SAMPLE, 0), SAMPLES, dtype=np.int64)

@@ -80,7 +80,9 @@ def _sizes(table: Table, given: Properties) -> Properties:
     if getattr(order, "balance", None) == CONTENT:  # as large, and nothing is read to explain it
         order = replace(order, balance=given["label"])
     flat = lambda _, cuts, __: np.zeros(len(cuts) - 1)  # noqa: E731 - which blocks are alike is no matter here
-    with inputs.feeder(NaNs(table, inputs, given["label"]), given["label"], order, memory, seed, sketch=flat) as feeder:
+    label, weight = given["label"], given.get("weight")
+    rows = NaNs(table, inputs, label, weight)
+    with inputs.feeder(rows, label, order, memory, seed, weight=weight, sketch=flat) as feeder:
         return {
             "order": feeder.order.name,
             "balanced": feeder.order.sketch_column is not None,

@@ -44,8 +44,10 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
         NotSupportedError: The extension of the server has no such argument.
     """
     label = _found(train.label_of(relation.columns), relation)
+    weight = train.settings.get("weight")
+    others = {label, weight if weight is None else _found(weight, relation)}
     features = [_found(name, relation) for name in train.features or ()] or [
-        name for name in relation.columns if name != label
+        name for name in relation.columns if name not in others
     ]
     if not features:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")

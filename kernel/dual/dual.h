@@ -1,0 +1,173 @@
+/* Dual coordinate descent for linear SVMs and logistic models; dual/state.h says what it does.
+ *
+ *     state = zeroed memory of cp_dual_size(&shape) bytes, 64-byte aligned;  cp_dual_init(state, &shape);
+ *     each pass:  cp_dual_begin(state);  cp_dual_learn(state, &rows, number, a, &done) ...
+ *
+ * `a` has one dual variable for each row of the table and output, 0 before its first visit; number[i] says which row
+ * visit[i] is. A model depends on the rows and their order alone, as of sgd/sgd.h. */
+#ifndef CP_DUAL_H
+#define CP_DUAL_H
+
+#include "dual/state.h"
+
+#if defined __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+#define CP_DUAL_INLINE static inline __attribute__((always_inline))
+#define CP_DUAL_PASTE2(name, kind, isa) cp_dual_##name##_##kind##_##isa
+#define CP_DUAL_PASTE(name, kind, isa) CP_DUAL_PASTE2(name, kind, isa)
+
+typedef struct {
+    const void *x;
+    const int32_t *index;      /* NULL: dense */
+    int64_t n;
+    double label;              /* -1 or 1, or the number of a class */
+} cp_dual_row;
+
+typedef struct { double free, held; } cp_dual_pull;
+
+/* Ask for a row some visits ahead, and for its dual variables. */
+CP_DUAL_INLINE void cp_dual_ask(const cp_dual *s, const cp_rows *r, const int64_t *number, const double *a, int64_t i)
+{
+    if (i + CP_DUAL_AHEAD >= r->m)
+        return;
+    int64_t slot = r->visit[i + CP_DUAL_AHEAD];
+    const char *x = s->sparse ? (const char *)(uintptr_t)r->values[slot] : (const char *)r->x + slot * r->stride;
+    int64_t bytes = (s->sparse ? r->lengths[slot] : s->features) * s->bytes;
+    for (int64_t at = 0; at < bytes && at < 2048; at += CP_LINE)
+        __builtin_prefetch(x + at);
+    if (s->sparse)
+        for (int64_t at = 0; at < bytes / s->bytes * 4 && at < 2048; at += CP_LINE)
+            __builtin_prefetch((const char *)(uintptr_t)r->indices[slot] + at);
+    if (a)
+        __builtin_prefetch(a + number[i + CP_DUAL_AHEAD] * s->outputs, 1);
+}
+
+/* Turn a stored label into -1 or 1, or the number of a class. */
+static inline int cp_dual_label(const cp_dual *s, double *label)
+{
+    const double *classes = CP_AT(s, const double, classes);
+    int64_t k = cp_find_class(classes, s->count, *label);
+    if (k < 0)
+        return *label - *label != 0 ? CP_SGD_LABEL_VALUE : CP_SGD_BAD_LABEL;
+    *label = s->outputs == 1 ? (double)(2 * k - 1) : (double)k;
+    return CP_SGD_OK;
+}
+
+CP_DUAL_INLINE int cp_dual_take(const cp_dual *s, const cp_rows *r, int64_t i, cp_dual_row *row)
+{
+    int64_t slot = r->visit[i];
+    int status;
+    row->label = 0;
+    cp_read_labels(r->y, r->y_type, r->visit + i, 1, &row->label);
+    if ((status = cp_dual_label(s, &row->label)))
+        return status;
+    row->n = s->sparse ? r->lengths[slot] : s->features;
+    row->x = s->sparse ? (const void *)(uintptr_t)r->values[slot] : (const char *)r->x + slot * r->stride;
+    row->index = s->sparse ? (const int32_t *)(uintptr_t)r->indices[slot] : NULL;
+    return s->sparse ? cp_check_indices(row->index, row->n, s->features) : CP_SGD_OK;
+}
+
+#define CP_REAL float
+#define CP(name) CP_DUAL_PASTE(name, f32, base)
+#include "dual/visit.h"
+#undef CP_REAL
+#undef CP
+#define CP_REAL double
+#define CP(name) CP_DUAL_PASTE(name, f64, base)
+#include "dual/visit.h"
+#undef CP_REAL
+#undef CP
+
+#if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX2__
+#define CP_DUAL_CLONES 1
+#if defined __clang__
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+#define CP_REAL float
+#define CP(name) CP_DUAL_PASTE(name, f32, avx2)
+#include "dual/visit.h"
+#undef CP_REAL
+#undef CP
+#define CP_REAL double
+#define CP(name) CP_DUAL_PASTE(name, f64, avx2)
+#include "dual/visit.h"
+#undef CP_REAL
+#undef CP
+#if defined __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+/* Return the best level of this CPU: 0 the compiler's own, 1 AVX2. */
+static inline int cp_dual_isa(void)
+{
+#ifdef CP_DUAL_CLONES
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") ? 1 : 0;
+#else
+    return 0;
+#endif
+}
+
+static inline void cp_dual_init(cp_dual *s, const cp_dual_shape *shape)
+{
+    *s = cp_dual_layout(shape);
+    if (s->isa < 0 || s->isa > cp_dual_isa())
+        s->isa = cp_dual_isa();
+    memcpy(CP_AT(s, double, classes), shape->classes, (size_t)s->count * sizeof(double));
+}
+
+/* Begin a pass: clear what it adds up. Single coordinates are solved the better the less there is to do. */
+static inline void cp_dual_begin(cp_dual *s)
+{
+    if (s->rows && s->newtons <= s->rows / 10)
+        s->near = s->near > 1e-7 ? 0.1 * s->near : 1e-8;
+    s->newtons = s->rows = s->correct = 0;
+    s->sum = 0;
+}
+
+/* Visit rows in the order of r->visit, `a` NULL: to judge them only. Sets `done` to the rows visited; where the status is
+ * not CP_SGD_OK the row at visit[done] is why. Numbers of rows are the host's to check. */
+static inline int cp_dual_learn(cp_dual *s, const cp_rows *r, const int64_t *number, double *a, int64_t *done)
+{
+    int status = CP_SGD_OK;
+    if (!cp_slots_fit(r->visit, r->m, r->slots)) {
+        for (*done = 0; r->visit[*done] >= 0 && r->visit[*done] < r->slots;)
+            ++*done;
+        return CP_SGD_BAD_SLOT;
+    }
+#ifdef CP_DUAL_CLONES
+    if (s->isa == 1)
+        *done = s->bytes == 4 ? cp_dual_learn_f32_avx2(s, r, number, a, &status)
+                              : cp_dual_learn_f64_avx2(s, r, number, a, &status);
+    else
+#endif
+        *done = s->bytes == 4 ? cp_dual_learn_f32_base(s, r, number, a, &status)
+                              : cp_dual_learn_f64_base(s, r, number, a, &status);
+    return status;
+}
+
+/* Visit rows that cp_dual_learn has taken again, `passes` times or until no variable could move by `still`; `places` has
+ * room for a number a row. */
+static inline void cp_dual_again(cp_dual *s, const cp_rows *r, const int64_t *number, double *a, int32_t *places,
+                                 int64_t passes, double still, uint64_t key)
+{
+    if (!cp_slots_fit(r->visit, r->m, r->slots))
+        return;
+#ifdef CP_DUAL_CLONES
+    if (s->isa == 1) {
+        (s->bytes == 4 ? cp_dual_again_f32_avx2 : cp_dual_again_f64_avx2)(s, r, number, a, places, passes, still, key);
+        return;
+    }
+#endif
+    (s->bytes == 4 ? cp_dual_again_f32_base : cp_dual_again_f64_base)(s, r, number, a, places, passes, still, key);
+}
+
+#endif

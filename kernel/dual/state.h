@@ -1,0 +1,147 @@
+/* The state of one linear model that is learnt by dual coordinate descent, in one block of memory that the host allocates,
+ * and what one coordinate becomes.
+ *
+ * Of rows x_i with y_i of -1 or 1, an SVM or a logistic model makes
+ *
+ *     P(w) = 1/2 |w|^2 + C sum_i loss(y_i w . x_i)
+ *
+ * as small as it can be; with one number a row, its dual variable a_i, w = sum_i a_i y_i x_i, and the dual function
+ *
+ *     D(a) = -1/2 |w|^2 + sum_i value(a_i)  <=  P(any w)
+ *
+ * is as large as it can be at the same w, where both are equal. A visit of a row makes D as large as that row's variable
+ * alone can (Hsieh et al., ICML 2008; of logistic models Yu, Huang and Lin, 2011): no rate, and P - D says how far it is.
+ *
+ * | loss          | 0 <= a <= | value(a)                                   |
+ * |---------------|-----------|--------------------------------------------|
+ * | HINGE         | C         | a                                          |
+ * | SQUARED_HINGE | infinity  | a - a^2 / (4 C)                            |
+ * | LOGISTIC      | C         | -a log(a / C) - (C - a) log((C - a) / C)   |
+ *
+ * The intercept is the weight of a feature that is 1 in every row; unlike that of sgd/ it is part of |w|^2. Weights and
+ * dual variables are doubles whatever the features are. HINGES is a HINGE for each class against the rest. */
+#ifndef CP_DUAL_STATE_H
+#define CP_DUAL_STATE_H
+
+#include "plan/permute.h"
+#include "sgd/rows.h"
+#include "sgd/totals.h"
+
+enum { CP_DUAL_NEWTON = 20, CP_DUAL_AHEAD = 8 };
+
+typedef struct {
+    enum cp_loss loss;
+    int bytes, sparse, intercept, isa;  /* bytes of a feature: 4 or 8; isa: 0, or 1 for AVX2, -1 for the best */
+    int64_t features, outputs;
+    double bound;                       /* C */
+    const double *classes;              /* as of cp_sgd_shape */
+} cp_dual_shape;
+
+typedef struct {
+    enum cp_loss loss;
+    int32_t bytes, sparse, intercept, isa;
+    int64_t features, outputs, count;   /* count: of classes */
+    double bound, diagonal;             /* C; 1 / (2 C) of SQUARED_HINGE */
+    double near;                        /* LOGISTIC: the gradient of one coordinate at which it counts as solved */
+    int64_t newtons, rows, correct;     /* of the pass */
+    double sum;                         /* of losses of the pass */
+    size_t w, bias, classes, size;      /* offsets in bytes */
+} cp_dual;
+
+static inline int cp_dual_has(enum cp_loss loss)
+{
+    return loss == CP_HINGE || loss == CP_HINGES || loss == CP_SQUARED_HINGE || loss == CP_LOGISTIC;
+}
+
+static inline cp_dual cp_dual_layout(const cp_dual_shape *shape)
+{
+    int64_t classes = cp_loss_per_class(shape->loss) ? shape->outputs : 2;
+    size_t line = CP_LINE, w = (size_t)(shape->features * shape->outputs) * sizeof(double);
+    cp_dual s = {.loss = shape->loss, .bytes = shape->bytes, .sparse = shape->sparse, .intercept = shape->intercept,
+                 .isa = shape->isa, .features = shape->features, .outputs = shape->outputs, .count = classes,
+                 .bound = shape->bound, .near = 1e-2};
+    s.diagonal = s.loss == CP_SQUARED_HINGE ? 0.5 / s.bound : 0;
+    s.w = (size_t)cp_round_up(sizeof(cp_dual), CP_LINE);
+    s.bias = s.w + (w + line - 1) / line * line;
+    s.classes = s.bias + (size_t)s.outputs * sizeof(double);
+    s.size = s.classes + (size_t)classes * sizeof(double);
+    return s;
+}
+
+static inline size_t cp_dual_size(const cp_dual_shape *shape) { return cp_dual_layout(shape).size; }
+
+/* Natural logarithm of any positive number. */
+static inline double cp_dual_log(double x) { return x >= 1 ? cp_log(x) : -cp_log(1 / x); }
+
+/* What a variable becomes, the gradient there, and whether that is held by a bound. */
+typedef struct { double a, slope; int held; } cp_dual_point;
+
+/* HINGE and SQUARED_HINGE: the variable is moved to the top of a parabola, or as far as its bounds let it. */
+static inline cp_dual_point cp_dual_clip(const cp_dual *s, double ym, double square, double a)
+{
+    const double most = s->loss == CP_SQUARED_HINGE ? INFINITY : s->bound;
+    double slope = ym - 1 + s->diagonal * a, to = a - slope / (square + s->diagonal);
+    if ((a <= 0 && slope >= 0) || (a >= most && slope <= 0))
+        return (cp_dual_point){a, slope, 1};
+    to = to > 0 ? to : 0;
+    return (cp_dual_point){to < most ? to : most, slope, 0};
+}
+
+/* LOGISTIC: Newton's method on the nearer of a and C - a, which never leaves the bounds and keeps its digits there. */
+static inline cp_dual_point cp_dual_newton(cp_dual *s, double ym, double square, double a)
+{
+    const double top = s->bound;
+    const int other = 0.5 * square * (top - 2 * a) + ym < 0;
+    const double from = other ? top - a : a, pull = other ? -ym : ym;
+    double z = from <= 0 ? 1e-3 * top : top - from < 0.5 * top ? 0.1 * from : from;
+    double slope = square * (z - from) + pull + cp_dual_log(z / (top - z));
+    const double first = slope;
+    int moved = z != from;
+    for (int i = 0; i < CP_DUAL_NEWTON && !(slope < s->near && slope > -s->near); i++) {
+        double to = z - slope / (square + top / (top - z) / z);
+        z = to > 0 ? to : 0.1 * z;
+        slope = square * (z - from) + pull + cp_dual_log(z / (top - z));
+        s->newtons++;
+        moved = 1;
+    }
+    return (cp_dual_point){!moved ? a : other ? top - z : z, first, 0};
+}
+
+/* The loss of a row, without C. */
+static inline double cp_dual_loss(enum cp_loss loss, double ym)
+{
+    const double lack = ym < 1 ? 1 - ym : 0;
+    if (loss == CP_LOGISTIC)
+        return ym > 0 ? cp_log(1 + cp_exp(-ym)) : cp_log(1 + cp_exp(ym)) - ym;
+    return loss == CP_SQUARED_HINGE ? lack * lack : lack;
+}
+
+/* Sum what dual variables add to D. */
+static inline double cp_dual_value(const cp_dual *s, const double *a, int64_t n)
+{
+    const double top = s->bound, fourth = s->diagonal / 2;
+    double sum = 0;
+    if (s->loss == CP_LOGISTIC) {
+        for (int64_t i = 0; i < n; i++)
+            if (a[i] > 0 && a[i] < top)
+                sum -= a[i] * cp_dual_log(a[i] / top) + (top - a[i]) * cp_dual_log((top - a[i]) / top);
+        return sum;
+    }
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] - fourth * a[i] * a[i];
+    return sum;
+}
+
+/* Return |w|^2, of all outputs, with their intercepts. */
+static inline double cp_dual_norm(const cp_dual *s)
+{
+    const double *w = CP_AT(s, const double, w), *bias = CP_AT(s, const double, bias);
+    double sum = 0;
+    for (int64_t j = 0; j < s->features * s->outputs; j++)
+        sum += w[j] * w[j];
+    for (int64_t k = 0; k < s->outputs; k++)
+        sum += bias[k] * bias[k];
+    return sum;
+}
+
+#endif

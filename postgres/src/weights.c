@@ -1,0 +1,151 @@
+/* What rows count for: by a column, and by their classes. */
+#include "corgipile.h"
+
+#include <math.h>
+
+#include "sgd/losses.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/jsonb.h"
+
+#define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
+#define BAD ERRCODE_INVALID_PARAMETER_VALUE
+
+/* What a row of a class counts for, by the class as text. */
+typedef struct {
+    char *name;
+    double weight;
+} ClassWeight;
+
+/* Return whether all classes are to count for as much. */
+bool corgi_is_balanced(const CorgiOptions *o) { return o->class_weight != NULL && o->class_weights == NIL; }
+
+static ClassWeight *read_one(char *name, const JsonbValue *value)
+{
+    ClassWeight *one = palloc(sizeof *one);
+    *one = (ClassWeight){name, NAN};
+    if (value->type == jbvNumeric)
+        one->weight = DatumGetFloat8(DirectFunctionCall1(numeric_float8, NumericGetDatum(value->val.numeric)));
+    if (!(one->weight >= 0 && isfinite(one->weight)))
+        REFUSE(BAD, "class_weight of class \"%s\" must be a finite number of 0 or more", name);
+    return one;
+}
+
+/* Read class_weight: balanced, or a JSON object of numbers by class. */
+void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type)
+{
+    JsonbIterator *at;
+    JsonbIteratorToken token;
+    JsonbValue item;
+    char *name = NULL;
+    o->class_weight = corgi_argument_text(value, type);
+    if (corgi_predicts_numbers(&o->of))
+        REFUSE(BAD, "class_weight is for classes; a %s model predicts numbers", o->kind);
+    if (strcmp(o->class_weight, "balanced") == 0)
+        return;
+    if (o->class_weight[strspn(o->class_weight, " \t\n\r")] != '{')
+        REFUSE(BAD, "class_weight must be 'balanced' or a JSON object of numbers by class, such as "
+               "'{\"no\": 1, \"yes\": 20}', got \"%s\"", o->class_weight);
+    at = JsonbIteratorInit(&DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(o->class_weight)))->root);
+    while ((token = JsonbIteratorNext(&at, &item, true)) != WJB_DONE) {
+        if (token == WJB_KEY)
+            name = pnstrdup(item.val.string.val, item.val.string.len);
+        else if (token == WJB_VALUE)
+            o->class_weights = lappend(o->class_weights, read_one(name, &item));
+    }
+    if (o->class_weights == NIL)
+        REFUSE(BAD, "class_weight is an empty object; name a class at least");
+}
+
+/* Return whether a class is meant by a text. */
+static bool is_meant(const CorgiRun *run, int64 k, const char *name)
+{
+    const CorgiNames *names = run->source.label.classes;
+    char *end;
+    double number;
+    if (names != NULL)
+        return strcmp(names->names[k].text, name) == 0;
+    number = strtod(name, &end);
+    return end != name && *end == '\0' && number == run->survey.classes[k];
+}
+
+static void weigh_by_name(const CorgiRun *run, double *weight)
+{
+    const CorgiSurvey *v = &run->survey;
+    ListCell *cell;
+    bool any = false;
+    foreach (cell, run->options.class_weights) {
+        const ClassWeight *one = lfirst(cell);
+        int64 k = 0;
+        while (k < v->class_count && !is_meant(run, k, one->name))
+            k++;
+        if (k == v->class_count)
+            REFUSE(BAD, "class_weight names class \"%s\", which is none of those of the label", one->name);
+        weight[k] = one->weight;
+    }
+    for (int64 k = 0; k < v->class_count; k++)
+        any |= weight[k] > 0;
+    if (!any)
+        REFUSE(BAD, "class_weight is 0 for all classes; one of more than 0 is needed");
+}
+
+/* Return how many rows to learn from are of a class; `values` ascend. */
+static int64 count_of(double class, const double *values, const int64 *counts, int64 n)
+{
+    int64 low = 0, high = n;
+    while (low < high) {
+        int64 middle = low + (high - low) / 2;
+        if (values[middle] < class)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && values[low] == class ? counts[low] : 0;
+}
+
+/* Settle what a row of each class counts for, by how many rows there are of each label: as corgipile.linear.classes. */
+void corgi_weigh_classes(CorgiRun *run, const double *values, const int64 *counts, int64 n)
+{
+    CorgiSurvey *v = &run->survey;
+    double total = 0;
+    if (run->options.class_weight == NULL || v->class_count == 0)
+        return;
+    v->class_weight = palloc(sizeof *v->class_weight * (Size) v->class_count);
+    for (int64 k = 0; k < v->class_count; k++)
+        v->class_weight[k] = 1;
+    if (!corgi_is_balanced(&run->options)) {
+        weigh_by_name(run, v->class_weight);
+        return;
+    }
+    for (int64 k = 0; k < v->class_count; k++) {
+        int64 count = count_of(v->classes[k], values, counts, n);
+        if (count == 0)
+            REFUSE(ERRCODE_NO_DATA_FOUND, "class_weight 'balanced' would divide by 0: there are no rows to learn from of class %s",
+                   run->source.label.classes ? run->source.label.classes->names[k].text : psprintf("%g", v->classes[k]));
+        v->class_weight[k] = (double) count;
+        total += (double) count;
+    }
+    for (int64 k = 0; k < v->class_count; k++)
+        v->class_weight[k] = total / ((double) v->class_count * v->class_weight[k]);
+}
+
+/* Return what a row counts for; what is no weight is for the kernel to see. */
+double corgi_read_weight(const CorgiColumn *weight, TupleTableSlot *row)
+{
+    bool null;
+    Datum value = slot_getattr(row, weight->attnum, &null);
+    double found;
+    if (null && !weight->lenient)
+        corgi_null_value(weight, row, "weight");
+    if (null)
+        return NAN;
+    corgi_read_number(weight->type, value, sizeof found, (char *) &found);
+    return found;
+}
+
+/* Refuse rows that count for nothing, all of them. */
+void corgi_check_weight(const cp_figures *figures, const char *whose)
+{
+    if (figures->rows > 0 && !(figures->weight > 0))
+        REFUSE(ERRCODE_NO_DATA_FOUND, "the weights of %s are all zero; one above 0 is needed", whose);
+}

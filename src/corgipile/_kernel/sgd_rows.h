@@ -1,0 +1,102 @@
+/* Rows as Python gives them to the SGD kernel: buffers that a call holds. */
+#ifndef CP_BIND_SGD_ROWS_H
+#define CP_BIND_SGD_ROWS_H
+
+#include "bind.h"
+#include "sgd/sgd.h"
+
+typedef struct {
+    cp_rows rows;
+    Py_buffer view[8];
+    int held;
+} rows_object;
+
+static int rows_hold(rows_object *r, PyObject *object, Py_ssize_t item, int writable, const char *what)
+{
+    if (cp_buffer(object, &r->view[r->held], item, writable, what) < 0)
+        return -1;
+    return r->held++;
+}
+
+static void rows_release(rows_object *r)
+{
+    while (r->held > 0)
+        PyBuffer_Release(&r->view[--r->held]);
+}
+
+static int rows_visit(rows_object *r, PyObject *visit)
+{
+    int at = rows_hold(r, visit, sizeof(int32_t), 0, "visit");
+    if (at < 0)
+        return -1;
+    r->rows.visit = r->view[at].buf;
+    r->rows.m = r->view[at].len / (Py_ssize_t)sizeof(int32_t);
+    return 0;
+}
+
+/* Labels of `type`, one a slot; None where rows are only scored. */
+static int rows_labels(rows_object *r, PyObject *y, int type)
+{
+    if (type < 0 || type >= CP_TYPES)
+        return PyErr_Format(PyExc_ValueError, "labels have no type %d", type), -1;
+    int at = rows_hold(r, y, cp_type_bytes[type], 0, "labels");
+    if (at < 0)
+        return -1;
+    r->rows.y = r->view[at].buf;
+    r->rows.y_type = (enum cp_type)type;
+    if (r->view[at].len / cp_type_bytes[type] < r->rows.slots)
+        r->rows.slots = r->view[at].len / cp_type_bytes[type];
+    return 0;
+}
+
+/* What rows count for, of `type`, one a slot; None where that is 1. */
+static int rows_weights(rows_object *r, PyObject *weights, int type)
+{
+    if (weights == Py_None)
+        return 0;
+    if (type < 0 || type >= CP_TYPES)
+        return PyErr_Format(PyExc_ValueError, "weights have no type %d", type), -1;
+    int at = rows_hold(r, weights, cp_type_bytes[type], 0, "weights");
+    if (at < 0)
+        return -1;
+    r->rows.weight = r->view[at].buf;
+    r->rows.weight_type = (enum cp_type)type;
+    if (r->view[at].len / cp_type_bytes[type] < r->rows.slots)
+        r->rows.slots = r->view[at].len / cp_type_bytes[type];
+    return 0;
+}
+
+static int rows_dense(rows_object *r, const cp_sgd *s, PyObject *x)
+{
+    int at = rows_hold(r, x, s->bytes, 0, "features");
+    if (at < 0)
+        return -1;
+    if (s->sparse)
+        return PyErr_SetString(PyExc_ValueError, "the model was made for sparse rows"), -1;
+    r->rows.x = r->view[at].buf;
+    r->rows.stride = s->features * s->bytes;
+    r->rows.slots = r->view[at].len / r->rows.stride;
+    if (r->view[at].len % r->rows.stride)
+        return PyErr_Format(PyExc_ValueError, "features have %zd bytes, no whole number of rows of %lld",
+                            r->view[at].len, (long long)r->rows.stride), -1;
+    return 0;
+}
+
+static int rows_sparse(rows_object *r, const cp_sgd *s, PyObject *indices, PyObject *values, PyObject *lengths)
+{
+    int i = rows_hold(r, indices, 8, 0, "index addresses"), v, l;
+    if (i < 0 || (v = rows_hold(r, values, 8, 0, "value addresses")) < 0 ||
+        (l = rows_hold(r, lengths, 8, 0, "lengths")) < 0)
+        return -1;
+    if (!s->sparse)
+        return PyErr_SetString(PyExc_ValueError, "the model was made for dense rows"), -1;
+    if (r->view[i].len != r->view[v].len || r->view[i].len != r->view[l].len)
+        return PyErr_SetString(PyExc_ValueError, "addresses and lengths must be of one size"), -1;
+    r->rows.indices = r->view[i].buf;
+    r->rows.values = r->view[v].buf;
+    r->rows.lengths = r->view[l].buf;
+    r->rows.slots = r->view[i].len / 8;
+    return 0;
+}
+
+#endif

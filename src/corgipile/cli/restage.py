@@ -1,0 +1,36 @@
+"""``corgipile restage``."""
+
+from typing import Annotated
+
+import typer
+
+from corgipile.bars import progress
+from corgipile.cli.console import command as guarded
+from corgipile.cli.flags import Json, Quiet
+from corgipile.cli.options import Seed, number_or_text
+from corgipile.cli.stage import By, Label, Rank, Unit, World, show
+
+
+@guarded
+def command(
+    parts: Annotated[list[str], typer.Argument(help="The parts of all old ranks, then the folder to write.")],
+    *,
+    rank: Rank,
+    world: World,
+    by: By = "contiguous",
+    label: Label = None,
+    unit: Unit = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write a rank's part for another number of ranks, from the parts of the old ones, in the epoch that they have."""
+    from corgipile.exchange import restage  # noqa: PLC0415
+
+    *old, folder = parts
+    size = None if unit is None else number_or_text(unit)
+    with progress(f"restage to {folder}", quiet=quiet or json) as bar:
+        found = restage(
+            old, folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,  # type: ignore[arg-type]  # which it checks
+        )  # fmt: skip
+    show(found, quiet=quiet, json=json)

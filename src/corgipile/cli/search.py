@@ -1,0 +1,93 @@
+"""``corgipile search``."""
+
+from typing import Annotated, Any
+
+import typer
+
+from corgipile.bars import Watch, progress
+from corgipile.cli.console import command as guarded
+from corgipile.cli.console import printable, show_json, show_table
+from corgipile.cli.flags import Json, Quiet, Tables
+from corgipile.cli.opening import source_of
+from corgipile.cli.options import Overwrite, read, with_settings
+from corgipile.linear.search import EACH, SearchArguments, search
+
+Grid = Annotated[
+    list[str] | None, typer.Option("--grid", help="Values of a setting: l2=0,1e-4; several times for all combinations.")
+]
+Save = Annotated[str | None, typer.Option(help="Model file for the best, trained on all rows.")]
+
+
+@guarded
+@with_settings(SearchArguments)
+def command(
+    table: Tables,
+    *,
+    grid: Grid = None,
+    save: Save = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    **written: Any,
+) -> None:
+    """Train models of many settings at once, each by cross-validation, from one read of the table."""
+    from corgipile import tables  # noqa: PLC0415
+    from corgipile.linear.saving import MODEL  # noqa: PLC0415
+    from corgipile.outputs import check_target  # noqa: PLC0415
+
+    if save is not None:
+        check_target(save, MODEL, inputs=(table,), overwrite=overwrite)
+    opened = tables.open(source_of(table))
+    settings = read(written) | {"refit": save is not None}
+    with progress("search", quiet=quiet or json) as bar:
+        watch = Watch(bar, len(opened) * settings["epochs"])
+        found = search(opened, grid=_grid(grid or []), on_rows=watch.rows, **settings)
+    if found.model is not None and save is not None:
+        found.model.save(save, overwrite=overwrite)
+    if json:
+        show_json({"metric": found.metric, "best": found.best, "results": found.results, "path": save})
+    elif not quiet:
+        _show(found)
+        if save is not None:
+            typer.echo(printable(f"model written to {save}"))
+
+
+def _grid(written: list[str]) -> dict[str, list[Any]]:
+    """Read values by setting.
+
+    Example:
+        >>> _grid(["l2=0,1e-4", "average=true,false"])
+        {'l2': [0.0, 0.0001], 'average': [True, False]}
+    """
+    from corgipile.errors import BadArgument  # noqa: PLC0415
+
+    found: dict[str, list[Any]] = {}
+    for one in written:
+        name, _, values = one.partition("=")
+        name = name.strip().replace("-", "_")
+        if not values or name in found:
+            raise BadArgument(f"--grid takes NAME=VALUE,VALUE, each name once; got {one!r}")
+        found[name] = [_value(name, text.strip()) for text in values.split(",")]
+    return found
+
+
+def _value(name: str, text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return int(text) if name == "batch_size" else float(text)
+    except ValueError:
+        return text
+
+
+def _show(found: Any) -> None:
+    names = list(dict.fromkeys(name for record in found.results for name in record if name in EACH))
+    lines = [
+        (
+            *(str(record.get(name, "")) for name in names),
+            f"{record['score']:.4f} ± {record['score_spread']:.4f}",
+            f"{record['loss']:.4g} ± {record['loss_spread']:.2g}",
+        )
+        for record in found.results
+    ]
+    show_table("", (*names, f"held-out {found.metric}", "held-out loss"), lines)

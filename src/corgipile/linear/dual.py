@@ -1,0 +1,247 @@
+"""Dual coordinate descent as an object: the kernel, and one dual variable a row, in memory or in a file."""
+
+import mmap
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile import _kernel, random
+from corgipile.errors import BadArgument
+from corgipile.linear.classes import codes_of
+from corgipile.linear.features import Features
+from corgipile.linear.scaling import Scaling
+from corgipile.linear.sgd import ROWS_FAULT, SGD, Figures, FloatArray, Locate, SlotArray
+from corgipile.linear.sparse import Sparse
+from corgipile.sizes import OnBad
+from corgipile.tables.io.spill import check_room, nameless, spill_folder, writing
+from corgipile.tables.table import IntArray, type_code
+
+__all__ = ["KINDS", "Dual", "DualVariables"]
+
+AGAIN = 0xD0A1  # of keys of orders for this purpose
+KINDS = ("logistic", "svm", "squared_hinge")
+AROUND = 64 << 10  # bytes that the system maps at a time, around one that is touched
+SUMMED = 1 << 20  # dual variables at a time
+
+
+class DualVariables:
+    """One dual variable for each row and output; beyond a limit in a file without a name, of which parts are mapped.
+
+    Args:
+        rows: Rows of the table.
+        outputs: Scores of a row.
+        limit: Bytes in memory at most; None: any number.
+
+    Raises:
+        WriteFailed: The disk has no room for them.
+
+    Example:
+        >>> variables = DualVariables(1000, 1, limit=4096)
+        >>> variables.in_file, len(variables.values)
+        (True, 1000)
+    """
+
+    def __init__(self, rows: int, outputs: int, limit: int | None) -> None:
+        size = rows * outputs * 8
+        self._row, self._limit = outputs * 8, limit
+        self._map: mmap.mmap | None = None
+        if limit is None or size <= limit:
+            self.values = np.zeros(rows * outputs)
+            return
+        folder = spill_folder(None)
+        if folder is None:
+            raise BadArgument(
+                f"dual variables of {rows} rows take {size} bytes, of which memory has room for {limit}, and files "
+                "beside it are turned off: give more memory"
+            )
+        check_room(folder, size)
+        with writing(folder):
+            descriptor = nameless(folder)
+            try:
+                os.posix_fallocate(descriptor, 0, size)  # later there would be no error but a signal
+                self._map = mmap.mmap(descriptor, size)
+            finally:
+                os.close(descriptor)
+        self.values = np.frombuffer(self._map)
+
+    @property
+    def in_file(self) -> bool:
+        """Say whether they lie in a file."""
+        return self._map is not None
+
+    def parts(self, numbers: IntArray) -> Iterator[slice]:
+        """Cut visits so that the variables of each part fit the limit; those of earlier parts leave memory."""
+        if self._map is None or self._limit is None:
+            yield slice(0, len(numbers))
+            return
+        most = max(1, self._limit // (AROUND + self._row))
+        start = 0
+        while start < len(numbers):
+            stop = _cut(numbers[start:] * self._row // AROUND, most)
+            yield slice(start, start + stop)
+            self._map.madvise(mmap.MADV_DONTNEED)  # what was written stays in the file
+            start += stop
+
+    def total(self, state: object) -> float:
+        """Return what they add to the dual function."""
+        total = 0.0
+        for start in range(0, len(self.values), SUMMED):
+            total += _kernel.dual_value(state, self.values[start : start + SUMMED])
+            if self._map is not None:
+                self._map.madvise(mmap.MADV_DONTNEED)
+        return total
+
+
+def _cut(places: IntArray, most: int) -> int:
+    """Return how many of the first places lie in so many different ones.
+
+    Example:
+        >>> _cut(np.array([4, 4, 7, 4, 9]), 2)
+        4
+    """
+    if len(places) <= most:
+        return len(places)
+    _, first = np.unique(places, return_index=True)
+    return len(places) if len(first) <= most else int(np.sort(first)[most])
+
+
+class Dual(SGD):
+    """One linear model that is learnt by dual coordinate descent.
+
+    Args:
+        kind: One of `KINDS`.
+        inputs: Form, width and number type of the features.
+        classes: Class values, ascending.
+        rows: Rows of the table.
+        l2: Strength of the penalty, above 0.
+        limit: Bytes of dual variables in memory.
+        intercept: Whether to learn one.
+        on_bad: As of `SGD`.
+        scaling: As of `SGD`.
+        passes: Visits of each row while it is in memory.
+        seed: Of the order of the second visit and those that follow.
+        isa: Vectors of the CPU; -1: the best.
+
+    Source: Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008; Yu, Huang and Lin,
+    Dual coordinate descent methods for logistic regression, Machine Learning 2011; with ``passes`` Yu et al., Large
+    linear classification when data cannot fit in memory, KDD 2010.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        inputs: Features,
+        classes: npt.NDArray[Any],
+        *,
+        rows: int,
+        l2: float,
+        limit: int | None = None,
+        intercept: bool = True,
+        on_bad: OnBad = "raise",
+        scaling: Scaling | None = None,
+        passes: int = 1,
+        seed: int = 0,
+        isa: int = -1,
+    ) -> None:
+        super().__init__(kind, inputs, classes, intercept=intercept, on_bad=on_bad, scaling=scaling)
+        self.rows, self.l2, self.passes, self._seed = rows, l2, passes, seed
+        self._dual = _kernel.dual_new(
+            self.loss.code,
+            np.ascontiguousarray(codes_of(classes)),
+            number_bytes=inputs.dtype.itemsize,
+            sparse=inputs.sparse,
+            features=inputs.width,
+            outputs=self.outputs,
+            intercept=intercept,
+            bound=1 / (l2 * rows),
+            isa=isa,
+        )
+        self.variables = DualVariables(rows, self.outputs, limit)
+        self._calls = 0
+
+    def begin(self, rate: float = 0.0) -> None:
+        """Begin a pass; there is no rate."""
+        self.skipped = 0
+        _kernel.dual_begin(self._dual)
+
+    def learn(
+        self,
+        rows: FloatArray | Sparse,
+        labels: FloatArray,
+        visit: SlotArray,
+        locate: Locate,
+        numbers: IntArray | None = None,
+    ) -> None:
+        """Learn from rows by slot, in the order of ``visit``; without their numbers judge them only.
+
+        Raises:
+            BadLabel: A label is none of the classes.
+            BadValue: A feature or label is NaN or infinite.
+            BadSparseRow: Sparse indices do not increase, or lie outside the features.
+            Diverged: A score is beyond what float64 can hold.
+        """
+        labels = labels.view(np.uint8) if labels.dtype == np.bool_ else labels
+        parts = [slice(0, len(visit))] if numbers is None else self.variables.parts(numbers)
+        for part in parts:
+            for piece in self._pieces(part):
+                some, names = visit[piece], None if numbers is None else np.ascontiguousarray(numbers[piece])
+                if self.scaling is None:
+                    self._some(rows, labels, some, partial(_shifted, locate, piece.start), names)
+                    continue
+                scaled, kept = self.scaled(rows, some)
+                places = np.arange(len(some), dtype=np.int32)
+                self._some(scaled, labels[some], places, partial(_shifted, locate, piece.start), names)
+                del kept
+
+    def _some(
+        self, rows: FloatArray | Sparse, labels: FloatArray, visit: SlotArray, locate: Locate, numbers: IntArray | None
+    ) -> None:
+        what = tuple(rows[:3]) if isinstance(rows, Sparse) else rows
+        code, start = type_code(labels.dtype), 0
+        good = np.ones(len(visit), bool)
+        values = None if numbers is None else self.variables.values
+        while True:
+            left = None if numbers is None else numbers[start:]
+            status, done = _kernel.dual_learn(self._dual, what, labels, code, visit[start:], left, values)
+            if not status:
+                break
+            start += done
+            if not (self._skip and status in ROWS_FAULT):
+                raise self._refused(status, rows, int(visit[start]), locate(start), labels[visit[start]])
+            good[start] = False
+            self.skipped += 1
+            start += 1
+        if numbers is None or values is None or self.passes == 1:
+            return
+        if not good.all():
+            visit, numbers = visit[good], numbers[good]
+        self._calls += 1
+        key = random.derive(self._seed, self._calls, AGAIN)
+        _kernel.dual_again(self._dual, what, labels, code, visit, numbers, values, self.passes - 1, 0.0, key)
+
+    def flush(self) -> Figures:
+        """End a pass and return its figures."""
+        rows, total, correct, _ = _kernel.dual_figures(self._dual)
+        return Figures(rows, total / max(rows, 1), correct / max(rows, 1))
+
+    def objective(self) -> tuple[float, float]:
+        """Return, of the pass that was judged last, mean loss with penalty, and the most that no model can be below."""
+        _, total, _, square = _kernel.dual_figures(self._dual)
+        penalty = self.l2 * square / 2
+        return total / self.rows + penalty, self.l2 * self.variables.total(self._dual) - penalty
+
+    def weights(self) -> tuple[FloatArray, FloatArray]:
+        """Return copies of the weights, [outputs, features], and of the intercepts, [outputs], as models keep them."""
+        coef, bias = np.empty((self.outputs, self.inputs.width)), np.empty(self.outputs)
+        _kernel.dual_get(self._dual, coef, bias)
+        return coef.astype(self.inputs.dtype), bias.astype(self.inputs.dtype)
+
+    last = weights
+
+
+def _shifted(locate: Locate, by: int, place: int) -> str:
+    return locate(by + place)

@@ -1,0 +1,198 @@
+"""Trains many models at once from one read of the table: a grid of settings, each by cross-validation."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from statistics import fmean, stdev
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
+from corgipile.linear import passes
+from corgipile.linear.model import Model
+from corgipile.linear.search_runs import Runs
+from corgipile.linear.sgd import Figures
+from corgipile.linear.train import order_of, prepare, schedule_of, train
+from corgipile.linear.training import Record, Task
+from corgipile.settings import CALL, Setting, TrainSettings, declared, takes
+from corgipile.sizes import parse_bytes, whole, yes_or_no
+from corgipile.tables import open as open_table
+from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.splitting import folds_of
+
+__all__ = ["Search", "SearchArguments", "search"]
+
+EACH = ("learning_rate", "step", "decay", "l2", "l1", "batch_size", "average")  # what models may differ in
+SHARED = {"model", "features", "label", "encode", "missing", "epochs", "memory", "seed", "standardize", "order"}
+SHARED |= {"intercept", "on_bad"}
+OWN = {"grid", "folds", "group", "refit", "on_rows"}
+MOST_FOLDS = 255
+
+
+def _grid(value: Any, _: str) -> Any:
+    points(value)
+    return value
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SearchArguments(TrainSettings):
+    """The arguments of `search`."""
+
+    table: Any = field(kw_only=False)
+    grid: Annotated[Any, Setting("", _grid)] = field(kw_only=False)
+    folds: Annotated[int, Setting("Parts of cross-validation.", partial(whole, least=2, most=MOST_FOLDS))] = 5
+    group: Annotated[str | None, Setting("Column of which all rows of a value are in one fold.")] = None
+    refit: Annotated[bool, Setting("Train the best once more, on all rows.", yes_or_no)] = True
+    on_rows: Annotated[Callable[[int], object] | None, CALL] = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search found.
+
+    Attributes:
+        metric: What ``score`` is: "accuracy" or "r2".
+        results: A record for each point of the grid, the best first: its settings; ``score`` and ``loss`` on held-out
+            rows, means over folds; ``score_spread`` and ``loss_spread``, standard deviations over folds; ``scores``.
+            Of a point that diverged in any fold the score is NaN and the loss infinite.
+        best: The settings of the best.
+        model: Trained with them on all rows; None without ``refit``.
+    """
+
+    metric: str
+    results: list[Record]
+    best: dict[str, Any]
+    model: Model | None = field(default=None, repr=False)
+
+    def table(self) -> pa.Table:
+        """Return the results as a table."""
+        return pa.Table.from_pylist(self.results)
+
+
+def points(grid: Any) -> list[dict[str, Any]]:
+    """Return the points of a grid: every combination of the values by name, of each of several such grids.
+
+    Raises:
+        BadArgument: It is no such thing, or names what models of one search cannot differ in.
+
+    Example:
+        >>> points({"l2": [0, 0.1], "step": ["auto"]})
+        [{'l2': 0, 'step': 'auto'}, {'l2': 0.1, 'step': 'auto'}]
+    """
+    several = list(grid) if isinstance(grid, Sequence) and not isinstance(grid, str) else [grid]
+    found: list[dict[str, Any]] = []
+    for one in several:
+        if not isinstance(one, Mapping) or not one:
+            raise BadArgument(f"grid must be values by setting, such as {{'l2': [0, 1e-4]}}, got {grid!r}")
+        for name, values in one.items():
+            if name not in EACH:
+                raise BadArgument(f"grid is over {', '.join(EACH)}; got {name!r}")
+            if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
+                raise BadArgument(f"grid needs a list of values for {name!r}, got {values!r}")
+        found += [dict(zip(one, values, strict=True)) for values in product(*one.values())]
+    if not found:
+        raise BadArgument("grid has no points")
+    return found
+
+
+@takes(SearchArguments)
+def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of SearchArguments
+    """Train a model for each point of a grid and each fold of a table, all from the same read of its rows.
+
+    Rows come once an epoch, by one order for all; each model visits those that are not of its fold while they are in a
+    core's cache, and at last judges those that are. That reads the table ``epochs`` + 1 times, however many models
+    there are. Folds are made as by `corgipile.train_test_split`: row numbers, or values of ``group``, by a keyed hash.
+    What is found out of the whole table, classes and, where features are standardised, means and spreads, all share.
+    A column of constants gets a weight that the penalty and the intercept decide on, as in `corgipile.train`.
+
+    Args:
+        table: As for `corgipile.train`.
+        grid: Lists of values by setting, all of whose combinations are tried, or several such dictionaries. Models may
+            differ in learning_rate, step, decay, l2, l1, batch_size and average.
+        folds: How many parts there are: each is held out once.
+        group: A column of which all rows of a value are in one fold.
+        refit: Whether to train the best once more, on all rows, by `corgipile.train`.
+        on_rows: Called with numbers of rows learnt, of all epochs but those of the refit.
+        model, features, label, encode, missing, epochs, learning_rate, step, decay, l2, l1, batch_size, average,
+            intercept, memory, seed, standardize, order, on_bad: As for `corgipile.train`, of all points that do not
+            say otherwise; but a rate that diverges is a result here, not lowered.
+
+    Returns:
+        The results, the best first: by mean score, then by mean loss.
+
+    Raises:
+        BadArgument: The grid or the folds make no sense.
+        BadLabel: All rows of a class are in one fold.
+        Diverged: Every point diverged.
+
+    Example:
+        >>> import corgipile as cp, pyarrow as pa
+        >>> rows = pa.table({"x": [-2.0, -1.0, 1.0, 2.0] * 50, "label": [0, 0, 1, 1] * 50})
+        >>> found = cp.search(rows, {"learning_rate": [1e-6, 0.1]}, folds=3, epochs=2)
+        >>> found.best, found.results[0]["score"], found.model.predict(rows)[:4].tolist()
+        ({'learning_rate': 0.1}, 1.0, [0, 0, 1, 1])
+    """
+    for name, one in declared(type(given)).items():
+        if name not in OWN | SHARED | {*EACH} and getattr(given, name) != one.default:
+            raise BadArgument(f"{name} is for train, not for search, got {name}={getattr(given, name)!r}")
+    wanted = [replace(given, **point).checked() for point in points(given.grid)]
+    schedules = [schedule_of(one) for one in wanted]
+    table = open_table(given.table)
+    task = prepare(table, given, on_bad=given.on_bad)
+    parts = folds_of(task.source, given.folds, given.seed, given.group)
+    with task.feeder(order_of(given.order, given.memory), _memory(given, task), given.seed) as feeder:
+        task = task.surveyed()
+        tasks = [replace(task, batch_size=one.batch_size, average=one.average) for one in wanted]
+        with Runs(tasks, schedules, parts, given.folds) as runs:
+            runs.learn(feeder, given.epochs, given.on_rows)
+            with passes.reader(task.inputs, task.table(), task.label) as judged:
+                figures = runs.judge(judged)
+    results = sorted(map(_result, points(given.grid), figures), key=lambda record: (-_known(record), record["loss"]))
+    if math.isinf(results[0]["loss"]):
+        raise Diverged("training diverged at every point of the grid; smaller learning rates, or standardize=True")
+    best = {name: value for name, value in results[0].items() if name in EACH}
+    model = train(table, **_shared(given) | best) if given.refit else None
+    return Search(task.loss.score, results, best, model)
+
+
+def _shared(given: SearchArguments) -> Record:
+    return {name: getattr(given, name) for name in declared(TrainSettings) if name in SHARED or name in EACH}
+
+
+def _known(record: Record) -> float:
+    return -math.inf if math.isnan(record["score"]) else float(record["score"])
+
+
+def _memory(given: SearchArguments, task: Task) -> Any:
+    """Return what of the memory is for rows: the fold of each row takes a byte.
+
+    Raises:
+        BudgetTooSmall: The folds take more than half.
+    """
+    if given.memory is None:
+        return None
+    rows = len(task.source)
+    memory = parse_bytes(given.memory, whole=rows * row_bytes(task.source, [*task.inputs.columns, task.label]))
+    if rows > memory // 2:
+        raise BudgetTooSmall(f"memory is {given.memory!r}, of which folds of {rows} rows take {rows}: give twice that")
+    return memory - rows
+
+
+def _result(point: Record, figures: Sequence[Figures]) -> Record:
+    """Return the record of a point: what its models, one a fold, are worth."""
+    losses, scores = [one.loss for one in figures], [one.score for one in figures]
+    if not all(map(math.isfinite, losses)):
+        nothing = {"score": math.nan, "score_spread": math.nan, "loss": math.inf, "loss_spread": math.nan}
+        return {**point, **nothing, "scores": scores}
+    return {
+        **point,
+        "score": fmean(scores),
+        "score_spread": stdev(scores),
+        "loss": fmean(losses),
+        "loss_spread": stdev(losses),
+        "scores": scores,
+    }

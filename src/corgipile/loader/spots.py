@@ -1,0 +1,216 @@
+"""What is in some spots of a table, as vectors, and kept beside it: what content balance tells its blocks by."""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile import _kernel
+from corgipile.errors import BadArgument
+from corgipile.loader.numbers import texts_of
+from corgipile.outputs import files_read
+from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.encoded import is_encoded, unpack_shared
+from corgipile.tables.fingerprints import place_of
+from corgipile.tables.io.files import File, digest
+from corgipile.tables.io.index_cache import INDEX_SUFFIX, cache_folder, facts_of, index_path, items_of, kept_index
+from corgipile.tables.memory import MemoryTable
+from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.scan import scan
+from corgipile.tables.table import IntArray, Table
+
+__all__ = ["KEPT", "Spots"]
+
+Floats = npt.NDArray[np.float64]
+Vectors = npt.NDArray[np.int16]
+Made = Callable[[pa.RecordBatch], Floats]
+KEPT = ".sketch"  # what an index of vectors is called by, before the ending of all indexes
+ROOM = 4 << 20  # bytes of numbers that are in memory at a time
+FIRST = 4096  # rows that say how much each column varies
+PLAIN = 16  # classes that have a number each; more share as many
+VERSION = 1  # of what vectors mean
+log = logging.getLogger("corgipile")
+
+
+class Spots(NamedTuple):
+    """Some rows of a table: ``number`` evenly spaced runs of ``each`` (`kernel/plan/spots.h`).
+
+    Of a table that is encoded in large units all of them may have to be in memory together, so they are fewer rows.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> spots = Spots.of(open({"x": np.arange(6.0)}), ["x"])
+        >>> spots.number, spots.each, spots.starts().tolist()
+        (6, 1, [0, 1, 2, 3, 4, 5])
+    """
+
+    table: Table
+    names: list[str]
+    number: int
+    each: int
+    row_bytes: int
+
+    @classmethod
+    def of(cls, table: Table, names: list[str]) -> Self:
+        """Choose those of a table, of which these columns are read."""
+        width = max(1.0, row_bytes(table, names)) if len(table) else 1.0
+        count, each = _kernel.spots(len(table), width)
+        if is_encoded(table, names):
+            room = max(1, int(ROOM / width))
+            count = min(count, room)
+            each = min(each, room // max(1, count))
+        return cls(table, names, count, each, int(width))
+
+    def starts(self) -> IntArray:
+        """Return the first row of each spot."""
+        found = np.empty(self.number, np.int64)
+        _kernel.spot_rows(len(self.table), self.number, self.each, found)
+        return found
+
+    def spread(self, vectors: Vectors, cuts: IntArray) -> Vectors:
+        """Return the vectors of the blocks between cuts: the mean of their spots, else that of the nearest one."""
+        out = np.zeros((len(cuts) - 1, vectors.shape[1]), np.int16)
+        if self.number:
+            cuts = np.ascontiguousarray(cuts, np.int64)
+            _kernel.spots_spread(len(self.table), self.number, self.each, np.ascontiguousarray(vectors), cuts, out)
+        return out
+
+    def kept(self, made: Made, label: str | None, unpacked: list[str] | None) -> Vectors:
+        """Return the vectors that are kept beside the table; make and keep them if there are none of its present state.
+
+        They lie beside a file that is a table by itself, of others in the folder of indexes of this machine; those of
+        tables in memory are not kept.
+        """
+        files = list(files_read(self.table))
+        if not files or not self.number:
+            return self.described(made, label, unpacked)
+        asked = repr((VERSION, self.names, label, self.number, self.each))
+        if len(files) == 1 and isinstance(files[0], File):
+            path, facts = index_path(files[0], KEPT), facts_of(files[0])
+            facts["asked"] = digest(asked, self.table.fingerprint)
+        else:
+            facts = {"asked": digest(asked, place_of(self.table))}
+            path = str(cache_folder("indexes") / f"{facts['asked']}{KEPT}{INDEX_SUFFIX}")
+
+        def described(_: Any) -> Iterator[pa.RecordBatch]:
+            log.info("what is in the blocks of %r is kept in %s", self.table, path)
+            found = self.described(made, label, unpacked)
+            vectors = pa.FixedSizeListArray.from_arrays(array_of(found), found.shape[1])
+            yield pa.record_batch({"vector": vectors})
+
+        index, _ = kept_index(path, facts, None, (), described)
+        return np.array(items_of(index.read(0, len(index), ["vector"]).column(0))).reshape(self.number, -1)
+
+    def described(self, made: Made, label: str | None, unpacked: list[str] | None = None) -> Vectors:
+        """Return the vectors of all spots, int16[spots, numbers].
+
+        Args:
+            made: Makes features of rows.
+            label: The label column, None if there is none.
+            unpacked: The columns that are unpacked for reading anyway, so that rows are to be had one by one.
+
+        Raises:
+            BadArgument: ``made`` returned more or fewer numbers than before.
+        """
+        if not self.number:
+            return np.zeros((0, 1), np.int16)
+        table, starts = self.table if unpacked is None else unpack_shared(self.table, unpacked), self.starts()
+        if is_encoded(table, self.names):
+            log.info("to tell blocks of %r apart it is read once as a whole: it is encoded in large units", table)
+            table = _picked(table, self.names, _rows(starts, self.each))
+            starts = np.arange(self.number) * self.each
+        few = min(FIRST, ROOM // (8 * self.row_bytes))  # a byte becomes a number of eight
+        few = min(self.number, max(8, few // self.each))
+        batch = self._rows(table, starts[np.linspace(0, self.number - 1, few).astype(int)])
+        features = made(batch)
+        width, classes = features.shape[1], Classes.of(batch, label)
+        rows = np.ascontiguousarray(np.hstack([features, classes.made(batch)]))
+        if not rows.shape[1]:  # one class, and nothing else
+            return np.zeros((self.number, 1), np.int16)
+        center, scale = np.empty((2, rows.shape[1]))
+        _kernel.content_scale(rows, center, scale)
+        classes.spread(scale[width:])
+        out = np.empty((self.number, min(width, 32) + rows.shape[1] - width), np.int16)
+        at_once = max(
+            1, ROOM // (self.each * (self.row_bytes + 16 * rows.shape[1]))
+        )  # they are made, then laid side by side
+        for first in range(0, self.number, at_once):
+            batch = self._rows(table, starts[first : first + at_once])
+            features = made(batch)
+            if features.shape[1] != width:
+                raise BadArgument(
+                    f"sketch= returned {width} numbers a row, then {features.shape[1]}; as many each time are needed"
+                )
+            rows = np.ascontiguousarray(np.hstack([features, classes.made(batch)]))
+            ends = np.arange(self.each, len(rows) + 1, self.each)
+            _kernel.content(width, center, scale, rows, ends, out[first : first + at_once])
+        return out
+
+    def _rows(self, table: Table, starts: IntArray) -> pa.RecordBatch:
+        return table.take(_rows(starts, self.each), self.names)
+
+
+def _rows(starts: IntArray, each: int) -> IntArray:
+    """Return the numbers of the rows of runs."""
+    return (starts[:, None] + np.arange(each)).ravel()
+
+
+def _picked(table: Table, names: list[str], rows: IntArray) -> Table:
+    """Return some rows, read in one pass."""
+    found = []
+    for start, batch in scan(table, names):
+        first, last = np.searchsorted(rows, [start, start + batch.num_rows])
+        found.append(batch.take(pa.array(rows[first:last] - start)))  # a copy: the batch itself goes
+    schema = pa.schema([table.schema.field(name) for name in names])
+    return MemoryTable(pa.Table.from_batches(found, found[0].schema if found else schema).combine_chunks())
+
+
+class Classes(NamedTuple):
+    """What becomes of the label of a row: one number, or one for each class."""
+
+    label: str | None
+    classes: npt.NDArray[Any] | None = None  # None: it is a number
+    shared: bool = False  # there are so many that several have a number in common
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, label: str | None) -> "Classes":
+        """Find out whether the label of some rows is one of a few classes."""
+        if label is None:
+            return cls(None)
+        values = texts_of(batch.column(label))
+        if values.dtype.kind == "f":
+            known = values[np.isfinite(values)]
+            found = np.unique(known)
+            most = 64 if pa.types.is_floating(batch.column(label).type) else 1024
+            if len(found) > most or (known != np.floor(known)).any():
+                return cls(label)
+        else:
+            found = np.unique(values)
+        return cls(label, found, len(found) > PLAIN)
+
+    def made(self, batch: pa.RecordBatch) -> Floats:
+        """Return the numbers of rows, (rows, numbers)."""
+        if self.label is None:
+            return np.zeros((batch.num_rows, 0))
+        values = texts_of(batch.column(self.label))
+        if self.classes is None:
+            return values.reshape(-1, 1).astype(np.float64)
+        if not len(self.classes):
+            return np.zeros((len(values), 0))
+        at = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
+        known = self.classes[at] == values
+        few = min(len(self.classes), PLAIN)
+        hot = np.zeros((len(values), few))
+        turn = np.where(self.shared & (at // few % 2 == 1), -1.0, 1.0)
+        hot[np.flatnonzero(known), at[known] % few] = turn[known]
+        return hot[:, 1:] if few <= 2 else hot
+
+    def spread(self, scale: Floats) -> None:
+        """Let all classes together vary by one, as a number does: a rare one is no farther off than its share says."""
+        if self.classes is not None and len(scale) > 1:
+            total = sum(1 / (one * one) for one in scale.tolist() if one > 0)
+            scale[:] = np.where(scale > 0, 1 / math.sqrt(total), 0) if total else 0.0

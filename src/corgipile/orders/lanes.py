@@ -1,0 +1,178 @@
+"""Lanes: stretches of a pass that run side by side, each with slots of its own among those of one buffer."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.orders.order import Blocks, IntArray, Key, Order, SlotArray, Step, seek
+
+__all__ = ["Lane", "Slots", "Stretch"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Stretch(NamedTuple):
+    """What a rank's worker takes of a lane.
+
+    Attributes:
+        span: First position of the pass in it, and the one after the last.
+        each: Rows that it gives to each of its batches.
+        columns: Which of these are this rank's, from and to.
+        group: Which batches it gives rows to: those whose number leaves this rest...
+        groups: ...when divided by this.
+        worker: Whose batches are wanted: those whose number leaves this rest...
+        workers: ...when divided by this.
+    """
+
+    span: tuple[int, int]
+    each: int
+    columns: tuple[int, int]
+    group: int
+    groups: int
+    worker: int
+    workers: int
+
+    @property
+    def width(self) -> int:
+        """Return the rows that this rank has of a batch."""
+        return self.columns[1] - self.columns[0]
+
+    @property
+    def entire(self) -> bool:
+        """Say whether all rows of the lane are this worker's."""
+        return self.width == self.each and self.groups % self.workers == 0
+
+    def wanted(self, places: IntArray) -> Mask:
+        """Say which rows, by their places among the visits of the lane, are this worker's.
+
+        Example:
+            >>> Stretch((0, 12), 3, (0, 2), 0, 1, 1, 2).wanted(np.arange(12)).tolist().count(True)
+            4
+        """
+        turn, column = np.divmod(places, self.each)
+        mine: Mask = (turn * self.groups + self.group) % self.workers == self.worker
+        return mine & (column >= self.columns[0]) & (column < self.columns[1])
+
+
+class Slots:
+    """The slots of a buffer: those that are free, and what the step that is being made loads into others.
+
+    Args:
+        count: How many there are.
+        ahead: Steps loaded while an earlier one is visited; its slots are free after them.
+    """
+
+    def __init__(self, count: int, ahead: int) -> None:
+        self._free = np.arange(count - 1, -1, -1, dtype=np.int32)
+        self._left, self._ahead = count, ahead
+        self._loaded_in = np.full(count, -1, np.int64)  # number of the step that loaded it last
+        self._place = np.zeros(count, np.int64)  # where in its rows
+        self._number, self._visits = -1, list[SlotArray]()
+        self._extents, self._into, self._unloaded = list[IntArray](), list[SlotArray](), list[IntArray]()
+        self._rows = 0
+
+    def begin(self) -> None:
+        """Begin the next step: the slots of the last one that nobody visits any more are free."""
+        self._number += 1
+        if len(self._visits) > self._ahead:
+            self._release(self._visits.pop(0))
+        self._extents, self._into, self._unloaded, self._rows = [], [], [], 0
+
+    def load(self, extents: IntArray, wanted: Mask) -> SlotArray:
+        """Load runs of rows, but for those that are not wanted; return the slots of the others."""
+        count = int(np.count_nonzero(wanted))
+        if count > self._left:
+            raise RuntimeError(f"{count} rows to load, {self._left} slots are free")
+        slots = self._free[self._left - count : self._left].copy()
+        self._left -= count
+        into = np.full(len(wanted), -1, np.int32)
+        into[wanted] = slots
+        self._loaded_in[slots] = self._number
+        self._place[slots] = self._rows + np.flatnonzero(wanted)
+        self._extents.append(extents)
+        self._into.append(into)
+        self._rows += len(into)
+        return slots
+
+    def discard(self, slots: SlotArray) -> None:
+        """Give up rows that nobody visits; those of this step are not even loaded."""
+        fresh = slots[self._loaded_in[slots] == self._number]
+        self._unloaded.append(self._place[fresh])
+        self._release(slots)
+
+    def _release(self, slots: SlotArray) -> None:
+        self._free[self._left : self._left + len(slots)] = slots
+        self._left += len(slots)
+
+    def step(self, visit: SlotArray) -> Step:
+        """Return the step, which visits these slots."""
+        self._visits.append(visit)
+        extents = np.concatenate([np.empty((0, 2), np.int64), *self._extents])
+        into = np.concatenate([np.empty(0, np.int32), *self._into])
+        given_up = np.concatenate([np.empty(0, np.int64), *self._unloaded])
+        if len(given_up):
+            into[given_up] = -1
+            extents, into = _needed(extents, into)
+        return Step(extents, into, visit)
+
+
+def _needed(extents: IntArray, into: SlotArray) -> tuple[IntArray, SlotArray]:
+    """Leave out runs of which no row is wanted.
+
+    Example:
+        >>> extents, into = _needed(np.array([[0, 2], [5, 8]]), np.array([-1, -1, 4, -1, 3], np.int32))
+        >>> extents.tolist(), into.tolist()
+        ([[5, 8]], [4, -1, 3])
+    """
+    lengths = extents[:, 1] - extents[:, 0]
+    run = np.repeat(np.arange(len(extents)), lengths)
+    kept = np.bincount(run[into >= 0], minlength=len(extents)) > 0
+    return extents[kept], into[kept[run]]
+
+
+class Lane:
+    """The visits of one stretch, from one of its batches on.
+
+    Args:
+        order: The order within, whose sizes are those of a lane.
+        blocks: The blocks of the table.
+        key: The key of the pass.
+        stretch: What is taken of it.
+        slots: The slots that all lanes share.
+        done: Batches of the lane that were given before.
+    """
+
+    def __init__(self, order: Order, blocks: Blocks, key: Key, stretch: Stretch, slots: Slots, done: int) -> None:
+        self._stretch, self._slots, self._place = stretch, slots, done * stretch.each
+        key = key._replace(rank=0, world=1, worker=0, workers=1, span=stretch.span)
+        step, self._skip = seek(order, blocks, key, self._place)
+        self._steps = order.steps(blocks, key, step)
+        self._slot_of = np.full(max(1, order.slots(blocks)), -1, np.int32)
+        self._waiting, self._rows = [np.empty(0, np.int32)], 0
+
+    def take(self, batches: int) -> npt.NDArray[np.int32]:
+        """Return the slots of this worker's rows in its next batches of the lane, (batches, columns)."""
+        wanted = batches * self._stretch.width
+        while self._rows < wanted:
+            self._advance()
+        waiting = np.concatenate(self._waiting)
+        self._waiting, self._rows = [waiting[wanted:]], self._rows - wanted
+        return waiting[:wanted].reshape(batches, self._stretch.width)
+
+    def _advance(self) -> None:
+        """Load what the next step of the lane loads; rows that are others' are given up when it is their turn."""
+        step, slots = next(self._steps), self._slots
+        loaded = step.into >= 0
+        self._slot_of[step.into[loaded]] = slots.load(step.extents, loaded)
+        visited = self._slot_of[step.visit]
+        if self._skip:
+            slots.discard(visited[: self._skip])
+            visited, self._skip = visited[self._skip :], max(0, self._skip - len(visited))
+        if not self._stretch.entire:
+            mine = self._stretch.wanted(np.arange(self._place, self._place + len(visited)))
+            slots.discard(visited[~mine])
+            self._place += len(visited)
+            visited = visited[mine]
+        self._waiting.append(visited)
+        self._rows += len(visited)

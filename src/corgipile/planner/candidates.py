@@ -1,0 +1,166 @@
+"""Ways to read a table: fitted to the memory, followed over row numbers, told by the labels."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from corgipile.errors import BudgetTooSmall
+from corgipile.loader.budget import Columns, Fitted, columns_of, fit
+from corgipile.orders import Blocks, Key, Order
+from corgipile.orders.riffle import CONTENT
+from corgipile.planner.labels import Labels
+from corgipile.planner.mixing import Visits, followed, worst
+from corgipile.quality.spread import deff_of
+from corgipile.sizes import Size
+from corgipile.tables.io.remote import is_remote
+from corgipile.tables.table import Table
+
+__all__ = ["BLOCK_READS", "Candidate", "Setting", "candidates"]
+
+REQUEST = 1 << 20  # bytes of a request to a store, or of a read, where a table is taken as it lies
+BLOCK_READS, ROW_READS, SHORT = 4, 32, 8  # reads that a loader has under way; of runs of fewer rows than the last
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is the same for all candidates.
+
+    Attributes:
+        table: The table.
+        memory: The budget of a process.
+        batch_size: Rows of a batch.
+        label: The column of labels; None: deff is what it is at worst.
+        world: Ranks that share the table.
+        seconds: How long each candidate is tried.
+        seed: Of the epoch.
+    """
+
+    table: Table
+    memory: Size
+    batch_size: int
+    label: str | None
+    world: int
+    seconds: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to read a table.
+
+    Attributes:
+        order: What is given to a loader as its order.
+        title: Its name.
+        block_rows: Rows of a block.
+        blocks: Blocks in memory at most, rows of any others there counted as such.
+        memory: Bytes of rows in memory at most.
+        deff: Design effect of a batch's labels, as they lie; at worst where none are known.
+        seconds: Of an epoch of one rank, as long as reading and batches take: ``warm`` or ``cold``, whichever applies;
+            None: not known.
+        warm: The same where the table is in the page cache, as tried; None: not tried.
+        cold: The same where it comes from the device or the bucket, as predicted; None: that was not probed.
+        reads: Runs of bytes that an epoch of all ranks reads; of a table in a store, requests.
+        nbytes: Bytes that it reads.
+        run_bytes: Bytes of such a run, of each column that lies apart.
+        at_once: Reads under way at a time.
+        unpacked: Bytes that are unpacked once, before the first epoch.
+        flaw: Why it cannot be, None if it can.
+    """
+
+    order: Order
+    title: str
+    block_rows: int = 0
+    blocks: float = 0.0
+    memory: int = 0
+    deff: float = 1.0
+    seconds: float | None = None
+    warm: float | None = None
+    cold: float | None = None
+    reads: int = 0
+    nbytes: int = 0
+    run_bytes: tuple[float, ...] = ()
+    at_once: int = BLOCK_READS
+    unpacked: int = 0
+    flaw: str | None = None
+
+
+class _Way(NamedTuple):
+    order: Order
+    fitted: Fitted | None
+    flaw: str | None = None
+
+
+def candidates(orders: Sequence[Order], setting: Setting) -> list[Candidate]:
+    """Fit orders to the memory and follow them over row numbers; of the table only labels are read, twice at most.
+
+    Example:
+        >>> from corgipile.datasets import clustered
+        >>> from corgipile.orders import NoShuffle, Riffle
+        >>> from corgipile.tables import open
+        >>> setting = Setting(open(clustered(9000, classes=2)), "64KB", 100, "label", 1, 0.0, 0)
+        >>> [one.deff > 10 for one in candidates([Riffle(), NoShuffle()], setting)]
+        [False, True]
+    """
+    columns = columns_of(setting.table)
+    ways = _distinct(_fitted(order, setting, columns) for order in orders)
+    right = [(at, way.fitted) for at, way in enumerate(ways) if way.fitted is not None]
+    labels, blocks = _described(setting, [fitted for _, fitted in right])
+    key = Key(setting.seed, 0, 0, setting.world)
+    visits = [
+        followed(fitted.order, one, key, setting.batch_size) for (_, fitted), one in zip(right, blocks, strict=True)
+    ]
+    keys = labels.of([one.rows for one in visits]) if labels is not None else [None] * len(visits)
+    made = [Candidate(way.order, getattr(way.order, "title", way.order.name), flaw=way.flaw) for way in ways]
+    for (at, fitted), one, seen, known in zip(right, blocks, visits, keys, strict=True):
+        batch = min(setting.batch_size, max(1, len(seen.rows)))
+        deff = worst(fitted.order, one, setting.batch_size) if known is None else deff_of(known, None, batch)
+        made[at] = replace(_costs(made[at], fitted, seen, setting, columns), deff=deff)
+    return made
+
+
+def _fitted(order: Order, setting: Setting, columns: Columns) -> _Way:
+    try:
+        return _Way(order, fit(setting.table, order, setting.memory, columns))
+    except BudgetTooSmall as error:
+        return _Way(order, None, str(error))
+
+
+def _distinct(found: Iterable[_Way]) -> list[_Way]:
+    """Leave out what turned out to be another candidate."""
+    seen: dict[object, _Way] = {}
+    for way in found:
+        sizes = way.flaw if way.fitted is None else (way.fitted.order, way.fitted.blocks.widest)
+        seen.setdefault((getattr(way.order, "title", way.order.name), sizes), way)
+    return list(seen.values())
+
+
+def _described(setting: Setting, fitted: Sequence[Fitted]) -> tuple[Labels | None, list[Blocks]]:
+    """Read the labels once; return them, and blocks with their sketch where an order balances them."""
+    blocks = [one.blocks for one in fitted]
+    if setting.label is None:
+        return None, blocks
+    balanced = [at for at, one in enumerate(fitted) if one.order.sketch_column not in (None, CONTENT)]
+    labels, sketches = Labels.read(setting.table, setting.label, [blocks[at] for at in balanced])
+    for at, sketch in zip(balanced, sketches, strict=True):
+        blocks[at] = replace(blocks[at], sketch=sketch)
+    return labels, blocks
+
+
+def _costs(one: Candidate, fitted: Fitted, seen: Visits, setting: Setting, columns: Columns) -> Candidate:
+    """Say what it holds and reads."""
+    table, way, order, blocks = setting.table, fitted.way, fitted.order, fitted.blocks
+    unpacked = int(way.units.total) if way.spilled and way.units is not None else 0
+    layout = table.layout(columns.sources)
+    widths = [columns.row_bytes] if layout is None else [float(one.width) for one in layout.columns.values()]
+    reads, nbytes = seen.runs * len(table) * len(widths), int(sum(widths) * len(table))
+    sizes = tuple(width / max(seen.runs, 1e-12) for width in widths)
+    if (unpacked and is_remote(table)) or (way.units is not None and not unpacked):  # taken as it lies
+        reads, nbytes, sizes = -(-table.nbytes // REQUEST), table.nbytes, (float(REQUEST),)
+    depth = ROW_READS if seen.runs * SHORT > 1 else BLOCK_READS
+    if way.ahead:
+        depth = max(1, int(way.ahead * reads / max(1, nbytes)))
+    return replace(
+        one, block_rows=blocks.widest, blocks=order.slots(blocks) / max(1, blocks.widest),
+        memory=int(order.resident(blocks) * columns.row_bytes), reads=max(1, int(reads)), nbytes=nbytes,
+        run_bytes=sizes, at_once=depth, unpacked=unpacked,
+    )  # fmt: skip

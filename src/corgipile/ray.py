@@ -1,0 +1,143 @@
+"""Ray: the share of a worker of Ray Train, its state in Ray's checkpoints, and shuffled blocks for Ray Data."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.errors import BadArgument, MissingExtra
+from corgipile.loader import Loader
+from corgipile.sizes import Size, parse_bytes, whole
+from corgipile.tables import open as open_table
+from corgipile.torch import CorgiPileDataset
+
+try:
+    import ray.train
+    from ray.data import Datasource
+    from ray.data.block import BlockMetadata
+    from ray.data.datasource import ReadTask
+except ImportError as error:
+    raise MissingExtra(f"corgipile.ray needs Ray: pip install 'corgipile[ray]' ({error})") from error
+
+__all__ = ["STATE", "ShuffledDatasource", "dataset", "save"]
+
+STATE = "corgipile.json"  # in the folder of a checkpoint
+BLOCK_BYTES = 8 << 20  # of a block that Ray Data is given
+
+
+def dataset(table: Any, *, checkpoint: Any = None, **settings: Any) -> CorgiPileDataset:
+    """Return the dataset of a worker of Ray Train: its share of each epoch, from where the checkpoint stands.
+
+    Call it in the function that a ``TorchTrainer`` runs. Rank and world are those of ``ray.train.get_context()``. Where
+    the trainer goes on from a checkpoint that `save` wrote to, the dataset does too, whatever the number of workers.
+
+    Args:
+        table: What `corgipile.open` takes; a path that every worker reaches.
+        checkpoint: The checkpoint to go on from; None: that of ``ray.train.get_checkpoint()``, if there is one.
+        settings: Other arguments of `corgipile.torch.CorgiPileDataset`; ``global_batches="fixed"`` keeps batches the
+            same where the number of workers changes.
+
+    Raises:
+        BadArgument: It is not called by a worker, or given the rank.
+        StateMismatch: The checkpoint is of another table, order or seed.
+    """
+    if wrong := {"rank", "world"} & settings.keys():
+        raise BadArgument(f"Ray Train says {' and '.join(sorted(wrong))}: leave them out")
+    try:
+        context = ray.train.get_context()
+        rank, world = context.get_world_rank(), context.get_world_size()
+    except (RuntimeError, AttributeError) as error:
+        raise BadArgument(f"corgipile.ray.dataset is for the function that a TorchTrainer runs: {error}") from error
+    if rank is None or world is None:
+        raise BadArgument("corgipile.ray.dataset is for the function that a TorchTrainer runs: there is no worker here")
+    made = CorgiPileDataset(table, rank=rank, world=world, **settings)
+    checkpoint = ray.train.get_checkpoint() if checkpoint is None else checkpoint
+    if checkpoint is not None:
+        with checkpoint.as_directory() as folder:
+            saved = Path(folder) / STATE
+            if saved.exists():
+                made.load_state_dict(json.loads(saved.read_text()))
+    return made
+
+
+def save(made: CorgiPileDataset, folder: str | os.PathLike[str], batches: int | None = None) -> "ray.train.Checkpoint":
+    """Write where a dataset stands beside a model, and return the folder as a checkpoint for ``ray.train.report``.
+
+    The state is the same on every worker, so it is enough that one of them reports it.
+
+    Args:
+        made: The dataset.
+        folder: The folder, which the model may be in.
+        batches: Batches that the training loop got in this iteration; needed where a DataLoader has workers.
+    """
+    (Path(folder) / STATE).write_text(json.dumps(made.state_dict(batches)))
+    return ray.train.Checkpoint.from_directory(folder)
+
+
+class ShuffledDatasource(Datasource):  # type: ignore[misc]  # Ray has no types
+    """One epoch of a table for Ray Data, whose blocks are rows in the order in which they are to be visited.
+
+    ``ray.data.read_datasource(ShuffledDatasource(path, seed=1, epoch=3))`` is a Dataset that needs no shuffle of its
+    own: each task runs an order over a share of the table, within a budget, and yields what it visits. Each row comes
+    once.
+
+    Args:
+        table: What `corgipile.open` takes; a path that every node reaches.
+        order: An order of `corgipile.orders`, or its name.
+        memory: Budget of a task for rows in memory.
+        block_rows: Rows of a block that Ray Data gets; None: 8 MB of them.
+        epoch: Which epoch.
+        settings: Other arguments of `corgipile.Loader`, such as ``seed`` and ``columns``.
+    """
+
+    def __init__(
+        self,
+        table: Any,
+        *,
+        order: Any = "auto",
+        memory: Size = "64MB",
+        block_rows: int | None = None,
+        epoch: int = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        if wrong := {"rank", "world", "worker", "workers", "format", "batch_size"} & settings.keys():
+            raise BadArgument(
+                f"a ShuffledDatasource shares the table among tasks: leave {', '.join(sorted(wrong))} out"
+            )
+        opened = open_table(table)
+        self._rows, self._bytes = len(opened), int(opened.nbytes)
+        each = max(1, self._bytes // max(1, self._rows))
+        self._block = max(1, BLOCK_BYTES // each) if block_rows is None else whole(block_rows, "block_rows", 1)
+        self._memory = parse_bytes(memory, whole=float(self._bytes))
+        self._source, self._epoch = table, whole(epoch, "epoch", 0)
+        self._settings = {"order": order, **settings}
+
+    def estimate_inmemory_data_size(self) -> int:
+        """Return the bytes of all rows."""
+        return self._bytes
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        """Return the tasks, which share the epoch: each row is in one of them."""
+        tasks = max(1, min(parallelism, self._rows // self._block))
+        shares = [
+            {**self._settings, "worker": task, "workers": tasks, "memory": self._memory * tasks}
+            for task in range(tasks)
+        ]
+        size = BlockMetadata(self._rows // tasks, self._bytes // tasks, None, None)
+        read = [partial(_blocks, self._source, self._block, self._epoch, share) for share in shares]
+        return [ReadTask(one, size, per_task_row_limit=per_task_row_limit) for one in read]
+
+
+def _blocks(table: Any, rows: int, epoch: int, share: Mapping[str, Any]) -> Iterable[pa.Table]:
+    """Yield the rows of a task, some at a time."""
+    with Loader(table, batch_size=rows, format="arrow", **share) as loader:
+        loader.set_epoch(epoch)
+        for batch in loader:
+            yield pa.Table.from_batches([batch])

@@ -1,0 +1,273 @@
+"""A rank's part of a table: a folder of units and a manifest, which says where the rows of an epoch lie among them.
+
+`corgipile.exchange` writes them. Rows of fixed width lie in one file of slots, where loaders read them in place; others
+lie in a file for each unit.
+"""
+
+import base64
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import CorruptFile, MissingFile, StateMismatch
+from corgipile.tables.checked import Checked
+from corgipile.tables.io.column import PlacedColumn
+from corgipile.tables.io.files import File, decoding, digest
+from corgipile.tables.io.pieces import merge_cuts, pick, pick_rows, read_pieces, take_pieces
+from corgipile.tables.numpy import nested
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, fixed_field
+
+__all__ = [
+    "BEGUN",
+    "NOW",
+    "VERSION",
+    "Manifest",
+    "SlotPlaces",
+    "contents",
+    "crc_of",
+    "is_part",
+    "open_part",
+    "unit_path",
+]
+
+VERSION = 2
+NOW, BEGUN = "manifest.json", "staging.json"
+
+
+class Manifest(NamedTuple):
+    """Which places are the rows of an epoch.
+
+    Attributes:
+        said: Of the part: rank, world, rows of a unit, schema, epoch...
+        live: int64[units], the place of each unit.
+        sums: uint32[units + 1], the CRC-32C of what lies there, then of the rows that make no whole unit.
+    """
+
+    said: dict[str, Any]
+    live: IntArray
+    sums: npt.NDArray[np.uint32]
+
+    @classmethod
+    def read(cls, folder: Path, name: str = NOW) -> Self:
+        """Read one.
+
+        Raises:
+            CorruptFile: It is damaged.
+            StateMismatch: It is of another release.
+        """
+        path = folder / name
+        try:
+            said: dict[str, Any] = json.loads(path.read_text())
+            if said["version"] != VERSION:
+                raise StateMismatch(f"{path} is of version {said['version']}; this corgipile reads {VERSION}")
+            raw, units = (folder / said["live"]).read_bytes(), int(said["units"])
+            if said.pop("crc") != crc_of(said, raw) or len(raw) != 12 * units + 4:
+                raise CorruptFile(f"{path} or {said['live']} beside it is damaged: their checksum is another")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, StateMismatch | CorruptFile):
+                raise
+            raise CorruptFile(f"{path} is damaged: {error!r}") from None
+        live = np.frombuffer(raw, "<i8", units).astype(np.int64)
+        return cls(said, live, np.frombuffer(raw, "<u4", offset=8 * units).astype(np.uint32))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of a row."""
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.said["schema"])))
+
+    def table(self, folder: Path) -> Table:
+        """Return the rows: those of places as they ascend, then those that make no whole unit."""
+        said, places = self.said, np.sort(self.live)
+        name = digest(f"{said['of']} {said['epoch']}")
+        if said["in_place"]:
+            return SlotTable(SlotPlaces(self.schema, said["unit"], said["rest"]), folder, places, name)
+        return UnitTable(self.schema, str(folder), places, said["unit"], said["rest"], name)
+
+
+def crc_of(said: dict[str, Any], raw: bytes) -> int:
+    """Return the checksum of a manifest: of what it says and of the places and checksums beside it.
+
+    Example:
+        >>> crc_of({}, b"")
+        2745614147
+    """
+    return zlib.crc32(json.dumps(said).encode(), zlib.crc32(raw))
+
+
+def is_part(folder: Path) -> bool:
+    """Say whether a folder is a part, or the beginning of one."""
+    if (folder / BEGUN).is_file():
+        return True
+    try:
+        with (folder / NOW).open("rb") as file:
+            return b'"corgipile": "part"' in file.read(64)
+    except OSError:
+        return False
+
+
+def open_part(folder: str) -> Table:
+    """Open a part, as it is in the epoch at hand.
+
+    Raises:
+        MissingFile: It was begun, and not finished.
+        CorruptFile: It is damaged.
+    """
+    place = Path(folder)
+    if not (place / NOW).is_file():
+        raise MissingFile(f"{folder} is not staged to its end: run the same `corgipile stage` again, which goes on")
+    return Manifest.read(place).table(place)
+
+
+class SlotPlaces:
+    """Where units of one length lie in a file: columns of a unit one after the other; what makes no unit lies first.
+
+    Args:
+        schema: Of a row; numbers, or lists of one length of them.
+        unit: Rows of a unit.
+        rest: Rows that make no whole unit.
+    """
+
+    def __init__(self, schema: pa.Schema, unit: int, rest: int) -> None:
+        self.schema, self.unit, self.rest = schema, unit, rest
+        self.columns = [fixed_field(field.type) or (np.dtype("u1"), ()) for field in schema]
+        self.widths = [int(dtype.itemsize * np.prod(shape, dtype=np.int64)) for dtype, shape in self.columns]
+        self.unit_bytes, self.base = unit * sum(self.widths), rest * sum(self.widths)
+
+    def at(self, places: IntArray) -> IntArray:
+        """Return where places begin, place -1 that of the rest."""
+        return np.where(np.asarray(places) < 0, 0, self.base + np.asarray(places) * self.unit_bytes)
+
+    def layout(self, path: str, places: IntArray) -> Layout:
+        """Say where the columns of the units in places, and of the rest, lie."""
+        lengths = np.append(np.full(len(places), self.unit), [self.rest] if self.rest else [])
+        begins = np.append(self.at(places), [0] if self.rest else []).astype(np.int64)
+        starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
+        columns, before = {}, 0
+        for field, (dtype, shape), width in zip(self.schema, self.columns, self.widths, strict=True):
+            offsets = begins + (before * lengths).astype(np.int64)
+            if len(self.columns) == 1:
+                columns[field.name] = ColumnLayout.joined(field.type, starts, offsets)
+            else:
+                columns[field.name] = ColumnLayout(dtype, shape, starts, np.zeros(len(begins), np.int32), offsets)
+            before += width
+        return Layout((path,), columns)
+
+
+class SlotTable(Checked):
+    """Rows that lie in slots.
+
+    Args:
+        slots: How they lie in places.
+        folder: Where the file lies.
+        places: Which are rows, ascending.
+        name: What tells them from others.
+    """
+
+    columnar = True  # a column is read without the others
+
+    def __init__(self, slots: SlotPlaces, folder: Path, places: IntArray, name: str) -> None:
+        self.schema, self.fingerprint, self._given = slots.schema, name, (slots, folder, places, name)
+        self._layout = slots.layout(str(folder / "slots"), places)
+        self._rows = len(places) * slots.unit + slots.rest
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SlotTable, self._given
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"SlotTable({self._layout.paths[0]!r}, {len(self)} rows)"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of all rows."""
+        return len(self) * sum(column.width for column in self._layout.columns.values())
+
+    def layout(self, columns: Sequence[str]) -> Layout | None:
+        """Say where the rows lie."""
+        names = check_columns(self.schema, columns)
+        return Layout(self._layout.paths, {name: self._layout.columns[name] for name in names})
+
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        arrays = []
+        for name in names:
+            values = PlacedColumn(self._layout, name).take(rows)
+            arrays.append(nested(np.ascontiguousarray(values).reshape(-1), values.shape[1:]))
+        return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
+
+
+def unit_path(folder: str, place: int) -> str:
+    """Return the file of the unit in a place, -1 for the rows that make none.
+
+    Example:
+        >>> unit_path("/part", 7), unit_path("/part", -1)
+        ('/part/units/7', '/part/units/rest')
+    """
+    return os.path.join(folder, "units", "rest" if place < 0 else str(place))  # noqa: PTH118 - one a row read
+
+
+def contents(path: str) -> bytes:
+    """Read a file whole."""
+    file = File(path)
+    return file.read(0, file.size)
+
+
+class UnitTable(Checked):
+    """Rows that lie in files of units, each of which is read whole.
+
+    Args:
+        schema: Of a row.
+        folder: Of the part.
+        places: Numbers of the files, in order.
+        unit: Rows of a unit.
+        rest: Rows that make no whole unit, in a file of their own.
+        name: What tells them from others.
+    """
+
+    def __init__(self, schema: pa.Schema, folder: str, places: IntArray, unit: int, rest: int, name: str) -> None:
+        self.schema, self.fingerprint, self._given = schema, name, (schema, folder, places, unit, rest, name)
+        self._folder, self._places = folder, np.append(places, [-1] if rest else []).astype(np.int64)
+        lengths = np.where(self._places < 0, rest, unit)
+        self._starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnitTable, self._given
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __repr__(self) -> str:
+        return f"UnitTable({self._folder!r}, {len(self)} rows)"
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of all rows, by some of the units."""
+        some = self._places[np.unique(np.linspace(0, len(self._places) - 1, 64).astype(np.int64))]
+        sizes = [os.stat(unit_path(self._folder, place)).st_size for place in some.tolist()]  # noqa: PTH116 - a name
+        return int(np.mean(sizes) * len(self._places))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut between units, about so many rows apart."""
+        return merge_cuts(self._starts, rows)
+
+    def _unit(self, piece: int, names: list[str]) -> pa.RecordBatch:
+        path = unit_path(self._folder, int(self._places[piece]))
+        data = contents(path)
+        with decoding(path):
+            return pa.ipc.read_record_batch(pa.py_buffer(data), self.schema).select(names)
+
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        return read_pieces(
+            self._starts, start, stop, lambda at, low, high: self._unit(at, names).slice(low, high - low)
+        )
+
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return take_pieces(self._starts, rows, lambda at, some: pick_rows(self._unit(at, names), some))

@@ -1,0 +1,220 @@
+"""Dual coordinate descent: the optimum that others find, whatever the order, form and memory; and what it refuses."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sgd_rows import CLASSES, made, sparse_rows, where
+
+import corgipile as cp
+from corgipile.errors import BadArgument, BadLabel, BadValue
+from corgipile.linear import dual_training
+from corgipile.linear.dual import Dual, DualVariables
+from corgipile.linear.features import Features
+from corgipile.orders import BlockOnly, Riffle
+
+KINDS = ("logistic", "svm", "squared_hinge", "hinges")
+ROWS = 400
+BLOCKS = BlockOnly(block=50)
+
+
+def objective(kind, coef, bias, x, y, l2):
+    """Return mean loss and penalty, in float64."""
+    coef, bias, total = coef.astype(np.float64), bias.astype(np.float64), 0.0
+    targets = [np.where(y == c, 1, -1) for c in CLASSES[kind]] if len(coef) > 1 else [np.where(y == y.max(), 1, -1)]
+    for w, b, target in zip(coef, bias, targets, strict=True):
+        margin = target * (x.astype(np.float64) @ w + b)
+        lack = np.maximum(0, 1 - margin)
+        losses = {"logistic": np.logaddexp(0, -margin), "squared_hinge": lack**2}.get(kind, lack)
+        total += losses.mean() + l2 / 2 * (w @ w + b * b)
+    return total
+
+
+def peer(kind, x, y, l2):
+    """Return the objective that LIBLINEAR reaches."""
+    linear = pytest.importorskip("sklearn.linear_model")
+    svm = pytest.importorskip("sklearn.svm")
+    settings = {"C": 1 / (l2 * len(x)), "dual": True, "tol": 1e-9, "max_iter": 200_000, "intercept_scaling": 1}
+    if kind == "logistic":
+        found = linear.LogisticRegression(solver="liblinear", **settings)
+    else:
+        found = svm.LinearSVC(loss="squared_hinge" if kind == "squared_hinge" else "hinge", **settings)
+    found.fit(x.astype(np.float64), y)
+    return objective(kind, found.coef_, found.intercept_, x, y, l2)
+
+
+def table_of(x, y):
+    return pa.table({"features": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1]), "label": y})
+
+
+def sparse_table(x, y):
+    places = [np.flatnonzero(row).astype(np.int32) for row in x]
+    columns = {"features_k": pa.array(places, pa.list_(pa.int32()))}
+    columns["features_v"] = pa.array([row[at] for row, at in zip(x, places, strict=True)], pa.list_(pa.float32()))
+    return pa.table({**columns, "label": y})
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_ends_where_liblinear_does(kind, sparse):
+    x, y = made(kind, ROWS, 12, np.float32)
+    l2 = 1 / ROWS
+    name = "svm" if kind == "hinges" else kind
+    rows = (sparse_table if sparse else table_of)(x, y)
+    model = cp.train(rows, model=name, solver="dual", l2=l2, epochs=400, inner=500, order="full", tolerance=5e-7)
+    wanted = peer(kind, x, y, l2)
+    assert model.history[-1]["gap"] <= 5e-7
+    assert objective(kind, model.coef, model.intercept, x, y, l2) == pytest.approx(wanted, rel=1e-6)
+    assert model.history[-1]["objective"] == pytest.approx(wanted, rel=1e-6)
+    assert model.measure(rows)["accuracy"] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("order", "inner"), [("no_shuffle", 1), ("riffle", 1), ("corgipile", 5), ("full", 1), (BLOCKS, 5)]
+)
+def test_any_order_ends_there(order, inner):
+    x, y = made("squared_hinge", ROWS, 9, np.float32)
+    how = {"model": "squared_hinge", "solver": "dual", "l2": 20 / ROWS, "epochs": 500, "tolerance": 1e-8}
+    found = cp.train(table_of(x, y), order=order, inner=inner, **how)
+    assert len(found.history) < 500
+    best = cp.train(table_of(x, y), order="full", seed=1, inner=300, **how)
+    assert found.history[-1]["objective"] == pytest.approx(best.history[-1]["objective"], rel=1e-7)
+    np.testing.assert_allclose(found.coef, best.coef, atol=1e-3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    sparse=st.booleans(),
+    wide=st.booleans(),
+    intercept=st.booleans(),
+    passes=st.sampled_from([1, 4]),
+    rows=st.integers(1, 80),
+    width=st.integers(1, 40),
+    l2=st.sampled_from([1e-3, 0.1, 10.0]),
+    seed=st.integers(0, 99),
+)
+def test_the_bound_rises_and_is_one(kind, sparse, wide, intercept, passes, rows, width, l2, seed):
+    x, y = made(kind, rows, width, np.float64 if wide else np.float32, seed)
+    inputs = Features(("x",), sparse=sparse, width=width, dtype=x.dtype, lists=True)
+    name = "svm" if kind == "hinges" else kind
+    made_of = {"rows": rows, "l2": l2, "intercept": intercept, "passes": passes}
+    models = [Dual(name, inputs, np.array(CLASSES[kind]), isa=isa, **made_of) for isa in (0, 1)]
+    held, kept = sparse_rows(x) if sparse else (np.ascontiguousarray(x), None)
+    last, everything = 0.0, np.arange(rows, dtype=np.int32)
+    for epoch in range(4):
+        visit = np.random.default_rng(epoch).permutation(rows).astype(np.int32)
+        for model in models:
+            model.begin()
+            model.learn(held, y, visit, where, visit.astype(np.int64))
+            model.begin()
+            model.learn(held, y, everything, where)
+        assert models[0].weights()[0].tobytes() == models[1].weights()[0].tobytes()
+        loss, bound = models[0].objective()
+        coef, bias = models[0].weights()
+        assert loss == pytest.approx(objective(kind, coef, bias, x, y, l2), rel=1e-5) or y.min() == y.max()
+        slack = 1e-9 if wide else 1e-6
+        assert last - 1e-9 <= bound <= loss * (1 + slack)
+        last = bound
+    if not intercept:
+        assert not models[0].weights()[1].any()
+    del kept
+
+
+def test_variables_in_a_file_change_nothing(monkeypatch):
+    x, y = made("svm", 20_000, 5, np.float32)
+    how = {"model": "svm", "solver": "dual", "l2": 1e-4, "epochs": 2, "order": Riffle(block=2000), "memory": "400KB"}
+    inside = cp.train(table_of(x, y), **how)
+    monkeypatch.setattr(dual_training, "LEAST", 0)
+    outside = cp.train(table_of(x, y), **how)
+    assert outside.notes == ["dual variables are in a file of 156 KB"]
+    assert inside.notes == []
+    assert inside.coef.tobytes() == outside.coef.tobytes()
+
+
+@given(numbers=st.lists(st.integers(0, 99_999), max_size=300), most=st.integers(1, 4))
+@settings(deadline=None)
+def test_parts_hold_what_the_limit_allows(numbers, most):
+    variables = DualVariables(100_000, 1, limit=most * (65536 + 8))
+    assert variables.in_file
+    numbers = np.array(numbers, np.int64)
+    parts = list(variables.parts(numbers))
+    assert [numbers[part].tolist() for part in parts if part] == [numbers[part].tolist() for part in parts]
+    assert np.concatenate([numbers[part] for part in parts] or [numbers]).tolist() == numbers.tolist()
+    assert all(len(np.unique(numbers[part] * 8 // 65536)) <= most for part in parts)
+
+
+def test_history_model_and_file(tmp_path):
+    x, y = made("logistic", ROWS, 6, np.float32)
+    seen = []
+    how = {"solver": "dual", "l2": 0.01, "epochs": 4, "validation": 0.2, "callback": seen.append}
+    model = cp.train(table_of(x, y), save=tmp_path / "m.safetensors", **how)
+    assert seen == model.history
+    assert [sorted(record) for record in seen[:3]] == [sorted(seen[0])] * 3
+    assert {"test_accuracy", "bound", "running_gap", "bytes_read"} <= seen[0].keys()
+    assert "gap" not in seen[0]
+    assert seen[3]["gap"] >= 0
+    again = cp.load(tmp_path / "m.safetensors")
+    assert again.predict(x).tolist() == model.predict(x).tolist()
+    assert (again.params["solver"], again.params["inner"]) == ("dual", 1)
+    assert cp.train(table_of(x, y), **how).coef.tobytes() == model.coef.tobytes()
+    assert cp.train(table_of(x, y), **{**how, "seed": 1}).coef.tobytes() != model.coef.tobytes()
+
+
+def test_standardised_and_with_rows_left_out():
+    x, y = made("logistic", ROWS, 3, np.float32)
+    scale = np.array([1000, 1, 0.01], np.float32)
+    how = {"solver": "dual", "l2": 0.1, "epochs": 500, "tolerance": 1e-9, "standardize": True}
+    plain, scaled = cp.train(table_of(x, y), **how), cp.train(table_of(x * scale + 7, y), **how)
+    np.testing.assert_allclose(plain.coef, scaled.coef * scale, rtol=2e-3)
+    x = np.concatenate([x, np.full((2, 3), np.nan, np.float32)])
+    y = np.concatenate([y, [0, 1]])
+    some = cp.train(table_of(x, y), solver="dual", l2=0.1, epochs=30, inner=3, on_bad="skip")
+    assert (some.history[-1]["rows"], some.history[-1]["skipped"]) == (ROWS, 2)
+    with pytest.raises(BadValue, match=r"row 40[01] of .* null, NaN or infinite"):
+        cp.train(table_of(x, y), solver="dual", l2=0.1)
+
+
+def test_a_tolerance_that_is_not_reached_is_told():
+    x, y = made("svm", ROWS, 6, np.float32)
+    model = cp.train(table_of(x, y), model="svm", solver="dual", l2=1e-3, epochs=2, tolerance=1e-9)
+    assert [note for note in model.notes if "the duality gap is" in note]
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"l2": 0.0}, "solver='dual' needs l2 above 0, got 0.0; l2=0.0025 is C = 1"),
+        ({"model": "linear"}, "solver='dual' is for models of kind logistic, svm, squared_hinge, got 'linear'"),
+        ({"learning_rate": 0.1}, "learning_rate is for solver='sgd', got learning_rate=0.1"),
+        ({"step": "adagrad"}, "step is for solver='sgd'"),
+        ({"l1": 0.1}, "l1 is for solver='sgd'"),
+        ({"batch_size": 4}, "batch_size is for solver='sgd'"),
+        ({"average": True}, "average is for solver='sgd'"),
+        ({"solver": "sgd", "inner": 2}, "inner is for solver='dual', got inner=2"),
+        ({"solver": "newton"}, "solver"),
+        ({"inner": 0}, "inner must be a whole number"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(how, why):
+    x, y = made("logistic", ROWS, 3, np.float32)
+    with pytest.raises(BadArgument, match=why):
+        cp.train(table_of(x, y), **{"solver": "dual", "l2": 0.1, **how})
+
+
+def test_going_on_is_refused():
+    x, y = made("logistic", ROWS, 3, np.float32)
+    model = cp.train(table_of(x, y), solver="dual", l2=0.1)
+    with pytest.raises(BadArgument, match="warm_start is for solver='sgd'"):
+        cp.train(table_of(x, y), solver="dual", l2=0.1, warm_start=model)
+    assert len(cp.train(table_of(x, y), l2=0.1, epochs=1, warm_start=model).history) == 6
+
+
+def test_labels_of_no_class_and_rows_of_zeros():
+    x, y = np.zeros((6, 2), np.float32), np.array([0, 1, 0, 1, 1, 1])
+    model = cp.train(table_of(x, y), model="svm", solver="dual", l2=0.1, epochs=50, intercept=False)
+    assert model.history[-1]["objective"] == pytest.approx(1.0)
+    assert not model.coef.any()
+    with pytest.raises(BadLabel):
+        cp.train(table_of(x, np.array([0, 1, 2, 0, 1, 2])), solver="dual", l2=0.1)

@@ -1,0 +1,151 @@
+"""Standard errors and p-values: against the sandwich as the textbook writes it, and what has none."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import corgipile as cp
+from corgipile import cli
+from corgipile.errors import BadArgument, BadValue, MissingColumn
+from corgipile.linear import gradients
+
+ROWS = 4000
+
+
+def made(kind, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(ROWS, 3)) * [1, 30, 0.1] + [0, 100, 0]
+    margin = x @ [0.8, 0.02, 0] - 2
+    y = {
+        "logistic": lambda: (rng.random(ROWS) < 1 / (1 + np.exp(-margin))) * 1,
+        "linear": lambda: margin + rng.normal(size=ROWS) * (1 + np.abs(x[:, 0])),
+        "poisson": lambda: rng.poisson(np.exp(margin / 2)),
+    }[kind]()
+    columns = {name: x[:, at] for at, name in enumerate("abc")}
+    return pa.table({**columns, "weight": rng.integers(0, 4, ROWS), "label": y})
+
+
+def sandwich(kind, x, y, w, coef, penalty=0.0):
+    x = np.c_[x, np.ones(len(x))]
+    m = x @ coef
+    mean, curve = {
+        "logistic": lambda: ((p := 1 / (1 + np.exp(-m))), p * (1 - p)),
+        "linear": lambda: (m, np.ones(len(m))),
+        "poisson": lambda: (np.exp(m), np.exp(m)),
+    }[kind]()
+    bread = np.linalg.inv((x.T * (w * curve)) @ x + np.diag([penalty] * (x.shape[1] - 1) + [0]))
+    meat = (x.T * (w * (mean - y)) ** 2) @ x
+    return np.sqrt(np.diag(bread @ meat @ bread))
+
+
+@pytest.mark.parametrize("kind", ["logistic", "linear", "poisson"])
+@pytest.mark.parametrize("how", [{}, {"weight": "weight"}, {"l2": 0.1}, {"standardize": True, "average": True}])
+def test_errors_are_those_of_the_sandwich(kind, how):
+    rows = made(kind)
+    model = cp.train(rows, model=kind, features=["a", "b", "c"], epochs=3, **how)
+    found = model.summary(rows)
+    x, y = np.column_stack([rows[name] for name in "abc"]), rows["label"].to_numpy()
+    w = rows["weight"].to_numpy() if how.get("weight") else np.ones(ROWS)
+    coef = np.append(model.coef[0], model.intercept).astype(np.float64)
+    wanted = sandwich(kind, x, y, w, coef, how.get("l2", 0.0) * ROWS)
+    np.testing.assert_allclose(found.standard_error, wanted, rtol=1e-6)
+    assert found.names == ("a", "b", "c", "(intercept)")
+    assert found.rows == ROWS
+    assert (found.coef == coef).all()
+
+
+def test_what_matters_is_told_from_what_does_not():
+    rows = made("logistic")
+    found = cp.train(rows, features=["a", "b", "c"], epochs=30).summary(rows)
+    assert found.gap < 0.3
+    assert found.p[0] < 1e-20
+    assert found.p[2] > 0.001
+    assert found.low[0] < 0.8 < found.high[0]
+    np.testing.assert_allclose(found.z * found.standard_error, found.coef)
+    lines = str(found).splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == ["feature", "a", "b", "c", "(intercept)"]
+    assert lines[-1].startswith("4,000 rows")
+    early = cp.train(rows, features=["a", "b", "c"], epochs=1, learning_rate=1e-6).summary(rows)
+    assert early.gap > 1
+    assert "more epochs" in str(early)
+
+
+def test_balanced_classes_sparse_rows_and_words():
+    rows = made("logistic")
+    x, y = np.column_stack([rows[name] for name in "abc"]), rows["label"].to_numpy()
+    words = rows.set_column(4, "label", pa.array(np.array(["no", "yes"])[y]))
+    model = cp.train(words, features=["a", "b", "c"], class_weight="balanced")
+    w = (ROWS / (2 * np.bincount(y)))[y]
+    coef = np.append(model.coef[0], model.intercept)
+    np.testing.assert_allclose(model.summary(words).standard_error, sandwich("logistic", x, y, w, coef), rtol=1e-6)
+    sparse = pa.table(
+        {
+            "x_k": pa.array([[0, 1, 2]] * ROWS, pa.list_(pa.int32())),
+            "x_v": pa.array(x.tolist(), pa.list_(pa.float64())),
+            "label": y,
+        }
+    )
+    model = cp.train(sparse, features="x", epochs=2)
+    coef = np.append(model.coef[0], model.intercept)
+    wanted = sandwich("logistic", x, y, np.ones(ROWS), coef)
+    np.testing.assert_allclose(model.summary(sparse).standard_error, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.full(ROWS, 2.0), r"singular: 'd', '\(intercept\)' are sums of each other, or constant"),
+        (np.zeros(ROWS), "singular: rows say nothing of 'd'"),
+        (np.arange(ROWS) * 2.0 + 1, "singular: 'i', 'd'.* are sums of each other"),
+    ],
+)
+def test_a_singular_matrix_is_an_error_that_names_the_features(values, said):
+    rows = made("linear").drop(["weight"]).append_column("i", pa.array(np.arange(ROWS) * 1.0))
+    rows = rows.append_column("d", pa.array(values))
+    with pytest.raises(BadValue, match=said):
+        cp.train(rows, model="linear", epochs=1, standardize=True).summary(rows)
+
+
+def test_what_has_no_standard_errors_is_said():
+    rows = made("logistic")
+    for kind in ("svm", "huber", "softmax"):
+        with pytest.raises(BadArgument, match=f"are of logistic, linear, poisson models, got a {kind} model"):
+            cp.train(rows, model=kind, epochs=1).summary(rows)
+    with pytest.raises(BadArgument, match="an L1 penalty makes weights 0"):
+        cp.train(rows, l1=0.1, epochs=1).summary(rows)
+    model = cp.train(rows, epochs=1, features=["a", "b"])
+    with pytest.raises(MissingColumn, match="'b'"):
+        model.summary(rows.drop(["b"]))
+    with pytest.raises(BadValue, match=r"row 3 of .* cannot be learnt from"):
+        model.summary(rows.set_column(0, "a", pa.array([1.0, 2.0, 3.0, np.nan] * 1000)))
+    with pytest.raises(BadValue, match="a row has label 7; the model's classes are"):
+        model.summary(rows.set_column(4, "label", pa.array([0, 7] * 2000)))
+    with pytest.raises(BadValue, match="no rows that count for anything"):
+        model.summary(rows.set_column(3, "weight", pa.array([0] * ROWS)), weight="weight")
+
+
+def test_gradients_of_averaged_models_are_by_the_weights_that_predict():
+    rows = made("linear").slice(0, 50)
+    for how in ({"average": True}, {"average": True, "standardize": True}, {"standardize": True}):
+        model = cp.train(rows, model="linear", features=["a", "b", "c"], **how)
+        slope = model.predict(rows) - rows["label"].to_numpy()
+        np.testing.assert_allclose(gradients(model, rows)[:, -1], slope, rtol=1e-5)
+
+
+def test_the_command_shows_them(tmp_path, capsys):
+    rows = made("linear")
+    with pa.ipc.new_file(path := str(tmp_path / "t.arrow"), rows.schema) as out:
+        out.write_table(rows)
+    model = cp.train(path, model="linear", features=["a", "b", "c"], weight="weight", save=tmp_path / "m")
+    words = ["summary", str(tmp_path / "m"), path]
+    assert cli.main(words) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert {"a", "b", "c", "(intercept)"} <= {line.split()[0] for line in told}
+    assert any(line.startswith("4,000 rows") for line in told)
+    assert cli.main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["features"]["b"]["standard_error"] == model.summary(rows).standard_error[1]
+    assert found["rows"] == ROWS
+    assert cli.main([*words, "--label", "d"]) == 2
