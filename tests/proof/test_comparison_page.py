@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -103,6 +104,16 @@ def test_text_labels_are_audited_too():
     (found,) = compare(rows, epochs=1, order=["full"], audited=True, batch=50)
     assert not found.failure
     assert found.audit.faults == ()
+
+
+def test_labels_that_are_numbers_are_no_classes_in_any_part():
+    at = np.arange(80_000)
+    rows = pa.table({"x": at / 80_000, "label": at // 60})  # few values at a time, many in all
+    for one in compare(rows, model="linear", epochs=1, order=["no_shuffle", "shuffle_once", "full"], audited=True):
+        assert not one.failure
+        spread = one.audit.epochs[0].spreads[0]
+        assert spread.kinds == 1
+        assert spread.deff[0] == pytest.approx(one.deff, rel=0.15)
 
 
 def test_seeds_are_joined():
