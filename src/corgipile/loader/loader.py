@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, Literal, Self
 
 from corgipile.errors import BadArgument, RaggedRows, StateMismatch
@@ -19,7 +18,7 @@ from corgipile.loader.prefetch import ENDED, Overfull
 from corgipile.loader.remaining import Segment, stands
 from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.selection import Selection, select
-from corgipile.loader.skips import LeftOut, Skips, without
+from corgipile.loader.skips import LeftOut, Skips, cut_without
 from corgipile.loader.spare import Spare
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
@@ -270,7 +269,8 @@ class Loader(Rewindable):
     def _drain(self, group: Group, total: int, turn: object) -> Iterator[Any]:
         """Cut a group into batches; where the loader stands is known after each."""
         self._position, self._delivered = group.places, 0
-        for batch in self._cuts(self._selection.made(group.columns, self._spare), group.rows):
+        made, lost = self._selection.made(group.columns, self._spare), self._left_out.rows
+        for batch in cut_without(lost, self._batches, self._cut, made, group.rows, self._size):
             self._batches += 1
             self._delivered = min(self._delivered + self._size, group.rows)
             if self._batches - 1 not in self._left_out.batches:
@@ -291,20 +291,6 @@ class Loader(Rewindable):
     def batches_done(self) -> int:
         """Return how many batches of the epoch are behind, those left out included."""
         return self._batches
-
-    def _cuts(self, columns: dict[str, Any], rows: int) -> Iterator[Any]:
-        """Cut columns into batches, without rows that are left out."""
-        size, first, lost = self._size, self._batches, self._left_out.rows
-        if not any(first <= batch < first + -(-rows // size) for batch in lost):
-            return self._cut(columns, rows, size)
-        starts = range(0, rows, size)
-        parts = ({name: column[at : at + size] for name, column in columns.items()} for at in starts)
-        found = zip(parts, (min(size, rows - at) for at in starts), strict=True)
-        return chain.from_iterable(
-            self._cut(without(part, count, gone), count - len(gone), size)
-            for batch, (part, count) in enumerate(found, first)
-            for gone in [lost.get(batch, [])]
-        )
 
     def rows_by(self, unseen: Unseen) -> None:
         """Let rows of varying length, as tensors, be what is made of them for another process."""

@@ -1,19 +1,21 @@
 """Steps and rows that a training leaves out: what was found to be bad, on all ranks and after every resume."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument, StateMismatch
+from corgipile.loader.batches import Cut
 from corgipile.loader.remaining import dealt, next_worker
 from corgipile.loader.rewind import Rewind
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.arrow.spans import Rows
 
-__all__ = ["LeftOut", "Skips", "without"]
+__all__ = ["LeftOut", "Skips", "cut_without", "without"]
 
 RIGHT = "numbers of rows, and pairs of epoch and step such as (0, 340), are right"
 
@@ -117,6 +119,28 @@ class Skips:
             frozenset(turn for step in steps if (turn := turns[step]) is not None),
             {turn: places for step, places in found.items() if (turn := turns[step]) is not None},
         )
+
+
+def cut_without(
+    lost: Mapping[int, Sequence[int]], first: int, cut: Cut, columns: dict[str, Any], rows: int, size: int
+) -> Iterator[Any]:
+    """Cut columns into batches of so many rows, of which the first is that of this number, without rows that are lost.
+
+    Example:
+        >>> from corgipile.loader.batches import cutter
+        >>> made = cut_without({4: [0, 2]}, 3, cutter("numpy"), {"x": np.arange(8)}, 8, 3)
+        >>> [batch["x"].tolist() for batch in made]
+        [[0, 1, 2], [4], [6, 7]]
+    """
+    if not any(first <= batch < first + -(-rows // size) for batch in lost):
+        return cut(columns, rows, size)
+
+    def one(batch: int, start: int) -> Iterator[Any]:
+        part = {name: column[start : start + size] for name, column in columns.items()}
+        count, gone = min(size, rows - start), lost.get(batch, ())
+        return cut(without(part, count, gone) if gone else part, count - len(gone), size)
+
+    return chain.from_iterable(one(*at) for at in enumerate(range(0, rows, size), first))
 
 
 def without(columns: dict[str, Any], rows: int, places: Sequence[int]) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def _spread_of(one: "Result") -> "Spread | None":
 def _learning(ordered: "Sequence[Result]", named: Sequence[tuple[str, int]]) -> Section:
     share = ordered[0].metric == "accuracy"
     name, scale = ("accuracy, %", 100.0) if share else ("R²", 1.0)
-    whole = range(len(ordered))
+    whole = list(range(len(ordered)))
     close = [at for at in whole if ordered[at].score >= max(one.score for one in ordered) - CLOSE]
     scores = [[scale * value for value in one.scores] for one in ordered]
     kinds = [(name, "", scores, whole), ("loss", "", [list(one.losses) for one in ordered], whole)]

@@ -143,11 +143,9 @@ class Epochs:
 
     def told(self, turn: Turn) -> list[LoaderStats]:
         """Return what the workers of an iteration said last, those that did."""
-        kinds = [type(one.default) for one in fields(LoaderStats)][1:]  # of the epoch there is none
-        rows = [row for row in self._stats[: turn.workers].tolist() if row[0] == turn.number]
-        return [
-            LoaderStats(int(row[1]), *(kind(value) for kind, value in zip(kinds, row[2:], strict=True))) for row in rows
-        ]
+        kinds = [type(value) for value in astuple(LoaderStats(0))]
+        said = [row[1:] for row in self._stats[: turn.workers].tolist() if row[0] == turn.number]
+        return [LoaderStats(*(kind(value) for kind, value in zip(kinds, row, strict=True))) for row in said]
 
     def begin(self, worker: int = ALONE, workers: int = 0, seed: int = -1, again: int = 0, first: int = 0) -> Turn:
         """Take part in an iteration: that of the fellow workers, or a new one; see `Turn` for the arguments."""
