@@ -1,5 +1,6 @@
 """Figures of a loader, as functions, loggers and Prometheus get them."""
 
+import itertools
 import re
 
 import numpy as np
@@ -50,9 +51,9 @@ def test_datasets():
     batches = torch.utils.data.DataLoader(dataset, batch_size=None)
     assert len(list(hooks.watch(batches, of=dataset, on_step=told.append, every=25))) == 50
     assert [figures["rows"] for figures in told] == [250, 500]
-    batches = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1)
-    with pytest.raises(BadArgument, match="without workers"):
-        list(hooks.watch(batches, of=dataset, on_epoch=told.append))
+    batches = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2)
+    assert len(list(hooks.watch(batches, of=dataset, on_epoch=told.append))) == 50
+    assert (told[-1]["epoch"], told[-1]["rows"]) == (1, 500)
 
 
 def test_loggers_are_called_as_they_want(tmp_path):
@@ -80,6 +81,24 @@ def test_loggers_are_called_as_they_want(tmp_path):
     lines = next(tmp_path.rglob("metrics.csv")).read_text().splitlines()
     rows, step = lines[0].split(",").index("corgipile/rows"), lines[0].split(",").index("step")
     assert [(line.split(",")[step], float(line.split(",")[rows])) for line in lines[1:]] == [("1", 500), ("2", 500)]
+
+
+def test_trainings_are_told_by_rows_and_epochs(tmp_path):
+    steps, table = [], pa.table({"x": np.arange(5000) % 2 * 1.0, "label": np.arange(5000) % 2})
+    hook = hooks.to_prometheus(tmp_path / "train.prom")
+    cp.train(table, epochs=3, memory="16KB", on_rows=hooks.by_rows(steps.append, every=1000), callback=hook)
+    rows = [figures["rows"] for figures in steps]
+    assert rows == sorted(set(rows))
+    assert 10 <= len(rows) <= 15
+    assert all(later // 1000 > row // 1000 for row, later in itertools.pairwise(rows))
+    assert "corgipile_accuracy 1.0" in (tmp_path / "train.prom").read_text()
+    told = hooks.by_rows(steps.append, every=10)
+    steps.clear()
+    for count in (9, 5, -14, 9, 5, 9):
+        told(count)
+    assert [figures["rows"] for figures in steps] == [14, 23]
+    with pytest.raises(BadArgument, match="every"):
+        hooks.by_rows(print, every=0)
 
 
 def test_prometheus_text(tmp_path):

@@ -21,6 +21,7 @@ from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.orders import Order, visited_rows
 from corgipile.outputs import writing
 from corgipile.quality import AuditReport, Report, audit, measure
+from corgipile.quality.keys import Keys
 from corgipile.relayout import reshuffle
 from corgipile.resident import peaking
 from corgipile.settings import BLOCK, CALL, TEST, Setting, Settings, takes
@@ -339,18 +340,23 @@ def _audited(order: Order, plan: _Plan) -> AuditReport:
     with Loader(
         plan.task.source, order=order, memory=None, columns=[label], batch_size=batch, seed=plan.seed
     ) as loader:
+        batches = _Numbered(loader, label, plan.labels, numbers=Keys(plan.labels).kinds == 1)
         if plan.copied:  # whose row numbers say nothing
-            return audit(loader, key=label)
-        return audit(_Numbered(loader, label, plan.labels), id="row", key=label, rows=len(plan.labels))
+            return audit(batches, key=label)
+        return audit(batches, id="row", key=label, rows=len(plan.labels))
 
 
 @dataclass(frozen=True)
 class _Numbered:
-    """Batches of labels with the numbers that their rows have by the plan; -1 where the label is another."""
+    """Batches of labels with the numbers that their rows have by the plan; -1 where the label is another.
+
+    Labels that are ``numbers`` in all come as a column of them: an audit must not take those of some rows for classes.
+    """
 
     loader: "Loader"
     label: str
     labels: npt.NDArray[Any]
+    numbers: bool
 
     def __iter__(self) -> Iterator[dict[str, npt.NDArray[Any]]]:
         feeder = self.loader.feeder
@@ -361,7 +367,8 @@ class _Numbered:
             while len(waiting) < len(found):
                 waiting = np.concatenate([waiting, next(visits)])
             rows, waiting = waiting[: len(found)], waiting[len(found) :]
-            yield {"row": np.where(self.labels[rows] == found, rows, -1), self.label: found}
+            numbered = np.where(self.labels[rows] == found, rows, -1)
+            yield {"row": numbered, self.label: found[:, None] if self.numbers else found}
 
 
 def _idle(_: object) -> None:

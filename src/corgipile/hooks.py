@@ -1,5 +1,6 @@
 """Figures of a training's loader, handed to whoever keeps them: plain functions, loggers, Prometheus."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +10,7 @@ from corgipile.errors import BadArgument
 from corgipile.outputs import Kind, PathLike, replacing
 from corgipile.sizes import whole
 
-__all__ = ["to_logger", "to_prometheus", "to_tensorboard", "to_wandb", "watch"]
+__all__ = ["by_rows", "to_logger", "to_prometheus", "to_tensorboard", "to_wandb", "watch"]
 
 Batch = TypeVar("Batch")
 Figures = Mapping[str, float]
@@ -37,7 +38,7 @@ def watch(
         of: The loader or dataset that has the figures, where ``batches`` are made of it, such as by a DataLoader.
 
     Raises:
-        BadArgument: There are no figures: it is no loader of ours, or workers of a DataLoader have them.
+        BadArgument: There are no figures: it is no loader of ours.
 
     Example:
         >>> import corgipile as cp, pyarrow as pa
@@ -61,8 +62,40 @@ def _figures(source: Any) -> dict[str, float]:
     stats = getattr(source, "stats", None)
     if stats is None:
         kind = type(source).__name__
-        raise BadArgument(f"{kind} has no figures: a Loader, or a CorgiPileDataset without workers, is right for of=")
+        raise BadArgument(f"{kind} has no figures: a Loader, or a CorgiPileDataset, is right for of=")
     return {**asdict(stats), "rows_per_second": stats.rows_per_second}
+
+
+def by_rows(on_step: Hook, *, every: int = 1_000_000) -> Callable[[int], None]:
+    """Return what `corgipile.train` takes as ``on_rows``: it hands on how far a training is, after every so many rows.
+
+    The figures are ``rows`` learnt since the training began, ``seconds``, and ``rows_per_second``. Those of epochs need
+    nothing: any hook is a ``callback``.
+
+    Args:
+        on_step: Called with a dictionary of numbers.
+        every: Rows between two calls.
+
+    Example:
+        >>> import corgipile as cp
+        >>> from corgipile.datasets import clustered
+        >>> steps, epochs = [], []
+        >>> how = {"on_rows": by_rows(steps.append, every=2000), "callback": epochs.append}
+        >>> model = cp.train(clustered(4000, classes=2), epochs=2, memory="16KB", **how)
+        >>> len(steps) >= 3, steps[-1]["rows"] <= 8000, [figures["epoch"] for figures in epochs]
+        (True, True, [0, 1])
+    """
+    every, began, rows, due = whole(every, "every", 1), time.perf_counter(), 0, 0
+
+    def on_rows(count: int) -> None:
+        nonlocal rows, due
+        rows += count  # below 0 where an epoch begins again
+        if rows >= (due or every):
+            seconds = time.perf_counter() - began
+            due = rows - rows % every + every
+            on_step({"rows": rows, "seconds": seconds, "rows_per_second": rows / seconds})
+
+    return on_rows
 
 
 def to_tensorboard(writer: Any) -> Hook:

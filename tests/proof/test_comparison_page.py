@@ -1,7 +1,9 @@
 """The page of a comparison: `corgipile compare --html`."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -43,6 +45,7 @@ def result(order, score, seconds, **more):
         ([result("block_only", 0.8, 1.0, deff=9.0)], "block_only trains to 80.00 % in 1 s."),
         ([result("full", 0.31, 4.0, metric="r2"), result("riffle", 0.305, 4.0, metric="r2")],
          "full trains to R² 0.3100 in 4 s; no other order of 2 comes as far in less time."),
+        ([result("full", 0.8, 1.0)], "full trains to 80.00 % in 1 s."),
         ([Result("riffle", failure="no room")], "No order has a result: no room."),
     ],
 )  # fmt: skip
@@ -58,6 +61,24 @@ def test_curves_are_of_epochs_and_of_seconds():
     assert titles == ["Accuracy by epochs", "Accuracy by seconds", "Loss by epochs", "Loss by seconds"]
     said = [one.text for one in root.iter("desc")]
     assert said[1] == "full: 80 after 9 seconds; <b>: 20 after 3 seconds"
+
+
+def test_a_page_of_many_epochs_stays_small():
+    many = {"losses": tuple(range(5000, 0, -1)), "elapsed": tuple(range(5000))}
+    found = [replace(result(f"order {at}", 0.8, 1.0, **many), scores=(0.2,) * 5000) for at in range(9)]
+    page = comparison_page(found, OF)
+    assert len(page.html()) < 500_000
+    rows = [[cell.text for cell in row] for row in tree(page).iter("tr")]
+    assert ["order 3", "4999", "1"] in rows
+
+
+def test_orders_of_one_name_and_scores_that_are_no_numbers():
+    nan = float("nan")
+    found = [result("riffle", nan, 1.0), result("riffle", 0.7, 2.0), result("riffle", 0.6, 3.0, losses=(nan, nan))]
+    page = comparison_page(found, OF)
+    assert page.verdict.startswith("riffle trains to 70.00")
+    said = [one.text for one in tree(page).iter("desc")]
+    assert said[0] == "riffle: 70 after 2 epochs; riffle: nan after 2 epochs; riffle: 60 after 2 epochs"
 
 
 def test_failures_and_warnings_are_told():
@@ -103,6 +124,16 @@ def test_text_labels_are_audited_too():
     (found,) = compare(rows, epochs=1, order=["full"], audited=True, batch=50)
     assert not found.failure
     assert found.audit.faults == ()
+
+
+def test_labels_that_are_numbers_are_no_classes_in_any_part():
+    at = np.arange(80_000)
+    rows = pa.table({"x": at / 80_000, "label": at // 60})  # few values at a time, many in all
+    for one in compare(rows, model="linear", epochs=1, order=["no_shuffle", "shuffle_once", "full"], audited=True):
+        assert not one.failure
+        spread = one.audit.epochs[0].spreads[0]
+        assert spread.kinds == 1
+        assert spread.deff[0] == pytest.approx(one.deff, rel=0.15)
 
 
 def test_seeds_are_joined():

@@ -309,7 +309,7 @@ def test_pinned_batches_reach_the_device(path):
             assert batch["features"].to("cuda", non_blocking=True).device.type == "cuda"
 
 
-def test_stats_are_those_of_iterations_in_this_process(path, rows_table):
+def test_stats_are_those_of_the_iteration(path, rows_table):
     dataset = make(path)
     assert dataset.stats is None
     seen = 0
@@ -318,5 +318,12 @@ def test_stats_are_those_of_iterations_in_this_process(path, rows_table):
         assert (dataset.stats.epoch, dataset.stats.rows) == (0, seen)
     assert dataset.stats.rows == len(rows_table) == seen
     assert dataset.stats.bytes_read >= dataset.stats.bytes_delivered > 0
-    for _ in loader(dataset, workers=2):
-        assert dataset.stats is None  # each worker has its own
+    alone = dataset.stats
+    for epoch in (1, 2):
+        for _ in loader(dataset, workers=2):
+            told = dataset.stats
+            assert told.epoch == epoch
+            assert 0 < told.rows <= len(rows_table)
+            assert 0 <= told.waited <= told.seconds
+        assert (dataset.stats.rows, dataset.stats.batches) == (len(rows_table), alone.batches)
+        assert dataset.stats.bytes_delivered == alone.bytes_delivered

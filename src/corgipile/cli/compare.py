@@ -7,7 +7,7 @@ import typer
 
 from corgipile.bars import Watch, progress, rate
 from corgipile.cli.console import command as guarded
-from corgipile.cli.console import note, show_json, show_table
+from corgipile.cli.console import note, printable, show_json, show_table
 from corgipile.cli.flags import Json, Quiet, Tables
 from corgipile.cli.opening import source_of
 from corgipile.cli.options import Overwrite, read, with_settings
@@ -94,7 +94,7 @@ def _choice(opened: Any, settings: dict[str, Any]) -> Any:
     try:
         return choose(opened, memory=settings["memory"], batch_size=settings["batch"], label=settings["label"])
     except CorgiPileError as error:
-        note(f"no sizes of blocks were tried for the page: {error}")
+        typer.echo(f"corgipile: no sizes of blocks were tried for the page: {printable(str(error))}", err=True)
         return None
 
 

@@ -271,7 +271,7 @@ class Loader(Rewindable):
         """Cut a group into batches; where the loader stands is known after each."""
         self._position, self._delivered = group.places, 0
         made, lost = self._selection.made(group.columns, self._spare), self._left_out.rows
-        for batch in cut_without(self._cut, made, group.rows, self._size, self._batches, lost):
+        for batch in cut_without(lost, self._batches, self._cut, made, group.rows, self._size):
             self._batches += 1
             self._delivered = min(self._delivered + self._size, group.rows)
             if self._batches - 1 not in self._left_out.batches:

@@ -14,7 +14,7 @@ from corgipile.loader.checkpoint import STATE_VERSION, checked
 from corgipile.loader.content import Content
 from corgipile.loader.default_order import LABEL
 from corgipile.loader.remaining import Segment, dealt, next_worker, remainder
-from corgipile.orders import Blocks, Key, Order, seek, visited_rows
+from corgipile.orders import Blocks, Key, Order, seek, turns_of, visited_rows
 from corgipile.sizes import MOST_EPOCH, whole
 from corgipile.tables.fingerprints import fingerprint_of
 from corgipile.tables.subset import Subset
@@ -67,6 +67,17 @@ class _Stretch:
         table = self.table
         while table is not below and isinstance(table, Subset):
             rows, table = table.places(rows), table.table
+        return rows
+
+    def within(self, rows: IntArray, whole: Table) -> IntArray:
+        """Return the numbers that rows of the whole table have in this one, those that it has."""
+        tables: list[Subset] = []
+        table = self.table
+        while table is not whole and isinstance(table, Subset):
+            tables.append(table)
+            table = table.table
+        for one in reversed(tables):
+            rows = one.within(rows)
         return rows
 
     def step(self, worker: int, batches: IntArray) -> IntArray:
@@ -181,7 +192,7 @@ class Rewind:
     def visits_of(self, rows: int | npt.ArrayLike, *, epoch: int | None = None) -> list[Visit]:
         """Return when rows are visited in an epoch, by step: each once, or as often as ranks repeat it; or not at all.
 
-        All visits of the epoch are followed, without data: seconds for a hundred million rows.
+        All visits of the epoch are followed, without data: some seconds for a hundred million rows.
 
         Args:
             rows: A row's number, or several.
@@ -197,18 +208,18 @@ class Rewind:
         return sorted(found, key=lambda visit: visit[1:])
 
     def _found(self, one: _Stretch, wanted: npt.NDArray[Any], epoch: int) -> Iterator[Visit]:
-        size = one.segment.batch_size
-        for rank in range(one.segment.world):
+        size, local = one.segment.batch_size, one.within(wanted.astype(np.int64), self._table)
+        for rank in range(one.segment.world) if len(local) else ():
             for worker, most in enumerate(one.limits):
-                at = 0
-                for visited in visited_rows(one.order, one.blocks, one.segment.key(self._seed, epoch, rank, worker)):
-                    numbers = one.numbers(visited, self._table)
-                    hits = np.flatnonzero(np.isin(numbers, wanted))
-                    hits = hits[at + hits < most * size]
-                    steps = one.step(worker, (at + hits) // size)
-                    for hit, step in zip(hits.tolist(), steps.tolist(), strict=True):
-                        yield Visit(int(numbers[hit]), epoch, step, rank, (at + hit) % size)
-                    at += len(visited)
+                at, key = 0, one.segment.key(self._seed, epoch, rank, worker)
+                for places, visited, count in turns_of(local, one.order, one.blocks, key) if most else ():
+                    hits = at + places[at + places < most * size]
+                    numbers = one.numbers(visited[: len(hits)], self._table).tolist()
+                    for hit, row, step in zip(
+                        hits.tolist(), numbers, one.step(worker, hits // size).tolist(), strict=True
+                    ):
+                        yield Visit(row, epoch, step, rank, hit % size)
+                    at += count
                     if at >= most * size:
                         break
 

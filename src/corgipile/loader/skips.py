@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,16 +122,25 @@ class Skips:
 
 
 def cut_without(
-    cut: Cut, columns: dict[str, Any], rows: int, size: int, first: int, lost: Mapping[int, Sequence[int]]
+    lost: Mapping[int, Sequence[int]], first: int, cut: Cut, columns: dict[str, Any], rows: int, size: int
 ) -> Iterator[Any]:
-    """Cut columns into batches of a size, of which the first has a number, without the rows that are left out."""
+    """Cut columns into batches of so many rows, of which the first is that of this number, without rows that are lost.
+
+    Example:
+        >>> from corgipile.loader.batches import cutter
+        >>> made = cut_without({4: [0, 2]}, 3, cutter("numpy"), {"x": np.arange(8)}, 8, 3)
+        >>> [batch["x"].tolist() for batch in made]
+        [[0, 1, 2], [4], [6, 7]]
+    """
     if not any(first <= batch < first + -(-rows // size) for batch in lost):
-        yield from cut(columns, rows, size)
-        return
-    for batch, at in enumerate(range(0, rows, size), first):
-        part = {name: column[at : at + size] for name, column in columns.items()}
-        count, gone = min(size, rows - at), lost.get(batch, [])
-        yield from cut(without(part, count, gone), count - len(gone), size)
+        return cut(columns, rows, size)
+
+    def one(batch: int, start: int) -> Iterator[Any]:
+        part = {name: column[start : start + size] for name, column in columns.items()}
+        count, gone = min(size, rows - start), lost.get(batch, ())
+        return cut(without(part, count, gone) if gone else part, count - len(gone), size)
+
+    return chain.from_iterable(one(*at) for at in enumerate(range(0, rows, size), first))
 
 
 def without(columns: dict[str, Any], rows: int, places: Sequence[int]) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """How a loader is doing: what it delivered, what it read, who waited for whom."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["LoaderStats", "Meter", "Progress"]
+__all__ = ["LoaderStats", "Meter", "Progress", "joined"]
 
 
 class Progress(NamedTuple):
@@ -54,6 +55,20 @@ class LoaderStats:
     def rows_per_second(self) -> float:
         """Return rows by seconds, those of the consumer's own work included; 0.0 before the first."""
         return self.rows / self.seconds if self.rows else 0.0
+
+
+def joined(found: Sequence[LoaderStats]) -> LoaderStats:
+    """Return the stats of several workers as one: sums, the longest time, and waits of the mean worker.
+
+    Example:
+        >>> joined([LoaderStats(0, 2.0, 5, 50, waited=1.0), LoaderStats(0, 3.0, 4, 40)])
+        LoaderStats(epoch=0, seconds=3.0, batches=9, rows=90, waited=0.5, reader_waited=0.0, ...)
+    """
+    of = {name: [getattr(one, name) for one in found] for name in LoaderStats.__dataclass_fields__}
+    made: dict[str, Any] = {name: sum(values) for name, values in of.items()}
+    made |= {name: max(of[name]) for name in ("epoch", "seconds")}
+    made |= {name: made[name] / len(found) for name in ("waited", "reader_waited")}
+    return LoaderStats(**made)
 
 
 class Meter:

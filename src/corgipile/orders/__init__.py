@@ -21,6 +21,7 @@ from corgipile.orders.partial import Partial
 from corgipile.orders.reservoir import Reservoir
 from corgipile.orders.riffle import Auto, Riffle
 from corgipile.orders.sliding_window import SlidingWindow
+from corgipile.orders.turns import turns_of
 from corgipile.plugins import ORDERS, registered
 from corgipile.suggestions import did_you_mean
 
@@ -46,6 +47,7 @@ __all__ = [
     "named",
     "restored",
     "seek",
+    "turns_of",
     "visited_rows",
 ]
 

@@ -23,6 +23,7 @@ __all__ = ["Compared", "comparison_page"]
 
 NEAR = {"accuracy": 0.005, "r2": 0.01}  # scores that differ by no more are as good
 REFERENCES = ("shuffle_once", "full")
+DRAWN, TOLD = 200, 32  # points of a line, in a chart and in the table behind it
 MANY = 4  # orders in one chart of deff
 CLOSE = 0.02  # scores that are shown apart, where others are far off
 STEEP = 20  # times that losses may differ on a linear scale
@@ -86,7 +87,7 @@ def _winner_first(ran: "Sequence[Result]") -> "list[Result]":
     """Return results, the fastest of those that are as good as the best, and mix, before the others."""
     if not ran:
         return []
-    best = max(one.score for one in ran)
+    best = max((one.score for one in ran if math.isfinite(one.score)), default=math.nan)
     near = [one for one in ran if one.score >= best - NEAR.get(one.metric, 0.0)]
     winner = min([one for one in near if one.deff <= EVEN] or near or ran, key=_spent)
     return [winner, *(one for one in ran if one is not winner)]
@@ -105,11 +106,13 @@ def _verdict(results: "Sequence[Result]", ordered: "Sequence[Result]") -> str:
     other = next((one for name in REFERENCES for one in ordered if one.order == name), None)
     if other is None:
         other = max(others, key=lambda one: one.score, default=None)
-    if other is winner:
+    if other is winner and others:
         return f"{reached}; no other order of {len(ordered)} comes as far in less time."
-    if other is None:
+    if other is None or other is winner:
         return f"{reached}."
-    return f"{reached}, {_times(_spent(other) / _spent(winner))} {other.order}, which reaches {_score(other)}."
+    return (
+        f"{reached}, {_times(_spent(other) / max(_spent(winner), 1e-9))} {other.order}, which reaches {_score(other)}."
+    )
 
 
 def _times(ratio: float) -> str:
@@ -162,21 +165,18 @@ def _spread_of(one: "Result") -> "Spread | None":
 def _learning(ordered: "Sequence[Result]", named: Sequence[tuple[str, int]]) -> Section:
     share = ordered[0].metric == "accuracy"
     name, scale = ("accuracy, %", 100.0) if share else ("R²", 1.0)
-    scores = {one.order: [scale * value for value in one.scores] for one in ordered}
-    kinds = [(name, "", scores, ordered), ("loss", "", {one.order: list(one.losses) for one in ordered}, ordered)]
-    close = [one for one in ordered if one.score >= max(each.score for each in ordered) - CLOSE]
+    whole = list(range(len(ordered)))
+    close = [at for at in whole if ordered[at].score >= max(one.score for one in ordered) - CLOSE]
+    scores = [[scale * value for value in one.scores] for one in ordered]
+    kinds = [(name, "", scores, whole), ("loss", "", [list(one.losses) for one in ordered], whole)]
     if 1 < len(close) < len(ordered):
         kinds.insert(1, (name, ", the best ones", scores, close))
     charts = []
     for title, which, values, shown in kinds:
         for along in ("epochs", "seconds"):
-            found = []
-            for one in shown:
-                ups = values[one.order]
-                when = one.elapsed if along == "seconds" else range(1, len(ups) + 1)
-                points = list(zip(map(float, when), ups, strict=True))
-                found.append(Line(one.order, points, ordered.index(one)))
-            charts.append(_curves(title, which, along, found))
+            when = [one.elapsed if along == "seconds" else range(1, len(one.scores) + 1) for one in ordered]
+            points = [list(zip(map(float, when[at]), values[at], strict=True)) for at in whole]
+            charts.append(_curves(title, which, along, [Line(ordered[at].order, points[at], at) for at in shown]))
     lead = "By epochs, and by the seconds of training: what is written once before it counts, measuring does not."
     return Section("What is learnt, by epochs and by seconds", lead, [key(named)], charts, "pairs")
 
@@ -189,9 +189,16 @@ def _curves(title: str, which: str, along: str, found: Sequence[Line]) -> Chart:
     what = title.partition(",")[0]
     last = [(one.name, *(f"{value:.4g}" for value in one.points[-1])) for one in found if one.points]
     said = "; ".join(f"{name}: {up} after {when} {along}" for name, when, up in last)
-    rows = [(one.name, f"{a:.4g}", f"{b:.5g}") for one in found for a, b in one.points]
+    rows = [(one.name, f"{a:.4g}", f"{b:.5g}") for one in found for a, b in _some(one.points, TOLD)]
+    found = [one._replace(points=_some(one.points, DRAWN)) for one in found]
     head = f"{what[0].upper()}{what[1:]} by {along}{which}"
     return Chart(head, said, lines(found, x, y, (along, title)), ("order", along, title), rows)
+
+
+def _some(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """Return some points, evenly, and the last."""
+    step = -(-len(points) // most)
+    return [*points[: -1 : max(1, step)], *points[-1:]]
 
 
 def _mixing(ordered: "Sequence[Result]") -> Iterator[Section]:

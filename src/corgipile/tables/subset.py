@@ -97,6 +97,13 @@ class Subset(Chosen):
         run = np.searchsorted(self._starts, rows, side="right") - 1
         return np.asarray(rows + (self.runs[:, 0] - self._starts[:-1])[run])
 
+    def within(self, rows: IntArray) -> IntArray:
+        """Return the numbers that rows of the table have here; those that are not here are left out."""
+        run = np.searchsorted(self.runs[:, 1], rows, side="right")
+        begins = np.append(self.runs[:, 0], len(self.table))[run]
+        here = rows >= begins
+        return np.asarray((rows - begins + self._starts[run])[here])
+
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Say where these rows lie, if the table says where its rows do."""
         layout = self.table.layout(columns)

@@ -18,6 +18,7 @@ from corgipile.loader.rewind import Rewind, Visit
 from corgipile.loader.selection import select
 from corgipile.loader.skips import Skips
 from corgipile.loader.stats import LoaderStats
+from corgipile.loader.stats import joined as joined_stats
 from corgipile.orders import Order
 from corgipile.sizes import MOST_EPOCH, Size, whole
 from corgipile.tables import open as open_table
@@ -176,11 +177,15 @@ class CorgiPileDataset(IterableDataset[Any]):
     def stats(self) -> LoaderStats | None:
         """Return how the latest iteration is doing, see `corgipile.Loader.stats`.
 
-        Without ``batch_size`` a row counts as a batch. None before the first, and where workers of a DataLoader run it:
-        each has its own.
+        Without ``batch_size`` a row counts as a batch. None before the first. Where workers of a DataLoader run it they
+        say so some times a second, of batches that they have made: it is their sum, the time of the one that began
+        first, and how long one waited on average.
         """
         turn, loader = self._epochs.latest(), self._kept.latest
-        return None if turn is None or turn.workers or loader is None else loader.stats
+        if turn is not None and turn.workers:
+            found = self._epochs.told(turn)
+            return joined_stats(found) if found else None
+        return None if turn is None or loader is None else loader.stats
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration run this epoch: from its beginning, or from a state of it that was just loaded.

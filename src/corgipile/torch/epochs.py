@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import astuple, fields
 from multiprocessing import parent_process
 from typing import Any, NamedTuple
 
@@ -11,10 +12,12 @@ import torch
 from torch.utils.data import get_worker_info
 
 from corgipile.errors import BadArgument
+from corgipile.loader.stats import LoaderStats
 
 __all__ = ["Epochs", "Turn"]
 
 WORKERS, KEPT, FIELDS, TEXT = 512, 4, 8, 1 << 16
+STATS = 1 + len(fields(LoaderStats))  # words that a worker tells how it is doing with
 ALONE = WORKERS  # the row of an iteration without workers
 
 
@@ -64,7 +67,8 @@ class Epochs:
     """
 
     def __init__(self) -> None:
-        self._use(_shared(np.zeros(2 + (WORKERS + 1) * KEPT * FIELDS + TEXT // 8, np.int64)), os.getpid())
+        words = 2 + (WORKERS + 1) * KEPT * FIELDS + WORKERS * STATS + TEXT // 8
+        self._use(_shared(np.zeros(words, np.int64)), os.getpid())
 
     def _use(self, memory: torch.Tensor, owner: int) -> None:
         if not memory.is_shared():  # type: ignore[no-untyped-call]
@@ -72,7 +76,9 @@ class Epochs:
         self._memory, self._owner, self._known = memory, owner, owner
         words: npt.NDArray[np.int64] = memory.numpy()
         self._start, self._text = words[:2], words[-TEXT // 8 :].view(np.uint8)
-        self._cells = words[2 : -TEXT // 8].reshape(WORKERS + 1, KEPT, FIELDS)
+        cells, stats = np.split(words[2 : -TEXT // 8], [(WORKERS + 1) * KEPT * FIELDS])
+        self._cells = cells.reshape(WORKERS + 1, KEPT, FIELDS)
+        self._stats = stats.view(np.float64).reshape(WORKERS, STATS)
 
     def own(self) -> None:
         """See to it that the memory is that of this main process or, in a worker, of the one that started it.
@@ -130,6 +136,16 @@ class Epochs:
         """Return the latest iteration begun since `set` was called."""
         turns = [turn for row in self._turns() for turn in row if turn.version == self._start[0]]
         return max(turns, key=lambda turn: turn.number, default=None)
+
+    def tell(self, worker: int, turn: Turn, stats: LoaderStats) -> None:
+        """Say, in a worker, how its iteration is doing."""
+        self._stats[worker] = (turn.number, *astuple(stats))
+
+    def told(self, turn: Turn) -> list[LoaderStats]:
+        """Return what the workers of an iteration said last, those that did."""
+        kinds = [type(value) for value in astuple(LoaderStats(0))]
+        said = [row[1:] for row in self._stats[: turn.workers].tolist() if row[0] == turn.number]
+        return [LoaderStats(*(kind(value) for kind, value in zip(kinds, row, strict=True))) for row in said]
 
     def begin(self, worker: int = ALONE, workers: int = 0, seed: int = -1, again: int = 0, first: int = 0) -> Turn:
         """Take part in an iteration: that of the fellow workers, or a new one; see `Turn` for the arguments."""

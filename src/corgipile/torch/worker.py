@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,8 @@ from corgipile.torch.rank import RankFinder
 from corgipile.torch.shared_memory import Column, Split, Together, share_tensors
 
 __all__ = ["Kept", "Settings", "WorkerIteration"]
+
+TELL = 0.05  # seconds between two times that a worker says how it is doing
 
 
 @dataclass(frozen=True)
@@ -160,15 +163,25 @@ class WorkerIteration:
         if skips := self._settings.skips:
             loader.skipping(skips, self._settings.rewind(part, self._rank), part.first)
         loader.seek(done[worker])
+        said = -TELL
         for batch in loader:
             done[worker] = loader.batches_done
             made = _row(batch) if rows else batch
             made = made if transform is None else transform(made)
             made = _sent(made) if get_worker_info() else made
             del batch  # it must not stay until the next one is made
+            if (now := time.monotonic()) > said + TELL:
+                said = now
+                self._tell(loader)
             yield made
             del made
+        self._tell(loader)
         done[worker] = part.totals[worker]
+
+    def _tell(self, loader: Loader) -> None:
+        """Let the main process know how a worker is doing."""
+        if self._cell != ALONE:
+            self._epochs.tell(self._cell, self._turn, loader.stats)
 
     def _loader(self, part: Part) -> Loader:
         place = (self._rank, self._world, self._worker, self._workers)
