@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import random
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import torch
 import torch.distributed as dist
-from common import Bench, alone, check
-from exchange import ranks
+from common import HERE, Bench, alone, check
+from exchange import FOLDER, ranks
 from pagecache import drop
 from real import READERS, Split
 from torch import nn
@@ -208,10 +209,12 @@ def kills_part(bench: Bench) -> None:
     wanted, killed, finished, slowest = bench.pick(500, 20), 0, 0, 0.0
     errors: dict[str, int] = {}
     spawn = multiprocessing.get_context("forkserver")
+    os.environ["PYTHONPATH"] = str(HERE)  # where the server of forks finds what it imports for all ranks
     spawn.set_forkserver_preload(["local_parts"])
+    room = tempfile.TemporaryDirectory(dir=FOLDER)
     while killed < wanted:
         world, rows = draw.randint(2, 8), draw.randint(100, 400)
-        folder = bench.work / f"kills-{killed}"
+        folder = Path(room.name) / f"kills-{killed}"
         table = pa.table(
             {"row": range(rows)} | ({"text": ["x" * (at % 30) for at in range(rows)]} if killed % 20 else {})
         )
@@ -239,6 +242,7 @@ def kills_part(bench: Bench) -> None:
             finished += _whole_epochs(folder, rows, world)
             for path in [*folder.glob("seen-*"), *folder.glob("ended-*")]:
                 path.unlink()
+    room.cleanup()
     note = f"{finished} finished epochs, 2 to 8 ranks; the others ended with {errors}"
     bench.report(f"{killed} ranks killed: slowest end of the others", slowest, "s", f"<= {PATIENCE + 5:g}", note)
 

@@ -302,7 +302,7 @@ def test_completion_is_to_be_had():
     }
     script = "import corgipile_command as c, sys; sys.argv[0] = 'corgipile'; sys.exit(c.main())"
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["reshuffle"]
+    assert done.stdout.split() == ["reshuffle", "restage"]
     told = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True).stdout
     assert "--install-completion" in told
 

@@ -188,7 +188,7 @@ class Files:
 
 
 def _joined(units: Sequence[Any]) -> Units:
-    return np.frombuffer(b"".join(units), np.uint8), np.array([len(unit) for unit in units], np.int64)
+    return np.frombuffer(bytearray().join(units), np.uint8), np.array([len(unit) for unit in units], np.int64)
 
 
 def sums_of(data: Bytes, starts: IntArray, lengths: IntArray) -> Sums:
