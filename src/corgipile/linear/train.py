@@ -21,6 +21,7 @@ from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.precheck import precheck
+from corgipile.linear.ranks import Ranks, check, order_for, shard_of
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD
@@ -28,6 +29,7 @@ from corgipile.linear.training import Record, Task, Training
 from corgipile.loader.bring import bring
 from corgipile.loader.default_order import sparing
 from corgipile.losses import loss_of
+from corgipile.orders import Shard
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
@@ -37,7 +39,7 @@ from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
-__all__ = ["measuring", "order_of", "prepare", "schedule_of", "train"]
+__all__ = ["measuring", "order_of", "prepare", "schedule_of", "train", "train_among"]
 
 log = logging.getLogger("corgipile")
 
@@ -117,15 +119,22 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         >>> model.history[-1]["accuracy"], model.predict(rows)[:4].tolist()
         (1.0, [0, 0, 1, 1])
     """
+    return train_among(given, None)
+
+
+def train_among(given: TrainArguments, ranks: Ranks | None) -> Model:
+    """Train as `train`, on one of several ranks that meet if there are any."""
     if loss_of(given.model).numbers and given.classes is not None:
         raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
     past = given.warm_start
     chosen = given.learning_rate is not None
-    adaptive = given.learning_rate is None or bool(past and not chosen and past.params.get("adaptive"))
+    adaptive = ranks is None and not chosen  # ranks cannot tell by their own rows that all shall begin again
     schedule = schedule_of(given, given.tolerance)
     if past is not None and not chosen and past.params.get("step", "decay") == given.step:
         known = replace(given, learning_rate=past.params.get("learning_rate")).checked()
         schedule = replace(schedule, learning_rate=known.learning_rate or schedule.learning_rate)
+    if ranks is not None:
+        check(given, given.on_bad, ranks)
     opened = open_table(given.table)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
@@ -133,14 +142,20 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
-    with task.feeder(order_of(given.order, given.memory), given.memory, given.seed) as feeder:
+    order, shard = order_of(given.order, given.memory), Shard()
+    if ranks is not None:
+        order = order_for(order, task.table(), given.label, given.batch_size, ranks)
+        shard = shard_of(given.batch_size, order, ranks)
+        task = replace(task, batch_size=shard.batch)
+    with task.feeder(order, given.memory, given.seed, shard) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
-        training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
-        keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
+        training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows, ranks=ranks)
+        target = given.save if ranks is None or not ranks.rank else None
+        keep = _idle if target is None else partial(Model.save, path=target, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
 

@@ -13,6 +13,7 @@ from corgipile.torch.concurrent import Concurrent
 from corgipile.torch.dataset import CorgiPileDataset
 from corgipile.torch.elastic import ElasticLoader
 from corgipile.torch.exchange import PartialExchange
+from corgipile.torch.linear import train
 from corgipile.torch.sampler import BatchSampler
 
-__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset", "ElasticLoader", "PartialExchange"]
+__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset", "ElasticLoader", "PartialExchange", "train"]
