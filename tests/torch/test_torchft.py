@@ -34,7 +34,8 @@ weights = {"w": torch.zeros(1)}
 manager = Manager(
     pg=ProcessGroupGloo(timeout=seconds), min_replica_size=1, load_state_dict=weights.update,
     state_dict=lambda: weights, rank=0, world_size=1, store_addr="127.0.0.1", store_port=store.port,
-    replica_id=name, timeout=seconds, quorum_timeout=seconds, use_async_quorum=False, init_sync=False, hostname="127.0.0.1",
+    replica_id=name, timeout=seconds, quorum_timeout=seconds, use_async_quorum=False, init_sync=False,
+    hostname="127.0.0.1",
 )
 shared = dist.TCPStore("127.0.0.1", port, timeout=datetime.timedelta(seconds=30))
 loader = ElasticLoader({"x": np.arange(1500)}, shared, members=3, batch_size=16, seed=1, timeout=2.0)
