@@ -34,7 +34,7 @@ MAY = {
     "features": BASE | {"tables"},
     "loader": BASE | {"stores", "tables", "orders", "features"},
     "linear": BASE | {"tables", "orders", "features", "loader"},
-    "torch": BASE | {"tables", "orders", "features", "loader", "exchange", "quality"},
+    "torch": BASE | {"tables", "orders", "features", "loader", "exchange", "quality", "linear"},
     "exchange": BASE | {"tables", "orders"},
     "ray": BASE | {"tables", "loader", "torch"},
     "quality": BASE | {"tables", "orders"},

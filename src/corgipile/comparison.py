@@ -300,7 +300,7 @@ def _mean(runs: Sequence[Result]) -> Result:
 
 
 def _run(order: Order, plan: _Plan) -> Result:
-    from corgipile.linear.train import measuring  # noqa: PLC0415
+    from corgipile.linear.held_out import measuring  # noqa: PLC0415
     from corgipile.linear.training import Training  # noqa: PLC0415 - as in compare
 
     task, given = plan.task, plan.given

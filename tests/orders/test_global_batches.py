@@ -146,3 +146,6 @@ def test_what_cannot_be_is_said():
         GlobalBatches.of(Riffle(block=40), 12).fit(1000, 8.0, 100)
     with pytest.raises(BadArgument, match="call fit"):
         GlobalBatches.of(Riffle(), 12).slots(Blocks(10, even=1))
+    order = GlobalBatches().fit(100, 8.0, None)
+    with pytest.raises(BadArgument, match='global_batches="fixed" sees to it'):
+        order.visits(Blocks(100, even=1), Key(1, batch=5))

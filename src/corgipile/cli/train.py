@@ -1,11 +1,12 @@
 """``corgipile train``."""
 
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -34,14 +35,20 @@ def command(
     balance: Balance = None,
     quiet: Quiet = False,
     json: Json = False,
+    sync: Annotated[
+        str,
+        typer.Option(metavar="batch|epoch", help="Under torchrun: when the weights of ranks become their mean."),
+    ] = "batch",
     **settings: Any,
 ) -> None:
-    """Train a linear model by SGD from a table of any size."""
+    """Train a linear model by SGD from a table of any size; under torchrun, on all its ranks together."""
     from corgipile import tables  # noqa: PLC0415
-    from corgipile.linear import train  # noqa: PLC0415
     from corgipile.linear.saving import MODEL  # noqa: PLC0415
+    from corgipile.linear.train import train_among  # noqa: PLC0415
     from corgipile.outputs import check_target  # noqa: PLC0415
 
+    follows = int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0"
+    quiet = quiet or follows  # rank 0 speaks for all
     save, test = settings["save"], settings["test"]
     if save is not None:
         check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=settings["overwrite"])
@@ -51,7 +58,10 @@ def command(
         watch = Watch(bar, int(learnt) * settings["epochs"])
         given = read(settings) | {"order": order_of(settings["order"], block, buffer, balance, settings["label"])}
         say = lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
-        trained = train(opened, **given, callback=say, on_rows=watch.rows)
+        with _ranks(sync) as ranks:
+            trained = train_among(TrainArguments(opened, **given, callback=say, on_rows=watch.rows).checked(), ranks)
+    if follows:
+        return
     if json:
         show_json(_document(trained, save, diverged=bool(diverged)))
     elif not quiet:
@@ -76,6 +86,18 @@ def _document(model: Any, path: str | None, *, diverged: bool) -> dict[str, Any]
         "history": model.history,
         "path": path,
     }
+
+
+@contextmanager
+def _ranks(sync: str) -> Iterator[Any]:
+    """Be one of the ranks of a launcher, if there is one that started several."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield None
+        return
+    from corgipile.torch.linear import launched  # noqa: PLC0415
+
+    with launched(sync) as ranks:
+        yield ranks
 
 
 class _Lines(logging.Handler):

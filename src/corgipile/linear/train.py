@@ -1,8 +1,8 @@
 """Trains linear models by SGD, straight from the slots of the buffer."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,21 +14,21 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue, CorgiPileError
 from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
-from corgipile.linear import passes
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divided
 from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs, tell_unknown
+from corgipile.linear.held_out import measuring
 from corgipile.linear.model import Model
-from corgipile.linear.nulls import NaNs
 from corgipile.linear.precheck import precheck
+from corgipile.linear.ranks import Ranks, among, order_for, shard_of
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.sgd import SGD
-from corgipile.linear.training import Record, Task, Training
+from corgipile.linear.training import Task, Training
 from corgipile.loader.bring import bring
 from corgipile.loader.default_order import sparing
 from corgipile.losses import loss_of
+from corgipile.orders import Shard
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
@@ -38,7 +38,7 @@ from corgipile.tables import open as open_table
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
-__all__ = ["measuring", "order_of", "prepare", "schedule_of", "step_asked", "train"]
+__all__ = ["order_of", "prepare", "schedule_of", "step_asked", "train", "train_among"]
 
 log = logging.getLogger("corgipile")
 
@@ -135,13 +135,20 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         >>> model.history[-1]["accuracy"], model.predict(rows)[:4].tolist()
         (1.0, [0, 0, 1, 1])
     """
+    return train_among(given, None)
+
+
+def train_among(given: TrainArguments, ranks: Ranks | None) -> Model:
+    """Train as `train`, on one of several ranks that meet if there are any."""
     if loss_of(given.model).numbers and given.classes is not None:
         raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
     dual = given.solver == "dual"
     check_settings(given)
     past = given.warm_start
     chosen = given.learning_rate is not None
-    adaptive = given.learning_rate is None or bool(past and not chosen and past.params.get("adaptive"))
+    adaptive = ranks is None and not chosen  # ranks cannot tell by their own rows that all shall begin again
+    if ranks is not None:
+        given = among(given, ranks)
     schedule = schedule_of(given, given.tolerance, past)
     if past is not None and not chosen and past.params.get("step", "decay") == schedule.step:
         known = replace(given, learning_rate=past.params.get("learning_rate")).checked()
@@ -156,20 +163,26 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     task = prepare(opened, given, classes=given.classes, past=past, on_bad=given.on_bad)
     memory, share = divided(given, task) if dual else (given.memory, None)
-    order = ORDER if dual and given.order == "auto" else order_of(given.order, given.memory)
-    with task.feeder(order, memory, given.seed) as feeder:
+    order, shard = ORDER if dual and given.order == "auto" else order_of(given.order, given.memory), Shard()
+    if ranks is not None:
+        order = order_for(order, task.table(), given.label, given.batch_size, ranks)
+        shard = shard_of(given.batch_size, order, ranks)
+        task = replace(task, batch_size=shard.batch)
+    with task.feeder(order, memory, given.seed, shard) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
         task = task.surveyed()
-        params = {name: getattr(given, name) for name in declared(TrainSettings)} | _facts(task)
+        params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
         params["step"] = schedule.step
         training: Training | DualTraining
         if dual:
             training = DualTraining(task, feeder, given, params, share)
         else:
-            training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=given.on_rows)
-        keep = _idle if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
+            on_rows = given.on_rows
+            training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=on_rows, ranks=ranks)
+        target = given.save if ranks is None or not ranks.rank else None
+        keep = _idle if target is None else partial(Model.save, path=target, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
 
@@ -286,20 +299,6 @@ def _without(table: Table, features: Any, settings: Settings, weight: str | None
     return list(chosen.names), chosen.left_out if features is None else None
 
 
-def _facts(task: Task) -> Record:
-    """Return what a model says of its task."""
-    said = {*task.inputs.columns, task.label, *task.inputs.left_out}
-    return {
-        "features": list(task.inputs.columns),
-        "lists": task.inputs.lists,
-        **({"encoding": task.encoding.state()} if task.encoding else {}),
-        "left_out": task.inputs.left_out,
-        "others": [name for name in task.source.schema.names if name not in said],
-        "notes": task.notes,
-        "standardize": task.scaling is not None,
-    }
-
-
 def _wanted(features: Any, past: Model | None) -> Any:
     """Return the features to look for: an earlier model's, in its order, where they are the same or not named."""
     if past is None or not past.features:
@@ -363,38 +362,3 @@ def _check_past(past: Model, task: Task) -> None:
         raise BadArgument(f"warm_start has classes {past.classes.tolist()}, not {task.classes.tolist()}")
     if not task.intercept and past.intercept.any():
         raise BadArgument("warm_start has an intercept; intercept=False goes on from a model without one")
-
-
-@contextmanager
-def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
-    """Give what measures a model on the test table, if there is one."""
-    if test is None:
-        yield lambda _: {}
-        return
-    table = open_table(test)
-    inputs, whose = task.inputs, f"the test table {table!r}"
-    weights = [] if task.weight is None else [task.weight]
-    bring(table, [*inputs.columns, task.label, *weights], None)  # it is read after each epoch
-    table = readable(table, task.encoding, task.label, once=True)
-    check_label(table, task.label, whose)
-    tell_unknown(table.schema, _facts(task), task.label)
-    found = find_inputs(table, inputs.columns, task.label, inputs.width, whose=whose)
-    if found.width != inputs.width:
-        raise BadArgument(f"the test table has {found.width} features, the table {inputs.width}; as many are needed")
-    if not len(table):
-        raise BadValue(f"{whose} has no rows to measure the model on")
-    if not found.sparse:
-        found = replace(found, dtype=np.promote_types(found.dtype, inputs.dtype))
-    if task.weight is not None:
-        check_weight(table, task.weight, task.label, whose)
-    read = NaNs(table, found, task.label, task.weight, skip=task.on_bad == "skip")
-
-    def measure(model: Model) -> Record:
-        judge = SGD(task.kind, found, task.classes, on_bad=task.on_bad)
-        judge.assign(model.coef, model.intercept)
-        record = passes.measure(judge, feeder, task.label, task.weight).record(task.kind)
-        skipped = {"skipped": judge.skipped} if judge.skipped else {}
-        return {f"test_{name}": value for name, value in (record | skipped).items()}
-
-    with passes.reader(found, read, task.label, task.weight) as feeder:
-        yield measure

@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,17 +19,20 @@ from corgipile.linear.divergence import Baseline
 from corgipile.linear.features import Features
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
+from corgipile.linear.ranks import Ranks, learn
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD
 from corgipile.loader.feeder import Feeder
 from corgipile.losses import Loss, loss_of
+from corgipile.orders import Shard
 from corgipile.sizes import OnBad, Size
 from corgipile.steps import step_of
 from corgipile.tables.table import Table
 
 __all__ = ["Task", "Training"]
 
+ALL = Shard()
 LEAST_RATE = 1e-12
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 STILL, NOISE = 1e-3, 1e-3  # shares of the loss
@@ -71,10 +75,10 @@ class Task:
         """Return the table as the learner reads it."""
         return NaNs(self.source, self.inputs, self.label, self.weight, skip=self.on_bad == "skip")
 
-    def feeder(self, order: Any, memory: Size | None, seed: int) -> Feeder:
-        """Open a feeder of what is learnt from."""
+    def feeder(self, order: Any, memory: Size | None, seed: int, shard: Shard = ALL) -> Feeder:
+        """Open a feeder of what is learnt from, or of a rank's share of it."""
         rows = self.table(), self.label, order, memory, seed
-        return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch)
+        return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch, shard=shard)
 
     def surveyed(self) -> Self:
         """Read the labels, where nobody has, and the features if they are to be standardised; return what is known."""
@@ -101,6 +105,19 @@ class Task:
             scaling=self.scaling if scaled else None,
             class_weight=self.class_weight,
         )
+
+    def facts(self) -> Record:
+        """Return what a model says of its task."""
+        said = {*self.inputs.columns, self.label, *self.inputs.left_out}
+        return {
+            "features": list(self.inputs.columns),
+            "lists": self.inputs.lists,
+            **({"encoding": self.encoding.state()} if self.encoding else {}),
+            "left_out": self.inputs.left_out,
+            "others": [name for name in self.source.schema.names if name not in said],
+            "notes": self.notes,
+            "standardize": self.scaling is not None,
+        }
 
     def note(self, text: str) -> None:
         """Tell the user something, in the log and in the model."""
@@ -129,6 +146,7 @@ class Training:
         adaptive: Whether nobody chose the learning rate, so that it is lowered where the first epoch diverges, and
             where a regression comes to rest.
         on_rows: Told of rows learnt; by a negative number of those that are to be learnt again.
+        ranks: Who learns besides.
     """
 
     def __init__(
@@ -141,7 +159,9 @@ class Training:
         *,
         adaptive: bool,
         on_rows: Callable[[int], object] | None,
+        ranks: Ranks | None = None,
     ) -> None:
+        self._learn = partial(passes.learn, weight=task.weight) if ranks is None else partial(learn, ranks)
         self.task, self.schedule = task, schedule
         self.history = [dict(record) for record in past.history] if past else []
         self._feeder, self._past, self._params = feeder, past, params
@@ -261,8 +281,7 @@ class Training:
             counted = self._baseline.add
         rate = self.schedule.rate(epoch)
         try:
-            how = self.task.label, rate, epoch, self._tell, counted, self.task.weight
-            figures = passes.learn(self.sgd, self._feeder, *how)
+            figures = self._learn(self.sgd, self._feeder, self.task.label, rate, epoch, self._tell, counted)
         except Diverged as error:
             standardized = self.task.scaling is not None
             raise self.schedule.diverged(epoch, str(error), standardized=standardized) from None

@@ -197,7 +197,10 @@ class GlobalBatches(Sized):
     def _turns(self, rows: int, key: Key) -> tuple[int, int, int]:
         """Return the whole batches of a pass, and of a worker; and the rows that it has of the last, short one."""
         if key.batch * key.world != self.rows:
-            raise BadArgument(f"{key.world} ranks with {key.batch} rows each make no global batch of {self.rows} rows")
+            raise BadArgument(
+                f"{key.world} ranks with batches of {key.batch} rows make no global batch of {self.rows} rows: "
+                'global_batches="fixed" sees to it, with any order'
+            )
         batches, rest = divmod(rows, self.rows)
         short = -(-rest // key.world) if batches % key.workers == key.worker and not key.disjoint else 0
         return batches, max(0, -(-(batches - key.worker) // key.workers)), short

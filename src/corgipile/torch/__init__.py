@@ -14,6 +14,15 @@ from corgipile.torch.dataset import CorgiPileDataset
 from corgipile.torch.elastic import ElasticLoader
 from corgipile.torch.exchange import PartialExchange
 from corgipile.torch.gradients import h_d_of_module
+from corgipile.torch.linear import train
 from corgipile.torch.sampler import BatchSampler
 
-__all__ = ["BatchSampler", "Concurrent", "CorgiPileDataset", "ElasticLoader", "PartialExchange", "h_d_of_module"]
+__all__ = [
+    "BatchSampler",
+    "Concurrent",
+    "CorgiPileDataset",
+    "ElasticLoader",
+    "PartialExchange",
+    "h_d_of_module",
+    "train",
+]
