@@ -34,6 +34,8 @@ THEMES = [
     "loader",
     "accuracy",
     "learners",
+    "learner_peers",
+    "dual",
     "tables",
     "remote",
     *TORCH,
