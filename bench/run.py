@@ -37,6 +37,8 @@ THEMES = [
     "accuracy",
     "learners",
     "steps",
+    "learner_peers",
+    "dual",
     "tables",
     "remote",
     *TORCH,

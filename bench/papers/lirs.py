@@ -162,7 +162,7 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
     for result in results:
         axis = axes[names.index(result["table"])][stored.index(result["stored"])]
         for way, record in result["ways"].items():
-            axis.semilogy(range(1, EPOCHS + 1), record["values"], label=way, linewidth=1)
+            axis.semilogy(range(1, 1 + len(record["values"])), record["values"], label=way, linewidth=1)
         axis.set_title(f"{result['table']}, stored {result['stored']}", fontsize=8)
         axis.tick_params(labelsize=7)
     axes[0][1].legend(fontsize=6)

@@ -12,11 +12,11 @@ from corgipile.errors import BadArgument, BadLabel, BadValue
 from corgipile.linear import dual_training
 from corgipile.linear.dual import Dual, DualVariables
 from corgipile.linear.features import Features
-from corgipile.orders import BlockOnly, Riffle
+from corgipile.orders import BlockOnly, CorgiPile, Riffle
 
 KINDS = ("logistic", "svm", "squared_hinge", "hinges")
 ROWS = 400
-BLOCKS = BlockOnly(block=50)
+BLOCKS, PARTS = BlockOnly(block=50), CorgiPile(block=10, buffer=100)
 
 
 def objective(kind, coef, bias, x, y, l2):
@@ -152,7 +152,15 @@ def test_what_is_put_is_taken(numbers, most, outputs):
 def test_history_model_and_file(tmp_path):
     x, y = made("logistic", ROWS, 6, np.float32)
     seen = []
-    how = {"solver": "dual", "l2": 0.01, "epochs": 4, "validation": 0.2, "callback": seen.append, "order": BLOCKS}
+    how = {
+        "solver": "dual",
+        "l2": 0.01,
+        "epochs": 4,
+        "validation": 0.2,
+        "memory": None,
+        "callback": seen.append,
+        "order": PARTS,
+    }
     model = cp.train(table_of(x, y), save=tmp_path / "m.safetensors", **how)
     assert seen == model.history
     assert [sorted(record) for record in seen[:3]] == [sorted(seen[0])] * 3
@@ -160,6 +168,9 @@ def test_history_model_and_file(tmp_path):
     assert "gap" not in seen[0]
     assert seen[3]["gap"] >= 0
     assert seen[3]["objective"] >= seen[3]["bound"]
+    whole = cp.train(table_of(x, y), solver="dual", l2=0.01, epochs=50, tolerance=1e-9)
+    assert len(whole.history) < 50
+    assert {"objective", "gap"} <= whole.history[0].keys()
     again = cp.load(tmp_path / "m.safetensors")
     assert again.predict(x).tolist() == model.predict(x).tolist()
     assert (again.params["solver"], again.params["inner"]) == ("dual", 10)

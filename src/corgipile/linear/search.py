@@ -30,7 +30,7 @@ EACH = ("learning_rate", "step", "decay", "l2", "l1", "batch_size", "average")  
 SHARED = {"model", "features", "label", "encode", "missing", "epochs", "memory", "seed", "standardize", "order"}
 SHARED |= {"intercept", "on_bad"}
 OWN = {"grid", "folds", "group", "refit", "on_rows"}
-MOST_FOLDS = 255
+MOST_FOLDS, NUMBERED = 255, 16  # bytes: the number of a row in the buffer, and of one that is visited
 
 
 def _grid(value: Any, _: str) -> Any:
@@ -168,7 +168,7 @@ def _known(record: Record) -> float:
 
 
 def _memory(given: SearchArguments, task: Task) -> Any:
-    """Return what of the memory is for rows: the fold of each row takes a byte.
+    """Return what of the memory is for rows: the fold of each row of the table takes a byte, and rows have numbers.
 
     Raises:
         BudgetTooSmall: The folds take more than half.
@@ -176,10 +176,11 @@ def _memory(given: SearchArguments, task: Task) -> Any:
     if given.memory is None:
         return None
     rows = len(task.source)
-    memory = parse_bytes(given.memory, whole=rows * row_bytes(task.source, [*task.inputs.columns, task.label]))
+    width = row_bytes(task.source, [*task.inputs.columns, task.label])
+    memory = parse_bytes(given.memory, whole=rows * width)
     if rows > memory // 2:
         raise BudgetTooSmall(f"memory is {given.memory!r}, of which folds of {rows} rows take {rows}: give twice that")
-    return memory - rows
+    return max(1, int((memory - rows) * width / (width + NUMBERED)))
 
 
 def _result(point: Record, figures: Sequence[Figures]) -> Record:

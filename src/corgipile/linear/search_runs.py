@@ -23,7 +23,7 @@ from corgipile.tables.table import IntArray
 
 __all__ = ["Runs"]
 
-CHUNK = 128 << 10  # bytes of rows that all models visit before the next ones come: they stay in a core's cache
+CHUNK = 512 << 10  # bytes of rows that all models visit before the next ones come: they stay in a core's cache
 LEAST, SPARSE = 256, 1024  # rows at least, for a call costs as much as some; of sparse rows, which differ in length
 MOST_THREADS = 16
 

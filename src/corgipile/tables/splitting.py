@@ -21,6 +21,7 @@ __all__ = ["folds_of", "train_test_split"]
 
 TAG = 0x5B117  # of hashes for this purpose
 ROWS = 1 << 20  # hashed at a time
+FOLDED = 1 << 16  # hashes at a time that become numbers of folds
 U = np.uint64
 _MIX = (U(0xBF58476D1CE4E5B9), U(0x94D049BB133111EB))
 
@@ -83,9 +84,14 @@ def folds_of(table: Table, folds: int, seed: int = 0, group: str | None = None) 
         >>> np.bincount(folds_of(open(pa.table({"x": range(1000)})), 3)).tolist()
         [327, 335, 338]
     """
-    parts = [((part >> U(32)) * U(folds) >> U(32)).astype(np.uint8) for part in _hashes(table, seed, group)]
-    found: npt.NDArray[np.uint8] = np.concatenate([np.zeros(0, np.uint8), *parts])
-    empty = np.flatnonzero(np.bincount(found, minlength=folds) == 0)
+    found, counts, start = np.empty(len(table), np.uint8), np.zeros(folds, np.int64), 0
+    for part in _hashes(table, seed, group):
+        for begin in range(0, len(part), FOLDED):
+            some = ((part[begin : begin + FOLDED] >> U(32)) * U(folds) >> U(32)).astype(np.uint8)
+            found[start + begin : start + begin + len(some)] = some
+            counts += np.bincount(some, minlength=folds)
+        start += len(part)
+    empty = np.flatnonzero(counts == 0)
     if empty.size:
         of = "rows" if group is None else f"values of {group!r}"
         raise BadArgument(f"{table!r} has too few {of} for folds={folds}: fold {empty[0]} has no rows")
