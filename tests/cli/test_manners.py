@@ -16,6 +16,7 @@ import typer.core
 import corgipile as cp
 from corgipile import bars, cli, scratch
 from corgipile.cli import console
+from corgipile.cli.signals import Stopped, stoppable
 from corgipile.datasets import higgs_like
 
 COMMAND = [sys.executable, "-m", "corgipile"]
@@ -372,3 +373,19 @@ def test_a_command_loads_what_it_needs(words, absent):
     code = "import sys, corgipile.cli as cli; cli.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
     assert absent & set(done.stderr.split()) == set()
+
+
+def test_a_signal_that_comes_while_an_object_is_cleared_away_comes_again(capfd):
+    class Held:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.1)
+
+    def wait():
+        held = Held()
+        del held
+        time.sleep(30)
+
+    with pytest.raises(Stopped), stoppable():
+        wait()
+    assert "Traceback" not in capfd.readouterr().err

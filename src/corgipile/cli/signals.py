@@ -12,6 +12,7 @@ from corgipile import scratch
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NEWS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+AGAIN = 0.01  # seconds
 _untold: list[int] = []  # signals of which the user has not been told
 
 
@@ -40,9 +41,12 @@ def stoppable() -> Iterator[None]:
         before = {number: was for number, was in found.items() if was in (signal.SIG_DFL, signal.default_int_handler)}
     for number in before:
         signal.signal(number, _stop)
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda what: _again(what.exc_value) if isinstance(what.exc_value, Stopped) else hook(what)
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for number, was in before.items():
             signal.signal(number, was)
 
@@ -53,6 +57,14 @@ def _stop(number: int, _: FrameType | None) -> None:
             signal.signal(one, signal.SIG_DFL)
     _untold.append(number)
     raise Stopped(number)
+
+
+def _again(stop: Stopped) -> None:
+    """Let a signal come once more, a moment later: Python drops what is raised where an object is cleared away."""
+    signal.signal(stop.number, _stop)
+    later = threading.Timer(AGAIN, signal.pthread_kill, (threading.main_thread().ident, stop.number))
+    later.daemon = True
+    later.start()
 
 
 def check_told() -> None:
