@@ -294,10 +294,10 @@ def test_interrupted_training_writes_no_model(higgs, tmp_path, monkeypatch, caps
 def test_interrupted_training_says_how_to_go_on(higgs, tmp_path, monkeypatch, capsys):
     path, learn = str(tmp_path / "m.safetensors"), passes.learn
 
-    def interrupted(sgd, feeder, label, rate, epoch, *told):
+    def interrupted(sgd, feeder, label, rate, epoch, *told, **also):
         if epoch:
             raise KeyboardInterrupt
-        return learn(sgd, feeder, label, rate, epoch, *told)
+        return learn(sgd, feeder, label, rate, epoch, *told, **also)
 
     monkeypatch.setattr("corgipile.linear.passes.learn", interrupted)
     assert cli.main(["train", higgs[0], "--save", path]) == 130

@@ -97,6 +97,7 @@ def test_sql_agrees():
         "l1",
         "learning_rate",
         "weight",
+        "patience",
     }
     for name in shared:
         said, default = found[name], wanted[name].default

@@ -232,7 +232,7 @@ def test_both_balance_blocks_by_awkward_labels_alike(server, train, name):
     kind, label, options = LABELS[name]
     server.sql(f"""
         DROP TABLE IF EXISTS awkward;
-        CREATE TABLE awkward AS SELECT ({label})::{kind} AS label,
+        CREATE TABLE awkward AS SELECT ({label})::{kind} AS label, 1::real AS w,
             ARRAY(SELECT i * j % 17 / 17.0 + i / {ROWS}.0 FROM generate_series(1, {WIDTH}) j)::real[] AS x
         FROM generate_series(0, {ROWS - 1}) i;
     """)

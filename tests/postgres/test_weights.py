@@ -55,15 +55,17 @@ def test_rows_whose_weights_are_bad_are_left_out(server, table):
 
 
 def test_the_column_is_no_feature_and_words_are_weighed(server, table):
-    server.sql("CREATE TABLE IF NOT EXISTS plain AS SELECT x[1] AS a, x[2] AS b, w, word AS label FROM t")
-    train = "SELECT * FROM corgipile.train('plain', 'logistic', '*', 'label', name => '{}', weight => 'w', {})"
+    server.sql(
+        "DROP TABLE IF EXISTS worded; CREATE TABLE worded AS SELECT x[1] AS a, x[2] AS b, w, word AS label FROM t"
+    )
+    train = "SELECT * FROM corgipile.train('worded', 'logistic', '*', 'label', name => '{}', weight => 'w', {})"
     server.sql(train.format("one", "class_weight => '{\"yes\": 3}'"))
     server.sql(train.format("other", 'class_weight => \'{"no": 1, "yes": 3.0}\''))
     one, other = server.rows("SELECT coefficients, params FROM corgipile.models WHERE name IN ('one', 'other')")
     assert one["coefficients"] == other["coefficients"]
     assert one["params"]["features"] == ["a", "b"]
     assert {row["params"]["class_weight"]["yes"] for row in (one, other)} == {3}
-    server.sql("DROP TABLE plain")
+    server.sql("DROP TABLE worded")
 
 
 def test_going_on_from_the_best_epoch_goes_on_from_the_last(server, table):

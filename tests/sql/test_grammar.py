@@ -75,6 +75,8 @@ WRITTEN = {
     "on_bad": ("skip", "skip"),
     "validation": ("0.1", 0.1),
     "patience": ("3", 3),
+    "solver": ("'dual'", "dual"),
+    "inner": ("2", 2),
     "group": ("g", "g"),
     "classes": ("ARRAY['no', 'yes']", ["no", "yes"]),
     "warm_start": ("old", None),

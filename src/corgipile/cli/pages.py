@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from corgipile.stores.urls import redacted, secret
+from corgipile.stores.urls import is_url, redacted, secret
 
 __all__ = ["Html", "check_page", "shown", "typed"]
 
@@ -37,6 +37,9 @@ def typed(words: Iterable[str] | None = None) -> str:
 
 def shown(word: str) -> str:
     """Return a word of a command, less passwords and the like."""
+    parts = word.split(",")
+    if all(map(is_url, parts)):
+        return ",".join(map(redacted, parts))
     name = word.partition("=")[0]
     if name != word and secret(name) and not name.startswith("--"):
         return f"{name}=***"

@@ -17,6 +17,7 @@ from corgipile.tables.table import Table
 __all__ = ["Part", "Standing", "check_features", "checked", "go_on", "identity_of", "own_part", "segments_of"]
 
 STATE_VERSION = 1
+FITTED = ("block", "buffer", "group", "whole")  # what of an order a budget decides
 
 
 @dataclass
@@ -148,7 +149,7 @@ def own_part(
     epoch, segments = checked(state, {name: identity[name] for name in identity if name != "order"}, mine.order)
     said = state.get("order")
     if not alike(said, asked) and not (segments and any(_same_but_sizes(said, one) for one in (asked, mine.order))):
-        raise instead(said, asked)
+        raise instead(segments[0].order if segments else said, asked)
     if len(segments) > 1:
         raise StateMismatch(f"state has an epoch in {len(segments)} parts: load it into a CorgiPileDataset")
     for one in segments:
@@ -179,7 +180,7 @@ def _same_but_sizes(said: Any, order: Any) -> bool:
 def _without_sizes(order: Any) -> Any:
     if not isinstance(order, Mapping):
         return order
-    return {name: _without_sizes(value) for name, value in order.items() if name not in ("block", "buffer")}
+    return {name: _without_sizes(value) for name, value in order.items() if name not in FITTED}
 
 
 def _in_segments(state: Mapping[str, Any], mine: Segment) -> Mapping[str, Any]:

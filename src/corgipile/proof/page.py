@@ -117,8 +117,8 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, t
     """Return a table whose first column names the rows; ``text``: that the others hold words, not numbers.
 
     Example:
-        >>> print(table("", ("a", "b"), [("x", "1")])[:60])
-        <div class="wide" tabindex="0" role="region" aria-label="Tabl
+        >>> print(table("", ("a", "b"), [("x", "1")])[:26])
+        <div class="wide" tabindex
     """
     kind = "text" if text else None
     top = element("thead", element("tr", *(element("th", name, scope="col", class_=kind) for name in head)))

@@ -25,6 +25,8 @@ NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric
 # Settings as the extension's arguments; the others have the same name there.
 NAMES = {"validation": "holdout", "block": "block_size", "buffer": "buffer_size", "memory": "buffer_size"}
 DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
+SILENT = ("order", "on_bad", "missing", "solver", "inner")  # as they are by default they need not be said
+FILES = {"group": "holds single rows out", "solver": "learns by SGD", "inner": "learns by SGD"}
 WAIT = 0.2  # seconds between looks at a training
 
 
@@ -112,10 +114,10 @@ def _arguments(train: Train, label: str, size: Callable[[], int]) -> dict[str, A
     """Return the extension's arguments, values as Python has them, without those that say what is so anyway."""
     given: dict[str, Any] = {}
     for name, value in train.settings.items():
-        if value is None or (name in ("order", "on_bad", "missing") and value == DEFAULTS[name]):
+        if value is None or (name in SILENT and value == DEFAULTS[name]):
             continue
-        if name == "group":
-            raise BadArgument("group is for files and DuckDB; PostgreSQL holds single rows out")
+        if name in FILES:
+            raise BadArgument(f"{name} is for files and DuckDB; PostgreSQL {FILES[name]}, got {name} = {value!r}")
         if name == "on_bad":
             if train.settings.get("missing", DEFAULTS["missing"]) != DEFAULTS["missing"]:
                 raise BadArgument("PostgreSQL fills what is missing or skips such rows; give missing or on_bad")
