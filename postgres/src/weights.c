@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "sgd/losses.h"
+#include "sgd/rows.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
@@ -92,15 +93,8 @@ static void weigh_by_name(const CorgiRun *run, double *weight)
 /* Return how many rows to learn from are of a class; `values` ascend. */
 static int64 count_of(double class, const double *values, const int64 *counts, int64 n)
 {
-    int64 low = 0, high = n;
-    while (low < high) {
-        int64 middle = low + (high - low) / 2;
-        if (values[middle] < class)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n && values[low] == class ? counts[low] : 0;
+    int64 k = n ? cp_find_class(values, n, class) : -1;
+    return k < 0 ? 0 : counts[k];
 }
 
 /* Settle what a row of each class counts for, by how many rows there are of each label: as corgipile.linear.classes. */

@@ -46,5 +46,10 @@ def test_the_command_writes_a_page(tmp_path, capsys, monkeypatch, rows):
     assert run(words) == 0
     assert "clustered by" not in capsys.readouterr().out  # columns are in the page; the text says what was asked
     assert "clustered by kind" in tree(page.read_text()).find("./body/header/h1").text
-    assert run(["info", str(path), "--html", str(path), "--overwrite"]) == 2
-    assert "files that are read" in capsys.readouterr().err
+    for command in ("info", "inspect"):
+        assert run([command, str(path), "--html", str(path), "--overwrite"]) == 2
+        assert "files that are read" in capsys.readouterr().err
+    again = tmp_path / "inspect.html"
+    words = ["inspect", str(path), "--label", "kind", "--block", "400", "--seconds", "0", "--html", str(again)]
+    assert run(words) == 0
+    assert tree(again.read_text()).find("./body/header/h1").text == tree(page.read_text()).find("./body/header/h1").text

@@ -1,6 +1,6 @@
 """``corgipile info``."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,19 +30,30 @@ def command(
     """Show rows, columns and bytes of a table, and how its labels lie."""
     from corgipile.cli.options import number_or_text  # noqa: PLC0415
     from corgipile.description import about  # noqa: PLC0415
-    from corgipile.proof import about_page  # noqa: PLC0415
 
-    if html is not None:
-        check_page(html, [table], overwrite=overwrite)
-    source = source_of(table)
+    source = writable(html, table, overwrite=overwrite)
     facts = about(source, label=label, block=number_or_text(block), columns=html is not None)
     if html is not None:
-        page = about_page(facts, " ".join(map(shown, table)), label, typed())
-        page.save(html, inputs=[source], overwrite=overwrite)
+        write_page(html, facts, table, label, source, overwrite=overwrite)
     if json:
         show_json(facts)
         return
     show_facts(" ".join(table), lines_of(facts, block))
+
+
+def writable(html: str | None, table: list[str], *, overwrite: bool) -> Any:
+    """Return what is opened, once it is sure that a page may be written, if one is wanted."""
+    if html is not None:
+        check_page(html, [table], overwrite=overwrite)
+    return source_of(table)
+
+
+def write_page(html: str, facts: "About", table: list[str], label: str, source: Any, *, overwrite: bool) -> None:
+    """Write the page of a table."""
+    from corgipile.proof import about_page  # noqa: PLC0415
+
+    page = about_page(facts, " ".join(map(shown, table)), label, typed())
+    page.save(html, inputs=[source], overwrite=overwrite)
 
 
 def lines_of(facts: "About", block: str) -> list[tuple[str, str]]:

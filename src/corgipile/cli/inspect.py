@@ -7,8 +7,9 @@ import typer
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import note, show_facts, show_json
 from corgipile.cli.flags import Json, Tables
-from corgipile.cli.info import lines_of
-from corgipile.cli.opening import source_of
+from corgipile.cli.info import lines_of, writable, write_page
+from corgipile.cli.options import Overwrite
+from corgipile.cli.pages import Html
 from corgipile.cli.plan import price_of, said, shown, told
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def command(
     batch_size: Annotated[int, typer.Option(help="Rows of a batch.")] = 256,
     seconds: Annotated[float | None, typer.Option(help="How long each order is tried; 0: not.")] = None,
     price: Annotated[str | None, typer.Option(help="Of requests to a store: '0.0004/1000GET'.")] = None,
+    html: Html = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Show what `info` does, and how rows lie, what clusters them, what is missing, what each order costs."""
@@ -38,8 +41,11 @@ def command(
     from corgipile.tables import open as open_table  # noqa: PLC0415
 
     each = price_of(price) if price is not None else None
-    opened = open_table(source_of(table))
+    source = writable(html, table, overwrite=overwrite)
+    opened = open_table(source)
     facts = about(opened, label=label, block=number_or_text(block), columns=True)
+    if html is not None:
+        write_page(html, facts, table, label, source, overwrite=overwrite)
     column = label if label in facts.columns else None
     try:
         plan = choose(opened, memory=memory, batch_size=batch_size, label=column, seconds=seconds)
