@@ -12,6 +12,10 @@ from object_server import ObjectServer
 from patience import wait_for
 from ports import free_port
 
+from corgipile.stores.line import Times
+
+MAY_HEDGE = Times.may_hedge
+
 
 @pytest.fixture(scope="session")
 def _server(tmp_path_factory):
@@ -21,13 +25,23 @@ def _server(tmp_path_factory):
 
 @pytest.fixture
 def objects(_server, monkeypatch):
-    """Give a server of the bucket ``bucket``, empty and well-behaved, that clients of S3 find by the environment."""
+    """Give a server of the bucket ``bucket``, empty and well-behaved, that clients of S3 find by the environment.
+
+    Where an answer is late, as all may be on a busy machine, no request is sent a second time: tests count them.
+    """
+    monkeypatch.setattr(Times, "may_hedge", lambda _: False)
     shutil.rmtree(_server.root / "bucket", ignore_errors=True)
     (_server.root / "bucket").mkdir()
     _server.reset()
     for name, value in _server.environment().items():
         monkeypatch.setenv(name, value)
     return _server
+
+
+@pytest.fixture
+def hedging(objects, monkeypatch):
+    """Let requests of which the answer is late be sent a second time."""
+    monkeypatch.setattr(Times, "may_hedge", MAY_HEDGE)
 
 
 class Hadro(NamedTuple):
