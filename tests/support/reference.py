@@ -73,8 +73,13 @@ def slopes_of(loss, z, label):
     return np.array([derivative(loss, z[0], label)])
 
 
-def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1, weights=None):
-    """Return weights and biases by a step of kernel/sgd/rules.h; G and s begin at 0."""
+def keeps_roots(x, outputs, *, sparse, batch, penalties):
+    """Say whether kernel/sgd/rooted.h learns from such rows: their weights stay in registers."""
+    return not sparse and batch == 1 and outputs == 1 and not penalties and x[0].nbytes <= 4 * 64
+
+
+def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1, weights=None, rooted=False):
+    """Return weights and biases by a step of kernel/sgd/rules.h; G and s begin at 0; `rooted`: as rooted.h."""
     weights = np.ones(len(x)) if weights is None else weights
     x = np.asarray(x, np.float64)
     w, b, rows, norm, total = np.zeros((outputs, x.shape[1])), np.zeros(outputs), 0, 0.0, 0.0
@@ -82,6 +87,7 @@ def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1
     adaptive, normalized = step in ("adagrad", "normalized"), step == "normalized"
     for epoch in range(epochs):
         by = rate / np.sqrt(1 + epoch) if step == "inverse" else rate
+        roots, bias_roots = squares.copy(), bias_squares.copy()
         for first in range(0, len(x), batch):
             slopes = []
             rows_of = slice(first, first + batch)
@@ -102,8 +108,11 @@ def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1
             w = w / (1 + reach * l2) if adaptive else w * (1 - by * l2)
             if adaptive:
                 squares, bias_squares = squares + g**2, bias_squares + slope**2
-                g = np.divide(g, np.sqrt(squares), where=squares > 0, out=np.zeros_like(g))
-                slope = np.divide(slope, np.sqrt(bias_squares), where=bias_squares > 0, out=np.zeros_like(slope))
+                growth = 1.0625 if rooted else 1.0
+                roots = np.where(squares > growth * roots, squares, roots)
+                bias_roots = np.where(bias_squares > growth * bias_roots, bias_squares, bias_roots)
+                g = np.divide(g, np.sqrt(roots), where=roots > 0, out=np.zeros_like(g))
+                slope = np.divide(slope, np.sqrt(bias_roots), where=bias_roots > 0, out=np.zeros_like(slope))
             if normalized:
                 g = np.divide(g, size, where=size > 0, out=np.zeros_like(g))
             w, b = w - h * g, b - h * slope * intercept
