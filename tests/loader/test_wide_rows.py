@@ -10,7 +10,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BudgetTooSmall, CorruptFile
-from corgipile.loader import feeder
+from corgipile.loader import feeder, wide_rows
 from corgipile.loader.wide_rows import GROUP_BYTES
 from corgipile.orders import FullShuffle, Reservoir
 from corgipile.testing import Counting
@@ -67,8 +67,10 @@ def check(batch):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("prefetch", [0, 1])
-def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, monkeypatch):
+@pytest.mark.parametrize(("prefetch", "cached"), [(0, 0), (1, 0), (1, 1 << 60)])  # the last: a thread reads ahead
+def test_wide_rows_come_as_they_do_from_a_buffer(blobs, order, prefetch, cached, monkeypatch):
+    monkeypatch.setattr(wide_rows, "CACHED", cached)
+
     def loader():
         return cp.Loader(blobs, batch_size=8, order=order, memory="1MB", seed=3, prefetch=prefetch)
 
@@ -99,8 +101,25 @@ def test_rows_of_a_fixed_width_too(fixed, order, monkeypatch):
         assert [batch["row"].tolist() for batch in held] == [batch["row"].tolist() for batch in found]
 
 
+def test_what_is_cached_is_read_by_no_thread_what_comes_slowly_by_one(blobs, monkeypatch):
+    def readers(batches):
+        return [any(one.name == "corgipile-reader" for one in threading.enumerate()) for _ in batches]
+
+    monkeypatch.setattr(wide_rows, "_asked_of_devices", lambda: 0)
+    for cached, first in ((0, ROWS), (1 << 60, wide_rows.SLOW)):
+        monkeypatch.setattr(wide_rows, "CACHED", cached)
+        with cp.Loader(blobs, batch_size=8, order="no_shuffle", memory="1MB") as loader:
+            found = readers(loader)
+            assert loader.stats.rows == ROWS
+        assert not any(found[:first])
+        assert any(found[first:]) == (first < len(found))
+
+
 @pytest.mark.parametrize("order", ORDERS)
-def test_stop_anywhere_and_go_on(blobs, order):
+@pytest.mark.parametrize("cached", [0, 1 << 60])
+def test_stop_anywhere_and_go_on(blobs, order, cached, monkeypatch):
+    monkeypatch.setattr(wide_rows, "CACHED", cached)
+
     def fresh():
         return cp.Loader(blobs, batch_size=16, order=order, memory="1MB", seed=5)
 

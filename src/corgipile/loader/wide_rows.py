@@ -5,6 +5,7 @@ next, and they are read some batches ahead.
 """
 
 import os
+import resource
 import threading
 import time
 from collections import deque
@@ -34,6 +35,8 @@ GROUP_BYTES = 1 << 20  # read at a time
 AHEAD_BYTES = 8 << 20  # and half of the budget at most: what was handed on may be on its way to another process
 TIDY_BYTES = 64 << 20  # read until what is free is given back: pages that come anew take as long as their bytes
 LOOK = 4096  # rows whose lengths are asked for at a time
+CACHED = 1 << 30  # bytes a second at least, of rows that are copied from memory
+SLOW = 3  # groups in a row that come slower until they are read ahead
 
 
 class WideRows:
@@ -195,6 +198,11 @@ class _Waiting:
         return taken
 
 
+def _asked_of_devices() -> int:
+    """Return how many blocks this process had to ask devices for."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
+
+
 class _Unread:
     """Reads each group when it is asked for."""
 
@@ -220,7 +228,12 @@ class _Unread:
 
 
 class _Run:
-    """Reads groups ahead in a thread, as many as some bytes hold, and at least one."""
+    """Reads groups ahead in a thread, as many as some bytes hold, and at least one.
+
+    What is cached is read when it is asked for, until some groups had to come from a device: to hand rows from thread
+    to thread takes as long as to copy them, and what was read long ago is not in the processor's cache any more. One
+    of several workers reads ahead at once, while it sends.
+    """
 
     def __init__(self, reader: WideRows, plan: Iterator[tuple[list[Place], IntArray, int]], room: int) -> None:
         self._reader, self._plan, self._room = reader, plan, room
@@ -259,21 +272,44 @@ class _Run:
 
     def groups(self) -> Iterator[Group]:
         """Yield the groups in turn."""
+        if self._reader._feeder.shard.workers == 1:  # noqa: SLF001  # its own
+            with frugal():
+                yield from self._cached()
+            self._check()
         self._thread.start()
         while (group := self._next()) is not None:
             yield group
 
-    def _next(self) -> Group | None:
+    def _cached(self) -> Iterator[Group]:
+        """Read groups here, to the end or until they come slowly."""
+        slow = 0
+        for places, rows, nbytes in self._plan:
+            asked, since, self.bytes = _asked_of_devices(), time.perf_counter(), nbytes
+            group = self._reader._group(places, rows, nbytes)  # noqa: SLF001  # its own
+            seconds = time.perf_counter() - since
+            self._waited += seconds
+            yield group
+            self._check()
+            slow = slow + 1 if nbytes < CACHED * seconds or _asked_of_devices() > asked else 0
+            if slow == SLOW:
+                break
+        self.bytes = 0
+
+    def _check(self) -> None:
         if os.getpid() != self._process:
             raise BadArgument(FORKED)
+        if self._stopped:
+            raise BadArgument(ENDED)
+
+    def _next(self) -> Group | None:
+        self._check()
         with self._changed:
             self.bytes -= self._given
             self._changed.notify_all()
             since = time.perf_counter()
             self._changed.wait_for(lambda: self._ready or self._stopped)
             self._waited += time.perf_counter() - since
-            if self._stopped:
-                raise BadArgument(ENDED)
+            self._check()
             item, self._given = self._ready.popleft()
         if isinstance(item, BaseException):
             raise item

@@ -76,7 +76,9 @@ class Take:
     def _find(self, name: str, rows: IntArray, slices: Slices) -> IntArray:
         """Return where the offsets and the items of a column begin, and the number of items, for each row's batch."""
         batches = self._batches(rows)
-        known = self._known.setdefault(name, np.full((len(self._starts) - 1, 3), UNKNOWN))
+        known = self._known.get(name)
+        if known is None:  # of two threads the first one's
+            known = self._known.setdefault(name, np.full((len(self._starts) - 1, 3), UNKNOWN))
         unknown = known[batches, 0] == UNKNOWN
         new = np.unique(batches[unknown]) if unknown.any() else batches[:0]
         for batch, body in zip(new, slices(new), strict=True):
