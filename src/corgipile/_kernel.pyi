@@ -79,6 +79,23 @@ def balance_vectors(vectors: _Array, width: int, key: int, out: _Array, /) -> No
 def derive(*parts: int) -> int: ...
 def permute(n: int, key: int, start: int, out: _Array, /) -> None: ...
 def permute_at(n: int, key: int, positions: _Array, /) -> None: ...
+def lanes_new(slots: int, ahead: int, /) -> object: ...
+def lanes_add(
+    lanes: object,
+    plan: object,
+    /,
+    *,
+    each: int,
+    first: int,
+    stop: int,
+    group: int,
+    groups: int,
+    worker: int,
+    workers: int,
+    place: int,
+    skip: int,
+) -> int: ...
+def lanes_next(lanes: object, takes: _Array, visit: _Array, /) -> tuple[bytes, bytes]: ...
 def plan_begin(plan: object, /) -> tuple[int, int, int, int] | None: ...
 def plan_fit(
     kind: str,

@@ -2,7 +2,7 @@
  * Prints a hash of everything the plans said, so that two builds can be compared. */
 #define _GNU_SOURCE
 #include "plan/balance.h"
-#include "plan/plan.h"
+#include "plan/lanes.h"
 #include "io/reader.h"
 #include "plan/stream.h"
 #include <stdio.h>
@@ -76,6 +76,56 @@ static void plans(void)
             check(seen[i] == 1, "each row once");
         follow(&s, 1 + (int64_t)cp_below(seed, 8, 5), seen);
         free(seen), free(order), free(values);
+    }
+}
+
+/* Run lanes of a table side by side through a buffer of as many slots as they may take; each row is wanted by one worker. */
+static void lanes(void)
+{
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        int64_t count = 1 + (int64_t)cp_below(seed, 1, 5), each = 1 + (int64_t)cp_below(seed, 2, 6), workers = 1 + seed % 3;
+        int64_t batches = 1 + (int64_t)cp_below(seed, 3, 40), span = batches * each, rows = count * span, even = 1 + seed % 9;
+        int64_t some = workers * (1 + (int64_t)cp_below(seed, 4, 3)), ahead = seed % 3;
+        int32_t *seen = calloc((size_t)rows, sizeof *seen);
+        for (int64_t worker = 0; worker < workers; worker++) {
+            cp_plan plans[5];
+            cp_lanes all;
+            cp_spec s = {.kind = (int32_t)(seed % 4), .rows = rows, .even = even, .key = seed, .group = 1};
+            s.blocks = (rows + even - 1) / even, s.buffer = 1 + (int64_t)cp_below(seed, 5, 4), s.whole = seed & 8;
+            int64_t slots = (count + 1) * cp_slots(&s, cp_max64(cp_widest(&s), 1), s.blocks) + (1 + ahead) * count * some * each;
+            int64_t *row_of = malloc(8 * (size_t)slots);
+            check(cp_lanes_init(&all, slots, ahead) == 0, "lanes");
+            for (int64_t i = 0; i < count; i++) {
+                s.first_row = i * span, s.stop_row = s.first_row + span;
+                check(cp_plan_init(&plans[i], &s, 0) == 0, "init");
+                cp_lane lane = {.plan = &plans[i], .each = each, .stop = each, .groups = 1, .worker = worker, .workers = workers};
+                check(cp_lanes_add(&all, &lane) == i, "lane");
+            }
+            for (int64_t turn = worker; turn < batches; turn += some) {
+                int64_t now = (cp_min64(batches, turn + some) - turn + workers - 1) / workers, visits = now * count * each;
+                cp_take takes[5];
+                int32_t *visit = malloc(4 * (size_t)visits);
+                for (int64_t i = 0; i < count; i++)
+                    takes[i] = (cp_take){i, i * each, count * each, now};
+                check(cp_lanes_next(&all, takes, count, visit, visits) == CP_LANES_MADE, "step of lanes");
+                int64_t at = 0;
+                for (int64_t e = 0; e < all.extent_count; e++)
+                    for (int64_t row = all.extents[2 * e]; row < all.extents[2 * e + 1]; row++, at++)
+                        if (all.into[at] >= 0)
+                            row_of[all.into[at]] = row;
+                check(at == all.reads, "rows of extents");
+                for (int64_t i = 0; i < visits; i++)
+                    seen[row_of[visit[i]]]++;
+                free(visit);
+            }
+            for (int64_t i = 0; i < count; i++)
+                cp_plan_free(&plans[i]);
+            cp_lanes_free(&all);
+            free(row_of);
+        }
+        for (int64_t i = 0; i < rows; i++)
+            check(seen[i] == 1, "each row of lanes once");
+        free(seen);
     }
 }
 
@@ -302,6 +352,7 @@ int main(int argc, char **argv)
     (void)argv;
     FILE *file = argc > 1 ? NULL : tmpfile();
     plans();
+    lanes();
     streams();
     picks();
     if (file) {

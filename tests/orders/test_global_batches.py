@@ -106,6 +106,26 @@ def test_slots_are_a_bound_and_any_step_can_be_the_first(case, data):
     check_start(order, blocks, key, data.draw(st.integers(0, len(list(order.steps(blocks, key))))))
 
 
+class Followed(Riffle):
+    """Riffle whose lanes Python follows."""
+
+    def steps(self, *args):
+        return super().steps(*args)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 900), st.sampled_from([1, 12, 48]), st.sampled_from([1, 3]), st.integers(1, 300), st.data())
+def test_the_kernel_follows_lanes_as_python_does(rows, batch, workers, buffer, data):
+    order = GlobalBatches.of(Riffle(block=5, buffer=buffer, whole=data.draw(st.booleans())), batch).fit(rows, 8.0, None)
+    slow = replace(order, within=Followed(**vars(order.within)))
+    blocks = Blocks(rows, even=5)
+    key = data.draw(st.sampled_from(keys(order, data.draw(st.sampled_from([1, batch])), workers)))
+    steps = len(list(order.steps(blocks, key)))
+    start = data.draw(st.integers(0, steps))
+    ours, theirs = (list(visited_rows(one, blocks, key, start)) for one in (order, slow))
+    assert [one.tolist() for one in ours] == [one.tolist() for one in theirs]
+
+
 def loaded(order, blocks, key):
     return sum(int((step.extents[:, 1] - step.extents[:, 0]).sum()) for step in order.steps(blocks, key))
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 extern PyMethodDef cp_plan_methods[];   /* bind_plan.c: hash, permutations, orders */
+extern PyMethodDef cp_lanes_methods[];  /* bind_lanes.c: orders side by side */
 extern PyMethodDef cp_stream_methods[]; /* bind_stream.c: sliding window, reservoir */
 extern PyMethodDef cp_rows_methods[];   /* bind_rows.c: gather, scatter, batched pread */
 extern PyMethodDef cp_expand_methods[]; /* bind_expand.c: sparse rows written out */

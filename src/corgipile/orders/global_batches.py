@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from corgipile.errors import BadArgument
-from corgipile.orders.lanes import Lane, Slots, Stretch
-from corgipile.orders.order import Blocks, Key, Order, Sized, SlotArray, Step, step_rows, too_small, with_sizes
+from corgipile.orders.lanes import Stretch, Take, follow
+from corgipile.orders.order import Blocks, Key, Order, Sized, Step, step_rows, too_small, with_sizes
 from corgipile.orders.riffle import Riffle
 from corgipile.sizes import to_rows, whole
 
@@ -218,26 +218,23 @@ class GlobalBatches(Sized):
         """Make the steps of one pass from step ``start`` on."""
         batches, turns, short = self._turns(blocks.rows, key)
         each = self._batches(key.world, key.workers)
-        slots = Slots(self._slots(blocks, key.world, key.workers), self.ahead)
-        lanes: dict[Stretch, Lane] = {}
-
-        def take(stretch: Stretch, done: int, count: int) -> SlotArray:
-            if stretch not in lanes:
-                lanes[stretch] = Lane(self._order, blocks, key, stretch, slots, done)
-            return lanes[stretch].take(count)
-
+        lanes = follow(self._order, blocks, key, self._slots(blocks, key.world, key.workers), self.ahead)
+        apart = self.groups // gcd(self.groups, key.workers) * key.batch
+        stretches = [list(self._stretches(batches, key, group)) for group in range(self.groups)]
         for first in range(start * each, turns + (short > 0), each):
-            slots.begin()
             numbers = key.worker + key.workers * np.arange(first, min(first + each, turns))
-            visit = np.empty((len(numbers), key.batch), np.int32)
+            takes = list[Take]()
             for group in np.unique(numbers % self.groups).tolist():
                 mine = np.flatnonzero(numbers % self.groups == group)
-                done, at = int(numbers[mine[0]]) // self.groups, 0
-                for stretch in self._stretches(batches, key, group):
-                    visit[mine, at : at + stretch.width] = take(stretch, done, len(mine))
+                done, at = int(numbers[mine[0]]) // self.groups, int(mine[0]) * key.batch
+                for stretch in stretches[group]:
+                    takes.append(Take(stretch, done, at, apart, len(mine)))
                     at += stretch.width
-            last = [take(_short(blocks.rows, batches * self.rows, key), 0, 1)] if first + each > turns and short else []
-            yield slots.step(np.concatenate([visit.ravel(), *(rows.ravel() for rows in last)]))
+            visits = len(numbers) * key.batch
+            if first + each > turns and short:
+                takes.append(Take(_short(blocks.rows, batches * self.rows, key), 0, visits, 0, 1))
+                visits += short
+            yield lanes.step(takes, visits)
 
     def _stretches(self, batches: int, key: Key, group: int) -> Iterator[Stretch]:
         """Return what a rank takes of the lanes of a group, one lane after the other."""

@@ -1,13 +1,16 @@
 """Lanes: stretches of a pass that run side by side, each with slots of its own among those of one buffer."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from corgipile import _kernel
 from corgipile.orders.order import Blocks, IntArray, Key, Order, SlotArray, Step, seek
+from corgipile.orders.planned import Planned
 
-__all__ = ["Lane", "Slots", "Stretch"]
+__all__ = ["Lanes", "Stretch", "Take", "follow"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -53,6 +56,98 @@ class Stretch(NamedTuple):
         turn, column = np.divmod(places, self.each)
         mine: Mask = (turn * self.groups + self.group) % self.workers == self.worker
         return mine & (column >= self.columns[0]) & (column < self.columns[1])
+
+
+class Take(NamedTuple):
+    """What a step takes of a lane.
+
+    Attributes:
+        stretch: The lane.
+        done: Batches of it that were given before.
+        at: Where among the step's visits the first batch's rows are.
+        stride: How far behind them the next batch's are.
+        batches: How many of it are taken.
+    """
+
+    stretch: Stretch
+    done: int
+    at: int
+    stride: int
+    batches: int
+
+
+class Lanes(Protocol):
+    """Follows lanes that share the slots of a buffer."""
+
+    def step(self, takes: Sequence[Take], visits: int) -> Step:
+        """Make the next step, which takes so many visits."""
+
+
+def follow(order: Order, blocks: Blocks, key: Key, slots: int, ahead: int) -> Lanes:
+    """Return what follows lanes of an order: the kernel, where it makes the order's steps.
+
+    Args:
+        order: The order within, whose sizes are those of a lane.
+        blocks: The blocks of the table.
+        key: The key of the pass.
+        slots: Of the buffer.
+        ahead: Steps loaded while an earlier one is visited.
+    """
+    if isinstance(order, Planned) and type(order).steps is Planned.steps:
+        return KernelLanes(order, blocks, key, slots, ahead)
+    return PythonLanes(order, blocks, key, slots, ahead)
+
+
+def _begun(order: Order, blocks: Blocks, key: Key, stretch: Stretch, done: int) -> tuple[Key, int, int]:
+    """Return the key of a lane, the step of it that is the next, and how many of its visits are done."""
+    key = key._replace(rank=0, world=1, worker=0, workers=1, span=stretch.span)
+    return key, *seek(order, blocks, key, done * stretch.each)
+
+
+class KernelLanes:
+    """Lanes of an order that the kernel plans: see `follow`."""
+
+    def __init__(self, order: Planned, blocks: Blocks, key: Key, slots: int, ahead: int) -> None:
+        self._order, self._blocks, self._key = order, blocks, key
+        self._lanes, self._numbers = _kernel.lanes_new(slots, ahead), dict[Stretch, int]()
+
+    def _begin(self, stretch: Stretch, done: int) -> int:
+        key, step, skip = _begun(self._order, self._blocks, self._key, stretch, done)
+        first, stop = stretch.columns
+        return _kernel.lanes_add(
+            self._lanes, self._order.plan(self._blocks, key, step),
+            each=stretch.each, first=first, stop=stop, group=stretch.group, groups=stretch.groups,
+            worker=stretch.worker, workers=stretch.workers, place=done * stretch.each, skip=skip,
+        )  # fmt: skip
+
+    def step(self, takes: Sequence[Take], visits: int) -> Step:
+        """Make the next step, which takes so many visits."""
+        for take in takes:
+            if take.stretch not in self._numbers:
+                self._numbers[take.stretch] = self._begin(take.stretch, take.done)
+        told = np.array([(self._numbers[take.stretch], *take[2:]) for take in takes], np.int64)
+        visit = np.empty(visits, np.int32)
+        extents, into = _kernel.lanes_next(self._lanes, told, visit)
+        return Step(np.frombuffer(extents, np.int64).reshape(-1, 2), np.frombuffer(into, np.int32), visit)
+
+
+class PythonLanes:
+    """Lanes of any order: see `follow`."""
+
+    def __init__(self, order: Order, blocks: Blocks, key: Key, slots: int, ahead: int) -> None:
+        self._pass, self._slots = (order, blocks, key), Slots(slots, ahead)
+        self._lanes = dict[Stretch, Lane]()
+
+    def step(self, takes: Sequence[Take], visits: int) -> Step:
+        """Make the next step, which takes so many visits."""
+        self._slots.begin()
+        visit = np.empty(visits, np.int32)
+        for stretch, done, at, stride, count in takes:
+            if stretch not in self._lanes:
+                self._lanes[stretch] = Lane(*self._pass, stretch, self._slots, done)
+            places = at + stride * np.arange(count)[:, None] + np.arange(stretch.width)
+            visit[places] = self._lanes[stretch].take(count)
+        return self._slots.step(visit)
 
 
 class Slots:
@@ -145,8 +240,7 @@ class Lane:
 
     def __init__(self, order: Order, blocks: Blocks, key: Key, stretch: Stretch, slots: Slots, done: int) -> None:
         self._stretch, self._slots, self._place = stretch, slots, done * stretch.each
-        key = key._replace(rank=0, world=1, worker=0, workers=1, span=stretch.span)
-        step, self._skip = seek(order, blocks, key, self._place)
+        key, step, self._skip = _begun(order, blocks, key, stretch, done)
         self._steps = order.steps(blocks, key, step)
         self._slot_of = np.full(max(1, order.slots(blocks)), -1, np.int32)
         self._waiting, self._rows = [np.empty(0, np.int32)], 0
