@@ -213,7 +213,7 @@ class Feeder:
     def _keep(self) -> None:
         """Read all rows; where they take more than those looked at let think, none is kept."""
         reader = self._reader()
-        self._kept = self._filled = read_all(reader, len(self.table), self.buffer, self.limit)
+        self._kept = self._filled = read_all(reader, self.table, self.buffer, self.limit)
         reader.rest()
         if self._kept:
             return

@@ -10,13 +10,14 @@ from corgipile.loader.prefetch import ENDED
 from corgipile.loader.readers import RowReader
 from corgipile.loader.stats import Progress
 from corgipile.orders import Step
-from corgipile.tables.table import IntArray
+from corgipile.tables.encoded import is_encoded
+from corgipile.tables.table import IntArray, Table
 
 __all__ = ["KeptRows", "read_all", "small"]
 
 MOST = 16 << 20  # bytes of rows that are kept
 SHARE = 4  # of the budget: the others are for what reads and learns
-PARTS = 4  # in which rows of varying length are read, whose size shows only then
+PARTS = 4  # in which rows of varying length are read where only that shows their size
 
 
 def small(rows: int, row_bytes: float, limit: int | None) -> bool:
@@ -29,10 +30,11 @@ def small(rows: int, row_bytes: float, limit: int | None) -> bool:
     return rows * row_bytes <= (MOST if limit is None else min(MOST, limit // SHARE))
 
 
-def read_all(reader: RowReader, rows: int, buffer: Buffer, limit: int | None) -> bool:
+def read_all(reader: RowReader, table: Table, buffer: Buffer, limit: int | None) -> bool:
     """Read all rows into the slots of their numbers; False where they take more than rows looked at beforehand did."""
-    most = 2 * (MOST if limit is None else min(MOST, limit // SHARE))
-    part = -(-rows // (PARTS if buffer.varlen else 1))
+    rows, most = len(table), 2 * (MOST if limit is None else min(MOST, limit // SHARE))
+    known = not buffer.varlen or (table.nbytes <= most and not is_encoded(table, buffer.varlen.names))
+    part = -(-rows // (1 if known else PARTS))
     for start in range(0, rows, max(1, part)):
         into = np.arange(start, min(start + part, rows), dtype=np.int32)
         reader.fill(Step(np.array([[start, start + len(into)]]), into, into))
