@@ -1,10 +1,13 @@
 /* Describes blocks by vectors of what is in them: the sketches that plan/seriate.h orders blocks by.
  *
- * A row is some features and some extras, which count CP_EXTRA_WEIGHT times: its label, or the classes of it. Each
- * number is taken from its column's centre in units of its spread, and what is missing as the centre. A block's vector is
- * the mean of its rows; more than CP_PLAIN features are added into as many numbers first, each into CP_SPREAD of them with a
- * sign of its own, so that vectors are as far from each other as the rows were. All features together vary as much as
- * one extra. Vectors are whole numbers, 1 is CP_CONTENT_UNIT. */
+ * A row is some features and some extras: its label, or the classes of it. Each number is taken from its column's centre
+ * in units of its spread, and what is missing as the centre. More than CP_PLAIN features are added into as many numbers
+ * first, each into CP_SPREAD of them with a sign of its own, so that rows are as far from each other as they were. These
+ * numbers are turned so that they vary alike in every direction, but for those in which little varies: balance then looks
+ * after all projections of the features, not only after those that have most of the variance in common. A block's vector
+ * is the mean of its rows: features, extras, and the products of both, the gradient of a linear model at zero, of which
+ * more than CP_PRODUCTS are added up in the same way. All features together vary as much as one extra. Vectors are whole
+ * numbers, 1 is CP_CONTENT_UNIT. */
 #ifndef CP_CONTENT_H
 #define CP_CONTENT_H
 
@@ -13,12 +16,30 @@
 #include <math.h>
 #include <string.h>
 
-enum { CP_PLAIN = 32, CP_SPREAD = 4, CP_EXTRA_WEIGHT = 2, CP_CONTENT_UNIT = 1 << 10, CP_FAR = 8, CP_FINE = 1 << 16 };
+enum { CP_PLAIN = 32, CP_PRODUCTS = 16, CP_SPREAD = 4, CP_CONTENT_UNIT = 1 << 10, CP_FAR = 8, CP_FINE = 1 << 16 };
+#define CP_RIDGE 0.3 /* of the mean variance, is added to every direction's */
+
+/* How rows are looked at: what cp_content_scale and cp_content_turn learn of some of them. */
+typedef struct {
+    int64_t features, extras;
+    const double *center, *scale; /* [features + extras] */
+    const double *turn;           /* [plain][plain], zeros above the diagonal */
+} cp_lens;
+
+static inline int64_t cp_content_plain(int64_t features) { return features < CP_PLAIN ? features : CP_PLAIN; }
 
 /* Numbers of a vector of so many features and extras. */
 static inline int64_t cp_content_width(int64_t features, int64_t extras)
 {
-    return (features < CP_PLAIN ? features : CP_PLAIN) + extras;
+    int64_t plain = cp_content_plain(features), products = plain * extras;
+    return plain + extras + (products < CP_PRODUCTS ? products : CP_PRODUCTS);
+}
+
+/* Numbers that are added up for a block, and those of one row. */
+static inline int64_t cp_content_room(int64_t features, int64_t extras)
+{
+    int64_t plain = cp_content_plain(features);
+    return 2 * (plain + extras) + plain * extras;
 }
 
 /* Find the mean of each column of rows[count][width], and 1 over its spread; 0 where nothing varies. What is not finite
@@ -41,58 +62,153 @@ static inline void cp_content_scale(const double *rows, int64_t count, int64_t w
     }
 }
 
-/* Add up the rows of a block, each number CP_FINE times as many units as it is spreads off its centre. */
-static inline void cp_content_sum(const double *rows, int64_t count, int64_t width, const double *center,
-                                  const double *scale, int64_t *sums)
+/* Write the numbers of a row, [plain + extras], CP_FINE times as many units as each is spreads off its centre. */
+static inline void cp_content_row(const cp_lens *lens, const double *row, int64_t *numbers)
 {
-    memset(sums, 0, sizeof *sums * (size_t)width);
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t j = 0; j < width; j++) {
-            double off = (rows[i * width + j] - center[j]) * scale[j];
-            if (off == off)
-                sums[j] += (int64_t)lrint((off > CP_FAR ? CP_FAR : off < -CP_FAR ? -CP_FAR : off) * CP_FINE);
-        }
+    int64_t plain = cp_content_plain(lens->features), width = lens->features + lens->extras;
+    memset(numbers, 0, sizeof *numbers * (size_t)(plain + lens->extras));
+    for (int64_t j = 0; j < width; j++) {
+        double off = (row[j] - lens->center[j]) * lens->scale[j];
+        if (off != off)
+            continue;
+        int64_t fine = (int64_t)lrint((off > CP_FAR ? CP_FAR : off < -CP_FAR ? -CP_FAR : off) * CP_FINE);
+        uint64_t random = plain < lens->features ? cp_random(CP_GOLDEN, (uint64_t)j) : 0; /* a copy: 5 bits of place, a sign */
+        if (j >= lens->features)
+            numbers[plain + j - lens->features] = fine;
+        else if (plain == lens->features)
+            numbers[j] = fine;
+        else
+            for (int copy = 0; copy < CP_SPREAD; copy++, random >>= 6)
+                numbers[random % CP_PLAIN] += random & CP_PLAIN ? fine : -fine;
+    }
 }
 
-static inline int16_t cp_content_number(int64_t sum, double weight, int64_t rows)
+/* Replace a symmetric matrix, of which the lower triangle is given and `ridge` is added to its diagonal, by the inverse of
+ * its Cholesky factor. */
+static inline void cp_invert_root(double *matrix, int64_t width, double ridge)
 {
-    double number = (double)sum * weight / (double)rows;
+    for (int64_t i = 0; i < width; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = matrix[i * width + j] + (i == j ? ridge : 0);
+            for (int64_t k = 0; k < j; k++)
+                sum -= matrix[i * width + k] * matrix[j * width + k];
+            matrix[i * width + j] = i == j ? sqrt(sum) : sum / matrix[j * width + j];
+        }
+    for (int64_t i = 0; i < width; i++) {
+        double *row = matrix + i * width, diagonal = 1 / row[i];
+        for (int64_t j = 0; j < i; j++) {
+            double sum = 0;
+            for (int64_t k = j; k < i; k++)
+                sum += row[k] * matrix[k * width + j];
+            row[j] = sum; /* what stood there is not needed for the next columns, which begin behind it */
+        }
+        for (int64_t j = 0; j < i; j++)
+            row[j] *= -diagonal;
+        row[i] = diagonal;
+    }
+}
+
+/* Find the turn of a lens whose centre and scale are known, turn[plain][plain], from rows[count][features + extras].
+ * `room` is that of a block. */
+static inline void cp_content_turn(const cp_lens *lens, const double *rows, int64_t count, int64_t *room, double *turn)
+{
+    int64_t plain = cp_content_plain(lens->features), width = lens->features + lens->extras;
+    double mean[CP_PLAIN] = {0}, total = 0, varying = 0, kept;
+    memset(turn, 0, sizeof *turn * (size_t)(plain * plain));
+    for (int64_t i = 0; i < count; i++) {
+        cp_content_row(lens, rows + i * width, room);
+        for (int64_t j = 0; j < plain; j++) {
+            double number = (double)room[j] / CP_FINE;
+            mean[j] += number / (double)count;
+            for (int64_t k = 0; k <= j; k++)
+                turn[j * plain + k] += number * ((double)room[k] / CP_FINE) / (double)count;
+        }
+    }
+    for (int64_t j = 0; j < plain; j++) {
+        for (int64_t k = 0; k <= j; k++)
+            turn[j * plain + k] -= mean[j] * mean[k];
+        total += turn[j * plain + j];
+        varying += turn[j * plain + j] > 0;
+    }
+    double ridge = total > 0 ? CP_RIDGE * total / varying : 1;
+    cp_invert_root(turn, plain, ridge);
+    kept = (double)plain; /* of the variance, once it is turned */
+    for (int64_t j = 0; j < plain * plain; j++)
+        kept -= ridge * turn[j] * turn[j];
+    for (int64_t j = 0; j < plain * plain; j++)
+        turn[j] = total > 0 && kept > 0 ? turn[j] / sqrt(kept) : 0;
+}
+
+/* Add up the rows of a block: their numbers, and the products of features and extras. */
+static inline void cp_content_sum(const cp_lens *lens, const double *rows, int64_t count, int64_t *sums)
+{
+    int64_t plain = cp_content_plain(lens->features), each = plain + lens->extras;
+    int64_t *products = sums + each, *numbers = products + plain * lens->extras;
+    memset(sums, 0, sizeof *sums * (size_t)(each + plain * lens->extras));
+    for (int64_t i = 0; i < count; i++) {
+        cp_content_row(lens, rows + i * (lens->features + lens->extras), numbers);
+        for (int64_t j = 0; j < each; j++)
+            sums[j] += numbers[j];
+        for (int64_t e = 0; e < lens->extras; e++)
+            for (int64_t j = 0; j < plain; j++)
+                products[e * plain + j] += numbers[j] * numbers[plain + e] / CP_FINE;
+    }
+}
+
+static inline int16_t cp_content_number(double mean)
+{
+    double number = mean * CP_CONTENT_UNIT;
     return (int16_t)lrint(number > INT16_MAX ? INT16_MAX : number < -INT16_MAX ? -INT16_MAX : number);
 }
 
-/* Write the vector of a block of `rows` rows, at least one; `varying` of its features are not constant. */
-static inline void cp_content_vector(const int64_t *sums, int64_t rows, int64_t features, int64_t extras,
-                                     int64_t varying, int16_t *out)
+/* Write what is left of sums once they are turned: means. */
+static inline void cp_content_turned(const cp_lens *lens, const int64_t *sums, int64_t rows, double *means)
 {
-    int64_t mixed[CP_PLAIN] = {0}, plain = cp_content_width(features, 0);
-    double unit = (double)CP_CONTENT_UNIT / CP_FINE, copies = features > CP_PLAIN ? CP_SPREAD : 1;
-    double weight = varying ? unit / sqrt((double)varying * copies) : 0;
-    for (int64_t j = 0; features > CP_PLAIN && j < features; j++) {
-        uint64_t random = cp_random(CP_GOLDEN, (uint64_t)j); /* bits: for each copy five of place and one of sign */
-        for (int copy = 0; copy < CP_SPREAD; copy++, random >>= 6)
-            mixed[random % CP_PLAIN] += random & CP_PLAIN ? sums[j] : -sums[j];
+    int64_t plain = cp_content_plain(lens->features);
+    for (int64_t i = 0; i < plain; i++) {
+        means[i] = 0;
+        for (int64_t j = 0; j <= i; j++)
+            means[i] += lens->turn[i * plain + j] * ((double)sums[j] / CP_FINE);
+        means[i] /= (double)rows;
     }
-    for (int64_t j = 0; j < plain; j++)
-        out[j] = cp_content_number(features > CP_PLAIN ? mixed[j] : sums[j], weight, rows);
-    for (int64_t j = 0; j < extras; j++)
-        out[plain + j] = cp_content_number(sums[features + j], unit * CP_EXTRA_WEIGHT, rows);
 }
 
-/* Describe blocks that end at these rows of rows[ends[blocks - 1]][features + extras]; zeros for one without rows. `sums`
- * is room for as many. */
-static inline void cp_content(const double *rows, const int64_t *ends, int64_t blocks, int64_t features, int64_t extras,
-                              const double *center, const double *scale, int64_t *sums, int16_t *out)
+/* Write the vector of a block of `rows` rows, at least one. */
+static inline void cp_content_vector(const cp_lens *lens, const int64_t *sums, int64_t rows, int16_t *out)
 {
-    int64_t width = features + extras, numbers = cp_content_width(features, extras), varying = 0;
-    for (int64_t j = 0; j < features; j++)
-        varying += scale[j] != 0;
+    int64_t plain = cp_content_plain(lens->features), each = plain + lens->extras, all = plain * lens->extras;
+    double means[CP_PLAIN], products[CP_PRODUCTS] = {0};
+    cp_content_turned(lens, sums, rows, means);
+    for (int64_t j = 0; j < plain; j++)
+        out[j] = cp_content_number(means[j]);
+    for (int64_t j = plain; j < each; j++)
+        out[j] = cp_content_number((double)sums[j] / CP_FINE / (double)rows);
+    for (int64_t j = 0; j < all; j++) {
+        uint64_t random = cp_random(CP_GOLDEN, (uint64_t)(lens->features + j));
+        if (j % plain == 0)
+            cp_content_turned(lens, sums + each + j, rows, means);
+        for (int copy = 0; all > CP_PRODUCTS && copy < CP_SPREAD; copy++, random >>= 6)
+            products[random % CP_PRODUCTS] += (random & CP_PLAIN ? means[j % plain] : -means[j % plain]) / sqrt(CP_SPREAD);
+        if (all <= CP_PRODUCTS)
+            products[j] = means[j % plain];
+    }
+    for (int64_t j = 0; j < CP_PRODUCTS && j < all; j++)
+        out[each + j] = cp_content_number(products[j]);
+}
+
+/* Describe blocks that end at these rows of rows[ends[blocks - 1]][features + extras]; zeros for one without rows.
+ * `room` is for cp_content_room numbers. */
+static inline void cp_content(const cp_lens *lens, const double *rows, const int64_t *ends, int64_t blocks, int64_t *room,
+                              int16_t *out)
+{
+    int64_t numbers = cp_content_width(lens->features, lens->extras);
     for (int64_t i = 0, from = 0; i < blocks; from = ends[i++]) {
         CP_CHECK(ends[i] >= from);
         memset(out + i * numbers, 0, sizeof *out * (size_t)numbers);
         if (ends[i] == from)
             continue;
-        cp_content_sum(rows + from * width, ends[i] - from, width, center, scale, sums);
-        cp_content_vector(sums, ends[i] - from, features, extras, varying, out + i * numbers);
+        cp_content_sum(lens, rows + from * (lens->features + lens->extras), ends[i] - from, room);
+        cp_content_vector(lens, room, ends[i] - from, out + i * numbers);
     }
 }
 

@@ -4,7 +4,10 @@
  * likewise, and the second is turned round where its other end is more like the last block of the first. What comes of
  * it, alike blocks side by side in every direction that matters, is laid out by the golden ratio (balance.h). Then, of the
  * next CP_WINDOW blocks, the one comes first that leaves the running sum of all vectors nearest to its share of the
- * total; one that has waited CP_LONGEST places comes at once, or greed would leave the odd ones to the end.
+ * total; one that has waited CP_LONGEST places comes at once, or greed would leave the odd ones to the end. An order that
+ * deals many blocks at a time visits a mean of these sums over as many places, so a sum that keeps to one side weighs more
+ * than one that swings: a part of all sums so far is added to it, as a second-order sigma-delta modulator does. What is
+ * left over at the end is spread by going back and forth, CP_PASSES times in all.
  *
  * Every number is an integer and every sum exact, so that all machines and hosts order alike. */
 #ifndef CP_SERIATE_H
@@ -19,9 +22,13 @@ enum {
     CP_STEEPEST = 511,   /* largest number of a direction: a product with 64 numbers of 16 bits fits into 32 */
     CP_SHARP = 1 << 12,  /* largest weight of a block in a step of it: sums over CP_BURST blocks fit likewise */
     CP_BURST = 8,
-    CP_WINDOW = 8,
-    CP_LONGEST = 16,
+    CP_WINDOW = 24,
+    CP_LONGEST = 48,
+    CP_PASSES = 3,
+    CP_PAST = 32,       /* of all sums so far, one part in so many counts */
 };
+
+#define CP_FARTHEST ((int64_t)1 << 37) /* that a sum counts: its product with a vector fits into 64 bits */
 
 typedef struct {
     const int16_t *vectors; /* [count][width] */
@@ -169,9 +176,9 @@ static inline void cp_bisect(cp_series *s, int64_t from, int64_t to)
 }
 
 /* The sum of the vectors so far, less their share of the sum of all: `total` a block, of which a quotient is taken off at
- * each place, and one more as often as the remainders add up to one. */
+ * each place, and one more as often as the remainders add up to one; and the sum of all such sums. */
 typedef struct {
-    int64_t sum[CP_TRAITS], each[CP_TRAITS], rest[CP_TRAITS], owed[CP_TRAITS];
+    int64_t sum[CP_TRAITS], past[CP_TRAITS], each[CP_TRAITS], rest[CP_TRAITS], owed[CP_TRAITS];
 } cp_balance_sheet;
 
 static inline void cp_open_sheet(cp_balance_sheet *b, const int16_t *vectors, int64_t count, int32_t width)
@@ -197,19 +204,20 @@ static inline void cp_next_place(cp_balance_sheet *b, int64_t count, int32_t wid
     }
 }
 
-/* Choose which of the blocks that wait leaves the sum smallest, the first of several. */
+/* Choose which of the blocks that wait leaves the sum smallest, the first of several; their own lengths count half, or
+ * those that differ little from the mean would come first, and the others together. */
 static inline int cp_choose(const cp_balance_sheet *b, const int16_t *vectors, int32_t width, const int64_t *waiting,
                             int held)
 {
     int best = 0;
-    int64_t least = INT64_MAX, twice[CP_TRAITS];
+    int64_t least = INT64_MAX, off[CP_TRAITS];
     for (int32_t d = 0; d < width; d++)
-        twice[d] = 2 * cp_within(b->sum[d], (int64_t)1 << 38);
+        off[d] = 4 * cp_within(b->sum[d] + b->past[d] / CP_PAST, CP_FARTHEST);
     for (int i = 0; i < held; i++) {
         const int16_t *vector = vectors + waiting[i] * width;
         int64_t more = 0;
         for (int32_t d = 0; d < width; d++)
-            more += vector[d] * (twice[d] + vector[d]);
+            more += vector[d] * (off[d] + vector[d]);
         best = more < least ? i : best;
         least = cp_min64(more, least);
     }
@@ -231,11 +239,22 @@ static inline void cp_look_ahead(const int16_t *vectors, int64_t count, int32_t 
         cp_next_place(&sheet, count, width);
         int taken = place - since[0] >= CP_LONGEST ? 0 : cp_choose(&sheet, vectors, width, waiting, held);
         order[place] = waiting[taken];
-        for (int32_t d = 0; d < width; d++)
+        for (int32_t d = 0; d < width; d++) {
             sheet.sum[d] += vectors[waiting[taken] * width + d];
+            sheet.past[d] = cp_within(sheet.past[d] + sheet.sum[d], CP_PAST * CP_FARTHEST);
+        }
         held--;
         memmove(waiting + taken, waiting + taken + 1, sizeof *waiting * (size_t)(held - taken));
         memmove(since + taken, since + taken + 1, sizeof *since * (size_t)(held - taken));
+    }
+}
+
+static inline void cp_turn_round(int64_t *order, int64_t count)
+{
+    for (int64_t i = 0, j = count - 1; i < j; i++, j--) {
+        int64_t block = order[i];
+        order[i] = order[j];
+        order[j] = block;
     }
 }
 
@@ -260,7 +279,10 @@ static inline int cp_balance_vectors(const int16_t *vectors, int64_t count, int3
         cp_lay_out(count, cp_random(s.ties, (uint64_t)count), order);
         for (int64_t i = 0; i < count; i++)
             order[i] = s.blocks[order[i]];
-        cp_look_ahead(vectors, count, width, order);
+        for (int pass = 0; pass < CP_PASSES; pass++) {
+            cp_look_ahead(vectors, count, width, order);
+            cp_turn_round(order, count);
+        }
         status = 0;
     }
     free(s.blocks), free(s.along), free(s.sample);

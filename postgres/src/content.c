@@ -23,8 +23,8 @@ typedef struct {
     int64 class_count;
     double *rows;           /* [room][features + 1]: the label comes last */
     int64 count, room;      /* of them, `count` are taken in */
-    double *center, *scale, *made; /* made: [room][features + extras] */
-    int64 *sums;
+    double *center, *scale, *turn, *made; /* made: [room][features + extras] */
+    int64 *sums;            /* room for cp_content */
     int16 *vector;          /* of the next spot, of which there are `room` rows; NULL: rows are kept as they are */
 } Look;
 
@@ -112,11 +112,17 @@ static const double *make_rows(const Look *k)
     return k->made;
 }
 
+static cp_lens lens_of(const Look *k)
+{
+    return (cp_lens) {k->features, k->extras, k->center, k->scale, k->turn};
+}
+
 /* Take in a row; once those of a spot are there, describe it. */
 static void take_row(void *to, const CorgiSource *part, TupleTableSlot *row)
 {
     Look *k = to;
     double *numbers = k->rows + k->count * (k->features + 1);
+    cp_lens lens;
     slot_getsomeattrs(row, part->last);
     if (part->sparse)
         corgi_mix_pair(part, row, numbers);
@@ -126,7 +132,8 @@ static void take_row(void *to, const CorgiSource *part, TupleTableSlot *row)
     k->count++;
     if (k->vector == NULL || k->count < k->room)
         return;
-    cp_content(make_rows(k), &k->room, 1, k->features, k->extras, k->center, k->scale, k->sums, k->vector);
+    lens = lens_of(k);
+    cp_content(&lens, make_rows(k), &k->room, 1, k->sums, k->vector);
     k->vector += cp_content_width(k->features, k->extras);
     k->count = 0;
 }
@@ -159,15 +166,19 @@ static void read_spots(const CorgiRun *run, Snapshot snapshot, const cp_spots *s
 /* Learn from the rows at hand which numbers there are and how much they vary. */
 static void find_scale(Look *k, const CorgiColumn *label, int64 each)
 {
-    int64 width;
+    int64 width, plain = cp_content_plain(k->features);
+    cp_lens lens;
     find_classes(k, label);
     width = k->features + k->extras;
     k->center = take(width, sizeof *k->center);
     k->scale = take(width, sizeof *k->scale);
-    k->sums = take(width, sizeof *k->sums);
+    k->turn = take(plain * plain, sizeof *k->turn);
+    k->sums = take(cp_content_room(k->features, k->extras), sizeof *k->sums);
     k->made = take(k->count * width, sizeof *k->made);
     cp_content_scale(make_rows(k), k->count, width, k->center, k->scale);
     share_spread(k, k->scale + k->features);
+    lens = lens_of(k);
+    cp_content_turn(&lens, k->made, k->count, k->sums, k->turn);
     pfree(k->made), pfree(k->rows);
     k->made = take(each * width, sizeof *k->made);
 }

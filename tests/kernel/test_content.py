@@ -13,7 +13,7 @@ from tests.kernel.test_plans import build, run
 from corgipile import _kernel
 
 HERE = Path(__file__).parent
-ORDERS = "93b8c08528e0a7d5"  # what all orders of seriate.c were when they were first released: a seed keeps its meaning
+ORDERS = "d37986637c75ad34"  # what all orders of seriate.c were when they were first released: a seed keeps its meaning
 
 
 def quotient(x, y):
@@ -70,17 +70,26 @@ def reference(vectors, key):
     first, golden = below(ties, count, 1 << 64), 0x9E3779B97F4A7C15
     ranked = seriated(rows, ties)
     laid = [ranked[rank] for rank in sorted(range(count), key=lambda rank: (rank * golden + first) % (1 << 64))]
-    total = [sum(column) for column in zip(*rows, strict=True)]
-    waiting, came, sums, out = [], {}, [0] * len(total), []
+    for _ in range(3):
+        laid = ahead(rows, laid)[::-1]
+    return laid
+
+
+def ahead(rows, laid):
+    """Take, of the next 24 blocks, the one that balances what came so far, and went on being so."""
+    total, count, laid = [sum(column) for column in zip(*rows, strict=True)], len(laid), list(laid)
+    waiting, came, sums, past, out = [], {}, [0] * len(total), [0] * len(total), []
     for place in range(count):
-        while len(waiting) < 8 and laid:
+        while len(waiting) < 24 and laid:
             came[laid[0]] = place
             waiting.append(laid.pop(0))
-        off = [s - (place + 1) * t // count for s, t in zip(sums, total, strict=True)]
-        lengths = [sum(x * (2 * s + x) for x, s in zip(rows[block], off, strict=True)) for block in waiting]
-        late = place - came[waiting[0]] >= 16
+        share = [(place + 1) * t // count for t in total]
+        off = [s - t + quotient(p, 32) for s, t, p in zip(sums, share, past, strict=True)]
+        lengths = [sum(x * (4 * s + x) for x, s in zip(rows[block], off, strict=True)) for block in waiting]
+        late = place - came[waiting[0]] >= 48
         out.append(waiting.pop(0 if late else lengths.index(min(lengths))))
         sums = [s + x for s, x in zip(sums, rows[out[-1]], strict=True)]
+        past = [p + s - t for p, s, t in zip(past, sums, share, strict=True)]
     return out
 
 
@@ -148,7 +157,9 @@ def test_arguments_that_do_not_fit():
             _kernel.balance_vectors(vectors, width, 0, out)
     one = np.ones(2)
     with pytest.raises(ValueError, match="fit together"):
-        _kernel.content(1, one, one, np.ones((3, 2)), np.array([2, 1]), np.zeros((2, 2), np.int16))
+        _kernel.content(1, one, one, np.ones(1), np.ones((3, 2)), np.array([2, 1]), np.zeros((2, 3), np.int16))
+    with pytest.raises(ValueError, match="fit together"):
+        _kernel.content_turn(2, one, one, np.ones(1), np.ones((3, 2)))
     with pytest.raises(ValueError, match="one width"):
         _kernel.content_scale(np.ones(3), one, np.ones(2))
 
@@ -157,8 +168,10 @@ def described(features, extras, ends, rows):
     """Describe blocks by the kernel."""
     center, scale = np.empty((2, features + extras))
     _kernel.content_scale(rows, center, scale)
-    out = np.empty((len(ends), min(features, 32) + extras), np.int16)
-    _kernel.content(features, center, scale, rows, ends, out)
+    turn = np.empty((min(features, 32), min(features, 32)))
+    _kernel.content_turn(features, center, scale, turn, rows)
+    out = np.empty((len(ends), _kernel.content_width(features, extras)), np.int16)
+    _kernel.content(features, center, scale, turn, rows, ends, out)
     return out
 
 
@@ -191,10 +204,37 @@ def test_a_vector_is_the_mean_of_what_rows_differ_by(seed):
     ends = np.arange(10, 70, 10)
     spread = rows.std(axis=0)
     off = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
-    off[:, :features] /= np.sqrt(max(1, (spread[:features] > 0).sum()))
-    off[:, features:] *= 2
-    expected = 1024 * off.reshape(6, 10, -1).mean(axis=1)
-    assert np.abs(described(features, extras, ends, rows) - expected).max() < 1
+    x, y = off[:, :features], off[:, features:]
+    matrix, varying = np.cov(x.T, bias=True).reshape(features, features), max(1, (spread[:features] > 0).sum())
+    ridge = 0.3 * np.trace(matrix) / varying or 1.0
+    x = np.linalg.solve(np.linalg.cholesky(matrix + ridge * np.eye(features)), x.T).T
+    x /= np.sqrt(x.var(axis=0).sum() or 1.0)
+    products = (y[:, :, None] * x[:, None, :]).reshape(60, -1)
+    parts = [x, y] + [products] * (products.shape[1] <= 16)
+    expected = 1024 * np.hstack(parts).reshape(6, 10, -1).mean(axis=1)
+    found = described(features, extras, ends, rows)
+    assert found.shape[1] == features + extras + min(16, products.shape[1])
+    assert np.abs(found[:, : expected.shape[1]] - expected).max() < 1
+
+
+def test_features_that_say_the_same_count_once():
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(400, 2))
+    ends = np.arange(20, 420, 20)
+    alone = described(2, 0, ends, rows).astype(float)
+    often = described(9, 0, ends, np.hstack([rows[:, [0]] * np.ones(8), rows[:, [1]]])).astype(float)
+    shares = (often[:, :8] ** 2).sum(), (often[:, 8] ** 2).sum()
+    assert shares[0] < 2 * shares[1] * (alone[:, 0] ** 2).sum() / (alone[:, 1] ** 2).sum()
+
+
+def test_products_tell_what_features_and_labels_alone_do_not():
+    rng = np.random.default_rng(4)
+    x, sign = rng.normal(size=(20000, 3)), np.repeat([1, -1], 10000)
+    rows = np.hstack([x, (np.sign(x[:, :1]) * sign[:, None])])  # the label follows a feature, or goes against it
+    found = described(3, 1, np.arange(100, 20100, 100), rows).astype(float)
+    gap = np.abs(found[:100].mean(axis=0) - found[100:].mean(axis=0)) / found.std(axis=0).clip(1)
+    assert gap[4:].max() > 1.5
+    assert gap[:4].max() < 0.6
 
 
 def test_many_features_keep_their_distances():

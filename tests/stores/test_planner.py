@@ -5,7 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from corgipile.planner import choose
+from corgipile.planner import choose, measure, probed
+from corgipile.tables import open as open_table
 
 ROWS = 40_000
 
@@ -25,3 +26,45 @@ def test_only_labels_are_read(objects, kind):
     assert found.best.seconds is None
     assert (found.labels, found.best.deff <= 1.1) == ("label", True)
     assert found.best.reads > 0
+
+
+@pytest.fixture
+def bucket(objects, tmp_path, monkeypatch):
+    """Give a server that holds a table of which a probe is worth while, and a folder for what is found."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(measure, "LEAST", 1 << 20)
+    table = pa.table({"x": np.random.default_rng(0).random(1 << 20), "label": np.arange(1 << 20) >> 17})
+    with pa.ipc.new_file(str(objects.root / "bucket" / "rows.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=1 << 17)
+    return objects
+
+
+def test_a_bucket_is_probed_when_asked_and_at_a_known_cost(bucket):
+    plain = choose("s3://bucket/rows.arrow", memory="1MB", batch_size=64)
+    assert (plain.probe, plain.best.seconds) == (None, None)  # requests are paid for
+    before = len(bucket.log())
+    found = choose("s3://bucket/rows.arrow", memory="1MB", batch_size=64, probe=True)
+    asked = bucket.log()[before:]
+    assert 0 < len(asked) - before <= measure.REQUESTS
+    assert sum(line.sent for line in asked) < measure.REQUEST_BYTES + (32 << 20)
+    assert found.probe.place.endswith("s3://bucket")
+    assert {cell.nbytes for cell in found.probe.cells} <= set(measure.REMOTE_SIZES)
+    assert all(cell.rate > 0 and not cell.sequential for cell in found.probe.cells)
+    assert found.best.seconds == found.best.cold > 0
+    asked = len(bucket.log())
+    again = choose("s3://bucket/rows.arrow", memory="1MB", batch_size=64)
+    assert again.probe == found.probe  # remembered
+    assert len(bucket.log()) - asked <= before
+
+
+def test_a_bucket_that_answers_with_errors_is_not_known(bucket, monkeypatch):
+    table = open_table("s3://bucket/rows.arrow")
+    monkeypatch.setattr(measure._Bucket, "_place", lambda *_: (Refusing(), 0, 1))
+    assert probed(table, anew=True) is None
+
+
+class Refusing:
+    """A file that cannot be read."""
+
+    def whole(self, start, stop):
+        raise PermissionError(13, f"bytes {start} to {stop} are refused")

@@ -113,6 +113,16 @@ static int get_buffers(PyObject **arrays, Py_buffer *views, const Py_ssize_t *it
     return got;
 }
 
+/* Let go of buffers. Returns None, or NULL if an error is set. */
+static PyObject *let_go(Py_buffer *views, int got)
+{
+    while (got-- > 0)
+        PyBuffer_Release(&views[got]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 /* content_scale(rows float64[n, width], center float64[width], scale float64[width]) */
 static PyObject *content_scale(PyObject *self, PyObject *args)
 {
@@ -133,11 +143,52 @@ static PyObject *content_scale(PyObject *self, PyObject *args)
             PyErr_SetString(PyExc_ValueError, "rows, center and scale must be of one width");
         }
     }
-    while (got-- > 0)
-        PyBuffer_Release(&views[got]);
-    if (PyErr_Occurred())
+    return let_go(views, got);
+}
+
+/* Make a lens of buffers of center, scale, turn and rows that fit together. Returns whether they do. */
+static int make_lens(int64_t features, const Py_buffer *views, cp_lens *lens)
+{
+    int64_t width = views[0].len / 8, plain = cp_content_plain(features);
+    *lens = (cp_lens){features, width - features, views[0].buf, views[1].buf, views[2].buf};
+    return width > 0 && features >= 0 && features <= width && views[1].len == views[0].len &&
+           views[2].len == plain * plain * 8 && views[3].len % views[0].len == 0;
+}
+
+/* content_width(features, extras) -> numbers of a vector */
+static PyObject *content_width(PyObject *self, PyObject *args)
+{
+    long long features, extras;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LL", &features, &extras))
         return NULL;
-    Py_RETURN_NONE;
+    return PyLong_FromLongLong(cp_content_width(features, extras));
+}
+
+/* content_turn(features, center, scale, turn float64[plain, plain], rows float64[n, features + extras]): turn is written. */
+static PyObject *content_turn(PyObject *self, PyObject *args)
+{
+    static const Py_ssize_t items[4] = {8, 8, 8, 8};
+    PyObject *arrays[4];
+    Py_buffer views[4];
+    long long features;
+    int64_t *room = NULL;
+    cp_lens lens;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LOOOO", &features, &arrays[0], &arrays[1], &arrays[2], &arrays[3]))
+        return NULL;
+    int got = get_buffers(arrays, views, items, 4, 2);
+    if (got == 4 && !make_lens(features, views, &lens)) {
+        PyErr_SetString(PyExc_ValueError, "center, scale, turn and rows do not fit together");
+    } else if (got == 4 && !(room = malloc(sizeof *room * (size_t)cp_content_room(features, lens.extras)))) {
+        PyErr_NoMemory();
+    } else if (got == 4) {
+        Py_BEGIN_ALLOW_THREADS
+        cp_content_turn(&lens, views[3].buf, views[3].len / views[0].len, room, views[2].buf);
+        Py_END_ALLOW_THREADS
+    }
+    free(room);
+    return let_go(views, got);
 }
 
 /* Whether ends[blocks] ascend to the number of rows. */
@@ -150,40 +201,36 @@ static int are_ends(const int64_t *ends, int64_t blocks, int64_t rows)
     return from == rows;
 }
 
-/* content(features, center, scale, rows float64[n, features + extras], ends int64[blocks], out int16[blocks, numbers]) */
+/* content(features, center, scale, turn, rows, ends int64[blocks], out int16[blocks, numbers]) */
 static PyObject *content(PyObject *self, PyObject *args)
 {
-    static const Py_ssize_t items[5] = {8, 8, 8, 8, 2};
-    PyObject *arrays[5];
-    Py_buffer views[5];
+    static const Py_ssize_t items[6] = {8, 8, 8, 8, 8, 2};
+    PyObject *arrays[6];
+    Py_buffer views[6];
     long long features;
-    int64_t *sums = NULL;
+    int64_t *room = NULL;
+    cp_lens lens;
     (void)self;
-    if (!PyArg_ParseTuple(args, "LOOOOO", &features, &arrays[0], &arrays[1], &arrays[2], &arrays[3], &arrays[4]))
+    if (!PyArg_ParseTuple(args, "LOOOOOO", &features, &arrays[0], &arrays[1], &arrays[2], &arrays[3], &arrays[4],
+                          &arrays[5]))
         return NULL;
-    int got = get_buffers(arrays, views, items, 5, 1);
-    if (got == 5) {
-        int64_t width = views[0].len / 8, blocks = views[3].len / 8, extras = width - features;
-        int fits = width > 0 && features >= 0 && extras >= 0 && views[1].len == views[0].len &&
-                   views[2].len % views[0].len == 0 && are_ends(views[3].buf, blocks, views[2].len / views[0].len) &&
-                   views[4].len == blocks * cp_content_width(features, extras) * 2;
+    int got = get_buffers(arrays, views, items, 6, 1);
+    if (got == 6) {
+        int64_t blocks = views[4].len / 8;
+        int fits = make_lens(features, views, &lens) && are_ends(views[4].buf, blocks, views[3].len / views[0].len) &&
+                   views[5].len == blocks * cp_content_width(features, lens.extras) * 2;
         if (!fits) {
-            PyErr_SetString(PyExc_ValueError, "center, scale, rows, ends and out do not fit together");
-        } else if (!(sums = malloc(sizeof *sums * (size_t)width))) {
+            PyErr_SetString(PyExc_ValueError, "center, scale, turn, rows, ends and out do not fit together");
+        } else if (!(room = malloc(sizeof *room * (size_t)cp_content_room(features, lens.extras)))) {
             PyErr_NoMemory();
         } else {
             Py_BEGIN_ALLOW_THREADS
-            cp_content(views[2].buf, views[3].buf, blocks, features, extras, views[0].buf, views[1].buf, sums,
-                       views[4].buf);
+            cp_content(&lens, views[3].buf, views[4].buf, blocks, room, views[5].buf);
             Py_END_ALLOW_THREADS
         }
     }
-    free(sums);
-    while (got-- > 0)
-        PyBuffer_Release(&views[got]);
-    if (PyErr_Occurred())
-        return NULL;
-    Py_RETURN_NONE;
+    free(room);
+    return let_go(views, got);
 }
 
 /* spots(rows, row_bytes) -> (spots, rows of each, rows to be looked at first) */
@@ -257,16 +304,14 @@ static PyObject *spots_spread(PyObject *self, PyObject *args)
         }
     }
     free(sums);
-    while (got-- > 0)
-        PyBuffer_Release(&views[got]);
-    if (PyErr_Occurred())
-        return NULL;
-    Py_RETURN_NONE;
+    return let_go(views, got);
 }
 
 PyMethodDef cp_sketch_methods[] = {
     {"content", content, METH_VARARGS, "Describe blocks by vectors of what is in them."},
     {"content_scale", content_scale, METH_VARARGS, "Find centre and spread of columns."},
+    {"content_turn", content_turn, METH_VARARGS, "Find what makes features vary alike in every direction."},
+    {"content_width", content_width, METH_VARARGS, "Say how many numbers a vector has."},
     {"sketch_add", sketch_add, METH_VARARGS, "Add rows to a sketch."},
     {"sketch_new", sketch_new, METH_VARARGS, "Begin to describe blocks."},
     {"sketch_values", sketch_values, METH_VARARGS, "Write one number a block."},

@@ -30,8 +30,9 @@ Vectors = npt.NDArray[np.int16]
 Made = Callable[[pa.RecordBatch], Floats]
 KEPT = ".sketch"  # what an index of vectors is called by, before the ending of all indexes
 ROOM = 4 << 20  # bytes of numbers that are in memory at a time
-PLAIN = 16  # classes that have a number each; more share as many
-VERSION = 1  # of what vectors mean
+PLAIN = 32  # features that have a number each; more share as many
+CLASSES = 16  # classes, likewise
+VERSION = 2  # of what vectors mean
 log = logging.getLogger("corgipile")
 
 
@@ -132,7 +133,9 @@ class Spots(NamedTuple):
         center, scale = np.empty((2, rows.shape[1]))
         _kernel.content_scale(rows, center, scale)
         classes.spread(scale[width:])
-        out = np.empty((self.number, min(width, 32) + rows.shape[1] - width), np.int16)
+        turn = np.empty((min(width, PLAIN), min(width, PLAIN)))
+        _kernel.content_turn(width, center, scale, turn, rows)
+        out = np.empty((self.number, _kernel.content_width(width, rows.shape[1] - width)), np.int16)
         each = self.each * (self.row_bytes + 16 * rows.shape[1])  # bytes: they are made, then laid side by side
         at_once = max(1, int(ROOM / each))
         for first in range(0, self.number, at_once):
@@ -144,7 +147,7 @@ class Spots(NamedTuple):
                 )
             rows = np.ascontiguousarray(np.hstack([features, classes.made(batch)]))
             ends = np.arange(self.each, len(rows) + 1, self.each)
-            _kernel.content(width, center, scale, rows, ends, out[first : first + at_once])
+            _kernel.content(width, center, scale, turn, rows, ends, out[first : first + at_once])
         return out
 
     def _rows(self, table: Table, starts: IntArray) -> pa.RecordBatch:
@@ -187,7 +190,7 @@ class Classes(NamedTuple):
                 return cls(label)
         else:
             found = np.unique(values)
-        return cls(label, found, len(found) > PLAIN)
+        return cls(label, found, len(found) > CLASSES)
 
     def made(self, batch: pa.RecordBatch) -> Floats:
         """Return the numbers of rows, (rows, numbers)."""
@@ -200,7 +203,7 @@ class Classes(NamedTuple):
             return np.zeros((len(values), 0))
         at = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
         known = self.classes[at] == values
-        few = min(len(self.classes), PLAIN)
+        few = min(len(self.classes), CLASSES)
         hot = np.zeros((len(values), few))
         turn = np.where(self.shared & (at // few % 2 == 1), -1.0, 1.0)
         hot[np.flatnonzero(known), at[known] % few] = turn[known]
