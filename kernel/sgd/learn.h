@@ -33,6 +33,7 @@ static CP_NOINLINE void CP(flush)(cp_sgd *s)
     CP(settle)(s);
     if (s->scale != 1)
         CP(renormalise)(s, CP_AT(s, real, w), s->padded * (s->sparse ? s->features : s->outputs));
+    CP(recount)(s);
     if (s->since > 0)
         CP(look_at)(s);
 }

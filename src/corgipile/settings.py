@@ -163,6 +163,9 @@ class Settings:
     ] = 0.95
     l2: Annotated[float, Setting("Strength of L2 regularisation.", partial(real, least=0))] = 0.0
     l1: Annotated[float, Setting("Strength of L1 regularisation.", partial(real, least=0))] = 0.0
+    max_norm: Annotated[
+        float | None, Setting("Bound of the weights' norm, kept after each update.", partial(real, above=0))
+    ] = None
     batch_size: Annotated[int, Setting("Rows of one update.", partial(whole, least=1, most=MOST_BATCH))] = 1
     memory: Annotated[
         Size | None, Setting("Memory for rows, read-ahead included: 64MB, 1G, or a share of the table (5%).", _memory)

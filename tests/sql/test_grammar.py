@@ -68,6 +68,7 @@ WRITTEN = {
     "intercept": ("FALSE", False),
     "step": ("adagrad", "adagrad"),
     "l1": ("1e-3", 0.001),
+    "max_norm": ("2.5", 2.5),
     "average": ("true", True),
     "standardize": ("NULL", None),
     "order": ("no_shuffle", "no_shuffle"),

@@ -61,10 +61,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         epochs: Passes over the table.
         step: How gradients move weights: ``"decay"`` (one rate for all weights, multiplied by ``decay`` after each
             epoch), ``"constant"``, ``"inverse"`` (divided by the root of the number of the epoch), ``"adagrad"`` (a
-            rate for each weight by the squares of its gradients), or ``"normalized"`` (that, and by the size of its
-            feature, whatever its scale; as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to
-            choose. None: that of ``warm_start``; else ``"auto"`` for classes, and ``"decay"`` for numbers or where
-            ``learning_rate`` or ``decay`` is given.
+            rate for each weight by the squares of its gradients), ``"adam"`` (by means of its latest gradients and of
+            their squares), or ``"normalized"`` (as ``"adagrad"``, and by the size of its feature, whatever its scale;
+            as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to choose. None: that of
+            ``warm_start``; else ``"auto"`` for classes, and ``"decay"`` for numbers or where ``learning_rate`` or
+            ``decay`` is given.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
             the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all it goes on at a fifth. With
@@ -72,6 +73,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         decay: What it is multiplied by after each epoch, of ``step="decay"``.
         l2: Strength of the L2 penalty; the intercept is left alone.
         l1: Strength of the L1 penalty, which makes weights 0; both together are the elastic net.
+        max_norm: The longest that the weights of all outputs together may be, by their L2 norm, intercepts aside: after
+            each update they are scaled down to it. Where features are standardised, those weights are meant.
         batch_size: Rows of an update, whose gradient is their mean.
         order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label, and so is
             ``"auto"`` where the label can be read without the rows; else it is plain Riffle. With ``solver="dual"``
@@ -208,7 +211,9 @@ def schedule_of(given: Settings, tolerance: float | None = None, past: Model | N
         raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
     if step.fixed and given.learning_rate is not None:
         raise BadArgument(f"step={step.name!r} chooses the rate, got learning_rate={given.learning_rate}; leave it out")
-    return Schedule(given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1)
+    return Schedule(
+        given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1, given.max_norm
+    )
 
 
 def order_of(order: Any, memory: Any) -> Any:

@@ -101,6 +101,7 @@ class Task:
             average=self.average,
             step=schedule.step,
             l1=schedule.l1,
+            max_norm=schedule.max_norm,
             on_bad=self.on_bad,
             scaling=self.scaling if scaled else None,
             class_weight=self.class_weight,
