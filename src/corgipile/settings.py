@@ -235,6 +235,10 @@ class TrainArguments(TrainSettings):
         str | None,
         Setting("Column of which all rows of a value are on one side of validation.", _is(str, "the name of a column")),
     ] = None
+    by: Annotated[
+        str | None,
+        Setting("Column: a model for each of its values, all from one read.", _is(str, "the name of a column")),
+    ] = None
     classes: Sequence[Any] | None = None
     warm_start: Annotated["Model | None", Setting("Model file to go on from.", _model)] = None
     save: Annotated[

@@ -55,6 +55,7 @@ WRITTEN = {
     "features": ("[a, 'b c']", None),
     "label": ("y", None),
     "weight": ("w", "w"),
+    "by": ("g", "g"),
     "class_weight": ("{'no': 1, 'yes': 20}", {"no": 1.0, "yes": 20.0}),
     "encode": ("{city: onehot, 'zip': hash:64}", {"city": "onehot", "zip": "hash:64"}),
     "missing": ("mean", "mean"),

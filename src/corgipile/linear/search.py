@@ -118,7 +118,7 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
         refit: Whether to train the best once more, on all rows, by `corgipile.train`.
         on_rows: Called with numbers of rows learnt, of all epochs but those of the refit.
         model, features, label, encode, missing, epochs, learning_rate, step, decay, l2, l1, max_norm, batch_size,
-            average, intercept, memory, seed, standardize, order, on_bad: As for `corgipile.train`, of all points that do
+            average, intercept, memory, seed, standardize, order, on_bad: As for `corgipile.train`, of points that do
             not say otherwise; but a rate that diverges is a result here, not lowered.
 
     Returns:

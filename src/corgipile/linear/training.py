@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ LEAST_RATE = 1e-12
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 STILL, NOISE = 1e-3, 1e-3  # shares of the loss
 Record = dict[str, Any]
+K = TypeVar("K", bound=SGD)
 log = logging.getLogger("corgipile")
 
 
@@ -89,9 +90,9 @@ class Task:
         moments, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
         return replace(found, scaling=moments.scaling(centred=centred))
 
-    def sgd(self, schedule: Schedule, *, scaled: bool = True) -> SGD:
+    def sgd(self, schedule: Schedule, make: Callable[..., K] = SGD, *, scaled: bool = True) -> K:  # type: ignore[assignment]
         """Return an SGD kernel that has learnt nothing yet, and scales rows itself if they are to be."""
-        return SGD(
+        return make(
             self.kind,
             self.inputs,
             self.classes,
