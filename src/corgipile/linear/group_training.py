@@ -107,7 +107,7 @@ class GroupTraining:
         self.memory = _divided(given, task, self.codes, self.sgd.bytes * len(self.groups))
 
     def _sgd(self, task: Task, groups: int) -> GroupSGD:
-        return task.sgd(self.schedule, partial(GroupSGD, groups, self._known.told))
+        return task.made(partial(GroupSGD, groups, self._known.told), self.schedule)
 
     def run(self, task: Task, feeder: Feeder, save: Callable[[Groups], object]) -> Groups:
         """Run all epochs and return the models."""

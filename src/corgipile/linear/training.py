@@ -90,8 +90,12 @@ class Task:
         moments, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
         return replace(found, scaling=moments.scaling(centred=centred))
 
-    def sgd(self, schedule: Schedule, make: Callable[..., K] = SGD, *, scaled: bool = True) -> K:  # type: ignore[assignment]
+    def sgd(self, schedule: Schedule, *, scaled: bool = True) -> SGD:
         """Return an SGD kernel that has learnt nothing yet, and scales rows itself if they are to be."""
+        return self.made(SGD, schedule, scaled=scaled)
+
+    def made(self, make: Callable[..., K], schedule: Schedule, *, scaled: bool = True) -> K:
+        """Return what a kind of SGD kernel, or kernels, is for this task."""
         return make(
             self.kind,
             self.inputs,
