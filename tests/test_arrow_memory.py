@@ -3,6 +3,7 @@
 import threading
 
 import pyarrow as pa
+from patience import PATIENCE
 
 from corgipile.arrow_memory import frugal
 
@@ -14,12 +15,12 @@ def test_threads_that_overlap_leave_the_usual_allocator():
     def stay():
         with frugal():
             inside.set()
-            leave.wait(30)
+            leave.wait(PATIENCE)
 
     with frugal():
         thread = threading.Thread(target=stay)
         thread.start()
-        assert inside.wait(30)
+        assert inside.wait(PATIENCE)
     assert pa.default_memory_pool().backend_name == "system"  # the other is still inside
     leave.set()
     thread.join()

@@ -22,6 +22,8 @@
 #define CP_STAGE ((int64_t)256 << 10) /* bytes staged at once: half of a common L2 cache */
 #define CP_GAP ((int64_t)8 << 10)     /* bytes worth reading over instead of asking twice */
 
+#define CP_WIDE_ROW 4096              /* bytes of a row that is read straight to its slot, wherever that is */
+
 #define CP_MEMORY (-2)                /* in place of a file: offsets are addresses */
 
 /* Where one column lies: rows starts[i] .. starts[i + 1] back to back in fds[i] from offsets[i]. */

@@ -18,10 +18,9 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     pthread_t *threads;
-    int count, helpers, stop, open; /* open: a guest may join the round */
+    int count, seats, stop, open; /* seats of the round that no thread has taken; open: a guest may join it */
     atomic_int busy;
     pid_t owner; /* threads do not survive a fork: a child must not wait for them */
-    uint64_t round;
     cp_task task;
     void *context;
     atomic_llong tasks, next;
@@ -44,28 +43,18 @@ static inline void cp_pool_drain(cp_pool *pool, int worker)
     }
 }
 
-typedef struct {
-    cp_pool *pool;
-    int worker;
-} cp_pool_seat;
-
 static inline void *cp_pool_thread(void *argument)
 {
-    cp_pool_seat seat = *(cp_pool_seat *)argument;
-    cp_pool *pool = seat.pool;
-    uint64_t seen = 0;
-    free(argument);
+    cp_pool *pool = argument;
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        while (pool->round == seen && !pool->stop)
+        while (!pool->seats && !pool->stop)
             pthread_cond_wait(&pool->work, &pool->lock);
         if (pool->stop)
             break;
-        seen = pool->round;
-        if (seat.worker > pool->helpers)
-            continue;
+        int worker = pool->seats--;
         pthread_mutex_unlock(&pool->lock);
-        cp_pool_drain(pool, seat.worker);
+        cp_pool_drain(pool, worker);
         pthread_mutex_lock(&pool->lock);
         if (atomic_fetch_sub(&pool->busy, 1) == 1)
             pthread_cond_signal(&pool->done);
@@ -111,22 +100,13 @@ static inline int cp_pool_start(cp_pool *pool, int threads)
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
-    for (int i = 0; i < threads; i++) {
-        cp_pool_seat *seat = malloc(sizeof *seat);
-        if (!seat)
-            break;
-        *seat = (cp_pool_seat){pool, i + 1};
-        if (cp_thread_start(&pool->threads[i], cp_pool_thread, seat)) {
-            free(seat);
-            break;
-        }
+    while (pool->count < threads && !cp_thread_start(&pool->threads[pool->count], cp_pool_thread, pool))
         pool->count++;
-    }
     return 0;
 }
 
 /* Run tasks 0 .. tasks-1, each once, on the caller (worker 0) and up to `helpers` threads; a guest may join if `open`.
- * One caller at a time. */
+ * No more threads are woken than that, and those not yet awake when all is done are not waited for. One caller at a time. */
 static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64_t tasks, int helpers, int open)
 {
     if (helpers > tasks - 1)
@@ -139,14 +119,16 @@ static inline void cp_pool_run(cp_pool *pool, cp_task task, void *context, int64
     pool->open = open;
     atomic_store(&pool->next, 0);
     atomic_store(&pool->tasks, tasks);
-    if (helpers > 0) {
-        pool->helpers = helpers;
-        atomic_store(&pool->busy, helpers);
-        pool->round++;
-        pthread_cond_broadcast(&pool->work);
-    }
+    pool->seats = helpers > 0 ? helpers : 0;
+    atomic_store(&pool->busy, pool->seats);
+    for (int i = 0; i < helpers; i++)
+        pthread_cond_signal(&pool->work);
     pthread_mutex_unlock(&pool->lock);
     cp_pool_drain(pool, 0);
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_sub(&pool->busy, pool->seats);
+    pool->seats = 0;
+    pthread_mutex_unlock(&pool->lock);
     for (int i = 0; i < CP_SPIN && atomic_load(&pool->busy); i++)
         cp_pause();
     pthread_mutex_lock(&pool->lock);

@@ -80,6 +80,30 @@ static inline const cp_part *cp_read_sweep(cp_read *r, const cp_request *request
     return NULL;
 }
 
+/* Whether rows are so wide that a call which is told where each goes costs less than to copy them once more. */
+static inline int cp_spreads(const cp_target *t)
+{
+    return t->from == t->to && t->items * cp_type_bytes[t->from] >= CP_WIDE_ROW;
+}
+
+/* Read parts that lie close together by one call, each row to its slot, what nobody wants to the stage; 0 if not all of
+ * it came. */
+static inline int cp_read_spread(const cp_read *r, const cp_part *first, const cp_part *last, char *stage)
+{
+    struct iovec to[2 * CP_STAGE / CP_WIDE_ROW + 2]; /* rows of a stage, and what lies before each */
+    const cp_target *t = &first->column->target;
+    int64_t width = cp_row_bytes(first->column), at = first->offset;
+    int count = 0;
+    for (const cp_part *p = first; p <= last; p++) {
+        if (p->offset > at)
+            to[count++] = (struct iovec){stage, (size_t)(p->offset - at)};
+        for (int64_t i = 0; i < p->rows; i++)
+            to[count++] = (struct iovec){p->into[i] < 0 ? stage : t->base + p->into[i] * t->stride, (size_t)width};
+        at = p->offset + cp_part_bytes(p);
+    }
+    return cp_preadv_some(first->fd, to, count, first->offset, r->wait) == at - first->offset;
+}
+
 /* Read parts that lie close together by one call, in place or through the stage. Returns the part that failed. */
 static inline const cp_part *cp_read_near(cp_read *r, const cp_request *request, char *stage)
 {
@@ -89,6 +113,10 @@ static inline const cp_part *cp_read_near(cp_read *r, const cp_request *request,
     int in_place = first == last && cp_in_place(first);
     char *to = in_place ? t->base + first->into[0] * t->stride : stage;
     int there = first->fd == CP_MEMORY && !in_place; /* rows go from where they lie to their slots */
+    if (!there && !in_place && cp_spreads(t) && cp_read_spread(r, first, last, stage)) {
+        atomic_fetch_add(&r->bytes, bytes);
+        return NULL;
+    }
     const char *rows = there ? (const char *)(uintptr_t)first->offset : stage;
     if (!there && cp_fetch(r, first, to, bytes) < 0)
         return first;
@@ -126,6 +154,7 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const cp_runs *r
         int64_t start = runs->extents[2 * e], stop = runs->extents[2 * e + 1];
         int64_t entries = runs->swept ? runs->swept[e] : stop - start;
         int fits = sweep && start < stop && entries >= 0 && (stop - start) * width <= r->stage_bytes;
+        fits = fits && !cp_spreads(&c->target);
         if (fits) { /* what is waiting to be coalesced comes first */
             cp_coalesce(r, from);
             from = r->part_count;

@@ -66,7 +66,7 @@ static inline void cp_reader_pick(cp_reader *r, cp_bits bits)
 static inline int cp_reader_read(cp_reader *r, const int64_t *extents, int64_t extent_count, const int32_t *into,
                                  const int32_t *sweep, int hurry)
 {
-    int64_t rows = 0, bytes = 0, helpers = hurry ? r->pool.count : r->cores - 2;
+    int64_t rows = 0, bytes = 0, helpers = r->cores - (hurry ? 1 : 2);
     for (int64_t e = 0; e < extent_count; e++)
         rows += extents[2 * e + 1] - extents[2 * e];
     for (int64_t c = 0; c < r->column_count; c++)

@@ -64,17 +64,18 @@ CP_INLINE void CP(adam_features)(cp_sgd *s, const int32_t *index, const real *x,
         const int64_t some = n - i < CP_QUAD ? n - i : CP_QUAD;
         quad w = CP(all)(0), g = w, m = w, sum = w;
         for (int64_t l = 0; l < some; l++) {
-            const int64_t j = index[i + l];
-            w[l] = v[j];
-            g[l] = x[gradient ? j : i + l];
-            m[l] = means[j];
-            sum[l] = sums[j];
+            const int64_t at = (int64_t)index[i + l] * CP_RECORD;
+            w[l] = v[at];
+            g[l] = x[gradient ? index[i + l] : i + l];
+            m[l] = means[at];
+            sum[l] = sums[at];
         }
         w = CP(adam_quad)(w, &m, &sum, g, by);
         for (int64_t l = 0; l < some; l++) {
-            v[index[i + l]] = w[l];
-            means[index[i + l]] = m[l];
-            sums[index[i + l]] = sum[l];
+            const int64_t at = (int64_t)index[i + l] * CP_RECORD;
+            v[at] = w[l];
+            means[at] = m[l];
+            sums[at] = sum[l];
         }
     }
 }
@@ -85,10 +86,10 @@ CP_INLINE void CP(adam_outputs)(cp_sgd *s, const int32_t *index, const real *x, 
 {
     real *v = CP_AT(s, real, w), *means = CP_AT(s, real, means), *sums = CP_AT(s, real, sums);
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0, at = index[i] * s->padded; k < s->padded; k += CP_QUAD) {
+        for (int64_t k = 0, at = index[i] * s->apart; k < s->padded; k += CP_QUAD) {
             quad w, g, m, sum;
             memcpy(&w, v + at + k, sizeof w);
-            memcpy(&g, gradient ? x + at + k : factor + k, sizeof g);
+            memcpy(&g, gradient ? x + index[i] * s->padded + k : factor + k, sizeof g);
             memcpy(&m, means + at + k, sizeof m);
             memcpy(&sum, sums + at + k, sizeof sum);
             by.factor = gradient ? *factor : x[i];

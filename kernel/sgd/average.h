@@ -6,13 +6,17 @@
 
 static CP_NOINLINE void CP(look_at)(cp_sgd *s)
 {
-    const int64_t all = s->padded * (s->sparse ? s->features : s->outputs);
+    const int64_t apart = s->sparse ? s->apart : s->padded, all = s->padded * (s->sparse ? s->features : s->outputs);
+    const int64_t line = apart == s->padded ? all : s->padded;
     const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias);
     double *mean = CP_AT(s, double, mean), *mean_bias = CP_AT(s, double, mean_bias);
     const double share = (CP_ETA + 1) / (double)(++s->taken + CP_ETA), scale = s->scale;
     CP(settle)(s);
-    for (int64_t i = 0; i < all; i++)
-        mean[i] += share * (scale * (double)v[i] - mean[i]);
+    for (int64_t i = 0; line == 1 && i < all; i++)
+        mean[i] += share * (scale * (double)v[i * CP_RECORD] - mean[i]);
+    for (int64_t i = 0; line > 1 && i < all; i += line, v += apart, mean += line)
+        for (int64_t j = 0; j < line; j++)
+            mean[j] += share * (scale * (double)v[j] - mean[j]);
     for (int64_t k = 0; k < s->outputs; k++)
         mean_bias[k] += share * ((double)bias[k] - mean_bias[k]);
     s->since = 0;

@@ -29,9 +29,8 @@ CP_INLINE void CP(gather_gradient)(real *grad, const char *const *row, const rea
 /* Take the decay of one update into the scale, and renormalise where it got small. */
 static CP_NOINLINE void CP(shrink)(cp_sgd *s)
 {
-    int64_t all = s->padded * (s->sparse ? s->features : s->outputs);
     if (s->decay != 1 && CP(decay)(s))
-        CP(renormalise)(s, CP_AT(s, real, w), all);
+        CP(renormalise)(s);
 }
 
 /* In sgd/rules.h. */

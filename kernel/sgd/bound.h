@@ -9,7 +9,7 @@ CP_INLINE double CP(squares_of)(const cp_sgd *s, const int32_t *index, int64_t n
     const real *v = CP_AT(s, const real, w);
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0, at = (index ? index[i] : i) * s->padded; k < s->outputs; k++)
+        for (int64_t k = 0, at = (index ? index[i] : i) * s->apart; k < s->outputs; k++)
             sum += (double)v[at + k] * (double)v[at + k];
     return sum;
 }
@@ -50,7 +50,7 @@ static CP_NOINLINE void CP(keep_within)(cp_sgd *s, double squares)
     s->inverse = 1 / s->scale;
     if (s->scale < 1.0 / (1 << 20)) {
         CP(settle)(s);
-        CP(renormalise)(s, CP_AT(s, real, w), s->padded * (s->sparse ? s->features : s->outputs));
+        CP(renormalise)(s);
         CP(recount)(s);
     }
 }

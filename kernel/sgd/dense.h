@@ -14,11 +14,13 @@ CP_INLINE int CP(decay)(cp_sgd *s)
     return s->scale < 1.0 / (1 << 20);
 }
 
-static CP_NOINLINE void CP(renormalise)(cp_sgd *s, real *v, int64_t count)
+static CP_NOINLINE void CP(renormalise)(cp_sgd *s)
 {
-    real scale = (real)s->scale;
-    for (int64_t i = 0; i < count; i++)
-        v[i] *= scale;
+    const int64_t lines = s->sparse ? s->features : s->outputs, apart = s->sparse ? s->apart : s->padded;
+    real scale = (real)s->scale, *v = CP_AT(s, real, w);
+    for (int64_t i = 0; i < lines; i++)
+        for (int64_t j = 0; j < s->padded; j++)
+            v[i * apart + j] *= scale;
     s->scale = s->inverse = 1;
 }
 
@@ -165,7 +167,7 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss
         prev = row;
         if (s->decay != 1) {
             if (CP(decay)(s))
-                CP(renormalise)(s, v, s->padded);
+                CP(renormalise)(s);
             q.scale = (real)s->scale;
             q.inverse = (real)s->inverse;
         }

@@ -19,8 +19,10 @@
 
 #if defined __clang__
 #define CP_SHUFFLE(mask, a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)
+#define CP_SHUFFLE2(mask, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define CP_SHUFFLE(mask, a, ...) __builtin_shuffle(a, (mask){__VA_ARGS__})
+#define CP_SHUFFLE2(mask, a, b, ...) __builtin_shuffle(a, b, (mask){__VA_ARGS__})
 #endif
 #define CP_LOW(type, a) (((union { __typeof__(a) whole; type half[2]; }){.whole = (a)}).half[0])
 #define CP_HIGH(type, a) (((union { __typeof__(a) whole; type half[2]; }){.whole = (a)}).half[1])

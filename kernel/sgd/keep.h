@@ -5,10 +5,12 @@
 
 #include "sgd/state.h"
 
-/* Numbers in the state: one a weight and one an intercept, laid out as the weights are; or, `shared`, one a feature. */
+/* Numbers in the state: one a weight and one an intercept; or, `shared`, one a feature. Of output k and feature j it is that at
+ * k * output + j * feature. */
 typedef struct {
     size_t at, bias;
     int bytes, shared;
+    int64_t output, feature;
 } cp_plane;
 
 enum { CP_MOST_PLANES = 3 };
@@ -19,15 +21,16 @@ static inline int64_t cp_sgd_counts(const cp_sgd *s) { return s->rule == CP_MOME
 /* List the planes that a state has beside the weights. */
 static inline int cp_sgd_planes(const cp_sgd *s, cp_plane *planes)
 {
+    const int64_t output = s->sparse ? 1 : s->padded, apart = s->sparse ? s->apart : 1;
     int count = 0;
     if (s->averaged)
-        planes[count++] = (cp_plane){s->mean, s->mean_bias, sizeof(double), 0};
+        planes[count++] = (cp_plane){s->mean, s->mean_bias, sizeof(double), 0, output, s->sparse ? s->padded : 1};
     if (s->rule != CP_SAME)
-        planes[count++] = (cp_plane){s->sums, s->sum_bias, s->bytes, 0};
+        planes[count++] = (cp_plane){s->sums, s->sum_bias, s->bytes, 0, output, apart};
     if (s->rule == CP_NORMALIZED)
-        planes[count++] = (cp_plane){s->inv, 0, s->bytes, 1};
+        planes[count++] = (cp_plane){s->inv, 0, s->bytes, 1, 0, apart};
     if (s->rule == CP_MOMENTS)
-        planes[count++] = (cp_plane){s->means, s->mean_biases, s->bytes, 0};
+        planes[count++] = (cp_plane){s->means, s->mean_biases, s->bytes, 0, output, apart};
     return count;
 }
 
@@ -59,10 +62,8 @@ static inline void cp_keep_number(char *at, int bytes, double *line, int into)
 static inline void cp_keep_line(cp_sgd *s, const cp_plane *p, int64_t k, double *line, int into)
 {
     char *plane = (char *)s + p->at;
-    for (int64_t j = 0; j < s->features; j++) {
-        int64_t at = p->shared ? j : s->sparse ? j * s->padded + k : k * s->padded + j;
-        cp_keep_number(plane + at * p->bytes, p->bytes, line + j, into);
-    }
+    for (int64_t j = 0; j < s->features; j++)
+        cp_keep_number(plane + (k * p->output + j * p->feature) * p->bytes, p->bytes, line + j, into);
     if (!p->shared)
         cp_keep_number((char *)s + p->bias + k * p->bytes, p->bytes, line + s->features, into);
     else if (!into)
@@ -98,10 +99,12 @@ static inline void cp_sgd_keep(cp_sgd *s, double *lines, int into)
         lines[4 + i] = s->fade[i];
 }
 
-/* Forget all that is known beside the weights. */
+/* Forget all that is known beside the weights; those of sparse models too. */
 static inline void cp_sgd_forget(cp_sgd *s)
 {
     memset(CP_AT(s, char, mean), 0, s->size - s->mean); /* the last that is laid out */
+    if (s->sparse)
+        memset(CP_AT(s, char, w), 0, (size_t)(s->apart * s->features * s->bytes));
     s->taken = s->since = 0;
     s->seen = s->norm = s->slopes = s->open = s->owed = 0;
     s->fade[0] = s->fade[1] = 1;

@@ -6,7 +6,7 @@ static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
         return CP(sparse)(s, c, status);
 #define CP_LEARN(id, code, ...) \
     case CP_##id: \
-        return s->batched ? CP(code##_batches)(s, c) : s->ruled ? CP(code##_ruled)(s, c) : CP(code##_rows)(s, c);
+        return s->batched ? CP(code##_batches)(s, c) : s->rooted ? CP(code##_rooted)(s, c) : s->ruled ? CP(code##_ruled)(s, c) : CP(code##_rows)(s, c);
 #define CP_LEARN_SCORES(id, ...) CP_LEARN(id, SCORES, )
     switch (s->loss) { CP_LOSSES(CP_LEARN, CP_LEARN_SCORES) }
 #undef CP_LEARN
@@ -32,8 +32,10 @@ static CP_NOINLINE void CP(flush)(cp_sgd *s)
         }
     CP(settle)(s);
     if (s->scale != 1)
-        CP(renormalise)(s, CP_AT(s, real, w), s->padded * (s->sparse ? s->features : s->outputs));
+        CP(renormalise)(s);
     CP(recount)(s);
+    if (s->rooted)
+        CP(take_roots)(s);
     if (s->since > 0)
         CP(look_at)(s);
 }
@@ -70,7 +72,7 @@ static CP_NOINLINE void CP(weights)(cp_sgd *s, void *weights, void *biases, int 
         s->scale = s->inverse = 1;
     for (int64_t k = 0; k < s->outputs; k++)
         for (int64_t j = 0; j < s->features; j++) {
-            real *at = s->sparse ? v + j * s->padded + k : v + k * s->padded + j;
+            real *at = s->sparse ? v + j * s->apart + k : v + k * s->padded + j;
             if (into)
                 *at = coef[k * s->features + j];
             else

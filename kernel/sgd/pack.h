@@ -22,6 +22,7 @@ typedef CP(bits_type) CP(lane_bits) __attribute__((vector_size(CP_VECTOR)));
 typedef CP_REAL CP(quad_type) __attribute__((vector_size(16)));
 typedef CP(bits_type) CP(mask_type) __attribute__((vector_size(16)));
 typedef CP_REAL CP(half_type) __attribute__((vector_size(32)));
+typedef CP(bits_type) CP(half_bits) __attribute__((vector_size(32)));
 typedef struct { CP(lane_type) part[CP_PARTS]; } CP(pack_type);
 
 #define CP_EACH for (int part_ = 0; part_ < CP_PARTS; part_++)
@@ -127,6 +128,24 @@ CP_INLINE quad CP(sum)(pack a)
     quad q = CP_LOW(quad, half) + CP_HIGH(quad, half);
 #endif
     return CP(sum_quad)(q);
+}
+
+/* Return whether a bit of any lane is set. */
+CP_INLINE int CP(any)(const CP(lane_bits) *hit)
+{
+    uint64_t word[2];
+#if CP_VECTOR == 16
+    const mask all = (hit[0] | hit[1]) | (hit[2] | hit[3]);
+#else
+#if CP_VECTOR == 64
+    const CP(half_bits) half = CP_LOW(CP(half_bits), hit[0]) | CP_HIGH(CP(half_bits), hit[0]);
+#else
+    const CP(half_bits) half = hit[0] | hit[1];
+#endif
+    const mask all = CP_LOW(mask, half) | CP_HIGH(mask, half);
+#endif
+    memcpy(word, &all, sizeof word);
+    return (word[0] | word[1]) != 0;
 }
 
 CP_INLINE quad CP(absolute)(quad a)

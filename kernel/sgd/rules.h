@@ -8,9 +8,9 @@
  *
  * with r the rate; of rates for each weight that of a weight whose feature is 1 in all rows, rate / sqrt(sum slope^2), so that
  * the penalty fades as the steps do. One rate for all has w *= 1 - rate l2, as in sgd/sgd.h.
- * G is kept for each weight and intercept, 1 / s for each feature, t counts rows. Sparse rows touch what they hold: features
- * that are not there have no gradient, and owe the penalty until they come or it is settled for all. The weights are those
- * of sgd/state.h, w = scale * v, so what is taken from v is divided by the scale. */
+ * G is kept for each weight and intercept (its root may be a little old, see sgd/rooted.h), 1 / s for each feature, t counts
+ * rows. Sparse rows touch what they hold: features that are not there have no gradient, and owe the penalty until they come or
+ * it is settled for all. The weights are those of sgd/state.h, w = scale * v, so what is taken from v is divided by the scale. */
 
 #define CP_RULE(vec, bits, name) \
     /* Return 1 / sqrt(a) of a >= 0 by basic operations only, within 5e-6, of doubles 4e-11; a large number for 0. */ \
@@ -47,25 +47,28 @@ CP_RULE(quad, mask, quad)
 /* Make the weights of features smaller that are larger than all before. */
 static CP_NOINLINE void CP(enlarge)(cp_sgd *s, const int32_t *index, const real *x, int64_t n)
 {
+    const int64_t feature = s->sparse ? s->apart : 1, output = s->sparse ? 1 : s->padded;
     real *inv = CP_AT(s, real, inv), *v = CP_AT(s, real, w);
     const real least = CP_BYTES == 4 ? (real)1e-37 : (real)1e-307;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t j = index ? index[i] : i;
+        const int64_t j = (index ? index[i] : i) * feature;
         const real a = x[i] < 0 ? -x[i] : x[i], t = a * inv[j];
         if (!(t > 1 || (inv[j] == 0 && a > 0)))
             continue;
         for (int64_t k = 0; k < s->outputs && inv[j] > 0; k++)
-            v[s->sparse ? j * s->padded + k : k * s->padded + j] /= t;
+            v[j + k * output] /= t;
         inv[j] = 1 / (a > least ? a : least);
     }
 }
+
+#include "sgd/records.h"
 
 /* Return sum (x / s)^2 of a dense row; `larger` says whether one of its features is larger than all before. */
 CP_INLINE real CP(norm_dense)(const cp_sgd *s, const real *x, int *larger)
 {
     const real *inv = CP_AT(s, const real, inv);
     const int64_t packs = s->padded / CP_LANES;
-    CP(bits_type) keep[CP_LANES], hits[CP_LANES], all = 0;
+    CP(bits_type) keep[CP_LANES];
     CP(lane_bits) hit[CP_PARTS] = {0};
     pack sum = CP(zero)();
     CP(tail_mask)(keep, s->features);
@@ -77,10 +80,7 @@ CP_INLINE real CP(norm_dense)(const cp_sgd *s, const real *x, int *larger)
             CP_PART(sum) += t * t;
         }
     }
-    memcpy(hits, hit, sizeof hits);
-    for (int i = 0; i < CP_LANES; i++)
-        all |= hits[i];
-    *larger = all != 0;
+    *larger = CP(any)(hit);
     return CP(sum)(sum)[0];
 }
 
@@ -91,7 +91,7 @@ CP_INLINE real CP(norm_sparse)(const cp_sgd *s, const int32_t *index, const real
     real sum[4] = {0, 0, 0, 0};
     int found = 0;
     for (int64_t i = 0; i < n; i++) {
-        const real a = x[i] < 0 ? -x[i] : x[i], by = inv[index[i]], t = a * by;
+        const real a = x[i] < 0 ? -x[i] : x[i], by = inv[index[i] * s->apart], t = a * by;
         found |= (t > 1) | ((by == 0) & (a > 0));
         sum[i % 4] += t * t;
     }
@@ -123,7 +123,7 @@ static CP_NOINLINE void CP(pay)(cp_sgd *s, const int32_t *index, int64_t n)
         const real owed = (real)(s->owed - paid[j]);
         paid[j] = s->owed;
         for (int64_t k = 0; k < s->outputs && owed > 0; k++) {
-            real *at = v + j * s->padded + k;
+            real *at = v + j * s->apart + k;
             *at = *at > owed ? *at - owed : *at < -owed ? *at + owed : 0;
         }
     }
@@ -166,7 +166,7 @@ static CP_NOINLINE void CP(begin_update)(cp_sgd *s, real *rate, real *h)
         by = CP(adam_begin)(s);
     if (s->decay != 1 && CP(decay)(s)) {
         CP(settle)(s);
-        CP(renormalise)(s, CP_AT(s, real, w), s->padded * (s->sparse ? s->features : s->outputs));
+        CP(renormalise)(s);
         CP(recount)(s);
     }
     s->penalty = reach * s->l1 * s->inverse;
@@ -198,48 +198,21 @@ CP_INLINE void CP(move_dense)(cp_sgd *s, int64_t k, const real *x, real factor, 
     }
 }
 
-/* Move the weights of a sparse row's features, one output: by factor * x, or by factor * x[index] of a gradient. */
-CP_INLINE void CP(move_sparse)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, real factor, real h,
-                               const enum cp_rule rule)
-{
-    real *v = CP_AT(s, real, w), *sums = CP_AT(s, real, sums);
-    const real *inv = CP_AT(s, const real, inv);
-    for (int64_t i = 0; i < n; i += CP_QUAD) {
-        const int64_t some = n - i < CP_QUAD ? n - i : CP_QUAD;
-        quad w = CP(all)(0), g = w, sum = w, one = w;
-        for (int64_t l = 0; l < some; l++) {
-            const int64_t j = index[i + l];
-            w[l] = v[j];
-            g[l] = x[gradient ? j : i + l];
-            if (rule != CP_SAME)
-                sum[l] = sums[j];
-            if (rule == CP_NORMALIZED)
-                one[l] = inv[j];
-        }
-        w = CP(move_quad)(w, &sum, one, g * factor, h, rule);
-        for (int64_t l = 0; l < some; l++) {
-            v[index[i + l]] = w[l];
-            if (rule != CP_SAME)
-                sums[index[i + l]] = sum[l];
-        }
-    }
-}
-
-/* The same of several outputs: by factor[k] * x, or by factor[0] * x[index][k] of a gradient. */
+/* Move the weights of a sparse row's features: by factor[k] * x, or by factor[0] * x[index][k] of a gradient. */
 CP_INLINE void CP(move_outputs)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, const real *factor,
                                 real h, const enum cp_rule rule)
 {
     real *v = CP_AT(s, real, w), *sums = CP_AT(s, real, sums);
     const real *inv = CP_AT(s, const real, inv);
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0, at = index[i] * s->padded; k < s->padded; k += CP_QUAD) {
+        for (int64_t k = 0, at = index[i] * s->apart; k < s->padded; k += CP_QUAD) {
+            const real *grad = x + (gradient ? index[i] * s->padded + k : i);
             quad w, g, sum;
             memcpy(&w, v + at + k, sizeof w);
-            memcpy(&g, gradient ? x + at + k : factor + k, sizeof g);
+            memcpy(&g, gradient ? grad : factor + k, sizeof g);
             if (rule != CP_SAME)
                 memcpy(&sum, sums + at + k, sizeof sum);
-            w = CP(move_quad)(w, &sum, CP(all)(rule == CP_NORMALIZED ? inv[index[i]] : 1), g * (gradient ? *factor : x[i]), h,
-                              rule);
+            w = CP(move_quad)(w, &sum, CP(all)(rule == CP_NORMALIZED ? inv[at] : 1), g * (gradient ? *factor : *grad), h, rule);
             memcpy(v + at + k, &w, sizeof w);
             if (rule != CP_SAME)
                 memcpy(sums + at + k, &sum, sizeof sum);
@@ -293,8 +266,11 @@ static CP_NOINLINE void CP(update_dense)(cp_sgd *s, const real *x, int64_t apart
 CP_INLINE void CP(apply_sparse)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, const real *factor,
                                 const real *slope, real rate, real h, const enum cp_rule rule)
 {
-    if (s->outputs == 1)
-        CP(move_sparse)(s, index, x, n, gradient, *factor, h, rule);
+    if (s->apart == 1)
+        for (int64_t i = 0; i < n; i++)
+            CP_AT(s, real, w)[index[i]] -= h * (x[gradient ? index[i] : i] * *factor);
+    else if (s->outputs == 1)
+        CP(move_records)(s, index, x, n, gradient, *factor, h, rule);
     else
         CP(move_outputs)(s, index, x, n, gradient, factor, h, rule);
     CP(move_biases)(s, slope, gradient ? *factor : 1, rate, rule);
@@ -337,14 +313,18 @@ static CP_NOINLINE void CP(update_batch)(cp_sgd *s)
     memset(grad_bias, 0, (size_t)s->outputs * sizeof(real));
 }
 
-/* What is to be done before a row is scored. */
-CP_INLINE double CP(ready)(cp_sgd *s, const int32_t *index, const real *x, int64_t n)
+/* What is to be done before a row is scored; a sparse row of one output is, where its features are taken in. */
+CP_INLINE double CP(ready)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, real *score)
 {
     double norm;
     CP(follow)(s, index, n, -1);
     if (s->sparse && s->l1 > 0)
         CP(pay)(s, index, n);
-    norm = s->rule == CP_NORMALIZED ? CP(take_in)(s, index, x, n) : 0;
+    if (s->sparse && s->rule == CP_NORMALIZED && s->outputs == 1) {
+        norm = CP(take_in_records)(s, index, x, n, score);
+        *score = (real)s->scale * *score + *CP_AT(s, const real, bias);
+    } else
+        norm = s->rule == CP_NORMALIZED ? CP(take_in)(s, index, x, n) : 0;
     CP(follow)(s, index, n, 1);
     return norm;
 }
@@ -374,7 +354,7 @@ CP_INLINE int64_t CP(ruled_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_los
     for (i = 0; i < c->n; i++) {
         const real *row = (const real *)c->row[i];
         cp_ask_ahead(c, i, c->lines);
-        const double norm = CP(ready)(s, NULL, row, s->features);
+        const double norm = CP(ready)(s, NULL, row, s->features, score);
         for (int64_t k = 0; k < s->outputs; k++)
             score[k] = (real)s->scale * CP(dot)(v + k * s->padded, row, packs, keep) + bias[k];
         if (!CP(judge)(s, score, c->label[i], c->weight[i], slope, loss))

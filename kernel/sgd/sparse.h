@@ -1,18 +1,18 @@
 /* Template: sparse rows. Weights lie by feature, all outputs of a feature side by side. */
 
 /* Sum value * weight in four running sums, whatever the vectors of the CPU. */
-CP_INLINE real CP(sparse_dot)(const real *v, const int32_t *index, const real *x, int64_t n)
+CP_INLINE real CP(sparse_dot)(const real *v, const int64_t apart, const int32_t *index, const real *x, int64_t n)
 {
     real a[4] = {0, 0, 0, 0};
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) {
-        a[0] += x[j] * v[index[j]];
-        a[1] += x[j + 1] * v[index[j + 1]];
-        a[2] += x[j + 2] * v[index[j + 2]];
-        a[3] += x[j + 3] * v[index[j + 3]];
+        a[0] += x[j] * v[index[j] * apart];
+        a[1] += x[j + 1] * v[index[j + 1] * apart];
+        a[2] += x[j + 2] * v[index[j + 2] * apart];
+        a[3] += x[j + 3] * v[index[j + 3] * apart];
     }
     for (int lane_ = 0; j < n; j++, lane_++)
-        a[lane_] += x[j] * v[index[j]];
+        a[lane_] += x[j] * v[index[j] * apart];
     return (a[0] + a[2]) + (a[1] + a[3]);
 }
 
@@ -21,14 +21,14 @@ CP_INLINE void CP(sparse_scores)(const cp_sgd *s, const int32_t *index, const re
 {
     const real *v = CP_AT(s, const real, w), *bias = CP_AT(s, const real, bias), scale = (real)s->scale;
     if (s->outputs == 1) {
-        *score = scale * CP(sparse_dot)(v, index, x, n) + *bias;
+        *score = scale * (s->apart == 1 ? CP(sparse_dot)(v, 1, index, x, n) : CP(sparse_dot)(v, CP_RECORD, index, x, n)) + *bias;
         return;
     }
     for (int64_t k = 0; k < s->padded; k += CP_QUAD) {
         quad sum = CP(all)(0), part, b;
         memcpy(&b, bias + k, sizeof b);
         for (int64_t j = 0; j < n; j++) {
-            memcpy(&part, v + index[j] * s->padded + k, sizeof part);
+            memcpy(&part, v + index[j] * s->apart + k, sizeof part);
             sum += x[j] * part;
         }
         sum = scale * sum + b;
@@ -103,10 +103,10 @@ CP_INLINE void CP(sparse_ahead)(const cp_sgd *s, const cp_chunk *c, int64_t i)
         __builtin_prefetch(c->row[middle] + at);
         __builtin_prefetch((const char *)c->index[middle] + at);
     }
-    if (s->features * s->padded * (int64_t)sizeof(real) > CP_SECOND_CACHE)
+    if (s->features * s->apart * (int64_t)sizeof(real) > CP_SECOND_CACHE)
         for (int64_t j = 0; j < c->length[near] && j < 64; j++)
             __builtin_prefetch((const char *)CP_AT(s, const real, w)
-                               + (uint32_t)c->index[near][j] * (uint64_t)s->padded * sizeof(real));
+                               + (uint32_t)c->index[near][j] * (uint64_t)s->apart * sizeof(real));
     if (i < c->nexts)
         __builtin_prefetch(c->y + c->next[i] * c->y_size);
 }
@@ -116,6 +116,7 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
 {
     real *score = CP_AT(s, real, work), *slope = cp_loss_per_class(loss) ? CP_AT(s, real, g) : score + CP_LANES;
     const real step = (real)(s->batched || s->ruled ? 1 : s->rate);
+    const int recorded = s->rule == CP_NORMALIZED && s->outputs == 1; /* scored as it is taken in */
     int64_t i;
     for (i = 0; i < c->n; i++) {
         const int32_t *index = c->index[i];
@@ -124,8 +125,9 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
         CP(sparse_ahead)(s, c, i);
         if ((*status = cp_check_indices(index, n, s->features)))
             break;
-        const double norm = s->ruled ? CP(ready)(s, index, x, n) : 0;
-        CP(sparse_scores)(s, index, x, n, score);
+        const double norm = s->ruled ? CP(ready)(s, index, x, n, score) : 0;
+        if (!recorded)
+            CP(sparse_scores)(s, index, x, n, score);
         if (cp_loss_per_class(loss)) {
             if (!CP(per_class)(s, score, (int64_t)c->label[i], c->weight[i], step, slope))
                 break;

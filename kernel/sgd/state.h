@@ -28,11 +28,15 @@ enum {
     CP_SGD_DIVERGED       /* a row is fine, but its margin is not: the weights grew without bound */
 };
 
-enum { CP_GROUP = 16, CP_LINE = 64, CP_SECOND_CACHE = 1 << 20 };
+enum { CP_GROUP = 16, CP_LINE = 64, CP_SECOND_CACHE = 1 << 20, CP_NARROW = 4 }; /* CP_NARROW: packs of a row that stay in registers */
+
+/* A sparse model with a rate for each weight has all numbers of a feature side by side, so that a visit waits for one line of
+ * memory: weights, sums of squares, 1 / size; of one output as a record of so many. */
+enum { CP_RECORD = 4 };
 
 /* Means: the power by which weights looked at later count for more, and the rows between two looks: of sparse models with
  * many weights more, so that a look costs no more than a row does. */
-enum { CP_ETA = 3, CP_LOOK_ROWS = 64, CP_LOOK_SHARE = 32 };
+enum { CP_ETA = 3, CP_LOOK_ROWS = 64, CP_LOOK_SHARE = 16 };
 
 /* What a host asks for. `classes`: two values, negative first, where labels are CP_TWO_CLASSES; `outputs` ascending
  * values where they are CP_CLASSES; unused for CP_NUMBERS. */
@@ -58,9 +62,11 @@ typedef struct {
 
 typedef struct {
     enum cp_loss loss;
-    int32_t bytes, sparse, intercept, isa, batched, averaged, weighs, ruled; /* weighs: classes do; ruled: updates are those of sgd/rules.h */
+    int32_t bytes, sparse, intercept, isa, batched, averaged, weighs; /* weighs: classes do */
+    int32_t ruled, rooted;         /* updates are those of sgd/rules.h; of sgd/rooted.h */
     enum cp_rule rule;
     int64_t features, outputs, padded, batch;  /* padded: features (dense) or outputs (sparse) in whole packs */
+    int64_t apart;                 /* sparse: reals from the weights of one feature to those of the next */
     double l1, l2, parameter, rate, decay, undecay, scale, inverse;
     double seen, norm, slopes;     /* rules: rows, sum of their (x / s)^2, mean of outputs of the sum of squared slopes */
     double open;                   /* of the open batch: the sum of squared slopes */
@@ -70,7 +76,7 @@ typedef struct {
     int64_t held, touched, epoch;  /* rows in the open batch; sparse: touched features and the batch's number */
     int64_t every, since, taken;   /* rows between two looks at the weights, rows since the last; looks so far */
     cp_sgd_totals totals;
-    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, class_weight, mean, mean_bias, sums, sum_bias, means, mean_biases, inv, paid, size;  /* offsets in bytes */
+    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, class_weight, mean, mean_bias, sums, sum_bias, means, mean_biases, inv, roots, paid, size;  /* offsets in bytes */
 } cp_sgd;
 
 #define CP_AT(s, type, field) ((type *)((char *)(s) + (s)->field))
@@ -94,8 +100,9 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
                 .parameter = shape->parameter, .averaged = shape->average || cp_steps[shape->step].averages, .rule = cp_steps[shape->step].rule, .l1 = shape->l1,
                 .max_norm = shape->max_norm, .fade = {1, 1}};
     size_t real = (size_t)s.bytes;
+    const int adaptive = s.rule != CP_SAME, quad = CP_GROUP / s.bytes;
     int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
-    s.ruled = s.rule != CP_SAME || s.l1 > 0 || s.max_norm > 0;
+    s.ruled = adaptive || s.l1 > 0 || s.max_norm > 0;
     s.decay = s.undecay = s.scale = s.inverse = s.totals.ln = 1;
     if (s.sparse)
         s.padded = s.outputs > 1 ? cp_round_up(s.outputs, CP_GROUP / s.bytes) : 1;
@@ -103,8 +110,10 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
         s.padded = cp_round_up(s.features, lanes);
     row = s.sparse ? 0 : s.padded;
     all = s.padded * (s.sparse ? s.features : s.outputs);
+    s.apart = !adaptive ? s.padded : s.padded == 1 ? CP_RECORD : s.rule == CP_MOMENTS ? 3 * s.padded : 2 * s.padded + quad;
+    s.rooted = adaptive && s.rule != CP_MOMENTS && !(s.max_norm > 0) && !s.sparse && !s.batched && s.outputs == 1 && s.padded <= CP_NARROW * lanes && !(s.l1 > 0 || s.l2 > 0);
     s.size = (size_t)cp_round_up(sizeof(cp_sgd), CP_LINE);
-    s.w = cp_sgd_take(&s, all, real);
+    s.w = cp_sgd_take(&s, s.sparse ? s.apart * s.features : all, real);
     s.bias = cp_sgd_take(&s, outs, real);
     s.prev = cp_sgd_take(&s, row, real);
     s.tail = cp_sgd_take(&s, 2 * row, real);
@@ -121,11 +130,12 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     s.every = CP_LOOK_ROWS > all / CP_LOOK_SHARE || !s.sparse ? CP_LOOK_ROWS : all / CP_LOOK_SHARE;
     s.mean = cp_sgd_take(&s, s.averaged ? all : 0, sizeof(double));
     s.mean_bias = cp_sgd_take(&s, s.averaged ? outs : 0, sizeof(double));
-    s.sums = cp_sgd_take(&s, s.rule == CP_SAME ? 0 : all, real);
-    s.sum_bias = cp_sgd_take(&s, s.rule == CP_SAME ? 0 : outs, real);
-    s.means = cp_sgd_take(&s, s.rule == CP_MOMENTS ? all : 0, real);
+    s.sums = s.sparse ? s.w + (size_t)s.padded * real : cp_sgd_take(&s, adaptive ? all : 0, real);
+    s.sum_bias = cp_sgd_take(&s, adaptive ? outs : 0, real);
+    s.means = s.sparse ? s.w + 2 * (size_t)s.padded * real : cp_sgd_take(&s, s.rule == CP_MOMENTS ? all : 0, real);
     s.mean_biases = cp_sgd_take(&s, s.rule == CP_MOMENTS ? outs : 0, real);
-    s.inv = cp_sgd_take(&s, s.rule == CP_NORMALIZED ? cp_round_up(s.features, lanes) : 0, real);
+    s.inv = s.sparse ? s.w + 2 * (size_t)s.padded * real : cp_sgd_take(&s, s.rule == CP_NORMALIZED ? row : 0, real);
+    s.roots = cp_sgd_take(&s, s.rooted ? row + lanes : 0, real); /* that of the intercept last */
     s.paid = cp_sgd_take(&s, s.sparse && s.l1 > 0 ? s.features : 0, sizeof(double));
     return s;
 }

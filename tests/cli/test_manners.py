@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer.core
+from patience import PATIENCE
 
 import corgipile as cp
 from corgipile import bars, cli, scratch
@@ -63,7 +64,7 @@ def begun(words, folder, pattern=".o.arrow*"):
 def test_signals_leave_nothing(slow, tmp_path, number, code, word):
     process = begun(slow, tmp_path)
     process.send_signal(number)
-    said = process.communicate(timeout=30)[1]
+    said = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == code
     assert said.splitlines()[-1] == b"corgipile: " + word
     assert b"Traceback" not in said
@@ -73,7 +74,7 @@ def test_signals_leave_nothing(slow, tmp_path, number, code, word):
 def test_what_a_killed_run_left_goes_with_the_next(slow, tmp_path, capsys):
     process = begun(slow, tmp_path)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     (left,) = tmp_path.glob(".o.arrow*")
     alive = begun([*slow[:2], str(tmp_path / "o2.arrow"), *slow[3:]], tmp_path, ".o2.arrow*")
     assert not left.exists()

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from corgipile import cli, postgres
 from corgipile.errors import CorgiPileError
@@ -91,8 +92,8 @@ def test_data_stay_and_a_port_takes_the_password(run, home):
     for command in ("stop", "status", "psql"):
         done = run(command, home)
         assert (done.returncode, done.stderr.count("is not up")) == (2, 1)
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         assert f"port {port} is taken" in run("start", home, "--port", port).stderr
     url = run("start", home, "--port", port).stdout.strip()
     with psycopg.connect(url) as connection:

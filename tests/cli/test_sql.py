@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from patience import PATIENCE
 from terminal import Terminal
 
 from corgipile import cli
@@ -197,7 +198,7 @@ def test_whoever_reads_may_have_seen_enough(folder):
         assert process.stdout.readline() == "range\n"
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_a_full_disk_is_said(folder):

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from patience import PATIENCE
 
 from corgipile import bars, cli, tables
 from corgipile.cli import console
@@ -198,6 +199,6 @@ def test_a_real_interrupt_leaves_nothing(tmp_path):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    assert b"corgipile: interrupted" in process.communicate(timeout=30)[1]
+    assert b"corgipile: interrupted" in process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 130
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.csv"]

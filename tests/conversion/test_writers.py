@@ -16,6 +16,7 @@ import pytest
 import tfrecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 import corgipile as cp
 from corgipile import cli
@@ -276,13 +277,13 @@ def test_from_the_command_line(tmp_path, capsys):
 @pytest.mark.parametrize("to", ["mds", "webdataset"])
 def test_a_stopped_command_leaves_nothing(tmp_path, to):
     cp.convert(pa.table({"image": [bytes(3000)] * 5_000}), tmp_path / "a.arrow")
-    sources = [str(tmp_path / "a.arrow")] * 60
+    sources = [str(tmp_path / "a.arrow")] * 200  # so many that it does not end before
     words = [sys.executable, "-m", "corgipile.cli", "convert", *sources, str(tmp_path / "out"), "--to", to]
     running = subprocess.Popen(words, stderr=subprocess.PIPE)
     while not any(name.startswith(".out") for name in names_in(tmp_path)) and running.poll() is None:
         time.sleep(0.02)
     running.send_signal(signal.SIGTERM)
-    _, told = running.communicate(timeout=30)
+    _, told = running.communicate(timeout=PATIENCE)
     assert running.returncode == 143, told
     assert names_in(tmp_path) == ["a.arrow"]
 

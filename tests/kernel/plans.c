@@ -97,14 +97,17 @@ static void streams(void)
 }
 
 /* Write `rows` rows of three int32 (row, row + 1, row + 2), read them in random runs, compare. */
-static void reads(int fd)
+static void reads(int fd, int64_t count, int64_t items)
 {
-    enum { ROWS = 5000, ITEMS = 3 };
-    int32_t *data = malloc(sizeof(int32_t) * ROWS * ITEMS);
-    for (int32_t i = 0; i < ROWS * ITEMS; i++)
-        data[i] = i / ITEMS + i % ITEMS;
-    check(write(fd, data, sizeof(int32_t) * ROWS * ITEMS) == (ssize_t)sizeof(int32_t) * ROWS * ITEMS, "write");
-    int64_t starts[3] = {0, 2000, ROWS}, offsets[2] = {0, 2000 * 4 * ITEMS};
+    int64_t first = 2 * count / 5, width = 4 * items, between = 100; /* bytes between the two pieces */
+    size_t bytes = (size_t)(count * width + between);
+    char *data = calloc(bytes, 1);
+    for (int64_t i = 0; i < count * items; i++) {
+        int32_t value = (int32_t)(i / items + i % items);
+        memcpy(data + 4 * i + (i / items < first ? 0 : between), &value, 4);
+    }
+    check(pwrite(fd, data, bytes, 0) == (ssize_t)bytes, "write");
+    int64_t starts[3] = {0, first, count}, offsets[2] = {0, first * width + between};
     int32_t fds[2] = {fd, fd};
     cp_pool pool;
     check(cp_pool_start(&pool, 3) == 0, "pool");
@@ -115,16 +118,18 @@ static void reads(int fd)
         int wide = seed % 2;
         r.stages = stages;
         for (int e = 0; e < 10; e++) {
-            extents[2 * e] = (int64_t)cp_below(seed, (uint64_t)e, ROWS);
-            extents[2 * e + 1] = extents[2 * e] + (int64_t)cp_below(seed, 100u + (uint64_t)e, (uint64_t)(ROWS - extents[2 * e]) + 1);
+            extents[2 * e] = (int64_t)cp_below(seed, (uint64_t)e, (uint64_t)count);
+            extents[2 * e + 1] = extents[2 * e] + (int64_t)cp_below(seed, 100u + (uint64_t)e, (uint64_t)(count - extents[2 * e]) + 1);
             total += extents[2 * e + 1] - extents[2 * e];
         }
         int32_t *into = malloc(4 * (size_t)total + 4), *sweep = malloc(4 * (size_t)total + 4), *at = sweep;
-        char *buffer = malloc((size_t)total * ITEMS * 8 + 64);
+        char *buffer = malloc((size_t)(total * items) * 8 + 64);
         for (int64_t i = 0; i < total; i++)
             into[i] = (int32_t)i;
         if (seed % 4 > 1)
             cp_shuffle32(into, (uint64_t)total, seed);
+        for (int64_t i = 0; seed % 7 == 3 && i < total; i += 3)
+            into[i] = -1;
         for (int e = 0; e < 10; e++) {
             int64_t rows = extents[2 * e + 1] - extents[2 * e];
             for (int64_t i = 0; i < rows; i++)
@@ -133,26 +138,26 @@ static void reads(int fd)
             at += rows;
         }
         cp_column column = {2, starts, offsets, fds,
-                            {buffer, ITEMS * (wide ? 8 : 4), ITEMS, CP_I32, wide ? CP_F64 : CP_I32, seed % 5 == 0}};
+                            {buffer, items * (wide ? 8 : 4), items, CP_I32, wide ? CP_F64 : CP_I32, seed % 5 == 0}};
         cp_runs runs = {extents, 10, into, seed % 3 ? sweep : NULL, NULL};
         check(cp_read_rows(&r, &pool, &column, 1, runs, 3) == 0, "read");
         int64_t i = 0;
         for (int e = 0; e < 10; e++)
             for (int64_t row = extents[2 * e]; row < extents[2 * e + 1]; row++, i++)
-                for (int k = 0; k < ITEMS; k++)
-                    check(wide ? ((double *)(void *)buffer)[into[i] * ITEMS + k] == (double)(row + k)
-                               : ((int32_t *)(void *)buffer)[into[i] * ITEMS + k] == row + k, "value");
+                for (int64_t k = 0; k < items && into[i] >= 0; k++)
+                    check(wide ? ((double *)(void *)buffer)[into[i] * items + k] == (double)(row + k)
+                               : ((int32_t *)(void *)buffer)[into[i] * items + k] == row + k, "value");
         for (int w = 0; w < 4; w++)
             free(stages[w]);
         free(r.parts), free(r.requests), free(into), free(sweep), free(buffer);
     }
     check(ftruncate(fd, 1000) == 0, "truncate");
     cp_read r = {.stage_bytes = CP_STAGE};
-    char *stages[4] = {NULL, NULL, NULL, NULL}, *buffer = malloc(ROWS * ITEMS * 4);
-    int64_t extents[2] = {0, 2000};
-    int32_t *into = calloc(ROWS, 4);
+    char *stages[4] = {NULL, NULL, NULL, NULL}, *buffer = malloc((size_t)(count * width));
+    int64_t extents[2] = {0, first};
+    int32_t *into = calloc((size_t)count, 4);
     r.stages = stages;
-    cp_column column = {2, starts, offsets, fds, {buffer, ITEMS * 4, ITEMS, CP_I32, CP_I32, 0}};
+    cp_column column = {2, starts, offsets, fds, {buffer, width, items, CP_I32, CP_I32, 0}};
     check(cp_read_rows(&r, &pool, &column, 1, (cp_runs){extents, 1, into, NULL, NULL}, 0) == 1 && r.error == 0,
           "end of file is seen");
     for (int w = 0; w < 4; w++)
@@ -300,7 +305,8 @@ int main(int argc, char **argv)
     streams();
     picks();
     if (file) {
-        reads(fileno(file));
+        reads(fileno(file), 5000, 3);
+        reads(fileno(file), 100, 1030); /* so wide that rows go straight to their slots */
         beside(fileno(file));
     }
     printf("%016llx\n", (unsigned long long)sum);

@@ -56,6 +56,7 @@ def test_rules_are_those_of_the_textbook(
     model = sgd(kind, width, x.dtype, sparse=sparse, batch_size=batch, step=step, **how)
     coef, bias, figures = fitted(model, x, y, step, rate)
     shape = {"epochs": 2, "batch": batch, "outputs": len(coef)}
+    shape["rooted"] = reference.keeps_roots(x, len(coef), sparse=sparse, batch=batch, penalties=l1 or l2 or max_norm)
     w, b = reference.ruled(kind, x, coded(kind, y), step=step, rate=rate, lazy=sparse, **shape, **how)
     if kind in KINKS and not wide and not np.allclose(coef, w, atol=2e-3):
         return  # a margin within rounding of the kink falls on either side in float32
@@ -74,15 +75,16 @@ def test_rules_are_those_of_the_textbook(
     dtype=st.sampled_from([np.float32, np.float64]),
     batch=st.sampled_from([1, 5, 64]),
     l1=st.sampled_from([0.0, 1e-3]),
+    l2=st.sampled_from([0.0, 1e-2]),
     max_norm=st.sampled_from([None, 0.1]),
     cuts=st.lists(st.integers(0, 300), max_size=5).map(sorted),
 )
-def test_model_does_not_depend_on_calls_or_vectors(kind, step, sparse, average, dtype, batch, l1, max_norm, cuts):
+def test_model_does_not_depend_on_calls_or_vectors(kind, step, sparse, average, dtype, batch, l1, l2, max_norm, cuts):
     x, y = made(kind, 300, 37, dtype)
     found = []
     for isa in range(_kernel.sgd_isa() + 1):
         for parts in ((), cuts):
-            how = {"l2": 1e-2, "l1": l1, "max_norm": max_norm, "step": step, "average": average}
+            how = {"l2": l2, "l1": l1, "max_norm": max_norm, "step": step, "average": average}
             model = sgd(kind, 37, dtype, sparse=sparse, batch_size=batch, isa=isa, **how)
             coef, bias, figures = fit(model, x, y, cuts=parts, rate=0.02)
             found.append((coef.tobytes(), bias.tobytes(), figures))
@@ -93,10 +95,13 @@ def test_model_does_not_depend_on_calls_or_vectors(kind, step, sparse, average, 
 @pytest.mark.parametrize("average", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("width", [1, 17])
-def test_going_on_is_going_on(step, average, sparse, width):
-    x, y = made("softmax", 300, width, np.float32)
-    how = {"sparse": sparse, "average": average, "step": step, "l1": 1e-3, "max_norm": 0.5}
-    whole, first, second = (sgd("softmax", width, np.float32, **how) for _ in range(3))
+@pytest.mark.parametrize(
+    ("kind", "l1", "max_norm"), [("softmax", 1e-3, 0.5), ("logistic", 0.0, None), ("svm", 0.0, 0.5)]
+)
+def test_going_on_is_going_on(step, average, sparse, width, kind, l1, max_norm):
+    x, y = made(kind, 300, width, np.float32)
+    how = {"sparse": sparse, "average": average, "step": step, "l1": l1, "max_norm": max_norm}
+    whole, first, second = (sgd(kind, width, np.float32, **how) for _ in range(3))
     want = fit(whole, x, y, epochs=5)
     fit(first, x, y, epochs=3)
     second.assign(*first.last(), first.beside())

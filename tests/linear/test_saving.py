@@ -60,7 +60,9 @@ def test_no_file(tmp_path):
         load(tmp_path / "none")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_damaged_files_are_refused_or_harmless(saved, data):
     """Whatever byte changed: the file is refused, or what it holds is a whole model."""

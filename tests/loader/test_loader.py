@@ -120,7 +120,9 @@ def test_a_state_crosses_processes(mixed, tmp_path):
     assert json.loads(done.stdout) == tail
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(
     order=st.sampled_from(ORDERS),
     batch=st.integers(1, 700),

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from dataclasses import replace
 from itertools import chain
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 import corgipile as cp
 from corgipile.errors import BadArgument, CorruptFile, ReadFailed
@@ -64,7 +64,9 @@ def flat(steps):
     return list(chain.from_iterable(steps))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(data=st.data())
 def test_the_kernel_runs_what_python_runs(paths, monkeypatch, data):
     def draw(strategy):
@@ -161,26 +163,32 @@ def test_a_new_epoch_ends_the_one_under_way(paths):
 
 
 def test_whoever_waits_in_another_thread_learns_of_the_end(paths):
+    """Amid an epoch for certain at first, then at any moment."""
     said = []
 
-    def consume(visits):
+    def consume(visits, begun, closed):
         try:
             for _ in visits:
-                pass
+                begun.set()
+                closed.wait(PATIENCE)
         except BadArgument as error:
             said.append(str(error))
         else:
             said.append("to the end")
 
-    for _ in range(20):
+    for waits in (True, *[False] * 20):
+        begun, closed = threading.Event(), threading.Event()
         with Feeder(paths[3001], order=NoShuffle(block=1, buffer=1)) as feeder:
-            other = threading.Thread(target=consume, args=(feeder.epoch(0),))
+            other = threading.Thread(target=consume, args=(feeder.epoch(0), begun, closed))
+            if not waits:
+                closed.set()
             other.start()
-            time.sleep(0.001)
-        other.join(10)
+            begun.wait(PATIENCE if waits else 0.001)
+        closed.set()
+        other.join(PATIENCE)
         assert not other.is_alive()
-    assert len(said) == 20
-    assert any("this iteration has ended" in text for text in said)
+    assert len(said) == 21
+    assert "this iteration has ended" in said[0]
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
@@ -297,5 +305,7 @@ def test_a_program_may_end_while_rows_are_read(rows, tmp_path):
     path = str(tmp_path / "t.parquet")
     code = f"import corgipile as cp; batches = iter(cp.Loader({path!r}, batch_size=8)); next(batches)"
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
         assert (done.returncode, done.stderr) == (0, "")

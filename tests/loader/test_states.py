@@ -58,7 +58,7 @@ def begun(made, batches):
 
 
 @pytest.mark.parametrize("order", ["riffle", "corgipile", "full", "reservoir", "sliding_window", "balanced"])
-@settings(max_examples=60, deadline=2000)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_state_of_a_loader(order, data):
     made = loader(order)
@@ -246,7 +246,7 @@ def test_a_full_shuffle_without_a_block_is_no_state():
 
 
 @pytest.mark.parametrize("kind", sorted(MAKERS))
-@settings(max_examples=60, deadline=4000)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_state_of_a_dataset_or_sampler(kind, data):
     make, read = MAKERS[kind]

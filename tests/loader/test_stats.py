@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import wait_for
 
 import corgipile as cp
 from corgipile.loader import Loader, LoaderStats
@@ -79,9 +80,13 @@ def test_what_a_state_continues_is_counted_from_there(tables):
 @pytest.mark.parametrize("name", ["narrow.arrow", "ragged.arrow"])
 def test_a_slow_consumer_makes_the_reader_wait(tables, name, order):
     loader = Loader(tables / name, batch_size=64, order=order, memory="120KB")
-    for number, _ in enumerate(loader):
-        time.sleep(0.01 * (number < 20))
-    assert loader.stats.reader_waited > 0
+
+    def waited():
+        for number, _ in enumerate(loader):
+            time.sleep(0.01 * (number < 20))
+        return loader.stats.reader_waited
+
+    wait_for(waited, "a reader that waits")
 
 
 @given(st.integers(1, 400), st.integers(1, 60), st.integers(0, 3), st.integers(1, 3), st.booleans())

@@ -3,6 +3,7 @@
 # ruff: noqa: S608  # tests write SQL
 
 import pytest
+from patience import wait_for
 
 pytestmark = pytest.mark.usefixtures("people")
 CALL = """SELECT corgipile.train_async(model => 'svm', features => 'x', label => 'y', query => $q$
@@ -128,7 +129,7 @@ def test_who_sees_and_who_ends(server, fails):
     for what in (cancel, f"SELECT corgipile.wait({number}, '0 s')"):
         assert f"there is no job {number} of yours" in fails(what, "j_one")
     assert "permission denied to cancel job" in fails(cancel, "j_sees")
-    assert server.value(f"SELECT corgipile.wait({number}, '0 s')", "j_sees") == "running"
+    wait_for(lambda: server.value(f"SELECT corgipile.wait({number}, '0 s')", "j_sees") == "running", "a job that runs")
     assert server.value(cancel, "j_signals") is True
     assert server.value(f"SELECT corgipile.wait({number})", "j_two") == "cancelled"
     assert server.value(f"SELECT error FROM corgipile.jobs WHERE id = {number}", "j_two")

@@ -5,9 +5,9 @@
 import contextlib
 import os
 import signal
-import time
 
 import pytest
+from patience import wait_for
 from pgservers import SqlError
 
 LONG = 100_000  # epochs, more than any test waits for
@@ -56,14 +56,6 @@ def same_models(server):
     return now == later
 
 
-def until(condition, what):
-    end = time.monotonic() + 30
-    while not (found := condition()):
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
-    return found
-
-
 @pytest.mark.every_server
 def test_a_job_makes_the_same_model(server, start, job, train):
     history = train("plain", name="now", epochs=3)
@@ -110,9 +102,9 @@ def test_arguments_arrive_as_they_were(server, arguments):
 
 
 @pytest.mark.every_server
-def test_progress_and_cancel(server, start, job):
+def test_progress_and_cancel(server, start, job, session):
     number = start()
-    until(lambda: (job(number, over=False)["epoch"] or 0) > 1, "the job does not get on")
+    wait_for(lambda: (job(number, over=False)["epoch"] or 0) > 1, "the second epoch")
     seen = job(number, over=False)
     assert (seen["state"], seen["epochs"], seen["finished"]) == ("running", LONG, None)
     assert 0 < seen["loss"] < 1
@@ -122,14 +114,15 @@ def test_progress_and_cancel(server, start, job):
                         f"AND query = 'corgipile job {number}'") == 1  # fmt: skip
     assert server.value(f"SELECT corgipile.wait({number}, '20 ms')") == "running"
     # in one transaction, the second look is newer than the first
-    first, _, second = server.text(f"""BEGIN ISOLATION LEVEL REPEATABLE READ;
-        SELECT rows FROM corgipile.jobs WHERE id = {number}; SELECT pg_sleep(0.05);
-        SELECT rows FROM corgipile.jobs WHERE id = {number}; COMMIT""").splitlines()
-    assert int(first) < int(second)
+    tell, look = session().tell, f"SELECT rows FROM corgipile.jobs WHERE id = {number}"
+    tell("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    first = int(tell(look))
+    second = wait_for(lambda: (rows := int(tell(look))) > first and rows, "more rows")
+    tell("COMMIT")
     assert server.value(f"SELECT corgipile.cancel({number})") is True
     ended = job(number)
     assert (ended["state"], ended["error"]) == ("cancelled", "canceling statement due to user request")
-    assert ended["rows"] >= int(second)
+    assert ended["rows"] >= second
     assert 0 < ended["epoch"] < LONG
     assert server.value(f"SELECT corgipile.cancel({number})") is False
     assert server.rows("SELECT * FROM corgipile.models WHERE name = 'later' AND (params ->> 'epochs')::int > 99") == []
@@ -184,7 +177,7 @@ def test_a_job_is_of_its_transaction(server, start, fails):
     assert said.split() == ["waiting", "done", "0", "t", "cancelled", "1"]
     waits = f"BEGIN; {call.format('plain', 'gone')} AS j \\gset\nSELECT corgipile.wait(:j)"
     assert "begins when this transaction has committed" in fails(waits)
-    until(lambda: server.value(LIVING) == 0, "workers stay")
+    wait_for(lambda: server.value(LIVING) == 0, "the end of workers")
 
 
 def test_two_that_wait_for_each_other(server, start, session):
@@ -232,7 +225,7 @@ def test_killed_workers_leave_nothing(server, start, job):
     server.sql(f"SELECT pg_terminate_backend(pid) FROM corgipile.jobs WHERE id = {number}")
     assert job(number)["state"] == "lost"
     number = start(name="'half'")
-    until(lambda: job(number, over=False)["epoch"], "the job does not get on")
+    wait_for(lambda: job(number, over=False)["epoch"], "an epoch")
     os.kill(job(number, over=False)["pid"], signal.SIGKILL)
 
     def over():  # a server that has not yet heard of the death still answers, and lets go of who waits then
@@ -240,7 +233,7 @@ def test_killed_workers_leave_nothing(server, start, job):
             return job(number)
         return None
 
-    lost = until(over, "the server stays away")
+    lost = wait_for(over, "the return of the server")
     assert (lost["state"], lost["pid"]) == ("lost", None)
     assert "its worker is gone" in lost["error"]
     assert server.value("SELECT count(*) FROM corgipile.models WHERE name = 'half'") == 0
@@ -254,7 +247,7 @@ def test_too_many(server, start, fails):
     many = "SELECT corgipile.train_async('plain', 'svm', 'x', 'label', name => 'm' || i) FROM generate_series(1, 40) i"
     before = server.value("SELECT max(id) FROM corgipile.job_records")
     assert "no background worker is free for a job: all 8 of max_worker_processes are taken" in fails(many)
-    until(lambda: server.value(LIVING) == 0, "workers stay")
+    wait_for(lambda: server.value(LIVING) == 0, "the end of workers")
     assert server.value("SELECT max(id) FROM corgipile.job_records") == before
     start()
     assert 'role "postgres" has 1 jobs; corgipile.max_jobs allows 1' in fails("SET corgipile.max_jobs = 1;" + many)
@@ -280,7 +273,7 @@ def test_dropping_what_a_job_needs(server):
     server.text(begin, database="doomed")
     assert server.value(LIVING) == 1
     server.sql("DROP DATABASE doomed WITH (FORCE)")
-    until(lambda: server.value(LIVING) == 0, "the worker stays")
+    wait_for(lambda: server.value(LIVING) == 0, "the end of the worker")
     server.sql("DROP ROLE dropper")
 
 

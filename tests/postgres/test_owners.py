@@ -118,7 +118,7 @@ def test_one_role_stores_models_in_sessions_at_once(server, train, session):
     for made in ("first", "later"):
         one, two = session("busy"), session("busy")
         one.tell(f"BEGIN; {trains(f', name => $${made} 1$$')}")
-        two.send(f"SET lock_timeout = '5s'; {trains(f', name => $${made} 2$$')}")
+        two.send(f"SET lock_timeout = '250s'; {trains(f', name => $${made} 2$$')}")
         if made == "first":
             server.wait_for_lock()
             one.tell("COMMIT")

@@ -88,7 +88,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("query", REFUSED)
 def test_queries_refused(server, fails, query):
-    assert REFUSED[query] in fails("SET statement_timeout = '300ms';" + CALL.format(query, ""))
+    limit = "SET statement_timeout = '300ms';" if "pg_sleep" in query else ""
+    assert REFUSED[query] in fails(limit + CALL.format(query, ""))
     assert server.rows(f"SELECT count(*) AS kinds, ({LEFT}) AS gone FROM kinds") == [{"kinds": 9, "gone": 0}]
 
 

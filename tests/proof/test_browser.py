@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 import corgipile as cp
 from corgipile.comparison import compare
@@ -62,7 +63,7 @@ def pages(tmp_path_factory):
 def chromium(folder, *words):
     fixed = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
     command = [BROWSER, *fixed, f"--user-data-dir={folder / 'profile'}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

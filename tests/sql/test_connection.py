@@ -2,7 +2,6 @@
 
 import datetime as dt
 import threading
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -179,9 +178,18 @@ def test_arrow_and_pandas(sql):
 
 def test_interruption_by_another_thread(sql):
     long = "SELECT sum(a.i * b.i) FROM range(10000000) a (i), range(100000) b (i)"
-    threading.Thread(target=lambda: (time.sleep(0.2), sql.interrupt())).start()
+    ended = threading.Event()
+
+    def interrupt():
+        while not ended.wait(0.2):  # before it runs nothing is interrupted
+            sql.interrupt()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     with pytest.raises(db.Interrupted):
         sql.execute(long).fetchall()
+    ended.set()
+    thread.join()
     assert sql.execute("SELECT 1").fetchone() == (1,)
 
 

@@ -4,9 +4,9 @@
 
 import json
 import threading
-import time
 
 import pytest
+from patience import wait_for
 from sqlengines import ROWS, OnDuckDB, OnPostgreSQL, quoted
 
 from corgipile.errors import BadStatement, CorgiPileError
@@ -135,11 +135,7 @@ class Sessions:
 
         thread = threading.Thread(target=run)
         thread.start()
-        end = time.monotonic() + 60
-        while thread.is_alive() and time.monotonic() < end:
-            time.sleep(0.2)
-            sql.interrupt()
-        thread.join(1)
+        wait_for(lambda: sql.interrupt() or thread.join(0.2) or not thread.is_alive(), "the end of the training")
         assert [type(error) for error in caught] == [Interrupted]
         assert self.rows(sql, "SHOW MODELS") == []
         assert self.value(sql, "SELECT count(*) FROM t") == ROWS

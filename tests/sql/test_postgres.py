@@ -4,11 +4,11 @@
 
 import datetime as dt
 import threading
-import time
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from patience import PATIENCE, wait_for
 from sqlservers import ROWS, database, guest, sql
 
 from corgipile.errors import BadArgument, CorgiPileError, MissingColumn, ServerError
@@ -245,11 +245,9 @@ def test_a_session_that_is_ended_by_another(sql, database):
     pids = []
     thread = threading.Thread(target=run)
     thread.start()
-    end = time.monotonic() + 60
-    while not sql.execute("SELECT 1 FROM corgipile.progress WHERE rows > 0").fetchall() and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for(lambda: sql.execute("SELECT 1 FROM corgipile.progress WHERE rows > 0").fetchall(), "a training")
     sql.execute("SELECT pg_terminate_backend(?)", pids)
-    thread.join(60)
+    thread.join(PATIENCE)
     assert [type(error) for error in caught] == [OperationalError]
     assert sql.execute("SHOW MODELS").fetchall() == []
 

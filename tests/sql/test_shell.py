@@ -6,13 +6,13 @@ import re
 import signal
 import stat
 import threading
-import time
 from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from patience import PATIENCE, wait_for
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from terminal import READY, Terminal
@@ -199,7 +199,7 @@ def test_ctrl_c_stops_a_training_or_clears_a_line_and_the_shell_lives(folder, tm
         assert "(0 rows)" in terminal.run("\\models")
         terminal.type("SELECT count(*) FROM range(100000) a, range(10000000) b;\r")
         terminal.wait("b;\r")
-        time.sleep(0.3)
+        terminal.works()
         terminal.type("\x03")
         assert "stopped" in terminal.wait(READY)
         assert "(1 row)" in terminal.run("SELECT 1 AS one;")
@@ -234,7 +234,7 @@ def test_a_shell_that_is_told_to_end_does(folder):
 def test_a_terminal_that_is_gone_ends_the_shell(folder):
     terminal = shell(folder)
     os.close(terminal.ours)
-    assert terminal.process.wait(20) != 0
+    assert terminal.process.wait(PATIENCE) != 0
 
 
 def test_what_is_read_no_longer_ends_the_shell(folder):
@@ -276,7 +276,8 @@ def test_a_session_on_a_server(folder, server, tmp_path):
         for slow in ("SELECT pg_sleep(60);", "SELECT count(*) FROM generate_series(1, 1e10::bigint) i;"):
             terminal.type(f"{slow}\r")
             terminal.wait(re.escape(slow))
-            time.sleep(0.5)
+            active = "SELECT 1 FROM pg_stat_activity WHERE datname = 'sql_shell' AND state = 'active'"
+            wait_for(lambda active=active: server.rows(active), "a statement that runs")
             terminal.type("\x03")
             terminal.wait(READY)
         assert "(0 rows)" in terminal.run("\\models")
@@ -287,5 +288,5 @@ def test_a_session_on_a_server(folder, server, tmp_path):
         terminal.type("\x04")
         assert terminal.end() == 0
     assert "Traceback" not in terminal.all
-    assert server.rows("SELECT 1 FROM pg_stat_activity WHERE datname = 'sql_shell'") == []
+    wait_for(lambda: not server.rows("SELECT 1 FROM pg_stat_activity WHERE datname = 'sql_shell'"), "its session's end")
     server.sql("DROP DATABASE sql_shell")

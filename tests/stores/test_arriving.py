@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 from corgipile.tables.io import remote
 from corgipile.tables.io.arriving import LEAST_AT_ONCE, Arriving, at_once, windows_of, within
@@ -105,7 +106,7 @@ def test_an_error_comes_in_its_turn_and_threads_end():
     runs.close()
     for thread in threading.enumerate():
         if thread.name.startswith("corgipile-decoder"):
-            thread.join(5)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
 
 

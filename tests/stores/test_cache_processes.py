@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from fake_ranges import FakeRanges, read, true
+from patience import PATIENCE
 
 from corgipile.stores.cache import Cached
 
@@ -32,6 +33,8 @@ print(fake.fetched, flush=True)
 """
 KILLED = """
 import os, signal
+from pathlib import Path
+from patience import wait_for
 def work(draw):
     while True:
         fake = FakeRanges(1 << 20, str(draw.integers(0, 6)))
@@ -47,6 +50,7 @@ for number in range(8):
         if not children[-1]:
             work(np.random.default_rng([seed, number, i]))
     time.sleep(draw.uniform(0.02, 0.2))
+    wait_for(lambda: len([*Path(folder).glob("*/*-*")]) > min(number, 3))
     for child in children:
         os.kill(child, signal.SIGKILL)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -64,7 +68,7 @@ def test_two_processes_fetch_each_byte_at_most_twice(tmp_path):
     processes = [start(TWO, tmp_path, seed) for seed in range(2)]
     for process in processes:
         print(file=process.stdin, flush=True)
-    fetched = [int(process.communicate(timeout=60)[0]) for process in processes]
+    fetched = [int(process.communicate(timeout=PATIENCE)[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert 6 * MB <= sum(fetched) < 1.5 * 6 * MB  # most of it once: each finds what the other one has read
     fake = FakeRanges(6 * MB)
@@ -74,7 +78,7 @@ def test_two_processes_fetch_each_byte_at_most_twice(tmp_path):
 
 def test_processes_killed_at_any_moment_leave_a_sound_cache(tmp_path):
     process = start(KILLED, tmp_path, 1)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     ours = tmp_path / f"corgipile-{os.geteuid()}"
     assert len([*ours.glob("*-*")]) > 3

@@ -65,7 +65,7 @@ def test_ranges_and_what_an_opening_tells(objects, data, scheme):
     assert "c0ffee" not in repr(ranges)
     assert len(objects.log()) == 1
     check(ranges, data)
-    assert {line.status for line in objects.log()} - {0} == {206}  # 0: one sent twice is given up
+    assert {line.status for line in objects.log()} == {206}
 
 
 def test_small_and_empty_objects(objects):
@@ -75,7 +75,7 @@ def test_small_and_empty_objects(objects):
         assert (ranges.size, len(tail)) == (size, min(size, 65536))
 
 
-def test_errors_stalls_and_cut_answers_go_unnoticed(objects, data):
+def test_errors_stalls_and_cut_answers_go_unnoticed(objects, data, hedging):
     ranges, _ = opened(objects)
     objects.set(latency=0.002)
     check(ranges, data)  # how long answers take becomes known
@@ -85,18 +85,23 @@ def test_errors_stalls_and_cut_answers_go_unnoticed(objects, data):
     assert {"error", "cut"} <= {line.fault for line in objects.log()}  # those that stall still do
 
 
-def test_many_requests_at_a_time_but_not_too_many(objects, data):
+def test_many_requests_at_a_time_but_not_too_many(objects, data, monkeypatch):
     ranges, _ = opened(objects)
-    objects.set(latency=0.2)
-    offsets = np.arange(40) * 70_000
-    began = os.times().elapsed
+    objects.set(latency=0.05)
+    offsets, together, hedged = np.arange(40) * 70_000, [], requests._hedged
+
+    async def noting(line, *asked):
+        together.append(line.turns.under_way)
+        return await hedged(line, *asked)
+
+    monkeypatch.setattr(requests, "_hedged", noting)
     ranges.fetch(offsets, np.full(40, 10), np.zeros(400, np.uint8), np.arange(40) * 10)
-    assert os.times().elapsed - began < 1.5  # 8 seconds, one after the other
+    assert max(together) > 30
     assert line().turns.under_way == 0
-    began = os.times().elapsed
+    together.clear()
     with line().turns.few(10):
         ranges.fetch(offsets, np.full(40, 10), np.zeros(400, np.uint8), np.arange(40) * 10)
-    assert os.times().elapsed - began > 0.7
+    assert max(together) == 10
     assert line().turns.under_way == 0
 
 

@@ -77,10 +77,10 @@ def test_every_byte_comes_once(objects, tmp_path, look):
     path = objects.root / "bucket" / "a.parquet"
     pq.write_table(make(), path, row_group_size=GROUP, use_dictionary=False)
     run("s3://bucket/a.parquet", tmp_path / "out.arrow")
-    asked = {line.range: line.sent for line in objects.log()}  # each once: on a busy machine some are sent twice
+    asked = objects.log()
     size = path.stat().st_size
     extra = 2 * (1 << 16) + ("lists" in look) * WINDOW  # tails, and the page that tells how long rows are
-    assert size <= sum(asked.values()) <= 1.1 * size + extra
+    assert size <= sum(line.sent for line in asked) <= 1.1 * size + extra
     assert len(asked) <= 1.2 * (size / WINDOW + ROWS / GROUP) + 4
 
 

@@ -1,4 +1,7 @@
-"""Members of live epochs that come, leave and die at random, as threads of one process; and what all of them did."""
+"""Members of live epochs that come, leave and die at random, as threads of one process; and what all of them did.
+
+One that had no turn on a busy machine for so long that it is taken for dead joins anew, as it is told to.
+"""
 
 import json
 import random
@@ -6,27 +9,35 @@ import threading
 import time
 
 import torch.distributed as dist
+from patience import PATIENCE
 
+from corgipile.errors import PeerFailed
 from corgipile.torch import ElasticLoader
 
 
 class Crowd:
-    """Keeps between two and eight members at work until all epochs are over and enough has happened."""
+    """Keeps between two and eight members at work until epochs are over, enough has happened and worlds have come."""
 
-    def __init__(self, table, rows, *, events, epochs, timeout=0.2, pause=0.001, seed=0, **settings):
+    def __init__(self, table, rows, *, events, epochs, worlds=0, timeout=0.2, pause=0.001, seed=0, **settings):
         self.store, self.table, self.rows, self.epochs = dist.HashStore(), table, rows, epochs
+        self.worlds, self.newest = worlds, 0
         self.settings = {"timeout": timeout, "seed": 1, **settings}
         self.left, self.pause, self.random = events, pause, random.Random(seed)  # noqa: S311
         self.lock, self.logs, self.errors = threading.Lock(), {}, []
         self.happened = {"join": 0, "leave": 0, "kill": 0}
 
-    def run(self, limit=120):
+    @property
+    def going(self):
+        """Say whether more is to happen."""
+        return self.left > 0 or self.newest < self.worlds
+
+    def run(self, limit=PATIENCE):
         """Run; return how often what happened."""
         threads = [self.start(4) for _ in range(4)]
         until = time.monotonic() + limit
         while (alive := [thread for thread in threads if thread.is_alive()]) and time.monotonic() < until:
             time.sleep(0.01)
-            if self.left > 0 and (len(alive) < 2 or (len(alive) < 8 and self.random.random() < 0.2)):
+            if self.going and (len(alive) < 2 or (len(alive) < 8 and self.random.random() < 0.2)):
                 self.happened["join"] += 1
                 self.left -= 1
                 threads.append(self.start(1))
@@ -40,23 +51,37 @@ class Crowd:
         thread.start()
         return thread
 
-    def guarded(self, *args):
+    def guarded(self, members, seed):
+        chance = random.Random(seed)  # noqa: S311
         try:
-            self.member(*args)
+            while True:
+                try:
+                    return self.member(members, chance)
+                except PeerFailed as error:
+                    if "taken for dead" not in str(error):
+                        raise
+                members = 1
         except BaseException as error:  # noqa: BLE001  # told by run
             self.errors.append(error)
 
-    def member(self, members, seed):
-        chance = random.Random(seed)  # noqa: S311
+    def member(self, members, chance):
         loader = ElasticLoader(self.table, self.store, members=members, **self.settings)
-        while loader.epoch < self.epochs or self.left > 0:
+        try:
+            self.work(loader, chance)
+        except PeerFailed:
+            loader.die()
+            raise
+
+    def work(self, loader, chance):
+        while loader.epoch < self.epochs or self.going:
             epoch = loader.epoch
             for batch in loader:
                 with self.lock:
                     rows = batch["x"].tolist()
+                    self.newest = max(self.newest, loader.generation)
                     self.logs.setdefault((loader.generation, loader.member), []).append((epoch, rows))
                 time.sleep(self.pause)
-                if self.left > 0 and chance.random() < 0.05:
+                if self.going and chance.random() < 0.05:
                     what = chance.choice(["leave", "kill"])
                     self.happened[what] += 1
                     self.left -= 1

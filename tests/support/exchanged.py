@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import torch.distributed as dist
+from patience import PATIENCE, wait_for
 
 from corgipile.exchange import LocalPart, stage
 from corgipile.orders import Exchange
@@ -28,7 +29,7 @@ def run(what, folder, world, *args):
     for one in ranks:
         one.start()
     for one in ranks:
-        one.join(90)
+        one.join(PATIENCE)
     late = [one.kill() for one in ranks if one.is_alive()]
     assert not late, "ranks hang"
     outs = [meet.with_name(f"{meet.name}-{rank}") for rank in range(world)]
@@ -36,7 +37,7 @@ def run(what, folder, world, *args):
 
 
 def _rank(what, meet, rank, world, *args):
-    late = timedelta(seconds=60)
+    late = timedelta(seconds=PATIENCE)
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world, timeout=late)
     meet.with_name(f"{meet.name}-{rank}").write_text(json.dumps(what(rank, world, *args)))
     os._exit(0)  # a group of which a rank is gone cannot be left in peace
@@ -97,7 +98,7 @@ def run_cases(rank, world, folder):
     found = []
     for number, (make, rows, unit, fraction, epochs) in enumerate(CASES):
         part = stage(make(rows), f"{folder}/{number}-{rank}", rank, world, unit=unit)
-        exchange = PartialExchange(part, fraction, seed=number, chunk="2KB", timeout=20)
+        exchange = PartialExchange(part, fraction, seed=number, chunk="2KB", timeout=PATIENCE)
         plan = Exchange(rows // unit, world, fraction, number)
         assert exchange.plan == plan
         passes = []
@@ -124,7 +125,7 @@ def run_until_killed(rank, world, folder, victim, swaps):
     """Exchange until a rank is killed at some message; say how it ended, and how long that took."""
     path = Path(f"{folder}/part-{rank}")
     part = LocalPart(path) if (path / "manifest.json").exists() else stage(numbers(301), path, rank, world, unit=1)
-    exchange = PartialExchange(part, 0.4, chunk=256, timeout=20)
+    exchange = PartialExchange(part, 0.4, chunk=256, timeout=PATIENCE)
     began = exchange.epoch
     count, swap = [0], Peers.swap
 
@@ -147,20 +148,19 @@ def run_until_killed(rank, world, folder, victim, swaps):
     return {"began": began, "epoch": exchange.epoch, "rows": seen(exchange.table), "error": ""}
 
 
-def run_bad(rank, world, folder):
-    """Let rank 1 send what cannot be, be silent, or have no room; say how each ended."""
-    return [_bad(rank, world, folder, how) for how in ("garbage", "sum", "disk", "length", "epoch", "silent", "full")]
-
-
-def _bad(rank, world, folder, how):
+def run_bad(rank, world, folder, how):
+    """Let rank 1 send what cannot be, be silent until rank 0 has ended, or have no room; say how it ended."""
     table = texts(400) if how == "full" else numbers(100)
     part = stage(table, f"{folder}/{how}-{rank}", rank, world, unit=1)
     before = seen(part.table) if how != "disk" else []
-    exchange = PartialExchange(part, 0.5, timeout=1 if how == "silent" else 3)
+    exchange = PartialExchange(part, 0.5, timeout=PATIENCE)
+    ended = folder / f"ended-{how}"
     if rank == 1 and how == "full":
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
     elif rank == 1 and how == "silent":
-        exchange._read = lambda *_: time.sleep(3)
+        exchange._read = lambda *_: wait_for(ended.exists)
+    elif how == "silent":
+        exchange._peers.timeout = 1
     elif rank == 1 and how == "disk":
         data = np.fromfile(f"{part.folder}/slots", np.uint8)
         data[:: part.places.unit_bytes] ^= 8  # a bit of each unit
@@ -181,6 +181,7 @@ def _bad(rank, world, folder, how):
     except OSError as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         text = f"{type(error).__name__}: {error}"
+        ended.touch()
         return {
             "error": text,
             "seconds": time.monotonic() - start,

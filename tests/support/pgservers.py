@@ -15,10 +15,10 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE, wait_for
 
 from corgipile import postgres
 from corgipile.errors import CorgiPileError
@@ -42,9 +42,11 @@ class Server(postgres.Server):
         return self.psql("-XAtq", "-v", "ON_ERROR_STOP=1", user=user)
 
     def said(self, sql, user="postgres", database="postgres"):
-        """Run SQL and return what psql printed, and the messages."""
-        command = [*self.command(user)[:-1], database]
-        done = subprocess.run(command, input=sql, capture_output=True, text=True, check=False, timeout=300, cwd="/")
+        """Run SQL and return what psql printed, and the messages; random() is the same in each run."""
+        command, sql = [*self.command(user)[:-1], database], f"SET seed = 0.5;\n{sql}"
+        done = subprocess.run(
+            command, input=sql, capture_output=True, text=True, check=False, timeout=PATIENCE, cwd="/"
+        )
         if done.returncode or re.search("WARNING:  (?!the model is no better)", done.stderr):
             raise SqlError(done.stderr)
         return done.stdout, done.stderr
@@ -74,10 +76,8 @@ class Server(postgres.Server):
 
     def wait_for_lock(self):
         """Wait until a session waits for a lock."""
-        end = time.monotonic() + 30
-        while not self.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
-            assert time.monotonic() < end, "no session waits"
-            time.sleep(0.01)
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        wait_for(lambda: self.value(waiting), "a wait for a lock")
 
     def dump(self):
         """Return the script that pg_dump writes of the database."""

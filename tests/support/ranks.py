@@ -1,20 +1,21 @@
 """Starts the ranks of a world as torchrun does."""
 
+import importlib
 import json
 import os
-import socket
 import subprocess
 import sys
+
+from patience import PATIENCE
 
 
 def run_ranks(script, folder, *args, world=2):
     """Run a script in each of ``world`` processes; return what each wrote as JSON to the file named first."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    store = importlib.import_module("torch.distributed").TCPStore("127.0.0.1", 0, is_master=True)
     everywhere = {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # ranks meet at a store that is there
         "WORLD_SIZE": str(world),
         "LOCAL_WORLD_SIZE": str(world),
         "OMP_NUM_THREADS": "1",
@@ -31,10 +32,11 @@ def run_ranks(script, folder, *args, world=2):
         for rank, out in enumerate(outs)
     ]
     try:
-        errors = [rank.communicate(timeout=120)[1] for rank in ranks]
+        errors = [rank.communicate(timeout=PATIENCE)[1] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
+        del store
     assert [rank.returncode for rank in ranks] == [0] * world, errors
     return [json.loads(out.read_text()) for out in outs]
 

@@ -73,10 +73,33 @@ def slopes_of(loss, z, label):
     return np.array([derivative(loss, z[0], label)])
 
 
+def keeps_roots(x, outputs, *, sparse, batch, penalties):
+    """Say whether kernel/sgd/rooted.h learns from such rows: their weights stay in registers."""
+    return not sparse and batch == 1 and outputs == 1 and not penalties and x[0].nbytes <= 4 * 64
+
+
 def ruled(
-    loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, max_norm=None, outputs=1, weights=None, lazy=False
+    loss,
+    x,
+    y,
+    *,
+    step,
+    rate,
+    epochs,
+    batch,
+    l1,
+    l2,
+    intercept,
+    max_norm=None,
+    outputs=1,
+    weights=None,
+    rooted=False,
+    lazy=False,
 ):
-    """Return weights and biases by a step of kernel/sgd/rules.h; G and s begin at 0. ``lazy``: of sparse rows."""
+    """Return weights and biases by a step of kernel/sgd/rules.h; G and s begin at 0.
+
+    ``rooted``: as rooted.h; ``lazy``: of sparse rows.
+    """
     weights = np.ones(len(x)) if weights is None else weights
     x = np.asarray(x, np.float64)
     w, b, rows, norm, total = np.zeros((outputs, x.shape[1])), np.zeros(outputs), 0, 0.0, 0.0
@@ -85,6 +108,7 @@ def ruled(
     adaptive, normalized = step in ("adagrad", "normalized"), step == "normalized"
     for epoch in range(epochs):
         by = rate / np.sqrt(1 + epoch) if step == "inverse" else rate
+        roots, bias_roots = squares.copy(), bias_squares.copy()
         for first in range(0, len(x), batch):
             slopes = []
             rows_of = slice(first, first + batch)
@@ -105,8 +129,11 @@ def ruled(
             w = w / (1 + reach * l2) if adaptive or adam else w * (1 - by * l2)
             if adaptive:
                 squares, bias_squares = squares + g**2, bias_squares + slope**2
-                g = np.divide(g, np.sqrt(squares), where=squares > 0, out=np.zeros_like(g))
-                slope = np.divide(slope, np.sqrt(bias_squares), where=bias_squares > 0, out=np.zeros_like(slope))
+                growth = 1.0625 if rooted else 1.0
+                roots = np.where(squares > growth * roots, squares, roots)
+                bias_roots = np.where(bias_squares > growth * bias_roots, bias_squares, bias_roots)
+                g = np.divide(g, np.sqrt(roots), where=roots > 0, out=np.zeros_like(g))
+                slope = np.divide(slope, np.sqrt(bias_roots), where=bias_roots > 0, out=np.zeros_like(slope))
             if adam:
                 updates += 1
                 touched = x[first : first + batch].any(axis=0) if lazy else np.ones(x.shape[1], bool)

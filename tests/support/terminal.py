@@ -11,11 +11,13 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
+
+from patience import PATIENCE, wait_for
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?>=]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[=>()][B0]?|[\x00\x07\x0f]")
 READY = "\x01"  # in what is shown, where the shell waits for a line
 _PASTE = "\x1b[?2004h"  # with which its prompt begins
-_WAIT = 20.0  # seconds, of a machine that does other things too
 
 
 class Terminal:
@@ -53,7 +55,7 @@ class Terminal:
 
     def wait(self, pattern):
         """Read until something is shown; return what was before it, and it."""
-        end = time.monotonic() + _WAIT
+        end = time.monotonic() + PATIENCE
         while not (found := re.search(pattern, self.text)):
             assert time.monotonic() < end, f"no {pattern!r} in {self.text!r}"
             assert self._read(0.1) or self.process.poll() is None, f"it ended: {self.text!r}"
@@ -65,11 +67,21 @@ class Terminal:
         self.type(f"{line}\r")
         return self.wait(READY)
 
+    def works(self):
+        """Wait until the command is at work, by the time that it took of a processor, which typing takes not."""
+        stat = Path(f"/proc/{self.process.pid}/stat")
+
+        def taken():
+            return sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+        before = taken()
+        wait_for(lambda: taken() > before + 0.5, "work")
+
     def end(self):
         """Read to the end; return the exit code."""
-        while self._read(_WAIT):
+        while self._read(PATIENCE):
             pass
-        return self.process.wait(_WAIT)
+        return self.process.wait(PATIENCE)
 
     def _read(self, seconds):
         if not select.select([self.ours], [], [], seconds)[0]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shards
+from patience import PATIENCE
 from pyarrow import orc
 from tfrecords import write
 
@@ -159,7 +160,7 @@ def test_a_bit_changes_no_count_of_libraries(tmp_path, name):
     context = multiprocessing.get_context("spawn")  # such a library may end the process
     process = context.Process(target=flip, args=(path, times, expected), kwargs={"checked": name in CHECKED})
     process.start()
-    process.join(120)
+    process.join(PATIENCE)
     assert process.exitcode == 0
 
 

@@ -42,7 +42,7 @@ def test_manners(rows_of, manners):
     manners(Subset(MemoryTable(rows_of(ROWS)), [[3, 4], [5, 60], [60, 119]]))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.integers(0, 10**6), st.integers(1, 40))
 def test_blocks_are_at_most_as_wide_as_the_tables(seed, width):
     rng = np.random.default_rng(seed)

@@ -42,7 +42,9 @@ def opened(request, rows_of, folder):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_any_view_of_a_view_has_the_rows_it_should(opened, seed):
     rows, table = opened
     rng = np.random.default_rng(seed)

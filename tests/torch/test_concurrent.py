@@ -5,11 +5,11 @@ import os
 import pickle
 import signal
 import threading
-import time
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from patience import PATIENCE, wait_for
 
 from corgipile.errors import BadArgument, FetchFailed, ReadFailed
 from corgipile.tables import open as open_table
@@ -18,8 +18,6 @@ from corgipile.testing import Counting, Failing, Slow
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")
 Concurrent = pytest.importorskip("corgipile.torch").Concurrent
-
-PATIENCE = 20  # seconds until a test that would wait for ever fails
 
 
 class Rows:
@@ -78,11 +76,8 @@ def fetchers():
 
 
 def gone():
-    """Say whether all threads end soon; daemons need a moment."""
-    until = time.monotonic() + PATIENCE
-    while fetchers() and time.monotonic() < until:
-        time.sleep(0.01)
-    return not fetchers()
+    """Wait until all threads have ended; daemons need a moment."""
+    return wait_for(lambda: not fetchers(), "the end of all threads")
 
 
 @pytest.fixture(autouse=True)
@@ -324,7 +319,14 @@ def test_closing_wakes_who_waits_and_ends_everything():
     waiting = threading.Thread(target=wait)
     waiting.start()
     assert gate.reached.wait(PATIENCE)
-    threading.Timer(0.05, gate.open.set).start()
+
+    pool = rows._here()._pool
+
+    def open_once_closed():
+        wait_for(lambda: pool._stopped)
+        gate.open.set()
+
+    threading.Thread(target=open_once_closed).start()
     rows.close()
     waiting.join(PATIENCE)
     assert caught == ["this dataset was closed; make a new one"]
@@ -343,11 +345,28 @@ def test_all_rows_one_by_one():
 
 
 def test_an_interrupt_is_not_kept_waiting():
-    gate = Gate(range(10))
+    """One that comes just before a thread waits wakes it at the next signal only: that is Python's own way."""
+    gate, caught, raised = Gate(range(10)), threading.Event(), []
+
+    def once(*_):
+        if not raised:
+            raised.append(True)
+            raise KeyboardInterrupt
+
+    def interrupt():
+        gate.reached.wait(PATIENCE)
+        while not caught.wait(0.1):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    usual = signal.signal(signal.SIGINT, once)
+    thread = threading.Thread(target=interrupt)
     with Concurrent(gate, threads=2) as rows:
-        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        thread.start()
         with pytest.raises(KeyboardInterrupt):
             rows.__getitems__([1, 2, 3])
+        caught.set()
+        thread.join()
+        signal.signal(signal.SIGINT, usual)
         gate.open.set()
         assert sorted(rows.__getitems__([4, 5])) == [4, 5]
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch.distributed
+from patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch has no torch.distributed")
 
@@ -51,7 +52,7 @@ def test_two_ranks_of_a_group_share_each_epoch(path, tmp_path):
         )
         for rank, out in enumerate(outs)
     ]
-    errors = [rank.communicate(timeout=120)[1] for rank in ranks]
+    errors = [rank.communicate(timeout=PATIENCE)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], errors
     seen = [json.loads(out.read_text()) for out in outs]
     for epoch in range(2):
@@ -93,7 +94,7 @@ def test_ranks_that_got_the_dataset_count_their_own_epochs(path, tmp_path, how):
     """Without a worker and with one."""
     script = tmp_path / "start.py"
     script.write_text(STARTED)
-    subprocess.run([sys.executable, str(script), path, how, str(tmp_path / "out")], check=True, timeout=300)
+    subprocess.run([sys.executable, str(script), path, how, str(tmp_path / "out")], check=True, timeout=PATIENCE)
     ranks = [json.loads((tmp_path / f"out{rank}").read_text()) for rank in range(2)]
     for (first, rows), (second, others) in zip(*ranks, strict=True):
         assert (first, second) == (0, 0)

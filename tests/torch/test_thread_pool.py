@@ -5,6 +5,7 @@ import queue
 import threading
 
 import pytest
+from patience import PATIENCE, wait_for
 
 pytest.importorskip("torch")
 ThreadPool = pytest.importorskip("corgipile.torch.thread_pool").ThreadPool
@@ -15,7 +16,7 @@ def test_tasks_run_in_their_order_by_one_thread():
     for i in range(50):
         pool.submit(lambda i=i: seen.append(i))
     pool.submit(done.set)
-    assert done.wait(10)
+    assert done.wait(PATIENCE)
     pool.stop()
     assert seen == list(range(50))
 
@@ -26,13 +27,19 @@ def test_stopping_forgets_what_waits_and_waits_for_what_runs():
 
     def slow():
         started.set()
-        release.wait(10)
+        release.wait(PATIENCE)
         seen.append("slow")
 
     pool.submit(slow)
     pool.submit(lambda: seen.append("never"))
-    assert started.wait(10)
-    threading.Timer(0.05, release.set).start()
+    assert started.wait(PATIENCE)
+
+    def release_once_stopped():
+        wait_for(lambda: pool._stopped)
+        with pool._lock:  # what waits has been forgotten
+            release.set()
+
+    threading.Thread(target=release_once_stopped).start()
     pool.stop()
     assert seen == ["slow"]
     pool.submit(lambda: seen.append("late"))
@@ -48,7 +55,7 @@ def test_a_task_may_stop_its_own_pool():
         done.put("done")
 
     pool.submit(stop)
-    assert done.get(timeout=10)
+    assert done.get(timeout=PATIENCE)
 
 
 def test_a_fork_leaves_the_parents_threads_alone(monkeypatch):
@@ -57,5 +64,5 @@ def test_a_fork_leaves_the_parents_threads_alone(monkeypatch):
     pool.stop()
     monkeypatch.undo()
     pool.submit(lambda: done.put("done"))
-    assert done.get(timeout=10)
+    assert done.get(timeout=PATIENCE)
     pool.stop()

@@ -268,8 +268,8 @@ static PyObject *crc32c_ranges(PyObject *self, PyObject *args)
     uint32_t *out = v[3].buf;
     int fits = v[2].len == v[1].len && v[3].len / 4 == count && ranges_lie_within(starts, lengths, count, v[0].len);
     Py_BEGIN_ALLOW_THREADS
-    for (int64_t i = 0; fits && i < count; i++)
-        out[i] = cp_crc32c((const char *)v[0].buf + starts[i], lengths[i]);
+    if (fits)
+        cp_crc32c_ranges(v[0].buf, starts, lengths, count, out);
     Py_END_ALLOW_THREADS
     release_all(v, 4);
     if (!fits)

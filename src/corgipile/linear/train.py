@@ -185,7 +185,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
         order = order_for(order, task.table(), given.label, given.batch_size, ranks)
         shard = shard_of(given.batch_size, order, ranks)
         task = replace(task, batch_size=shard.batch)
-    with task.feeder(order, memory, given.seed, shard) as feeder:
+    with task.feeder(order, memory, given.seed, shard, keep=True) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
         task = task.surveyed()

@@ -76,10 +76,10 @@ class Task:
         """Return the table as the learner reads it."""
         return NaNs(self.source, self.inputs, self.label, self.weight, skip=self.on_bad == "skip")
 
-    def feeder(self, order: Any, memory: Size | None, seed: int, shard: Shard = ALL) -> Feeder:
-        """Open a feeder of what is learnt from, or of a rank's share of it."""
+    def feeder(self, order: Any, memory: Size | None, seed: int, shard: Shard = ALL, *, keep: bool = False) -> Feeder:
+        """Open a feeder of what is learnt from, or of a rank's share of it; few rows may be kept."""
         rows = self.table(), self.label, order, memory, seed
-        return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch, shard=shard)
+        return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch, shard=shard, keep=keep)
 
     def surveyed(self) -> Self:
         """Read the labels, where nobody has, and the features if they are to be standardised; return what is known."""

@@ -13,6 +13,7 @@ from corgipile.loader.budget import Sketch, columns_of, fit, found_alone, limit_
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL, chosen
+from corgipile.loader.kept import KeptRows, read_all, small
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.loader.single_rows import bring_near
@@ -49,6 +50,7 @@ class Feeder:
         prefetch: Steps read ahead; 0 reads in the consumer's thread.
         shard: Whose part of the table it is; workers of a rank divide its memory, and the order's buffer.
         apart: Make no buffer where rows are so wide that each is better read when it is its turn: `rows` says which.
+        keep: Read rows once and keep them, each in the slot of its number, where they are few enough.
         label: The column that orders balance by unless they name one; None: "label".
         sketch: What describes blocks by a column for that, see `corgipile.tables.sketch`.
         embed: What makes numbers of rows for balance by content, see `corgipile.loader.content`.
@@ -87,6 +89,7 @@ class Feeder:
         prefetch: int = 1,
         shard: Shard = ALL,
         apart: bool = False,
+        keep: bool = False,
         label: str | None = None,
         sketch: Sketch = sketch,
         embed: Embed | None = None,
@@ -107,7 +110,10 @@ class Feeder:
         self.asked = wanted
         self.fitted = fit(table, wanted, memory, found, shard.workers)
         self.order, blocks, *_, self._way = self.fitted
-        if worth_bringing(table, self.order, found.sources, self._way):
+        near = keep and shard == ALL and not self._way.ahead
+        self._kept = near and small(len(table), found.row_bytes, self.limit)
+        self._filled = False
+        if not self._kept and worth_bringing(table, self.order, found.sources, self._way):
             with within(self.limit):
                 unpack_shared(table, found.sources)
         if embed is not None and self.order.sketch_column != CONTENT:
@@ -115,7 +121,7 @@ class Feeder:
         content = Content(tuple(found.sources), LABEL if label is None else label, embed, self._way.spilled, sketch)
         self.blocks = sketched(table, self.order, blocks, content)
         self.fitted = self.fitted._replace(blocks=self.blocks)
-        self.slots = max(1, self.order.slots(self.blocks))
+        self.slots = max(1, len(table) if self._kept else self.order.slots(self.blocks))
         if self.slots >= 1 << 31:
             raise BadArgument(f"a buffer has at most 2^31 - 1 rows, got {self.slots}: give a smaller memory or buffer")
         self._run: Prefetch | None = None
@@ -125,14 +131,17 @@ class Feeder:
         self.apart = self._wide and found_alone(table, found)
         self._row_reader: RowReader | None = None
         if not self.apart:
-            limit = None if isinstance(table, MemoryTable) else self.limit  # its rows are in memory anyhow
-            self.buffer = Buffer(self.slots, found.fields, found.varlen, limit, shard.workers)
+            self.buffer = self._new_buffer()
+
+    def _new_buffer(self) -> Buffer:
+        limit = None if isinstance(self.table, MemoryTable) else self.limit  # its rows are in memory anyhow
+        return Buffer(self.slots, self.columns.fields, self.columns.varlen, limit, self.shard.workers)
 
     @property
     def source(self) -> Table:
         """Return the table that is read: the same rows, unpacked if they must be, when it is first asked."""
         table: Table = self.table
-        if not self._way.spilled:
+        if not self._way.spilled or self._kept:
             return nearest(table, self.columns.sources) if self._way.ahead else table
         with within(self.limit):
             return unpack_shared(table, self.columns.sources)
@@ -162,7 +171,7 @@ class Feeder:
     @property
     def buffer_bytes(self) -> int:
         """Return the bytes of rows in memory at most, read-ahead included."""
-        return int(self.order.resident(self.blocks) * self.row_bytes)
+        return int((len(self.table) if self._kept else self.order.resident(self.blocks)) * self.row_bytes)
 
     @property
     def bytes_read(self) -> int:
@@ -192,8 +201,26 @@ class Feeder:
             raise BadArgument("this feeder has no buffer: its rows are read one by one")
         if self._run is not None:
             self._run.stop()
-        self._run = begin(self.order, self.blocks, self.key(epoch), start, self.buffer, self._reader(), self.row_bytes)
+        if self._kept and not self._filled:
+            self._keep()
+        if self._kept:
+            self._run = KeptRows(self.rows(epoch, start))
+        else:
+            key = self.key(epoch)
+            self._run = begin(self.order, self.blocks, key, start, self.buffer, self._reader(), self.row_bytes)
         return self._run.visits()
+
+    def _keep(self) -> None:
+        """Read all rows; where they take more than those looked at let think, none is kept."""
+        reader = self._reader()
+        self._kept = self._filled = read_all(reader, len(self.table), self.buffer, self.limit)
+        reader.rest()
+        if self._kept:
+            return
+        self.bytes_apart, self._row_reader = self.bytes_read, None
+        reader.close()
+        self.slots = max(1, self.order.slots(self.blocks))
+        self.buffer = self._new_buffer()
 
     def rows(self, epoch: int, start: int = 0) -> Iterator[IntArray]:
         """Yield the numbers of the rows that each step visits; nothing is read."""

@@ -17,7 +17,7 @@ from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
-from corgipile.tables.encoded import SMALL, Plain, Units, grouped, units_of, unpack, write_plain
+from corgipile.tables.encoded import SMALL, TOGETHER, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
 from corgipile.tables.io.arriving import Arriving, at_once
 from corgipile.tables.io.common import Common
@@ -260,8 +260,9 @@ class ParquetTable(Checked):
             return self._decoded_batches(names, range(group, group + 1), self._batch_rows(names), file.source())
 
         makes = (partial(decode, *part) for part in parts)
-        waiting = int(at_once() * WAITING) // DECODERS
-        with contextlib.closing(side_by_side(makes, DECODERS, lambda batch: int(batch.nbytes), waiting)) as runs:
+        threads = max(1, min(DECODERS, at_once() // TOGETHER))  # each of which may take so much
+        waiting = int(at_once() * WAITING) // threads
+        with contextlib.closing(side_by_side(makes, threads, lambda batch: int(batch.nbytes), waiting)) as runs:
             for _ in together:
                 yield itertools.chain.from_iterable(itertools.islice(runs, len(groups)))
 

@@ -63,7 +63,7 @@ class PartialExchange:
         fraction: Of the rows that each rank sends an epoch, 0 to 1.
         seed: Of all epochs.
         group: Process group of the ranks; None: all.
-        chunk: Bytes that are sent at a time; up to five such are in memory.
+        chunk: Bytes that are sent at a time; up to five such are in memory, from the first exchange on.
         timeout: Seconds to wait for another rank.
 
     Attributes:
@@ -95,12 +95,14 @@ class PartialExchange:
         seed: int = 0,
         group: Any = None,
         *,
-        chunk: Size = "4MB",
+        chunk: Size = "16MB",
         timeout: float = 60.0,
     ) -> None:
         self._part, self._chunk = part, parse_bytes(chunk, "chunk")
         self._fraction, self._seed = real(fraction, "fraction", 0, 1), whole(seed, "seed")
         self._peers = Peers(group, real(timeout, "timeout", above=0))
+        # Memory is used in turn, epoch after epoch: what the system hands out anew costs as much as reading into it.
+        self._room: list[Bytes] = []
         self._thread: threading.Thread | None = None
         self._failed: BaseException | None = None
         told = self._agree()
@@ -218,8 +220,9 @@ class PartialExchange:
         moved = plan.moved(epoch)
         self._places, self._sums = part.begin(moved), np.zeros(moved, np.uint32)
         step = max(1, self._chunk // self._unit_bytes)
-        # Memory is used in turn: what the system hands out anew costs as much as reading into it.
-        self._room = [np.empty(min(step, moved) * self._unit_bytes, np.uint8) for _ in range(SENT + RECEIVED)]
+        most = min(step, self.plan.most_moved) * self._unit_bytes
+        if moved and not self._room:
+            self._room = [np.empty(most, np.uint8) for _ in range(SENT + RECEIVED)]
         chunks = [(at, first, min(moved, first + step)) for at, first in enumerate(range(0, moved, step))]
         with ThreadPoolExecutor(2, "corgipile-exchange") as pool:
             coming = deque(pool.submit(self._read, *one) for one in chunks[:2])

@@ -56,7 +56,7 @@ class ThreadPool:
             for _ in self._threads:
                 self._tasks.put(None)
         for thread in self._threads if wait else ():
-            if thread is not threading.current_thread():
+            if thread.is_alive() and thread is not threading.current_thread():  # not one that Ctrl-C kept from starting
                 thread.join()
 
 
