@@ -33,7 +33,7 @@ TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "fashion_mnist, softmax": ("fashion_mnist", "softmax", {"learning_rate": 0.05, "batch_size": 64}),
     "protein, linear": ("protein", "linear", {"learning_rate": 0.01, "batch_size": 64}),
 }
-STEPS = {"SGD": {"step": "decay"}, "Adam": {"step": "adam", "learning_rate": None}}
+STEPS = {"SGD": {"step": "decay"}, "Adam": {"step": "adam", "learning_rate": 0.001}}
 
 
 def higgs(rows: int) -> Split:
