@@ -95,10 +95,15 @@ def curve(rows: pa.Table, test: pa.Table, order: Order, given: dict[str, Any], s
     return np.mean(found, axis=0).round(3).tolist()
 
 
+def held_out(split: Split) -> pa.Table:
+    """Return the held-out rows as a table."""
+    return dense(np.asarray(split.x_test), np.asarray(split.y_test))
+
+
 def measure(task: str, stored: str, step: str, split: Split, rows: pa.Table, seeds: int) -> dict[str, Any]:
     """Run every order over one table."""
     _, kind, settings = TASKS[task]
-    test = dense(np.asarray(split.x_test), np.asarray(split.y_test))
+    test = held_out(split)
     given = {"model": kind, "epochs": EPOCHS, **settings, **STEPS[step]}
     mixed = rows.take(pa.array(np.random.default_rng(0).permutation(len(rows))))
     curves = {
