@@ -3,8 +3,8 @@
     python bench/papers/sizes.py [--data DIR] [--scale 4] [--save]
 
 CorgiPile has half of the memory for the blocks that it drains and half for those that it reads; there are two blocks in
-memory at least. A cell says how far the mean over seeds is below Shuffle Once after five epochs, and the largest distance
-after any of them.
+memory at least. A cell says how far the mean over seeds is below Shuffle Once after five epochs, and the largest
+distance after any of them.
 """
 
 from itertools import product
