@@ -17,6 +17,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "class weights": {"class_weight": np.array([0.5, 3.0])},
     "average": {"average": True},
     "adagrad": {"step": "adagrad"},
+    "adam": {"step": "adam"},
+    "max_norm": {"max_norm": 1.0},
     "normalized": {"step": "normalized"},
     "auto": {"step": "auto"},
 }

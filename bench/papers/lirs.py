@@ -8,17 +8,15 @@ After each epoch the primal objective is measured in double precision. Tables ha
 down; each is stored mixed, and sorted by its label.
 """
 
-import argparse
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import figures
 import numpy as np
 import pyarrow as pa
 
@@ -36,7 +34,6 @@ from learners import svmlight
 
 EPOCHS, SHARE = 30, 30
 SAID = {"webspam": 7, "epsilon": 12, "kdd": 11, "higgs": 17}  # epochs of LIRS to what BMF has after 30
-RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def dense(rows: int, width: int, seed: int) -> pa.Table:
@@ -149,41 +146,15 @@ def told(result: dict[str, Any]) -> str:
     return f"| {result['table']} | {result['stored']} | {said} | {' | '.join(cells)} |"
 
 
-def draw(results: list[dict[str, Any]], path: Path) -> None:
-    """Draw the relative function value by epoch."""
-    import matplotlib as mpl  # noqa: PLC0415 - optional
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
-
-    stored = ("mixed", "sorted")
-    names = list(dict.fromkeys(result["table"] for result in results))
-    figure, axes = plt.subplots(len(names), 2, figsize=(9, 2.4 * len(names)), squeeze=False, sharex=True)
-    for result in results:
-        axis = axes[names.index(result["table"])][stored.index(result["stored"])]
-        for way, record in result["ways"].items():
-            axis.semilogy(range(1, 1 + len(record["values"])), record["values"], label=way, linewidth=1)
-        axis.set_title(f"{result['table']}, stored {result['stored']}", fontsize=8)
-        axis.tick_params(labelsize=7)
-    axes[0][1].legend(fontsize=6)
-    axes[-1][0].set_xlabel("epoch", fontsize=8)
-    figure.supylabel("(f - f*) / f*", fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
     """Run all tables and print, and perhaps save, what came out."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the real data sets")
-    parser.add_argument("--scale", type=int, default=1, help="so many times fewer rows")
+    parser = figures.arguments(__doc__ or "")
     parser.add_argument("--inner", type=int, default=10, help="visits of a row while it is in memory")
-    parser.add_argument("--save", action="store_true", help="write results/<date>/")
     given = parser.parse_args()
     results: list[dict[str, Any]] = []
     orders: list[Callable[[pa.Table], pa.Table]] = [lambda rows: rows, lambda rows: rows.sort_by("label")]
     named = list(ways(SHARE))
-    lines = [f"| table | stored | LIRS, paper | {' | '.join(named)} |", "|---|---|---|" + "---|" * len(named)]
+    lines = figures.head(["table", "stored", "LIRS, paper", *named])
     print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory(prefix="corgipile-lirs-") as work:
         for name, rows in tables(given.data, given.scale):
@@ -192,11 +163,12 @@ def main() -> None:
                 lines.append(told(results[-1]))
                 print(lines[-1], flush=True)
     if given.save:
-        folder = RESULTS / datetime.now(UTC).date().isoformat()
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "lirs.json").write_text(json.dumps(results, indent=1))
-        (folder / "lirs.md").write_text("\n".join(lines) + "\n")
-        draw(results, folder / "lirs.png")
+        panels = {
+            (one["table"], f"stored {one['stored']}"): {way: record["values"] for way, record in one["ways"].items()}
+            for one in results
+        }
+        path = figures.save("lirs", results, lines)
+        figures.draw(panels, path, across="epoch", up="(f - f*) / f*", logarithmic=True)
 
 
 if __name__ == "__main__":

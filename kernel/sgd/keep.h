@@ -13,7 +13,10 @@ typedef struct {
     int64_t output, feature;
 } cp_plane;
 
-enum { CP_MOST_PLANES = 3, CP_COUNTS = 4 };
+enum { CP_MOST_PLANES = 3 };
+
+/* How many counts there are. */
+static inline int64_t cp_sgd_counts(const cp_sgd *s) { return s->rule == CP_MOMENTS ? 6 : 4; }
 
 /* List the planes that a state has beside the weights. */
 static inline int cp_sgd_planes(const cp_sgd *s, cp_plane *planes)
@@ -26,6 +29,8 @@ static inline int cp_sgd_planes(const cp_sgd *s, cp_plane *planes)
         planes[count++] = (cp_plane){s->sums, s->sum_bias, s->bytes, 0, output, apart};
     if (s->rule == CP_NORMALIZED)
         planes[count++] = (cp_plane){s->inv, 0, s->bytes, 1, 0, apart};
+    if (s->rule == CP_MOMENTS)
+        planes[count++] = (cp_plane){s->means, s->mean_biases, s->bytes, 0, output, apart};
     return count;
 }
 
@@ -37,7 +42,7 @@ static inline int64_t cp_sgd_lines(const cp_sgd *s)
     int count = cp_sgd_planes(s, planes);
     for (int p = 0; p < count; p++)
         lines += planes[p].shared ? 1 : s->outputs;
-    return count ? lines + (CP_COUNTS + s->features) / (s->features + 1) : 0;
+    return count ? lines + (cp_sgd_counts(s) + s->features) / (s->features + 1) : 0;
 }
 
 static inline void cp_keep_number(char *at, int bytes, double *line, int into)
@@ -68,7 +73,7 @@ static inline void cp_keep_line(cp_sgd *s, const cp_plane *p, int64_t k, double 
 /* Copy a flushed state's lines out, or into it. */
 static inline void cp_sgd_keep(cp_sgd *s, double *lines, int into)
 {
-    const int64_t line = s->features + 1, counts = (CP_COUNTS + s->features) / line;
+    const int64_t line = s->features + 1, counts = (cp_sgd_counts(s) + s->features) / line;
     cp_plane planes[CP_MOST_PLANES];
     int count = cp_sgd_planes(s, planes);
     for (int p = 0; p < count; p++)
@@ -81,6 +86,8 @@ static inline void cp_sgd_keep(cp_sgd *s, double *lines, int into)
         s->seen = lines[1];
         s->norm = lines[2];
         s->slopes = lines[3];
+        for (int i = 0; s->rule == CP_MOMENTS && i < 2; i++)
+            s->fade[i] = lines[4 + i];
         return;
     }
     memset(lines, 0, (size_t)(counts * line) * sizeof *lines);
@@ -88,6 +95,8 @@ static inline void cp_sgd_keep(cp_sgd *s, double *lines, int into)
     lines[1] = s->seen;
     lines[2] = s->norm;
     lines[3] = s->slopes;
+    for (int i = 0; s->rule == CP_MOMENTS && i < 2; i++)
+        lines[4 + i] = s->fade[i];
 }
 
 /* Forget all that is known beside the weights; those of sparse models too. */
@@ -98,6 +107,7 @@ static inline void cp_sgd_forget(cp_sgd *s)
         memset(CP_AT(s, char, w), 0, (size_t)(s->apart * s->features * s->bytes));
     s->taken = s->since = 0;
     s->seen = s->norm = s->slopes = s->open = s->owed = 0;
+    s->fade[0] = s->fade[1] = 1;
 }
 
 #endif

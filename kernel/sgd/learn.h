@@ -33,6 +33,7 @@ static CP_NOINLINE void CP(flush)(cp_sgd *s)
     CP(settle)(s);
     if (s->scale != 1)
         CP(renormalise)(s);
+    CP(recount)(s);
     if (s->rooted)
         CP(take_roots)(s);
     if (s->since > 0)

@@ -1,4 +1,5 @@
-/* Template: how gradients move weights where that takes more than one rate for all: the rules of sgd/steps.h, and L1.
+/* Template: how gradients move weights where that takes more than one rate for all: the rules of sgd/steps.h, and L1; Adam is in
+ * sgd/adam.h, the bound of weights in sgd/bound.h.
  *
  *     ADAPTIVE     G += g^2;  w -= rate g / sqrt(G)                           (Duchi, Hazan and Singer 2011)
  *     NORMALIZED   where |x| > s: w *= s / |x|, s = |x|;  N += sum (x / s)^2;
@@ -129,19 +130,20 @@ static CP_NOINLINE void CP(pay)(cp_sgd *s, const int32_t *index, int64_t n)
 }
 
 /* Pay all that is owed, so that weights are what they are. */
-CP_INLINE void CP(settle)(cp_sgd *s)
+static CP_NOINLINE void CP(settle)(cp_sgd *s)
 {
     if (!(s->owed > 0))
         return;
     CP(pay)(s, NULL, s->features);
     s->owed = 0;
     memset(CP_AT(s, double, paid), 0, (size_t)s->features * sizeof(double));
+    CP(recount)(s);
 }
 
 /* Say how far penalties reach in an update: as far as a weight whose feature is 1 in all rows, by the slopes so far. */
 CP_INLINE double CP(reach)(cp_sgd *s, double rate)
 {
-    if (s->rule == CP_SAME || !(s->l1 > 0 || s->l2 > 0))
+    if (s->rule == CP_SAME || s->rule == CP_MOMENTS || !(s->l1 > 0 || s->l2 > 0))
         return rate;
     s->slopes += s->open / (double)((s->held ? s->held : 1) * s->outputs);
     s->open = 0;
@@ -151,6 +153,8 @@ CP_INLINE double CP(reach)(cp_sgd *s, double rate)
     return rate;
 }
 
+#include "sgd/adam.h"
+
 /* Begin an update: take the decay in, and say by what gradients are to be multiplied, of w and of v. */
 static CP_NOINLINE void CP(begin_update)(cp_sgd *s, real *rate, real *h)
 {
@@ -158,9 +162,12 @@ static CP_NOINLINE void CP(begin_update)(cp_sgd *s, real *rate, real *h)
     if (s->rule == CP_NORMALIZED && s->norm > 0)
         by *= sqrt(s->seen / s->norm);
     reach = CP(reach)(s, by);
+    if (s->rule == CP_MOMENTS)
+        by = CP(adam_begin)(s);
     if (s->decay != 1 && CP(decay)(s)) {
         CP(settle)(s);
         CP(renormalise)(s);
+        CP(recount)(s);
     }
     s->penalty = reach * s->l1 * s->inverse;
     if (s->sparse)
@@ -230,6 +237,7 @@ CP_INLINE void CP(move_biases)(cp_sgd *s, const real *slope, real factor, real r
     case CP_SAME: call(__VA_ARGS__, CP_SAME); break; \
     case CP_ADAPTIVE: call(__VA_ARGS__, CP_ADAPTIVE); break; \
     case CP_NORMALIZED: call(__VA_ARGS__, CP_NORMALIZED); break; \
+    case CP_MOMENTS: break; \
     }
 
 CP_INLINE void CP(apply_dense)(cp_sgd *s, const real *x, int64_t apart, const real *factor, int64_t packs,
@@ -248,7 +256,11 @@ static CP_NOINLINE void CP(update_dense)(cp_sgd *s, const real *x, int64_t apart
     if (!apart)
         CP(note_slopes)(s, slope);
     CP(begin_update)(s, &rate, &h);
+    if (s->rule == CP_MOMENTS)
+        CP(adam_dense)(s, x, apart, factor, slope, keep, rate, h);
     CP_BY_RULE(CP(apply_dense), s, x, apart, factor, s->padded / CP_LANES, keep, slope, rate, h)
+    if (s->max_norm > 0)
+        CP(keep_within)(s, CP(squares_dense)(s, keep));
 }
 
 CP_INLINE void CP(apply_sparse)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, const real *factor,
@@ -272,7 +284,13 @@ static CP_NOINLINE void CP(update_sparse)(cp_sgd *s, const int32_t *index, const
     if (!gradient)
         CP(note_slopes)(s, slope);
     CP(begin_update)(s, &rate, &h);
+    CP(follow)(s, index, n, -1);
+    if (s->rule == CP_MOMENTS)
+        CP(adam_sparse)(s, index, x, n, gradient, factor, slope, rate, h);
     CP_BY_RULE(CP(apply_sparse), s, index, x, n, gradient, factor, slope, rate, h)
+    CP(follow)(s, index, n, 1);
+    if (s->max_norm > 0)
+        CP(keep_within)(s, s->squares);
 }
 #undef CP_BY_RULE
 
@@ -299,14 +317,16 @@ static CP_NOINLINE void CP(update_batch)(cp_sgd *s)
 CP_INLINE double CP(ready)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, real *score)
 {
     double norm;
+    CP(follow)(s, index, n, -1);
     if (s->sparse && s->l1 > 0)
         CP(pay)(s, index, n);
     if (s->sparse && s->rule == CP_NORMALIZED && s->outputs == 1) {
         norm = CP(take_in_records)(s, index, x, n, score);
         *score = (real)s->scale * *score + *CP_AT(s, const real, bias);
-        return norm;
-    }
-    return s->rule == CP_NORMALIZED ? CP(take_in)(s, index, x, n) : 0;
+    } else
+        norm = s->rule == CP_NORMALIZED ? CP(take_in)(s, index, x, n) : 0;
+    CP(follow)(s, index, n, 1);
+    return norm;
 }
 
 /* Turn scores into slopes and count the row. Returns 0 where one is not finite. */

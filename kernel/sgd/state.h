@@ -48,6 +48,7 @@ typedef struct {
     int64_t features, outputs, batch;
     enum cp_step step;
     double l1, l2, parameter;   /* parameter: of a loss that has one */
+    double max_norm;            /* bound of the weights' norm; 0: none */
     const double *classes;
     const double *class_weight; /* what a row of each class counts for, as many as classes; NULL: 1 */
 } cp_sgd_shape;
@@ -69,11 +70,13 @@ typedef struct {
     double l1, l2, parameter, rate, decay, undecay, scale, inverse;
     double seen, norm, slopes;     /* rules: rows, sum of their (x / s)^2, mean of outputs of the sum of squared slopes */
     double open;                   /* of the open batch: the sum of squared slopes */
+    double fade[2];                /* of means of gradients and of their squares: the share of what was before all updates */
+    double max_norm, squares;      /* the bound of the weights; of sparse rows: the sum of v^2 */
     double penalty, owed;          /* L1 of an update; what of it sparse features owe since they paid */
     int64_t held, touched, epoch;  /* rows in the open batch; sparse: touched features and the batch's number */
     int64_t every, since, taken;   /* rows between two looks at the weights, rows since the last; looks so far */
     cp_sgd_totals totals;
-    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, class_weight, mean, mean_bias, sums, sum_bias, inv, roots, paid, size;  /* offsets in bytes */
+    size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, class_weight, mean, mean_bias, sums, sum_bias, means, mean_biases, inv, roots, paid, size;  /* offsets in bytes */
 } cp_sgd;
 
 #define CP_AT(s, type, field) ((type *)((char *)(s) + (s)->field))
@@ -94,11 +97,12 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     cp_sgd s = {.loss = shape->loss, .bytes = shape->bytes, .sparse = shape->sparse, .isa = shape->isa,
                 .intercept = shape->intercept, .features = shape->features, .outputs = shape->outputs,
                 .batch = shape->batch, .batched = shape->batch > 1, .l2 = shape->l2,
-                .parameter = shape->parameter, .averaged = shape->average || cp_steps[shape->step].averages, .rule = cp_steps[shape->step].rule, .l1 = shape->l1};
+                .parameter = shape->parameter, .averaged = shape->average || cp_steps[shape->step].averages, .rule = cp_steps[shape->step].rule, .l1 = shape->l1,
+                .max_norm = shape->max_norm, .fade = {1, 1}};
     size_t real = (size_t)s.bytes;
     const int adaptive = s.rule != CP_SAME, quad = CP_GROUP / s.bytes;
     int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
-    s.ruled = adaptive || s.l1 > 0;
+    s.ruled = adaptive || s.l1 > 0 || s.max_norm > 0;
     s.decay = s.undecay = s.scale = s.inverse = s.totals.ln = 1;
     if (s.sparse)
         s.padded = s.outputs > 1 ? cp_round_up(s.outputs, CP_GROUP / s.bytes) : 1;
@@ -106,8 +110,8 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
         s.padded = cp_round_up(s.features, lanes);
     row = s.sparse ? 0 : s.padded;
     all = s.padded * (s.sparse ? s.features : s.outputs);
-    s.apart = !adaptive ? s.padded : s.padded == 1 ? CP_RECORD : 2 * s.padded + quad;
-    s.rooted = adaptive && !s.sparse && !s.batched && s.outputs == 1 && s.padded <= CP_NARROW * lanes && !(s.l1 > 0 || s.l2 > 0);
+    s.apart = !adaptive ? s.padded : s.padded == 1 ? CP_RECORD : s.rule == CP_MOMENTS ? 3 * s.padded : 2 * s.padded + quad;
+    s.rooted = adaptive && s.rule != CP_MOMENTS && !(s.max_norm > 0) && !s.sparse && !s.batched && s.outputs == 1 && s.padded <= CP_NARROW * lanes && !(s.l1 > 0 || s.l2 > 0);
     s.size = (size_t)cp_round_up(sizeof(cp_sgd), CP_LINE);
     s.w = cp_sgd_take(&s, s.sparse ? s.apart * s.features : all, real);
     s.bias = cp_sgd_take(&s, outs, real);
@@ -128,6 +132,8 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     s.mean_bias = cp_sgd_take(&s, s.averaged ? outs : 0, sizeof(double));
     s.sums = s.sparse ? s.w + (size_t)s.padded * real : cp_sgd_take(&s, adaptive ? all : 0, real);
     s.sum_bias = cp_sgd_take(&s, adaptive ? outs : 0, real);
+    s.means = s.sparse ? s.w + 2 * (size_t)s.padded * real : cp_sgd_take(&s, s.rule == CP_MOMENTS ? all : 0, real);
+    s.mean_biases = cp_sgd_take(&s, s.rule == CP_MOMENTS ? outs : 0, real);
     s.inv = s.sparse ? s.w + 2 * (size_t)s.padded * real : cp_sgd_take(&s, s.rule == CP_NORMALIZED ? row : 0, real);
     s.roots = cp_sgd_take(&s, s.rooted ? row + lanes : 0, real); /* that of the intercept last */
     s.paid = cp_sgd_take(&s, s.sparse && s.l1 > 0 ? s.features : 0, sizeof(double));

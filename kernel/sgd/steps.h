@@ -12,6 +12,7 @@
     STEP(DECAY, .name = "decay", .usual = 0.01, .fading = CP_BY_FACTOR) \
     STEP(INVERSE, .name = "inverse", .usual = 0.01, .fading = CP_BY_ROOT) \
     STEP(ADAGRAD, .name = "adagrad", .usual = 0.3, .rule = CP_ADAPTIVE) \
+    STEP(ADAM, .name = "adam", .usual = 0.001, .rule = CP_MOMENTS) \
     STEP(NORMALIZED, .name = "normalized", .usual = 0.5, .rule = CP_NORMALIZED) \
     STEP(AUTO, .name = "auto", .usual = 1, .rule = CP_NORMALIZED, .fixed = 1, .averages = 1)
 
@@ -22,8 +23,14 @@ enum cp_step { CP_STEPS(CP_STEP_ID) CP_STEP_COUNT };
 /* How the rate changes from epoch to epoch. */
 enum cp_fading { CP_NEVER, CP_BY_FACTOR, CP_BY_ROOT };
 
-/* The same rate for all weights; one for each, by the squares of its gradients; that and by the size of its feature. */
-enum cp_rule { CP_SAME, CP_ADAPTIVE, CP_NORMALIZED };
+/* The same rate for all weights; one for each, by the squares of its gradients; that and by the size of its feature; by means
+ * of its latest gradients and of their squares. */
+enum cp_rule { CP_SAME, CP_ADAPTIVE, CP_NORMALIZED, CP_MOMENTS };
+
+/* How fast both means forget, and what keeps the root of the second one from 0. */
+#define CP_ADAM_B1 0.9
+#define CP_ADAM_B2 0.999
+#define CP_ADAM_E 1e-8
 
 typedef struct {
     const char *name;               /* as users give it */

@@ -41,6 +41,7 @@ CREATE FUNCTION corgipile.train(
     weight text DEFAULT NULL,
     class_weight "any" DEFAULT NULL::text,
     patience int DEFAULT NULL,
+    max_norm float8 DEFAULT NULL,
     OUT epoch int,
     OUT loss float8,
     OUT accuracy float8,

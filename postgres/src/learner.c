@@ -67,6 +67,7 @@ CorgiLearner *corgi_learner_for(const CorgiRun *run)
                           .average = o->average,
                           .step = o->step,
                           .l1 = o->l1,
+                          .max_norm = o->max_norm,
                           .classes = v->classes,
                           .class_weight = v->class_weight};
     return make(&shape);

@@ -20,7 +20,8 @@ static const char *const arguments[ARG_COUNT] = {
     "source",     "model",      "features",    "label", "name",    "epochs", "learning_rate", "decay",  "l2",
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
-    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight", "patience"};
+    "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight", "patience",
+    "max_norm"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -255,6 +256,8 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("decay is for step 'decay'; step '%s' has a rate of its own, got decay %g", cp_steps[o->step].name, o->decay);
     if (!(o->l1 >= 0 && isfinite(o->l1)))
         REFUSE("l1 must be a finite number of at least 0, got %g", o->l1);
+    if (!(o->max_norm >= 0 && isfinite(o->max_norm)))
+        REFUSE("max_norm must be a finite number above 0, got %g", o->max_norm);
     if (!(o->l2 >= 0 && isfinite(o->l2)) || (cp_steps[o->step].rule == CP_SAME && !(o->l2 * o->learning_rate < 1)))
         REFUSE("l2 must be 0 or more, and below 1 / learning_rate, got %g", o->l2);
     if (!(o->holdout >= 0 && o->holdout < 1))
@@ -304,7 +307,7 @@ static bool may_be_null(int argument)
            argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
            argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
            argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
-           argument == ARG_STEP || argument == ARG_PATIENCE;
+           argument == ARG_STEP || argument == ARG_PATIENCE || argument == ARG_MAX_NORM;
 }
 
 /* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
@@ -341,6 +344,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->learning_rate = nulls[ARG_LEARNING_RATE] ? cp_steps[o->step].usual : DatumGetFloat8(values[ARG_LEARNING_RATE]);
     o->l1 = DatumGetFloat8(values[ARG_L1]);
     o->l2 = DatumGetFloat8(values[ARG_L2]);
+    o->max_norm = nulls[ARG_MAX_NORM] ? 0 : DatumGetFloat8(values[ARG_MAX_NORM]);
     o->batch = DatumGetInt32(values[ARG_BATCH_SIZE]);
     o->block_bytes = nulls[ARG_BLOCK_SIZE] ? 0 : bytes_of(values[ARG_BLOCK_SIZE], "block_size");
     o->spare = nulls[ARG_BUFFER_SIZE];
@@ -363,6 +367,8 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->missing = corgi_read_missing(values[ARG_MISSING], types[ARG_MISSING], &o->fill);
     if (o->name != NULL && *o->name == '\0')
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");
+    if (!nulls[ARG_MAX_NORM] && o->max_norm == 0)
+        REFUSE("max_norm must be above 0, got 0; leave it out where there is no bound");
     if (!nulls[ARG_PATIENCE] && o->patience < 1)
         REFUSE("patience must be at least 1, got %d", o->patience);
     check_schedule(o);

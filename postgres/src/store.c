@@ -186,6 +186,8 @@ static char *params_of(const CorgiRun *run)
     add_number(&json, "decay", o->decay);
     add_number(&json, "l2", o->l2);
     add_number(&json, "l1", o->l1);
+    if (o->max_norm > 0)
+        add_number(&json, "max_norm", o->max_norm);
     add_text(&json, "step", cp_steps[o->step].name);
     add_flag(&json, "intercept", o->intercept);
     add_flag(&json, "average", o->average);

@@ -163,6 +163,9 @@ class Settings:
     ] = 0.95
     l2: Annotated[float, Setting("Strength of L2 regularisation.", partial(real, least=0))] = 0.0
     l1: Annotated[float, Setting("Strength of L1 regularisation.", partial(real, least=0))] = 0.0
+    max_norm: Annotated[
+        float | None, Setting("Bound of the weights' norm, kept after each update.", partial(real, above=0))
+    ] = None
     batch_size: Annotated[int, Setting("Rows of one update.", partial(whole, least=1, most=MOST_BATCH))] = 1
     memory: Annotated[
         Size | None, Setting("Memory for rows, read-ahead included: 64MB, 1G, or a share of the table (5%).", _memory)
@@ -231,6 +234,10 @@ class TrainArguments(TrainSettings):
     group: Annotated[
         str | None,
         Setting("Column of which all rows of a value are on one side of validation.", _is(str, "the name of a column")),
+    ] = None
+    by: Annotated[
+        str | None,
+        Setting("Column: a model for each of its values, all from one read.", _is(str, "the name of a column")),
     ] = None
     classes: Sequence[Any] | None = None
     warm_start: Annotated["Model | None", Setting("Model file to go on from.", _model)] = None

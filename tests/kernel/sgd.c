@@ -128,9 +128,11 @@ int main(void)
                                           .classes = classes, .isa = isa, .average = w % 3 == 1};
                     if (cp_losses[loss].labels == CP_NUMBERS)
                         shape.l2 = 0.05;
-                    for (int ruled = 0; ruled < 2; ruled++) {
-                        shape.step = !ruled ? CP_STEP_CONSTANT : w % 2 ? CP_STEP_ADAGRAD : CP_STEP_NORMALIZED;
+                    for (int ruled = 0; ruled < 3; ruled++) {
+                        shape.step = !ruled ? CP_STEP_CONSTANT : ruled == 2 ? CP_STEP_ADAM
+                                     : w % 2 ? CP_STEP_ADAGRAD : CP_STEP_NORMALIZED;
                         shape.l1 = ruled && w % 3 == 2 ? 0.001 : 0;
+                        shape.max_norm = ruled && w % 4 >= 2 ? 0.3 : 0;
                         shape.class_weight = w % 4 == 3 && cp_losses[loss].labels != CP_NUMBERS ? class_weight : NULL;
                         uint64_t h = run(shape, w % 4 >= 2);
                         all = hash(all, &h, sizeof h);

@@ -95,6 +95,7 @@ def test_sql_agrees():
         "average",
         "step",
         "l1",
+        "max_norm",
         "learning_rate",
         "weight",
         "patience",

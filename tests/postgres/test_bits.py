@@ -75,6 +75,7 @@ def in_python(server, model, kind, label=None):
         "average": params["average"],
         "weight": params.get("weight"),
         "patience": params.get("patience"),
+        "max_norm": params.get("max_norm"),
         "class_weight": params.get("class_weight"),
     }
     chosen["learning_rate"] = None if params["step"] == "auto" else chosen["learning_rate"]
@@ -160,6 +161,12 @@ CASES = [
     ("double precision", "huber", {"step": "constant", "batch_size": 16, "average": True}),
     ("double precision", "poisson", {"step": "normalized", "features": ["k", "v"], "batch_size": 8}),
     ("real", "softmax", {"step": "auto", "holdout": 0.2}),
+    ("real", "logistic", {"step": "adam", "holdout": 0.2, "l1": 0.001, "l2": 0.01}),
+    ("double precision", "softmax", {"step": "adam", "features": ["k", "v"], "batch_size": 8, "average": True}),
+    ("real", "svm", {"step": "adam", "features": ["k", "v"], "weight": "w", "max_norm": 0.5}),
+    ("integer", "linear", {"step": "adam", "standardize": True, "learning_rate": 0.05, "max_norm": 1.5}),
+    ("real", "softmax", {"max_norm": 0.25, "batch_size": 4, "l2": 0.01}),
+    ("double precision", "svm of three", {"max_norm": 0.5, "features": ["k", "v"], "step": "normalized", "l1": 0.001}),
     ("smallint", "linear", {"step": "adagrad", "l1": 0.1, "average": True}),
     ("real", "logistic", {"weight": "w", "holdout": 0.2, "l2": 0.01}),
     ("real", "logistic", {"class_weight": "balanced", "holdout": 0.2}),

@@ -161,6 +161,7 @@ def test_models_of_the_server_go_and_come(server, rows, name):
         {"average": True, "standardize": True},
         {"step": "normalized", "l1": 0.001},
         {"step": "adagrad", "average": True},
+        {"step": "adam", "max_norm": 0.5},
     ],
 )
 @pytest.mark.parametrize("columns", ["v", "a, b"])
@@ -210,6 +211,8 @@ REFUSED = {
     "dates": (with_meta(class_type="datetime64[ns]"), "cannot hold classes of type datetime64[ns]"),
     "history": (with_meta(history=[{"loss": None}]), "an epoch of its history has no loss"),
     "params": (with_meta(params=[]), "parameters or history are missing"),
+    "groups": (lambda header, meta: meta["params"].update(by="g", groups=["a"], of_groups={}),
+               "cannot hold models by group"),
     "an encoder": (with_encoder(how="target"), 'cannot hold the encoder "target onehot text" of column "city"'),
     "a way": (with_encoder(way="binary"), 'cannot hold the encoder "categories binary text" of column "city"'),
     "what it has besides": (with_encoder(order=1), "its encoding is damaged"),

@@ -90,6 +90,7 @@ def test_partitions_and_materialized_views_are_read_as_they_are(sql):
         ("block_size = 100", "100 rows; PostgreSQL takes bytes"),
         ("buffer_size = 1MB, memory = 1MB", "one thing in PostgreSQL"),
         ("group = a", "group is for files and DuckDB"),
+        ("by = a", "by is for files and DuckDB; PostgreSQL trains one model"),
         ("balance = a", "by the label"),
         ("order = reservoir", "no_shuffle"),
     ],

@@ -54,6 +54,7 @@ class Bits:
             "average": batch > 1,
             "step": "normalized" if batch > 1 else "decay",
             "l1": 0.001 if batch > 1 else 0,
+            "max_norm": 0.5 if batch > 1 else None,
         }
         apart = " * 4096" if standardize is None else ""
         sql.execute(f"CREATE TABLE bits AS SELECT (a{apart})::real AS a, b, {label} AS label FROM t")

@@ -78,12 +78,33 @@ def keeps_roots(x, outputs, *, sparse, batch, penalties):
     return not sparse and batch == 1 and outputs == 1 and not penalties and x[0].nbytes <= 4 * 64
 
 
-def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1, weights=None, rooted=False):
-    """Return weights and biases by a step of kernel/sgd/rules.h; G and s begin at 0; `rooted`: as rooted.h."""
+def ruled(
+    loss,
+    x,
+    y,
+    *,
+    step,
+    rate,
+    epochs,
+    batch,
+    l1,
+    l2,
+    intercept,
+    max_norm=None,
+    outputs=1,
+    weights=None,
+    rooted=False,
+    lazy=False,
+):
+    """Return weights and biases by a step of kernel/sgd/rules.h; G and s begin at 0.
+
+    ``rooted``: as rooted.h; ``lazy``: of sparse rows.
+    """
     weights = np.ones(len(x)) if weights is None else weights
     x = np.asarray(x, np.float64)
     w, b, rows, norm, total = np.zeros((outputs, x.shape[1])), np.zeros(outputs), 0, 0.0, 0.0
     squares, bias_squares, size = np.zeros_like(w), np.zeros(outputs), np.zeros(x.shape[1])
+    means, bias_means, updates, adam = np.zeros_like(w), np.zeros(outputs), 0, step == "adam"
     adaptive, normalized = step in ("adagrad", "normalized"), step == "normalized"
     for epoch in range(epochs):
         by = rate / np.sqrt(1 + epoch) if step == "inverse" else rate
@@ -105,7 +126,7 @@ def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1
             if adaptive and (l1 or l2):
                 total += np.mean(np.square(slopes))
                 reach = h / np.sqrt(total) if total else 0.0
-            w = w / (1 + reach * l2) if adaptive else w * (1 - by * l2)
+            w = w / (1 + reach * l2) if adaptive or adam else w * (1 - by * l2)
             if adaptive:
                 squares, bias_squares = squares + g**2, bias_squares + slope**2
                 growth = 1.0625 if rooted else 1.0
@@ -113,8 +134,20 @@ def ruled(loss, x, y, *, step, rate, epochs, batch, l1, l2, intercept, outputs=1
                 bias_roots = np.where(bias_squares > growth * bias_roots, bias_squares, bias_roots)
                 g = np.divide(g, np.sqrt(roots), where=roots > 0, out=np.zeros_like(g))
                 slope = np.divide(slope, np.sqrt(bias_roots), where=bias_roots > 0, out=np.zeros_like(slope))
+            if adam:
+                updates += 1
+                touched = x[first : first + batch].any(axis=0) if lazy else np.ones(x.shape[1], bool)
+                means[:, touched] = 0.9 * means[:, touched] + 0.1 * g[:, touched]
+                squares[:, touched] = 0.999 * squares[:, touched] + 0.001 * g[:, touched] ** 2
+                bias_means, bias_squares = 0.9 * bias_means + 0.1 * slope, 0.999 * bias_squares + 0.001 * slope**2
+                by_updates = 1 - 0.9**updates, 1 - 0.999**updates
+                g, slope = (
+                    part / by_updates[0] / (np.sqrt(square / by_updates[1]) + 1e-8)
+                    for part, square in ((means * touched, squares), (bias_means, bias_squares))
+                )
             if normalized:
                 g = np.divide(g, size, where=size > 0, out=np.zeros_like(g))
             w, b = w - h * g, b - h * slope * intercept
             w = np.sign(w) * np.maximum(0, np.abs(w) - reach * l1)
+            w *= 1 if max_norm is None else min(1, max_norm / max(np.linalg.norm(w), 1e-300))
     return w, b

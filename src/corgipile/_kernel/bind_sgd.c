@@ -74,22 +74,22 @@ static PyObject *model_of_classes(cp_sgd_shape *shape, PyObject *classes, PyObje
 static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
 {
     static char *names[] = {"",      "",          "",   "number_bytes", "sparse", "features", "outputs",
-                            "batch", "intercept", "l2", "isa",          "average", "step", "l1", "class_weight", NULL};
+                            "batch", "intercept", "l2", "isa",          "average", "step", "l1", "class_weight", "max_norm", NULL};
     cp_sgd_shape shape = {0};
     long long features, outputs, batch;
     int loss, step;
     PyObject *classes, *weights = Py_None;
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdipidO", names, &loss, &shape.parameter, &classes, &shape.bytes,
+    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdipidOd", names, &loss, &shape.parameter, &classes, &shape.bytes,
                                      &shape.sparse, &features, &outputs, &batch, &shape.intercept, &shape.l2, &shape.isa,
-                                     &shape.average, &step, &shape.l1, &weights))
+                                     &shape.average, &step, &shape.l1, &weights, &shape.max_norm))
         return NULL;
     if (loss < 0 || loss >= CP_LOSS_COUNT || (shape.bytes != 4 && shape.bytes != 8))
         return PyErr_Format(PyExc_ValueError, "loss 0 to %d and reals of 4 or 8 bytes, got %d and %d",
                             CP_LOSS_COUNT - 1, loss, shape.bytes);
     shape.loss = (enum cp_loss)loss;
-    if (step < 0 || step >= CP_STEP_COUNT || !(shape.l1 >= 0))
-        return PyErr_Format(PyExc_ValueError, "step %d or l1 is out of range", step);
+    if (step < 0 || step >= CP_STEP_COUNT || !(shape.l1 >= 0) || !(shape.max_norm >= 0))
+        return PyErr_Format(PyExc_ValueError, "step %d, l1 or max_norm is out of range", step);
     shape.step = (enum cp_step)step;
     if (features < 1 || features > INT32_MAX || outputs < 1 || outputs > INT32_MAX || features * outputs > 1ll << 40)
         return PyErr_Format(PyExc_ValueError, "%lld features and %lld outputs are out of range", features, outputs);
@@ -311,6 +311,90 @@ static PyObject *sgd_keep(PyObject *self, PyObject *args)
     return result;
 }
 
+/* sgd_bytes(model) -> bytes of memory that it takes */
+static PyObject *sgd_bytes(PyObject *self, PyObject *capsule)
+{
+    model_object *m = model_take(capsule);
+    (void)self;
+    return m ? PyLong_FromSize_t(m->state->size + CP_LINE + sizeof *m) : NULL;
+}
+
+/* Take all models of a list, of the same form; returns an array for the caller to free. */
+static model_object **models_take(PyObject *list)
+{
+    const Py_ssize_t count = PyList_Size(list);
+    model_object **all = count < 0 ? NULL : calloc((size_t)count + 1, sizeof *all);
+    if (!all)
+        return count < 0 ? NULL : (model_object **)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const cp_sgd *s;
+        if (!(all[i] = model_take(PyList_GetItem(list, i))))
+            break;
+        s = all[i]->state;
+        if (s->bytes != all[0]->state->bytes || s->sparse != all[0]->state->sparse || s->features != all[0]->state->features) {
+            PyErr_SetString(PyExc_ValueError, "models of one call must take the same rows");
+            break;
+        }
+    }
+    if (count == 0)
+        PyErr_SetString(PyExc_ValueError, "a model is needed");
+    if (!PyErr_Occurred())
+        return all;
+    free(all);
+    return NULL;
+}
+
+/* Let each model learn from its part of the visits: model i from starts[i] to starts[i + 1]. */
+static PyObject *learn_groups(model_object **all, Py_ssize_t count, rows_object *r, PyObject *starts)
+{
+    int status = CP_SGD_OK, at = rows_hold(r, starts, sizeof(int64_t), 0, "starts");
+    int64_t done = 0, place = r->rows.m;
+    if (at < 0)
+        return NULL;
+    const int64_t *start = r->view[at].buf;
+    if (r->view[at].len != (count + 1) * (Py_ssize_t)sizeof *start || start[0] < 0 || start[count] > r->rows.m)
+        return PyErr_SetString(PyExc_ValueError, "starts must be one more than models, within the visits"), NULL;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (start[i] > start[i + 1])
+            return PyErr_SetString(PyExc_ValueError, "starts must not fall"), NULL;
+    for (Py_ssize_t i = 0; i < count; i++)
+        all[i]->busy = 1;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < count && !status; i++) {
+        cp_rows part = r->rows;
+        part.visit += start[i];
+        part.m = start[i + 1] - start[i];
+        if (part.m && (status = cp_sgd_learn(all[i]->state, &part, &done)))
+            place = start[i] + done;
+    }
+    Py_END_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < count; i++)
+        all[i]->busy = 0;
+    return Py_BuildValue("iL", status, (long long)place);
+}
+
+/* sgd_groups(models, starts, rows, y, y_type, visit, weights, weights_type); rows: an array, or (indices, values, lengths) */
+static PyObject *sgd_groups(PyObject *self, PyObject *args)
+{
+    PyObject *models, *starts, *rows, *y, *visit, *weights, *result = NULL;
+    rows_object r = {0};
+    model_object **all;
+    int type, weights_type, held;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!OOOiOOi", &PyList_Type, &models, &starts, &rows, &y, &type, &visit, &weights, &weights_type) ||
+        !(all = models_take(models)))
+        return NULL;
+    if (PyTuple_Check(rows) && PyTuple_Size(rows) == 3)
+        held = rows_sparse(&r, all[0]->state, PyTuple_GetItem(rows, 0), PyTuple_GetItem(rows, 1), PyTuple_GetItem(rows, 2));
+    else
+        held = rows_dense(&r, all[0]->state, rows);
+    if (held == 0 && rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0)
+        result = learn_groups(all, PyList_Size(models), &r, starts);
+    rows_release(&r);
+    free(all);
+    return result;
+}
+
 /* sgd_isa() -> best vector level of this CPU */
 static PyObject *sgd_isa(PyObject *self, PyObject *unused)
 {
@@ -321,12 +405,14 @@ static PyObject *sgd_isa(PyObject *self, PyObject *unused)
 
 PyMethodDef cp_sgd_methods[] = {
     {"sgd_begin", sgd_begin, METH_VARARGS, "Begin an epoch with a learning rate."},
+    {"sgd_bytes", sgd_bytes, METH_O, "Return the bytes of memory that a model takes."},
     {"sgd_decide", sgd_decide, METH_VARARGS, "Score dense rows."},
     {"sgd_decide_sparse", sgd_decide_sparse, METH_VARARGS, "Score sparse rows."},
     {"sgd_dense", sgd_dense, METH_VARARGS, "Learn from dense rows in place."},
     {"sgd_figures", sgd_figures, METH_O, "Return rows, mean loss and score of the epoch."},
     {"sgd_flush", sgd_flush, METH_O, "Apply what is held back."},
     {"sgd_get", sgd_get, METH_VARARGS, "Copy weights out."},
+    {"sgd_groups", sgd_groups, METH_VARARGS, "Let each of several models learn from rows of its own."},
     {"sgd_isa", sgd_isa, METH_NOARGS, "Return the best vector level of this CPU."},
     {"sgd_keep", sgd_keep, METH_VARARGS, "Copy what is known beside the weights out, or in."},
     {"sgd_lines", sgd_lines, METH_O, "Return how many lines of numbers that is."},

@@ -142,6 +142,8 @@ def _check(model: "Model") -> None:
         raise BadArgument(f"standard errors are of {', '.join(TAKEN)} models, got a {model.kind} model")
     if model.params.get("l1"):
         raise BadArgument("an L1 penalty makes weights 0, of which there are no standard errors; train with l1=0")
+    if model.params.get("max_norm"):
+        raise BadArgument("weights at their bound have no standard errors; train with max_norm=None")
     if model.width > MOST:
         raise BadArgument(f"the model has {model.width} features; standard errors are of {MOST} at most")
 

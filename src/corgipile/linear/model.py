@@ -21,7 +21,7 @@ from corgipile.linear.inference import Summary, summary
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.saving import learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt
-from corgipile.linear.sgd import SGD, outputs_of
+from corgipile.linear.sgd import SGD, Figures, outputs_of
 from corgipile.losses import Loss, loss_of, most_classes, quoted
 from corgipile.tables import open as open_table
 from corgipile.tables.table import Table
@@ -77,6 +77,16 @@ class Model:
     def features(self) -> tuple[str, ...]:
         """Return the feature columns it was trained on, in the order of the coefficients where they are scalars."""
         return tuple(self.params.get("features") or ())
+
+    @property
+    def outputs(self) -> int:
+        """Return how many scores a row gets."""
+        return len(self.coef)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that prediction needs."""
+        return self.features
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -139,7 +149,7 @@ class Model:
 
     def stream(self, rows: Any, what: What = "predict") -> Iterator[npt.NDArray[Any]]:
         """Yield predictions in the order of the rows, a few thousand at a time, so that no table is too large."""
-        yield self.finish(np.empty((0, len(self.coef)), self.coef.dtype), what)
+        yield self.finish(np.empty((0, self.outputs), self.coef.dtype), what)
         for part in self.scores(rows):
             yield self.finish(part, what)
 
@@ -201,16 +211,21 @@ class Model:
             BadValue: The table has no rows, or a row has a label or feature that is no finite number.
         """
         column = label or self.label or "label"
-        opened = readable(open_table(table), self.encoding, column)
-        check_label(opened, column, repr(opened))
+        opened = open_table(table)
+        check_label(readable(opened, self.encoding, column), column, repr(opened))
         if weight is not None:
             check_weight(opened, weight, column, repr(opened))
-        sgd = self.sgd(self.inputs(opened, column))
-        with passes.reader(sgd.inputs, NaNs(opened, sgd.inputs, column), column, weight) as feeder:
-            figures = passes.measure(sgd, feeder, column, weight)
-        if sgd.skipped:
-            raise BadValue(f"{sgd.skipped} rows of {opened!r} have scores beyond what {sgd.inputs.dtype} can hold")
+        figures, skipped = self._judged(opened, column, weight)
+        if skipped:
+            raise BadValue(f"{skipped} rows of {opened!r} have scores beyond what {self.coef.dtype} can hold")
         return figures.record(self.kind)
+
+    def _judged(self, opened: Table, column: str, weight: str | None) -> tuple[Figures, int]:
+        """Return the figures of a table, and how many rows have scores that are no numbers."""
+        table = readable(opened, self.encoding, column)
+        sgd = self.sgd(self.inputs(table, column))
+        with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, column), column, weight) as feeder:
+            return passes.measure(sgd, feeder, column, weight), sgd.skipped
 
     evaluate = measure
 
@@ -312,7 +327,8 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
         if meta["format"] != FORMAT:
             raise BadModelFile(f"format {meta['format']} is not known; this version reads format {FORMAT}")
         classes = np.array(meta["classes"], np.dtype(meta["class_type"]))
-        model = Model(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
+        make = _kind_of(meta["params"])
+        model = make(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
         _check(model)
         _check_notes(model)
         model.learnt = learnt_of(tensors, model.coef)
@@ -321,9 +337,19 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
     return model
 
 
+def _kind_of(params: dict[str, Any]) -> type[Model]:
+    """Return the class of a model, or of models by group."""
+    if "by" not in params:
+        return Model
+    from corgipile.linear.groups import Groups, check_groups  # noqa: PLC0415 - which is a model itself
+
+    check_groups(params)
+    return Groups
+
+
 def _check(model: Model) -> None:
     """Raise unless the parts of a model fit together."""
-    outputs = outputs_of(model.kind, model.classes)
+    outputs = outputs_of(model.kind, model.classes) * len(model.params.get("groups", [None]))
     if model.coef.ndim != 2 or model.width < 1:
         raise ValueError(f"kind {model.kind!r} with coefficients of shape {model.coef.shape}")
     if (

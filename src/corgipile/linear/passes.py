@@ -15,7 +15,7 @@ from corgipile.loader.feeder import Feeder
 from corgipile.orders.order import visited_rows
 from corgipile.tables.table import Table
 
-__all__ = ["learn", "measure", "moments", "reader", "scores"]
+__all__ = ["checked", "learn", "measure", "moments", "reader", "scores"]
 
 READ_MEMORY = 4 << 20
 SURVEYED = 1 << 14  # sparse rows at a time
@@ -60,7 +60,15 @@ def learn(
                 on_labels(labels[some], None if weights is None else weights[some])
         if on_rows is not None:
             on_rows(len(visit))
-    figures = sgd.flush()
+    return checked(sgd.flush(), sgd, feeder)
+
+
+def checked(figures: Figures, sgd: SGD, feeder: Feeder) -> Figures:
+    """Return figures of rows that counted for something.
+
+    Raises:
+        BadValue: None did.
+    """
     if not figures.rows:
         why = f"all {sgd.skipped} were skipped: none can be learnt from" if sgd.skipped else "there are none"
         raise BadValue(f"no rows of {feeder.table!r} were used; {why}")

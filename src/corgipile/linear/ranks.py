@@ -22,7 +22,7 @@ __all__ = ["Ranks", "among", "learn", "order_for", "shard_of"]
 
 Sums = npt.NDArray[np.float64]
 WORDS = ("batch", "epoch")
-ALONE = ("solver", "weight", "class_weight", "patience")  # what one rank alone learns by
+ALONE = ("solver", "weight", "class_weight", "patience", "by")  # what one rank alone learns by
 
 
 class Ranks(Protocol):
@@ -63,10 +63,10 @@ def among(given: TrainArguments, ranks: Ranks) -> TrainArguments:
     if ranks.sync == "epoch":
         return given
     given = replace(given, step=given.step or "decay")
-    if not step_of(given.step or "decay").same or given.l1 or given.average:
+    if not step_of(given.step or "decay").same or given.l1 or given.max_norm or given.average:
         raise BadArgument(
-            f"step={given.step!r}, l1={given.l1:g}, average={given.average} do not learn by mean gradients: "
-            "give step='decay', 'constant' or 'inverse' without l1 and average, or sync='epoch'"
+            f"step={given.step!r}, l1={given.l1:g}, max_norm={given.max_norm}, average={given.average} do not learn by "
+            "mean gradients: give step='decay', 'constant' or 'inverse' without the others, or sync='epoch'"
         )
     return given
 

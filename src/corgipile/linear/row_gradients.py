@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.classes import check_label
 from corgipile.linear.encoded import readable
@@ -39,6 +40,8 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
         >>> gradients(model, rows).tolist()
         [[-1.0, -1.0], [0.0, 0.0]]
     """
+    if model.columns != model.features:
+        raise BadArgument("these are models by group; of(...) gives that of one group")
     column = label or model.label or "label"
     table = readable(open_table(rows), model.encoding, column)
     check_label(table, column, repr(table))

@@ -23,6 +23,7 @@ class Schedule:
         tolerance: Share of the loss by which it must improve; None: train to the end.
         step: The name of a step.
         l1: Strength of the L1 penalty.
+        max_norm: Bound of the weights' norm; None: there is none.
     """
 
     learning_rate: float
@@ -31,6 +32,7 @@ class Schedule:
     tolerance: float | None
     step: str = "decay"
     l1: float = 0.0
+    max_norm: float | None = None
 
     def __post_init__(self) -> None:
         if step_of(self.step).same and not self.l2 * self.learning_rate < 1:

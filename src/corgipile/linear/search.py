@@ -26,7 +26,7 @@ from corgipile.tables.splitting import folds_of
 
 __all__ = ["Search", "SearchArguments", "search"]
 
-EACH = ("learning_rate", "step", "decay", "l2", "l1", "batch_size", "average")  # what models may differ in
+EACH = ("learning_rate", "step", "decay", "l2", "l1", "max_norm", "batch_size", "average")  # what models may differ in
 SHARED = {"model", "features", "label", "encode", "missing", "epochs", "memory", "seed", "standardize", "order"}
 SHARED |= {"intercept", "on_bad"}
 OWN = {"grid", "folds", "group", "refit", "on_rows"}
@@ -112,14 +112,14 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
     Args:
         table: As for `corgipile.train`.
         grid: Lists of values by setting, all of whose combinations are tried, or several such dictionaries. Models may
-            differ in learning_rate, step, decay, l2, l1, batch_size and average.
+            differ in learning_rate, step, decay, l2, l1, max_norm, batch_size and average.
         folds: How many parts there are: each is held out once.
         group: A column of which all rows of a value are in one fold.
         refit: Whether to train the best once more, on all rows, by `corgipile.train`.
         on_rows: Called with numbers of rows learnt, of all epochs but those of the refit.
-        model, features, label, encode, missing, epochs, learning_rate, step, decay, l2, l1, batch_size, average,
-            intercept, memory, seed, standardize, order, on_bad: As for `corgipile.train`, of all points that do not
-            say otherwise; but a rate that diverges is a result here, not lowered.
+        model, features, label, encode, missing, epochs, learning_rate, step, decay, l2, l1, max_norm, batch_size,
+            average, intercept, memory, seed, standardize, order, on_bad: As for `corgipile.train`, of points that do
+            not say otherwise; but a rate that diverges is a result here, not lowered.
 
     Returns:
         The results, the best first: by mean score, then by mean loss.

@@ -76,6 +76,7 @@ class SGD:
         intercept: Whether to learn one.
         step: The name of a step.
         l1: Strength of the L1 penalty.
+        max_norm: Bound of the weights' norm, of all outputs together; None: there is none.
         average: Whether the mean of the weights on their way predicts, not the last ones.
         on_bad: Whether a row that cannot be learnt from is an error or left out and counted in ``skipped``.
         scaling: What rows are standardised by before they are learnt from; weights are then those of such rows.
@@ -94,6 +95,7 @@ class SGD:
         average: bool = False,
         step: str = "decay",
         l1: float = 0.0,
+        max_norm: float | None = None,
         on_bad: OnBad = "raise",
         scaling: Scaling | None = None,
         class_weight: npt.NDArray[np.float64] | None = None,
@@ -107,7 +109,8 @@ class SGD:
         self.outputs = outputs_of(kind, classes)
         self._classes = classes
         coded = np.ascontiguousarray(codes_of(classes))
-        self._state = _kernel.sgd_new(
+        self._made = partial(
+            _kernel.sgd_new,
             self.loss.code,
             self.loss.parameter,
             coded,
@@ -123,7 +126,9 @@ class SGD:
             step=step_of(step).code,
             l1=l1,
             class_weight=class_weight,
+            max_norm=max_norm or 0.0,
         )
+        self._state = self._made()
 
     def begin(self, rate: float) -> None:
         """Begin an epoch."""

@@ -18,6 +18,7 @@ from corgipile.linear.classes import Labels, check_classes, check_label, check_w
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divided
 from corgipile.linear.encoded import classes_of, encoding_of, readable
 from corgipile.linear.features import Features, find_inputs, tell_unknown
+from corgipile.linear.group_values import check_group
 from corgipile.linear.held_out import measuring
 from corgipile.linear.model import Model
 from corgipile.linear.precheck import precheck
@@ -61,10 +62,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         epochs: Passes over the table.
         step: How gradients move weights: ``"decay"`` (one rate for all weights, multiplied by ``decay`` after each
             epoch), ``"constant"``, ``"inverse"`` (divided by the root of the number of the epoch), ``"adagrad"`` (a
-            rate for each weight by the squares of its gradients), or ``"normalized"`` (that, and by the size of its
-            feature, whatever its scale; as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to
-            choose. None: that of ``warm_start``; else ``"auto"`` for classes, and ``"decay"`` for numbers or where
-            ``learning_rate`` or ``decay`` is given.
+            rate for each weight by the squares of its gradients), ``"adam"`` (by means of its latest gradients and of
+            their squares), or ``"normalized"`` (as ``"adagrad"``, and by the size of its feature, whatever its scale;
+            as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to choose. None: that of
+            ``warm_start``; else ``"auto"`` for classes, and ``"decay"`` for numbers or where ``learning_rate`` or
+            ``decay`` is given.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
             the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all it goes on at a fifth. With
@@ -72,6 +74,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         decay: What it is multiplied by after each epoch, of ``step="decay"``.
         l2: Strength of the L2 penalty; the intercept is left alone.
         l1: Strength of the L1 penalty, which makes weights 0; both together are the elastic net.
+        max_norm: The longest that the weights of all outputs together may be, by their L2 norm, intercepts aside: after
+            each update they are scaled down to it. Where features are standardised, those weights are meant.
         batch_size: Rows of an update, whose gradient is their mean.
         order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label, and so is
             ``"auto"`` where the label can be read without the rows; else it is plain Riffle. With ``solver="dual"``
@@ -93,6 +97,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
             over the table before the first epoch; the coefficients are for features as they are. None: where a look at
             some rows says that SGD would suffer without; the log says so.
+        by: A column of text, whole numbers or booleans: a model for each of its values, null among them, all of the
+            same features and classes, from one read of the table; a `corgipile.linear.groups.Groups`, which predicts
+            each row by the model of its group (a row of another group is an error); ``of("north")`` is one model,
+            ``table()`` lists them. Models and groups of rows may take half of ``memory``. A group of one row learns
+            from that alone; the log says which are. Where a group diverges that is an error; no rate is lowered.
         classes: The class values, to spare the reading of the label column; not where numbers are predicted.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
         patience: Stop when the loss on the held-out rows, of ``test`` or ``validation``, was not below its best
@@ -140,6 +149,14 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
 
 def train_among(given: TrainArguments, ranks: Ranks | None) -> Model:
     """Train as `train`, on one of several ranks that meet if there are any."""
+    if given.by is None or ranks is not None:
+        return _train_one(given, ranks)
+    from corgipile.linear.group_training import train_groups  # noqa: PLC0415 - which prepares as this module does
+
+    return train_groups(given)
+
+
+def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     if loss_of(given.model).numbers and given.classes is not None:
         raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
     dual = given.solver == "dual"
@@ -208,7 +225,9 @@ def schedule_of(given: Settings, tolerance: float | None = None, past: Model | N
         raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
     if step.fixed and given.learning_rate is not None:
         raise BadArgument(f"step={step.name!r} chooses the rate, got learning_rate={given.learning_rate}; leave it out")
-    return Schedule(given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1)
+    return Schedule(
+        given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1, given.max_norm
+    )
 
 
 def order_of(order: Any, memory: Any) -> Any:
@@ -252,9 +271,9 @@ def prepare(
     """
     label, model = settings.label, settings.model
     features, skip = _wanted(settings.features, past), on_bad == "skip"
-    weight, weighs = (getattr(settings, name, None) for name in ("weight", "class_weight"))
-    features, left = _without(table, features, settings, weight)
-    columns = [label] if weight is None else [label, weight]
+    weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
+    features, left = _without(table, features, settings, weight, by)
+    columns = [name for name in (label, weight, by) if name is not None]
     bring(table, [*_named(table, features, settings), *columns], settings.memory)
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
@@ -285,16 +304,22 @@ def _named(table: Table, features: Any, settings: Settings) -> Sequence[str]:
     return ()
 
 
-def _without(table: Table, features: Any, settings: Settings, weight: str | None) -> tuple[Any, dict[str, str] | None]:
-    """Return the features to look for where a column is weights, and the columns left out if none were named."""
-    if weight is None:
+def _without(
+    table: Table, features: Any, settings: Settings, weight: str | None, by: str | None
+) -> tuple[Any, dict[str, str] | None]:
+    """Return the features to look for where columns are weights or groups, and those left out if none were named."""
+    if weight is None and by is None:
         return features, None
-    check_weight(table, weight, settings.label)
+    if weight is not None:
+        check_weight(table, weight, settings.label)
+    if by is not None:
+        check_group(table.schema, by, repr(table))
+    for name, what in ((weight, "weight"), (by, "group")):
+        if isinstance(features, list | tuple) and name in features:
+            raise BadArgument(f"the {what} column {name!r} is among the features; it is no feature")
     if isinstance(features, list | tuple):
-        if weight in features:
-            raise BadArgument(f"the weight column {weight!r} is among the features; it is no feature")
         return features, None
-    others = table.schema.remove(table.schema.get_field_index(weight))
+    others = pa.schema([field for field in table.schema if field.name not in (weight, by)])
     chosen = chosen_columns(others, features, settings.label, settings.encode)
     return list(chosen.names), chosen.left_out if features is None else None
 
@@ -351,6 +376,8 @@ def _check_past(past: Model, task: Task) -> None:
     tell_unknown(task.source.schema, past.params, task.label)
     inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
     known = past.features if past.names else ()
+    if past.columns != past.features:
+        raise BadArgument("warm_start is models by group; go on from that of one, as of(...) gives it")
     if past.loss != task.loss or past.width != inputs.width:
         raise BadArgument(
             f"warm_start is a {past.kind} model of {past.width} features; "

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ LEAST_RATE = 1e-12
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 STILL, NOISE = 1e-3, 1e-3  # shares of the loss
 Record = dict[str, Any]
+K = TypeVar("K", bound=SGD)
 log = logging.getLogger("corgipile")
 
 
@@ -91,7 +92,11 @@ class Task:
 
     def sgd(self, schedule: Schedule, *, scaled: bool = True) -> SGD:
         """Return an SGD kernel that has learnt nothing yet, and scales rows itself if they are to be."""
-        return SGD(
+        return self.made(SGD, schedule, scaled=scaled)
+
+    def made(self, make: Callable[..., K], schedule: Schedule, *, scaled: bool = True) -> K:
+        """Return what a kind of SGD kernel, or kernels, is for this task."""
+        return make(
             self.kind,
             self.inputs,
             self.classes,
@@ -101,6 +106,7 @@ class Task:
             average=self.average,
             step=schedule.step,
             l1=schedule.l1,
+            max_norm=schedule.max_norm,
             on_bad=self.on_bad,
             scaling=self.scaling if scaled else None,
             class_weight=self.class_weight,

@@ -127,13 +127,15 @@ def _training(reader: Reader, offset: int) -> Train | None:
     said = _clauses(reader)
     if said.get("settings", {}).get("warm_start") is not None and said.get("warm_start") is not None:
         raise reader.wrong("USING and warm_start both name a model to go on from; give one of them", at)
+    if "by" in said and said.get("settings", {}).get("by") is not None:
+        raise reader.wrong("GROUP BY and by both name a column of groups; give one of them", at)
     return Train(offset=offset, source=source_of(reader.part(first, at)), model=model, **_placed(said))
 
 
 def _clauses(reader: Reader) -> dict[str, Any]:
     """Read what follows the model, in any order."""
     said: dict[str, Any] = {}
-    names = {"WITH": "settings", "LABEL": "label", "USING": "warm_start", "INTO": "name"}
+    names = {"WITH": "settings", "LABEL": "label", "GROUP": "by", "USING": "warm_start", "INTO": "name"}
     while reader.peek() is not None:
         word = next((word for word in CLAUSES if reader.sees(word)), None)
         if word is None:
@@ -154,10 +156,12 @@ def _said(reader: Reader, word: str) -> Any:
         for name in assignments(reader, CLAUSES):
             setting(reader, name, settings)
         return settings
-    if word == "LABEL":
+    if word == "GROUP":
+        reader.needs("BY", what="BY and a column: GROUP BY region trains a model for each of its values")
+    if word in ("LABEL", "GROUP"):
         at, found = reader.at, column_names(reader)
         if isinstance(found, list) and len(found) != 1:
-            raise reader.wrong("LABEL names one column", at)
+            raise reader.wrong(f"{'LABEL' if word == 'LABEL' else 'GROUP BY of TRAIN BY'} names one column", at)
         return found[0] if isinstance(found, list) else found
     return model_name(reader, "the name of a model" if word == "USING" else "a name for the model")
 
@@ -167,6 +171,8 @@ def _placed(said: dict[str, Any]) -> dict[str, Any]:
     settings = said.setdefault("settings", {})
     if not isinstance(said.get("label", ""), str):
         settings["label"] = said.pop("label")
+    if "by" in said:
+        settings["by"] = said.pop("by")
     for name in ("features", "label", "warm_start"):
         if isinstance(settings.get(name), str | tuple):
             said[name] = settings.pop(name)

@@ -41,7 +41,7 @@ ELSEWHERE = {
 SETTINGS = {name: one for name, one in declared(TrainArguments).items() if name not in ELSEWHERE and one.setting.about}
 SIZES = ("block", "buffer", "balance")  # what an order has
 MORE = ("classes", *SIZES)  # an argument of train that is no setting
-COLUMNS = ("features", "label", "group", "weight")
+COLUMNS = ("features", "label", "group", "weight", "by")
 SKIP = "skip"
 LOSSES = {
     "logistic_reg": "logistic",

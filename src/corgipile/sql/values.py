@@ -9,7 +9,7 @@ from corgipile.sql.statements import Parameter
 
 __all__ = ["CLAUSES", "column_names", "value"]
 
-CLAUSES = ("WITH", "LABEL", "USING", "INTO")
+CLAUSES = ("WITH", "LABEL", "GROUP", "USING", "INTO")
 DEEPEST = 4  # lists in lists
 UNIT = re.compile(r"[KMGT]I?B?|B", re.IGNORECASE)
 NAMING = (":", "=", "=>", ":=")

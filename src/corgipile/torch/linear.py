@@ -58,8 +58,9 @@ def train(table: Any, *, sync: str = "batch", timeout: float = TIMEOUT, **settin
 
     With ``sync="batch"`` the gradients of each batch are averaged: the model is that of one rank with the same
     ``batch_size``, which is that of all ranks together, as ``memory`` is, but for the rounding of sums. Rates by weight
-    (``step="auto"`` and others), ``l1`` and ``average`` are no matter of mean gradients: with ``sync="epoch"`` each
-    rank learns from its own rows as if it were alone, and after each epoch goes on from the mean of all ranks' weights;
+    (``step="auto"`` and others), ``l1``, ``max_norm`` and ``average`` are no matter of mean gradients: with
+    ``sync="epoch"`` each rank learns from its own rows as if it were alone, and after each epoch goes on from the mean
+    of all ranks' weights;
     ``batch_size`` and ``memory`` are then a rank's.
 
     Each rank reads its part of the rows; the label column, and with ``standardize`` the features, are read wholly by

@@ -35,14 +35,15 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
     """
     label = column_named(statement.label_of(columns), columns)
     weight = statement.settings.get("weight")
-    others = {label, None if weight is None else column_named(weight, columns)}
+    apart = [column_named(name, columns) for name in (weight, statement.settings.get("by")) if name is not None]
+    others = {label, *apart}
     features = [column_named(name, columns) for name in statement.features or ()] or [
         name for name in columns if name not in others
     ]
     if not features:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
     given = {**statement.settings, "model": statement.model, "features": features, "label": label}
-    for name in ("group", "balance", "weight"):
+    for name in ("group", "balance", "weight", "by"):
         if isinstance(given.get(name), str) and (name, given[name]) != ("balance", CONTENT):
             given[name] = column_named(given[name], columns)
     if isinstance(given.get("encode"), Mapping):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.sql.engines.duckdb.binding import Bound, literal
 from corgipile.sql.engines.duckdb.files import text_of
@@ -59,7 +60,11 @@ def _beyond(model: Model, shares: str, threshold: float) -> str:
 
 
 def _weights(model: Model) -> pa.Table:
-    """Return the weights, a row a feature, and one for the constant; and for each class where there are more."""
+    """Return the weights, a row a feature, and one for the constant; of each class and group where there are more."""
+    if isinstance(model, Groups):
+        each = [_weights(model.of(group)) for group in model.groups]
+        values = [group for group, part in zip(model.groups, each, strict=True) for _ in range(len(part))]
+        return pa.concat_tables(each).add_column(0, model.by, pa.array(values))
     names = [*(model.names or [f"{_one(model)}[{i}]" for i in range(model.width)]), "__INTERCEPT__"]
     several = len(model.coef) > 1
     rows = [

@@ -109,7 +109,7 @@ def evaluated(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -
     if model.loss.numbers:
         return figures(names, found | rows.errors())
     two = len(model.classes) == 2
-    score = {"score": f"{rows.asked('decision')}[1]" if len(model.coef) == 1 else rows.asked("predict_proba") + "[2]"}
+    score = {"score": f"{rows.asked('decision')}[1]" if model.outputs == 1 else rows.asked("predict_proba") + "[2]"}
     sql = rows.scored(predicted=rows.predicted(threshold), **(score if two else {}))
     area = AREA if two else "NULL"
     cells = rows.rows(f"{sql} SELECT actual, predicted, count(*), {area} FROM scored GROUP BY actual, predicted")

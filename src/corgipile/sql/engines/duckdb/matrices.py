@@ -31,7 +31,7 @@ class Scorer:
     def __init__(self, stored: Stored) -> None:
         self._name, self._model = stored.name, stored.model
         plain = len(stored.model.features) != 2 or not stored.model.params.get("lists")  # sparse rows are two lists
-        self._direct = stored.model.encoding is None and plain
+        self._direct = stored.model.encoding is None and plain and stored.model.columns == stored.model.features
         self._kernels: dict[np.dtype[Any], SGD] = {}
         self._visit = np.arange(2048, dtype=np.int32)
 
@@ -64,11 +64,13 @@ class Scorer:
 
     def _by_name(self, columns: Columns, rows: int) -> Scores:
         """Score rows whose columns a model encodes, or finds by their names."""
-        names = self._model.features
+        names, known = self._model.columns, self._model.features
         if len(columns) != len(names):
-            raise BadArgument(f"model {self._name!r} has features {listed(names)}, got {len(columns)} columns")
+            said = listed(known) if names == known else f"{listed(known)} and groups by {names[-1]}"
+            raise BadArgument(f"model {self._name!r} has features {said}, got {len(columns)} columns")
         table = pa.table(list(columns), names=list(names))
-        empty = np.zeros((0, len(self._model.coef)), self._model.coef.dtype)
+        empty = np.zeros((0, self._model.outputs), self._model.coef.dtype)
+        columns = columns[: len(known)]  # null may be a group
         valid = None
         if self._model.encoding is None and any(column.null_count for column in columns):
             valid = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])

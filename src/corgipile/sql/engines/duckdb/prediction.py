@@ -92,13 +92,13 @@ def names_in(stored: Stored, there: list[str]) -> list[str]:
     """
     if missing := _missing(stored, there):
         raise MissingColumn(
-            f"model {stored.name!r} was trained on {listed(stored.model.features)}; the rows have {listed(there)}, "
+            f"model {stored.name!r} was trained on {listed(stored.model.columns)}; the rows have {listed(there)}, "
             f"without {listed(missing)}{did_you_mean(missing[0], there)}"
         )
     same = {name.lower(): name for name in reversed(there)} | {name: name for name in there}
-    return [same.get(name) or same[name.lower()] for name in stored.model.features]
+    return [same.get(name) or same[name.lower()] for name in stored.model.columns]
 
 
 def _missing(stored: Stored, there: list[str]) -> list[str]:
     known = {name.lower() for name in there}
-    return [name for name in stored.model.features if name.lower() not in known]
+    return [name for name in stored.model.columns if name.lower() not in known]

@@ -26,7 +26,12 @@ NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric
 NAMES = {"validation": "holdout", "block": "block_size", "buffer": "buffer_size", "memory": "buffer_size"}
 DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
 SILENT = ("order", "on_bad", "missing", "solver", "inner")  # as they are by default they need not be said
-FILES = {"group": "holds single rows out", "solver": "learns by SGD", "inner": "learns by SGD"}
+FILES = {
+    "by": "trains one model",
+    "group": "holds single rows out",
+    "solver": "learns by SGD",
+    "inner": "learns by SGD",
+}
 WAIT = 0.2  # seconds between looks at a training
 
 

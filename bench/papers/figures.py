@@ -1,0 +1,66 @@
+"""What the scripts of figures share: dated results, tables in Markdown, pictures of curves."""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+Curves = Mapping[str, Sequence[float]]
+
+
+def arguments(about: str) -> argparse.ArgumentParser:
+    """Return the options that all scripts have: the folder of real data, a scale, whether to save."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of the real data sets")
+    parser.add_argument("--scale", type=int, default=1, help="so many times fewer rows")
+    parser.add_argument("--save", action="store_true", help="write results/<date>/")
+    return parser
+
+
+def head(names: Sequence[str]) -> list[str]:
+    """Return the first two lines of a table."""
+    return [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
+
+
+def save(name: str, results: Any, lines: Sequence[str]) -> Path:
+    """Write numbers and table, and return where the picture goes."""
+    folder = RESULTS / datetime.now(UTC).date().isoformat()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(results, indent=1))
+    (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
+    return folder / f"{name}.png"
+
+
+def draw(
+    panels: Mapping[tuple[str, str], Curves],
+    path: Path,
+    *,
+    across: str,
+    up: str,
+    logarithmic: bool = False,
+    xs: Sequence[float] | None = None,
+) -> None:
+    """Draw a grid of panels, by row and column, of curves by name; x is the epoch unless it is said."""
+    import matplotlib as mpl  # noqa: PLC0415 - optional
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
+
+    rows, columns = (list(dict.fromkeys(key[at] for key in panels)) for at in (0, 1))
+    size = (4.5 * len(columns), 2.4 * len(rows))
+    figure, axes = plt.subplots(len(rows), len(columns), figsize=size, squeeze=False, sharex=True)
+    for (row, column), curves in panels.items():
+        axis = axes[rows.index(row)][columns.index(column)]
+        for name, values in curves.items():
+            at = xs or range(1, 1 + len(values))
+            (axis.semilogy if logarithmic else axis.plot)(at, values, label=name, linewidth=1)
+        axis.set_title(f"{row}, {column}", fontsize=8)
+        axis.tick_params(labelsize=7)
+    axes[0][-1].legend(fontsize=6)
+    axes[-1][0].set_xlabel(across, fontsize=8)
+    figure.supylabel(up, fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)

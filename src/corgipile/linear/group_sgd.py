@@ -1,0 +1,143 @@
+"""Many SGD kernels that learn side by side, each from the rows of its group."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile import _kernel
+from corgipile.linear.sgd import SGD, Figures, FloatArray, Locate, SlotArray
+from corgipile.linear.sparse import Sparse
+from corgipile.tables.table import type_code
+
+__all__ = ["GroupSGD", "together"]
+
+Numbers = npt.NDArray[np.integer[Any]]
+
+
+def together(each: list[Figures]) -> Figures:
+    """Return what groups amount to: means of their losses and scores, by what their rows count for.
+
+    Example:
+        >>> together([Figures(1, 1.0, 0.0, 1.0), Figures(3, 0.0, 1.0, 3.0), Figures(0, 0.0, 0.0, 0.0)])
+        Figures(rows=4, loss=0.25, score=0.75, weight=4.0)
+    """
+    weight = sum(one.weight for one in each)
+    loss, score = (sum(one[at] * one.weight for one in each) for at in (1, 2))
+    return Figures(sum(one.rows for one in each), loss / (weight or 1), score / (weight or 1), weight)
+
+
+class GroupSGD(SGD):
+    """One linear model a group, of the same features and classes.
+
+    Args:
+        groups: How many there are.
+        told: Says the name of a group by its number.
+        *args: Of `SGD`, as are all others.
+    """
+
+    def __init__(self, groups: int, told: Callable[[int], str], *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.each: list[Figures] = []
+        self._told = told
+        self._states = [self._made() for _ in range(groups)]
+        self._starts = np.zeros(groups + 1, np.int64)
+
+    def begin(self, rate: float) -> None:
+        """Begin an epoch."""
+        self.skipped = 0
+        for state in self._states:
+            _kernel.sgd_begin(state, rate)
+
+    def learn_groups(
+        self,
+        rows: FloatArray | Sparse,
+        labels: FloatArray,
+        visit: SlotArray,
+        numbers: Numbers,
+        locate: Locate,
+        weights: FloatArray | None = None,
+    ) -> None:
+        """Let each group learn from its rows, in the order of ``visit``.
+
+        Args:
+            rows: Rows by slot.
+            labels: Labels by slot.
+            visit: Slots.
+            numbers: The group of each visit.
+            locate: Names a row by its place in ``visit``.
+            weights: What rows count for, by slot.
+
+        Raises:
+            BadLabel: As of `SGD.learn`, with the group.
+        """
+        for piece in self._pieces(slice(0, len(visit))):
+            groups = numbers[piece]
+            places = np.argsort(groups, kind="stable")
+            counts = np.bincount(groups, minlength=len(self._states))
+            np.cumsum(counts, out=self._starts[1:])
+
+            def of_group(place: int, places: Numbers = places, piece: slice = piece) -> str:
+                at = piece.start + int(places[place])
+                return f"{locate(at)}, of {self._told(int(numbers[at]))},"
+
+            self.learn(rows, labels, np.ascontiguousarray(visit[piece][places]), of_group, weights)
+
+    def _learn(
+        self, rows: FloatArray | Sparse, labels: FloatArray, weights: FloatArray | None, visit: SlotArray
+    ) -> tuple[int, int]:
+        starts = np.maximum(self._starts - (self._starts[-1] - len(visit)), 0)  # those of the visits that are left
+        code, also = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
+        given = (rows[0], rows[1], rows[2]) if isinstance(rows, Sparse) else rows
+        return _kernel.sgd_groups(self._states, starts, given, labels, code, visit, weights, also)
+
+    def decide_groups(
+        self, rows: FloatArray | Sparse, visit: SlotArray, numbers: Numbers, locate: Locate
+    ) -> FloatArray:
+        """Score rows by slot, each by the model of its group: [rows, outputs]."""
+        out, first = np.empty((len(visit), self.outputs), self.inputs.dtype), self._state
+        places = np.argsort(numbers, kind="stable")
+        found, starts = np.unique(numbers[places], return_index=True)
+        try:
+            for number, mine in zip(found.tolist(), np.split(places, starts[1:]), strict=True):
+                self._state = self._states[number]
+                out[mine] = self.decide(rows, np.ascontiguousarray(visit[mine]), _at(locate, mine))
+        finally:
+            self._state = first
+        return out
+
+    def flush(self) -> Figures:
+        """End an epoch: return the figures of all groups together; those of each are in ``each``."""
+        for state in self._states:
+            _kernel.sgd_flush(state)
+        self.each = [Figures(*_kernel.sgd_figures(state)) for state in self._states]
+        return together(self.each)
+
+    def weights(self) -> tuple[FloatArray, FloatArray]:
+        """Return the weights that predict, [groups * outputs, features], and the intercepts, [groups * outputs]."""
+        coef = np.empty((len(self._states) * self.outputs, self.inputs.width), self.inputs.dtype)
+        bias = np.empty(len(coef), self.inputs.dtype)
+        for state, mine in zip(self._states, self._parts(), strict=True):
+            _kernel.sgd_predictor(state, coef[mine], bias[mine])
+        return coef, bias
+
+    def assign(self, coef: FloatArray, bias: FloatArray, beside: npt.NDArray[np.float64] | None = None) -> None:
+        """Set the weights and intercepts of all groups."""
+        assert beside is None  # noqa: S101 - nothing else of groups is kept
+        dtype = self.inputs.dtype
+        for state, mine in zip(self._states, self._parts(), strict=True):
+            _kernel.sgd_set(state, np.ascontiguousarray(coef[mine], dtype), np.ascontiguousarray(bias[mine], dtype))
+
+    def _parts(self) -> Iterator[slice]:
+        for number in range(len(self._states)):
+            yield slice(number * self.outputs, (number + 1) * self.outputs)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of memory that the model of a group takes while it learns."""
+        return _kernel.sgd_bytes(self._state)
+
+
+def _at(locate: Locate, places: Numbers) -> Locate:
+    return lambda place: locate(int(places[place]))

@@ -1,0 +1,184 @@
+"""Trains a model for each value of a column, all from the same read of the table."""
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+
+from corgipile.errors import BadArgument, BadValue, BudgetTooSmall, Diverged
+from corgipile.linear import passes
+from corgipile.linear.group_sgd import GroupSGD
+from corgipile.linear.group_values import Codes, Value, Values, find_groups
+from corgipile.linear.groups import Groups
+from corgipile.linear.model import Model
+from corgipile.linear.saving import MODEL
+from corgipile.linear.schedule import Schedule
+from corgipile.linear.sgd import Figures, rows_in
+from corgipile.linear.train import order_of, prepare, schedule_of
+from corgipile.linear.training import Record, Task
+from corgipile.loader.feeder import Feeder
+from corgipile.outputs import check_target
+from corgipile.settings import TrainArguments, TrainSettings, declared
+from corgipile.sizes import Size, parse_bytes
+from corgipile.tables import open as open_table
+from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.table import Table
+
+__all__ = ["GroupTraining", "train_groups"]
+
+NOT_BY_GROUP = ("solver", "inner", "warm_start", "test", "validation", "group", "patience")
+NUMBERED = 16  # bytes: the number of a row in the buffer, and of one that is visited
+log = logging.getLogger("corgipile")
+
+
+def train_groups(given: TrainArguments) -> Groups:
+    """Train as `corgipile.train`, a model for each value of a column.
+
+    Raises:
+        BadArgument: A setting is for one model.
+        BudgetTooSmall: Models and the groups of rows take more than half of the memory.
+    """
+    _check_alone(given)
+    schedule = schedule_of(given, given.tolerance)
+    opened = open_table(given.table)
+    if not len(opened):
+        raise BadValue(f"{opened!r} has no rows to learn from")
+    if given.save is not None:
+        check_target(given.save, MODEL, inputs=(given.table, opened), overwrite=given.overwrite)
+    task = prepare(opened, given, classes=given.classes, on_bad=given.on_bad)
+    training = GroupTraining(opened, task, schedule, given)
+    with task.feeder(order_of(given.order, given.memory), training.memory, given.seed) as feeder:
+        save = None if given.save is None else partial(Model.save, path=given.save, overwrite=given.overwrite)
+        return training.run(task.surveyed(), feeder, save or (lambda _: None))
+
+
+def _check_alone(given: TrainArguments) -> None:
+    """Raise where a setting is for one model.
+
+    Raises:
+        BadArgument: One is.
+    """
+    for name in NOT_BY_GROUP:
+        if getattr(given, name) != declared(TrainArguments)[name].default:
+            also = "; measure(...) of what comes out tells held-out rows" if name in ("test", "validation") else ""
+            raise BadArgument(
+                f"{name} is for one model, got {name}={getattr(given, name)!r} with by={given.by!r}{also}"
+            )
+    for name in ("label", "weight"):
+        if given.by == getattr(given, name):
+            raise BadArgument(f"by={given.by!r} is the column of {name}s")
+
+
+def _divided(given: TrainArguments, task: Task, codes: Codes, models: int) -> Size | None:
+    """Return what of the memory is for rows: the rest is for models, and for the group of each row.
+
+    Raises:
+        BudgetTooSmall: These take more than half.
+    """
+    if given.memory is None:
+        return None
+    width = row_bytes(task.source, [*task.inputs.columns, task.label])
+    memory = parse_bytes(given.memory, whole=len(task.source) * width)
+    if codes.nbytes + models > memory // 2:
+        raise BudgetTooSmall(
+            f"memory is {given.memory!r}, of which models by group take {models} bytes and the groups of "
+            f"{len(codes)} rows {codes.nbytes}; give {2 * (codes.nbytes + models)} bytes"
+        )
+    return max(1, int((memory - codes.nbytes - models) * width / (width + NUMBERED)))
+
+
+class GroupTraining:
+    """One training of models by group, epoch by epoch.
+
+    Args:
+        source: The rows, with the column of groups.
+        task: What is learnt.
+        schedule: The learning rates.
+        given: What was asked for.
+    """
+
+    def __init__(self, source: Table, task: Task, schedule: Schedule, given: TrainArguments) -> None:
+        assert given.by is not None  # noqa: S101 - for the type checker: the caller has asked
+        self.schedule, self.history = schedule, list[Record]()
+        self._given, self._by = given, given.by
+        self.groups, self.codes = find_groups(source, given.by)
+        self._known = Values(given.by, self.groups)
+        self.sgd = self._sgd(task, 1)
+        self.memory = _divided(given, task, self.codes, self.sgd.bytes * len(self.groups))
+
+    def _sgd(self, task: Task, groups: int) -> GroupSGD:
+        return task.made(partial(GroupSGD, groups, self._known.told), self.schedule)
+
+    def run(self, task: Task, feeder: Feeder, save: Callable[[Groups], object]) -> Groups:
+        """Run all epochs and return the models."""
+        given = self._given
+        self.sgd = self._sgd(task, len(self.groups))
+        params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
+        params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": False}
+        params |= {"step": self.schedule.step, "learning_rate": self.schedule.learning_rate}
+        params |= {"by": self._by, "groups": self.groups}
+        models = self._models(task, params, [])
+        for epoch in range(given.epochs):
+            self.history.append(self._epoch(task, feeder, epoch))
+            if given.callback is not None:
+                given.callback(self.history[-1])
+            models = self._models(task, params, self.sgd.each)
+            save(models)
+            if self.schedule.enough([float(record["loss"]) for record in self.history], epoch):
+                break
+        self._tell(task)
+        save(models)
+        return models
+
+    def _epoch(self, task: Task, feeder: Feeder, epoch: int) -> Record:
+        start, read, sgd = time.perf_counter(), feeder.bytes_read, self.sgd
+        sgd.begin(self.schedule.rate(epoch))
+        try:
+            for step, (visit, rows) in enumerate(zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True)):
+                labels = feeder.buffer.dense(task.label)
+                weights = None if task.weight is None else feeder.buffer.dense(task.weight)
+                locate = passes.row_at(feeder, epoch, step)
+                found = rows_in(feeder.buffer, task.inputs, visit)
+                sgd.learn_groups(found, labels, visit, self.codes[rows], locate, weights)
+                if self._given.on_rows is not None:
+                    self._given.on_rows(len(visit))
+            figures = passes.checked(sgd.flush(), sgd, feeder)
+        except Diverged as error:
+            raise self.schedule.diverged(epoch, str(error), standardized=task.scaling is not None) from None
+        return {
+            "epoch": epoch,
+            **figures.record(sgd.kind),
+            "rows": figures.rows,
+            "seconds": time.perf_counter() - start,
+            "bytes_read": feeder.bytes_read - read,
+            **({"skipped": sgd.skipped} if sgd.skipped else {}),
+        }
+
+    def _models(self, task: Task, params: Record, each: list[Figures]) -> Groups:
+        """Return what was learnt so far, for features as they are."""
+        coef, bias = self.sgd.weights()
+        if task.scaling is not None:
+            coef, bias = task.scaling.fold(coef, bias)
+        each = each or [Figures(0, 0.0, 0.0)] * len(self.groups)
+        figures = {"rows": [one.rows for one in each], "loss": [one.loss for one in each]}
+        figures[task.loss.score] = [one.score for one in each]
+        return Groups(task.kind, coef, bias, task.classes, {**params, "of_groups": figures}, self.history)
+
+    def _tell(self, task: Task) -> None:
+        """Say of groups what is to be known of their models."""
+        rows = [one.rows for one in self.sgd.each]
+        log.info("models of %d groups of %r", len(rows), self._by)
+        if not rows:
+            return
+        for count, what in (
+            (0, "no row that can be learnt from; their models say the same of every row"),
+            (1, "one row"),
+        ):
+            found = [self.groups[at] for at, one in enumerate(rows) if one == count]
+            if found:
+                task.note(f"{len(found)} of {len(rows)} groups of {self._by!r} have {what}: {_some(found)}")
+
+
+def _some(values: list[Value], most: int = 5) -> str:
+    told = ", ".join("null" if value is None else repr(value) for value in values[:most])
+    return told + (f" and {len(values) - most} more" if len(values) > most else "")

@@ -1,0 +1,153 @@
+"""Models by group: one for each value of a column, which predicts the rows of that group."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile.errors import BadArgument
+from corgipile.linear import passes
+from corgipile.linear.arrays import rows_of_array
+from corgipile.linear.encoded import readable
+from corgipile.linear.features import Features
+from corgipile.linear.group_sgd import GroupSGD
+from corgipile.linear.group_values import Value, Values, check_group, shown
+from corgipile.linear.inference import Summary
+from corgipile.linear.model import Model
+from corgipile.linear.nulls import NaNs
+from corgipile.linear.sgd import SGD, Figures, rows_in
+from corgipile.loader.feeder import Feeder
+from corgipile.tables import open as open_table
+from corgipile.tables.table import Table
+
+__all__ = ["Groups", "check_groups"]
+
+
+@dataclass
+class Groups(Model):
+    """Linear models of the same features and classes, one for each value of a column, as ``train(by=...)`` makes them.
+
+    It predicts and measures as a `Model` does, each row by the model of its group, which a table has in the column of
+    training; a row of another group is an error. ``coef`` and ``intercept`` are those of all groups, one after another.
+
+    Example:
+        >>> import corgipile as cp
+        >>> sides, labels = ["a"] * 100 + ["b"] * 100, [0, 1] * 50 + [1, 0] * 50
+        >>> rows = pa.table({"x": [-1.0, 1.0] * 100, "side": sides, "label": labels})
+        >>> models = cp.train(rows, by="side")
+        >>> models.predict(rows)[[0, 1, 100, 101]].tolist(), models.of("b").predict(np.array([[1.0]])).tolist()
+        ([0, 1, 1, 0], [0])
+    """
+
+    @property
+    def by(self) -> str:
+        """Return the column that tells groups apart."""
+        return str(self.params["by"])
+
+    @property
+    def groups(self) -> list[Value]:
+        """Return its values, ascending; null, which is a group of its own, last."""
+        return list(self.params["groups"])
+
+    @property
+    def outputs(self) -> int:
+        """Return how many scores a row gets."""
+        return len(self.coef) // len(self.params["groups"])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that prediction needs."""
+        return (*self.features, self.by)
+
+    def of(self, group: Value) -> Model:
+        """Return the model of one group.
+
+        Raises:
+            BadArgument: There is none.
+        """
+        known = self._values().number_of
+        if group not in known:
+            raise BadArgument(f"there is no model of group {shown(group)} of {self.by!r}")
+        mine = slice(known[group] * self.outputs, (known[group] + 1) * self.outputs)
+        params = {name: value for name, value in self.params.items() if name not in ("by", "groups", "of_groups")}
+        return Model(self.kind, self.coef[mine], self.intercept[mine], self.classes, params, self.history)
+
+    def table(self) -> pa.Table:
+        """Return the groups with their rows, and what they lost and scored in the last epoch of training."""
+        return pa.table({self.by: self.groups, **self.params["of_groups"]})
+
+    def sgd(self, inputs: Features) -> SGD:
+        """Refuse: there is no one kernel that holds them.
+
+        Raises:
+            BadArgument: Always.
+        """
+        raise BadArgument("these are models by group; of(...) gives that of one group")
+
+    def summary(self, table: Any, label: str | None = None, weight: str | None = None) -> Summary:
+        """Refuse: standard errors are those of one model.
+
+        Raises:
+            BadArgument: Always.
+        """
+        raise BadArgument("standard errors are of one model: of(...) gives that of one group, for rows of it")
+
+    def scores(self, rows: Any) -> Iterator[npt.NDArray[Any]]:
+        """Yield scores, [rows, outputs], in the order of the rows."""
+        if rows_of_array(rows, self.coef.dtype) is not None:
+            raise BadArgument(f"models by group need the column {self.by!r}: give a table or a data frame")
+        source = open_table(rows)
+        check_group(source.schema, self.by, repr(source))
+        table = readable(source, self.encoding, None)
+        sgd = self._group_sgd(self.inputs(table))
+        with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, None)) as feeder:
+            for visit, numbers, locate in _judged_rows(feeder, source, self._values()):
+                yield sgd.decide_groups(rows_in(feeder.buffer, sgd.inputs, visit), visit, numbers, locate)
+
+    def _judged(self, opened: Table, column: str, weight: str | None) -> tuple[Figures, int]:
+        """Return the figures of a table, and how many rows have scores that are no numbers."""
+        check_group(opened.schema, self.by, repr(opened))
+        table = readable(opened, self.encoding, column)
+        sgd = self._group_sgd(self.inputs(table, column))
+        sgd.judge_only()
+        sgd.begin(0.0)
+        with passes.reader(sgd.inputs, NaNs(table, sgd.inputs, column), column, weight) as feeder:
+            for visit, numbers, locate in _judged_rows(feeder, opened, self._values()):
+                labels, weights = feeder.buffer.dense(column), None if weight is None else feeder.buffer.dense(weight)
+                rows = rows_in(feeder.buffer, sgd.inputs, visit)
+                sgd.learn_groups(rows, labels, visit, numbers, locate, weights)
+            return passes.checked(sgd.flush(), sgd, feeder), sgd.skipped
+
+    def _values(self) -> Values:
+        return Values(self.by, self.params["groups"])
+
+    def _group_sgd(self, inputs: Features) -> GroupSGD:
+        if not inputs.sparse:
+            inputs = replace(inputs, dtype=np.promote_types(inputs.dtype, self.coef.dtype))
+        known = self._values()
+        sgd = GroupSGD(len(known.number_of), known.told, self.kind, inputs, self.classes)
+        sgd.assign(self.coef, self.intercept)
+        return sgd
+
+
+def check_groups(params: dict[str, Any]) -> None:
+    """Raise ValueError or TypeError unless what a model file says of groups is as training writes it."""
+    groups, figures = params["groups"], params["of_groups"]
+    if not (isinstance(groups, list) and groups and isinstance(params["by"], str) and isinstance(figures, dict)):
+        raise TypeError("its groups are damaged")
+    if not all(one is None or isinstance(one, str | int) for one in groups) or len({*groups}) < len(groups):
+        raise ValueError("its groups are damaged")
+    if not all(isinstance(part, list) and len(part) == len(groups) for part in figures.values()):
+        raise ValueError("the figures of its groups are damaged")
+
+
+def _judged_rows(feeder: Feeder, source: Table, known: Values) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield the visits of a table as it lies, the group of each, and what names a row by its place among them."""
+    first = 0
+    for step, visit in enumerate(feeder.epoch(0)):
+        batch = source.read(first, first + len(visit), [known.column])
+        yield visit, known.known(batch.column(0), first, repr(source)), passes.row_at(feeder, 0, step)
+        first += len(visit)
