@@ -38,7 +38,10 @@ def epoch_row(record: Mapping[str, Any]) -> dict[str, Any]:
         >>> epoch_row({"epoch": 0, "loss": 0.5, "test_loss": 0.6, "rows": 9, "seconds": 0.1})["holdout_loss"]
         0.6
     """
-    return {name: record.get(name.replace("holdout_", "test_")) for name in EPOCHS.names}
+    row = {name: record.get(name.replace("holdout_", "test_")) for name in EPOCHS.names}
+    if row["seconds"] is not None:
+        row["seconds"] = round(row["seconds"], 6)  # finer than clocks are, and wide in a table
+    return row
 
 
 def result_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]], notes: Iterable[str] = ()) -> Result:
