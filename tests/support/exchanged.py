@@ -59,9 +59,14 @@ def one_byte(rows):
     return pa.table({"row": np.arange(rows).astype(np.uint8)})
 
 
-def wide(rows):
-    values = np.repeat(np.arange(rows), 1 << 18).astype(np.int32)
-    return pa.table({"row": pa.FixedSizeListArray.from_arrays(pa.array(values), 1 << 18)})
+def wide(rows, width=1 << 18):
+    values = np.repeat(np.arange(rows, dtype=np.int32), width)
+    return pa.table({"row": pa.FixedSizeListArray.from_arrays(pa.array(values), width)})
+
+
+def huge(rows):
+    """Rows of 64 MB."""
+    return wide(rows, 1 << 24)
 
 
 CASES = [  # table, rows, unit, fraction, epochs
@@ -74,6 +79,7 @@ CASES = [  # table, rows, unit, fraction, epochs
     (one_byte, 200, 1, 0.25, 3),
     (wide, 24, 1, 0.5, 2),
 ]
+HUGE = [(huge, 4, 1, 0.5, 1)]
 
 
 def seen(table):
@@ -93,10 +99,10 @@ def seen(table):
     return row
 
 
-def run_cases(rank, world, folder):
+def run_cases(rank, world, folder, cases=CASES):
     """Run all cases; compare each epoch with the plan, and the bytes on disk with the bound."""
     found = []
-    for number, (make, rows, unit, fraction, epochs) in enumerate(CASES):
+    for number, (make, rows, unit, fraction, epochs) in enumerate(cases):
         part = stage(make(rows), f"{folder}/{number}-{rank}", rank, world, unit=unit)
         exchange = PartialExchange(part, fraction, seed=number, chunk="2KB", timeout=PATIENCE)
         plan = Exchange(rows // unit, world, fraction, number)

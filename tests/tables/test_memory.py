@@ -34,6 +34,25 @@ def test_fingerprint_follows_content(rows_of):
     assert MemoryTable(rows.slice(0, 0)).fingerprint != first
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_fingerprint_of_long_lists_follows_content(nested):
+    def one(change=None):
+        numbers = np.arange(300_000, dtype=np.float32)
+        mask = np.zeros(len(numbers), bool)
+        if change is not None:
+            numbers[change[0]] = change[1] or 0
+            mask[change[0]] = change[1] is None
+        values = pa.array(numbers, mask=mask)
+        if nested:
+            values = pa.FixedSizeListArray.from_arrays(values, 3)
+        rows = pa.ListArray.from_arrays([0, len(values) // 2, len(values)], values)
+        return MemoryTable(pa.table({"x": rows})).fingerprint
+
+    told = [one(), one((5, -1.0)), one((299_999, -1.0)), one((0, None)), one((1, None))]
+    assert len({*told}) == len(told)
+    assert one() == told[0]
+
+
 def test_a_class_that_reads_other_rows_is_asked_for_them():
     class Doubled(MemoryTable):
         def read(self, start, stop, columns=None):

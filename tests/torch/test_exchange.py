@@ -10,9 +10,10 @@ from corgipile.orders import Exchange
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch has no torch.distributed")
 
 
-def test_four_ranks_have_what_the_plan_says(tmp_path):
-    ranks = exchanged.run(exchanged.run_cases, tmp_path, 4)
-    for number, (_, rows, _, fraction, epochs) in enumerate(exchanged.CASES):
+@pytest.mark.parametrize(("world", "cases"), [(4, exchanged.CASES), (2, exchanged.HUGE)])
+def test_ranks_have_what_the_plan_says(tmp_path, world, cases):
+    ranks = exchanged.run(exchanged.run_cases, tmp_path, world, cases)
+    for number, (_, rows, _, fraction, epochs) in enumerate(cases):
         before = None
         for epoch in range(epochs + 1):
             parts = [rank[number][epoch] for rank in ranks]

@@ -1,10 +1,13 @@
 """Tables in memory."""
 
 from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from corgipile import arrow_compute as pc
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_names, pick_rows, read_pieces, take_pieces
@@ -19,6 +22,8 @@ from corgipile.tables.table import (
 )
 
 SAMPLES = 64
+LONG = 1 << 16  # numbers of a list
+LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 
 class MemoryTable(Checked):
@@ -109,5 +114,30 @@ class MemoryTable(Checked):
 def sampled(table: Table) -> str:
     """Return an identity of rows: schema, their number, and the content of some of them."""
     picks = np.unique(np.linspace(0, max(len(table) - 1, 0), SAMPLES).astype(np.int64))
-    sample = [str(table.take(picks[picks < len(table)]).to_pylist())]
-    return digest(describe(table.schema), str(len(table)), *sample)
+    sample = [_content(table.read(row, row + 1)) for row in picks[picks < len(table)].tolist()]
+    return digest(describe(table.schema), str(len(table)), str(sample))
+
+
+def _content(row: pa.RecordBatch) -> dict[str, Any]:
+    """Return the values of a row; of lists too long to be made Python's, what tells them apart."""
+    return {
+        name: _digest(column) if _items(column) > LONG else column.to_pylist()[0]
+        for name, column in zip(row.schema.names, row.columns, strict=True)
+    }
+
+
+def _items(value: pa.Array) -> int:
+    """Return how many numbers a list holds, within lists too; 0 of what is none."""
+    while isinstance(value.type, LISTS):
+        value = value.flatten()
+    return len(value) if pa.types.is_primitive(value.type) else 0
+
+
+def _digest(value: pa.Array) -> str:
+    told = blake2b(digest_size=16)
+    while isinstance(value.type, LISTS):
+        told.update(str(pc.list_value_length(value).to_pylist()).encode())
+        value = value.flatten()
+    told.update(value.is_valid().to_numpy(zero_copy_only=False))
+    told.update(value.drop_null().to_numpy(zero_copy_only=False).view(np.uint8))
+    return told.hexdigest()
