@@ -232,8 +232,12 @@ static void take_learnt(Import *m)
         corgi_take_numbers(coef, k * m->width, m->width, to + (k + 2) * line);
         corgi_take_numbers(intercept, k, 1, to + (k + 3) * line - 1);
     }
-    if (lines > 0)
+    if (lines > 0) {
+        const double *counts = to + (m->outputs + 1 + lines) * line; /* the last line, which begins with the rows seen */
         corgi_take_numbers(beside, 0, lines * line, to + (m->outputs + 2) * line);
+        if (!(counts[0] >= 0 && counts[0] < 0x1p62))
+            corgi_bad_content("tensor \"beside\" counts no rows");
+    }
 }
 
 static void take_arrays(Import *m)
