@@ -117,8 +117,8 @@ class Sender:
         if len(self._pieces) == KEPT:
             self._drop(next(iter(idle)))
         step = 1 << max(12, (size - 1).bit_length() - 4)  # eight sizes for each power of two, in whole pages
-        handle = torch.empty(-(-size // step) * step + 1, dtype=torch.uint8)
-        handle.share_memory_()  # type: ignore[no-untyped-call]
+        room = torch.UntypedStorage._new_shared(-(-size // step) * step + 1)  # type: ignore[no-untyped-call] # noqa: SLF001
+        handle = torch.empty(0, dtype=torch.uint8).set_(room)  # made shared later, it would be copied first
         self._made += 1
         self._pieces[self._made] = handle, handle.numpy()
         return self._made, True
