@@ -121,7 +121,7 @@ def grid() -> dict[str, Any]:
 def spreads(rows: Iterator[np.ndarray], label: np.ndarray, sides: np.ndarray) -> tuple[float, float]:
     """Return deff of labels and of projections of the features, of a whole epoch."""
     seen = np.concatenate(list(rows))
-    check(len(seen) == len(label), f"{len(seen)} rows of {len(label)} were visited")
+    check(len(seen) >= len(label), f"{len(seen)} rows of {len(label)} were visited")  # by a reservoir some twice
     batches = seen[: len(seen) // BATCH * BATCH].reshape(-1, BATCH)
     means = [sides[part].mean(axis=1, dtype=np.float64) for part in np.array_split(batches, 1 + len(batches) // 256)]
     squares = ((np.concatenate(means) - sides.mean(axis=0, dtype=np.float64)) ** 2).mean(axis=0)
