@@ -51,7 +51,7 @@ def draw(
 
     rows, columns = (list(dict.fromkeys(key[at] for key in panels)) for at in (0, 1))
     size = (4.5 * len(columns), 2.4 * len(rows))
-    figure, axes = plt.subplots(len(rows), len(columns), figsize=size, squeeze=False, sharex=True)
+    figure, axes = plt.subplots(len(rows), len(columns), figsize=size, squeeze=False, sharex=True, layout="constrained")
     for (row, column), curves in panels.items():
         axis = axes[rows.index(row)][columns.index(column)]
         for name, values in curves.items():
@@ -59,8 +59,9 @@ def draw(
             (axis.semilogy if logarithmic else axis.plot)(at, values, label=name, linewidth=1)
         axis.set_title(f"{row}, {column}", fontsize=8)
         axis.tick_params(labelsize=7)
+        if xs is None:  # there is no half of an epoch
+            axis.xaxis.get_major_locator().set_params(integer=True)
     axes[0][-1].legend(fontsize=6)
     axes[-1][0].set_xlabel(across, fontsize=8)
     figure.supylabel(up, fontsize=8)
-    figure.tight_layout()
     figure.savefig(path, dpi=110)

@@ -16,6 +16,7 @@ extern PyMethodDef cp_picks_methods[];   /* bind_picks.c: rows picked by bits */
 extern PyMethodDef cp_records_methods[]; /* bind_records.c: TFRecord, Example, byte ranges */
 extern PyMethodDef cp_run_methods[];    /* bind_prefetch.c: plans run ahead */
 extern PyMethodDef cp_sgd_methods[];    /* bind_sgd.c: SGD steps */
+extern PyMethodDef cp_groups_methods[]; /* bind_groups.c: models side by side */
 extern PyMethodDef cp_dual_methods[];   /* bind_dual.c: dual coordinate descent */
 extern PyMethodDef cp_losses_methods[]; /* bind_losses.c: what is known of losses */
 extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */

@@ -1,0 +1,24 @@
+/* A linear model, as the bindings of kernel/sgd hold it. */
+#ifndef CP_SGD_MODEL_H
+#define CP_SGD_MODEL_H
+
+#include "bind.h"
+#include "sgd/sgd.h"
+
+#define MODEL "corgipile.sgd"
+
+typedef struct {
+    cp_sgd *state;
+    void *memory;
+    int busy; /* in a call that has let go of the GIL */
+} model_object;
+
+static inline model_object *model_take(PyObject *capsule)
+{
+    model_object *m = PyCapsule_GetPointer(capsule, MODEL);
+    if (m && m->busy)
+        return PyErr_SetString(PyExc_RuntimeError, "another thread is using this model"), NULL;
+    return m;
+}
+
+#endif
