@@ -27,6 +27,12 @@ def test_workers_come_back_and_change(tmp_path):
     said = json.loads((tmp_path / "said.json").read_text())
     assert said["blocks"]
     assert said["shuffled"] < 0.2
+    assert said["shuffled rows"]
+    assert said["files"] > 2
+    assert said["converted"]
+    assert said["task"].startswith("column 'x', row 3")
+    left = {name.split("-")[0] for name in said["left"]}
+    assert left == {"alone.arrow", "nulls.arrow", "rows", "shuffled", "table.arrow"}
     assert "the function that a TorchTrainer runs" in said["outside"]
     alone = Loader(tmp_path / "table.arrow", batch_size=120, seed=1, global_batches="fixed", columns=["x"])
     batches = {str(step): sorted(batch["x"].tolist()) for step, batch in enumerate(alone, 1)}
