@@ -21,7 +21,7 @@ needs_ray = pytest.mark.skipif(not PYTHON, reason="Ray is not installed; CORGIPI
 def test_workers_come_back_and_change(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "RAY_TRAIN_V2_ENABLED": "1"}
     done = subprocess.run(
-        [PYTHON, PROGRAM, tmp_path], env=environment, capture_output=True, text=True, timeout=400, check=False
+        [PYTHON, PROGRAM, tmp_path], env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     said = json.loads((tmp_path / "said.json").read_text())

@@ -25,7 +25,7 @@ needs_spark = pytest.mark.skipif(
 def test_tasks_shuffle_and_convert_and_ranks_share(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     done = subprocess.run(
-        [PYTHON, PROGRAM, tmp_path], env=environment, capture_output=True, text=True, timeout=400, check=False
+        [PYTHON, PROGRAM, tmp_path], env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     said = json.loads((tmp_path / "said.json").read_text())
