@@ -73,8 +73,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             rate for each weight by the squares of its gradients), ``"adam"`` (by means of its latest gradients and of
             their squares), or ``"normalized"`` (as ``"adagrad"``, and by the size of its feature, whatever its scale;
             as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to choose. None: that of
-            ``warm_start``; else ``"auto"`` for classes, and ``"decay"`` for numbers or where ``learning_rate`` or
-            ``decay`` is given.
+            ``warm_start``; else ``"decay"`` for numbers or where ``learning_rate`` or ``decay`` is given, ``"adagrad"``
+            for classes by ``text`` alone, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
             the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all it goes on at a fifth. With
@@ -217,9 +217,13 @@ def step_asked(given: Settings, kind: str, past: Model | None = None) -> Step:
     if given.step is not None:
         return step_of(given.step)
     rated = given.learning_rate is not None or given.decay != declared(Settings)["decay"].default
-    usual = "decay" if loss_of(kind).numbers else "auto"  # whose steps are too short for labels far from 0
-    known = step_of(usual if past is None else past.params.get("step", "decay"))
-    return step_of("decay") if rated and known.fixed else known
+    if past is not None:
+        known = step_of(past.params.get("step", "decay"))
+        return step_of("decay") if rated and known.fixed else known
+    if rated or loss_of(kind).numbers:  # the steps of "auto" are too short for labels far from 0
+        return step_of("decay")
+    alone = given.text is not None and given.features is None and given.interactions is None
+    return step_of("adagrad" if alone else "auto")  # n-grams are of one scale, which need not be found out
 
 
 def schedule_of(given: Settings, tolerance: float | None = None, past: Model | None = None) -> Schedule:
