@@ -41,26 +41,33 @@ def sst2(bench: Bench) -> Split:
     return table("train"), table("dev")
 
 
-def zipf(bench: Bench) -> Split:
-    """Texts of 20 to 120 words by Zipf's law, whose label is that of the words, of some pairs, and of chance."""
+def chain(bench: Bench) -> Split:
+    """Texts of 20 to 120 words by Zipf's law, most of which a word before them brings; some words and pairs decide."""
     rng = np.random.default_rng(0)
-    count, vocabulary = bench.pick(120_000, 10_000), 200_000
-    lengths = rng.integers(20, 121, count)
+    count, vocabulary, longest = bench.pick(120_000, 10_000), 100_000, 120
     share = np.cumsum(1 / (np.arange(vocabulary) + 2.7) ** 1.05)  # Zipf's law as Mandelbrot has it
-    words = np.searchsorted(share, rng.random(lengths.sum()) * share[-1])
+    share /= share[-1]
+    followers = np.searchsorted(share, rng.random((vocabulary, 12)))
+    words = np.empty((count, longest), np.int64)
+    words[:, 0] = np.searchsorted(share, rng.random(count))
+    for at in range(1, longest):
+        usual = followers[words[:, at - 1], rng.integers(0, 12, count)]
+        words[:, at] = np.where(rng.random(count) < 0.7, usual, np.searchsorted(share, rng.random(count)))
+    there = np.arange(longest) < rng.integers(20, longest + 1, count)[:, None]
     weight = rng.normal(size=vocabulary) * (rng.random(vocabulary) < 0.1)
     weight[:50] = 0
-    pairs = np.append((words[:-1] * 7 + words[1:] * 13) % 101 == 0, False) * (words % 3 - 1.0)
-    ends = np.cumsum(lengths)
-    score = np.add.reduceat(weight[words] + pairs, ends - lengths)
+    score = (weight[words] * there).sum(axis=1)
+    pairs = words[:, :-1] * vocabulary + words[:, 1:]
+    told = ((pairs * 2_654_435_761 >> 8) % 20 - 9.5) * ((pairs * 40_503 >> 4) % 20 == 0) / 6
+    score += (told * there[:, 1:]).sum(axis=1)
     label = score + rng.logistic(0, 0.2 * score.std(), count) > np.median(score)
     names = np.array([f"w{number:x}" for number in range(vocabulary)])
-    said = [" ".join(part) for part in np.split(names[words], ends[:-1])]
+    said = [" ".join(names[row[kept]]) for row, kept in zip(words, there, strict=True)]
     table = pa.table({"text": said, "label": pa.array(label.astype(np.int8))})
     return table.slice(0, count * 9 // 10), table.slice(count * 9 // 10)
 
 
-CORPORA: dict[str, Callable[[Bench], Split]] = {"sst2": sst2, "zipf": zipf}
+CORPORA: dict[str, Callable[[Bench], Split]] = {"sst2": sst2, "chain": chain}
 
 
 def lines(table: pa.Table) -> str:
