@@ -149,8 +149,8 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
-        model: This, features, label, encode, missing, epochs, step, decay, l2, l1, max_norm, batch_size, memory,
-            intercept, average and standardize are as for `corgipile.train`.
+        model: This, features, label, encode, text, interactions, hash_bits, ngrams, missing, epochs, step, decay, l2,
+            l1, max_norm, batch_size, memory, intercept, average and standardize are as for `corgipile.train`.
         learning_rate: Rate of the first epoch, the same for all orders; None: the usual one of the step.
         test: Held-out rows to score; the table itself by default.
         order: Orders, or their names.

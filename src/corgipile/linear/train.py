@@ -16,11 +16,12 @@ from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divided
-from corgipile.linear.encoded import classes_of, encoding_of, readable
-from corgipile.linear.features import Features, find_inputs, tell_unknown
+from corgipile.linear.encoded import classes_of, encoding_of, hashed_columns, named_columns, readable
+from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.group_values import check_group
 from corgipile.linear.held_out import measuring
 from corgipile.linear.model import Model
+from corgipile.linear.past import check_past, wanted
 from corgipile.linear.precheck import precheck
 from corgipile.linear.ranks import Ranks, among, order_for, shard_of
 from corgipile.linear.saving import MODEL
@@ -59,6 +60,13 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             svm, which then tells each class from the rest.
         encode: What feature columns that are no numbers become, ``"onehot"``, ``"ordinal"`` or ``"hash"``, or a
             dictionary of these by column; see `corgipile.features.fit_encoding`. The model keeps what was found out.
+        text: A column of text, or several, whose words and n-grams of words are hashed to features, straight from the
+            table; docs/guide.md says by which rule. Other columns are learnt from beside it where ``features`` names
+            them. Text that is null is an error, or skipped; with ``missing`` it has no words.
+        interactions: Columns that are crossed, such as ``[("city", "device"), "city"]``: each combination of what they
+            say is a feature, hashed as those of text; numbers multiply. A name alone is that column.
+        hash_bits: Hashed features have 2^hash_bits places; the model takes that many weights of ``memory``.
+        ngrams: Words of an n-gram, at most: 2 are words and pairs of neighbours.
         missing: What stands for null and NaN in features: ``"error"``, ``"mean"`` or a number.
         epochs: Passes over the table.
         step: How gradients move weights: ``"decay"`` (one rate for all weights, multiplied by ``decay`` after each
@@ -251,7 +259,7 @@ def prepare(
         on_bad: What becomes of rows that cannot be learnt from.
     """
     label, model = settings.label, settings.model
-    features, skip = _wanted(settings.features, past), on_bad == "skip"
+    features, skip = wanted(settings.features, past), on_bad == "skip"
     weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
     features, left = _without(table, features, settings, weight, by)
     columns = [name for name in (label, weight, by) if name is not None]
@@ -259,7 +267,7 @@ def prepare(
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
     if encoding is not None:
-        table, features = readable(table, encoding, label, once=True, codes=codes), encoding.columns
+        table, features = readable(table, encoding, label, once=True, codes=codes), encoding.read_as
     elif callable(features) or features == "numeric":
         features = chosen_columns(table.schema, features, label).names
     inputs = find_inputs(table, features, label, past.width if past else None)
@@ -274,14 +282,14 @@ def prepare(
     how = settings.batch_size, settings.intercept, on_bad, encoding, averaged(settings, model, past)
     task = Task(table, inputs, label, model, labels, *how, weight, weighs)
     if past is not None:
-        _check_past(past, task)
+        check_past(past, task)
     return _scaled(task, settings.standardize, past)
 
 
 def _named(table: Table, features: Any, settings: Settings) -> Sequence[str]:
     """Return the feature columns; none where something is wrong with them, which is said when they are looked for."""
     with suppress(CorgiPileError):
-        return chosen_columns(table.schema, features, settings.label, settings.encode).names
+        return [*named_columns(table.schema, features, settings).names, *hashed_columns(settings)]
     return ()
 
 
@@ -301,18 +309,8 @@ def _without(
     if isinstance(features, list | tuple):
         return features, None
     others = pa.schema([field for field in table.schema if field.name not in (weight, by)])
-    chosen = chosen_columns(others, features, settings.label, settings.encode)
+    chosen = named_columns(others, features, settings)
     return list(chosen.names), chosen.left_out if features is None else None
-
-
-def _wanted(features: Any, past: Model | None) -> Any:
-    """Return the features to look for: an earlier model's, in its order, where they are the same or not named."""
-    if past is None or not past.features:
-        return features
-    same = isinstance(features, list | tuple) and len(features) == len(past.features)
-    if features is None or (same and set(features) == set(past.features)):
-        return past.features
-    return features
 
 
 def _known(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any] | None:
@@ -328,7 +326,7 @@ def _known(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any]
 def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     """Say what is learnt from, and standardise it where that is asked for, or better."""
     inputs, seen = task.inputs, precheck(task.table(), task.inputs)
-    log.info("features: %s (%d); label: %s", listed(inputs.columns), inputs.width, task.label)
+    log.info("features: %s (%d); label: %s", listed(task.columns), inputs.width, task.label)
     if inputs.left_out:
         task.note(f"columns left out: {told(inputs.left_out)}")
     for text in seen.notes():
@@ -350,23 +348,3 @@ def _exact(inputs: Features, table: Table) -> Features:
     kinds = [table.schema.field(name).type for name in inputs.columns]
     wide = not inputs.lists and any(pa.types.is_integer(kind) and kind.bit_width > 16 for kind in kinds)
     return replace(inputs, dtype=np.dtype(np.float64)) if wide else inputs
-
-
-def _check_past(past: Model, task: Task) -> None:
-    """Raise BadArgument unless an earlier model is of the same kind, features and classes."""
-    tell_unknown(task.source.schema, past.params, task.label)
-    inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
-    known = past.features if past.names else ()
-    if past.columns != past.features:
-        raise BadArgument("warm_start is models by group; go on from that of one, as of(...) gives it")
-    if past.loss != task.loss or past.width != inputs.width:
-        raise BadArgument(
-            f"warm_start is a {past.kind} model of {past.width} features; "
-            f"a {task.kind} model of {inputs.width} is needed"
-        )
-    if known and names and known != names:
-        raise BadArgument(f"warm_start was trained on {listed(known)}, not on {listed(names)}")
-    if not np.array_equal(past.classes, task.classes):
-        raise BadArgument(f"warm_start has classes {past.classes.tolist()}, not {task.classes.tolist()}")
-    if not task.intercept and past.intercept.any():
-        raise BadArgument("warm_start has an intercept; intercept=False goes on from a model without one")
