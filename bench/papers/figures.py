@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,20 @@ def save(name: str, results: Any, lines: Sequence[str]) -> Path:
     (folder / f"{name}.json").write_text(json.dumps(results, indent=1))
     (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
     return folder / f"{name}.png"
+
+
+def joined(
+    name: str,
+    lines: Sequence[str],
+    results: Sequence[dict[str, Any]],
+    key: Callable[[dict[str, Any]], Any],
+    told: Callable[[dict[str, Any]], str],
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return lines and results with those that another run has saved today, of parts that this one left out."""
+    path = RESULTS / datetime.now(UTC).date().isoformat() / f"{name}.json"
+    earlier = json.loads(path.read_text()) if path.exists() else []
+    known = {key(one): one for one in [*earlier, *results]}
+    return [*lines[:2], *map(told, known.values())], list(known.values())
 
 
 def draw(

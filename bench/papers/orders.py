@@ -1,6 +1,6 @@
 """CorgiPile (Fig. 2, 12, 15, 18, 19, Table 3): accuracy on held-out rows by epoch, of every order, by SGD and by Adam.
 
-    python bench/papers/orders.py [--data DIR] [--scale 4] [--save]
+    python bench/papers/orders.py [--data DIR] [--scale 4] [--only TASK] [--save]
 
 Tables lie sorted by their label (clustered), or by the feature that says most of it (feature-ordered). Every order has
 2 % of the rows in memory, CorgiPile half of that for blocks that it drains and half for those that it reads. Shuffle
@@ -125,17 +125,23 @@ def main() -> None:
     """Run all tasks and print, and perhaps save, what came out."""
     parser = figures.arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--only", default="", help="tasks whose names contain this")
     given = parser.parse_args()
     results: list[dict[str, Any]] = []
     lines = figures.head(["task", "stored by", "step", *orders(SHARE * BLOCKS)])
     print("\n".join(lines), flush=True)
     for task, split in splits(given.data, given.scale):
+        if given.only not in task:
+            continue
         for stored, rows in (("label", split.train), ("feature", by_feature(split.train))):
             for step in STEPS:
                 results.append(measure(task, stored, step, split, rows, given.seeds))
                 lines.append(told(results[-1]))
                 print(lines[-1], flush=True)
     if given.save:
+        lines, results = figures.joined(
+            "orders", lines, results, lambda one: (one["task"], one["stored"], one["step"]), told
+        )
         panels = {(one["task"], f"by {one['stored']}, {one['step']}"): one["curves"] for one in results}
         figures.draw(
             panels, figures.save("orders", results, lines), across="epoch", up="accuracy or R2 of held-out rows, %"

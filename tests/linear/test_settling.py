@@ -19,7 +19,7 @@ def noisy():
 
 def test_weights_come_to_rest_near_the_best(noisy):
     rows, best = noisy
-    model = train(rows, model="linear", test=rows, epochs=8)
+    model = train(rows, model="linear", test=rows, epochs=8, average=False)
     assert np.allclose([*model.coef[0], model.intercept[0]], best, atol=0.5)
     assert model.history[-1]["test_r2"] > 0.02
     assert model.params["learning_rate"] < 0.01
@@ -28,11 +28,18 @@ def test_weights_come_to_rest_near_the_best(noisy):
     assert not np.allclose([*chosen.coef[0], chosen.intercept[0]], best, atol=0.5)
 
 
+def test_the_mean_of_long_steps_is_at_rest(noisy):
+    rows, best = noisy
+    model = train(rows, model="linear", epochs=8)
+    assert np.allclose([*model.coef[0], model.intercept[0]], best, atol=0.2)
+    assert model.params["learning_rate"] == 0.01
+
+
 def test_going_on_is_to_the_same_bits(noisy, tmp_path):
     rows, _ = noisy
-    whole = train(rows, model="linear", epochs=6)
+    whole = train(rows, model="linear", epochs=6, average=False)
     for first in (1, 2, 3, 5):
-        train(rows, model="linear", epochs=first, save=tmp_path / "m")
+        train(rows, model="linear", epochs=first, average=False, save=tmp_path / "m")
         model = train(rows, model="linear", epochs=6 - first, warm_start=load(tmp_path / "m"))
         assert model.coef.tobytes() == whole.coef.tobytes()
         assert [record["loss"] for record in model.history] == [record["loss"] for record in whole.history]
@@ -41,4 +48,4 @@ def test_going_on_is_to_the_same_bits(noisy, tmp_path):
 def test_what_still_improves_keeps_its_rate():
     x = np.random.default_rng(1).standard_normal((2000, 20)).astype(np.float32)
     rows = pa.table({"x": pa.FixedSizeListArray.from_arrays(x.ravel(), 20), "label": x @ np.arange(20.0)})
-    assert train(rows, model="linear", epochs=3, features="x").params["learning_rate"] == 0.01
+    assert train(rows, model="linear", epochs=3, features="x", average=False).params["learning_rate"] == 0.01

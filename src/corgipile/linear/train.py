@@ -78,8 +78,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             for classes by ``text`` alone, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
             the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
-            a regression on dense features stands still with one rate for all it goes on at a fifth. With
-            ``warm_start`` and the same step None is what that model had.
+            a regression on dense features stands still with one rate for all, without ``average``, it goes on at a
+            fifth. With ``warm_start`` and the same step None is what that model had.
         decay: What it is multiplied by after each epoch, of ``step="decay"``.
         l2: Strength of the L2 penalty; the intercept is left alone.
         l1: Strength of the L1 penalty, which makes weights 0; both together are the elastic net.

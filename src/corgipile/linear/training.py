@@ -270,7 +270,7 @@ class Training:
         Steps of a constant rate end as far from the best weights as the labels are noisy: the loss stays above the best
         by a share of half the rate times the mean squared length of a row, which is near the number of features.
         """
-        if not step_of(self.schedule.step).same:
+        if self.task.average or not step_of(self.schedule.step).same:  # the mean rests, and long steps serve it
             return
         if not self._adaptive or not self.task.loss.numbers or self.task.inputs.sparse or len(self.history) < 2:
             return
