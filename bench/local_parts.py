@@ -157,14 +157,14 @@ def accuracy(path: Path, order: Any, split: Split, kind: str, seed: int, epochs:
 
 def mixing_part(bench: Bench) -> None:
     """Fashion-MNIST sorted by its label on 8 ranks, staged as it lies and at random."""
-    split, seeds, epochs = READERS["fashion_mnist"](bench.data), bench.pick(3, 1), bench.pick(6, 2)
+    split = READERS["fashion_mnist"](bench.data)
     paths = {"sorted": bench.work / "fashion-sorted.arrow", "random": bench.work / "fashion-random.arrow"}
     with Writer(paths["sorted"], split.train.schema) as writer:
         for batch in split.train.to_batches(max_chunksize=4096):
             writer.write(batch)
     cp.reshuffle(paths["sorted"], paths["random"], memory="128MB", seed=1)
     torch.set_num_threads(1)
-    for kind in ("softmax", "cnn"):
+    for kind, seeds, epochs in (("softmax", bench.pick(3, 1), bench.pick(6, 2)), ("cnn", 1, bench.pick(8, 2))):
         whole = [
             accuracy(paths["sorted"], FullShuffle(), split, kind, seed, epochs) for seed in range(seeds)
         ]  # which is the paper's global shuffling

@@ -185,6 +185,8 @@ def convert(table: Any, out: PathLike, **settings: Any) -> int:
 class _Tasks:
     """Runs tasks as Ray's: what one deals are objects, which others get one after the other."""
 
+    largest = 1 << 40
+
     def each(self, write: Write, tasks: int) -> Sequence[Written]:
         shared = ray.put(write)
         found: Sequence[Written] = _had([_write.remote(shared, task) for task in range(tasks)])

@@ -67,6 +67,8 @@ def convert(table: Any, out: PathLike, **settings: Any) -> int:
 class _Tasks:
     """Runs tasks as those of jobs of the session at hand, under settings of their own."""
 
+    largest = 128 << 20  # of which `TOGETHER` are a batch of Arrow, which ends at 2 GB
+
     def __init__(self) -> None:
         session = SparkSession.getActiveSession()
         if session is None:

@@ -56,6 +56,13 @@ def test_a_pile_beyond_memory_is_dealt_again(tmp_path):
     assert len(list((tmp_path / "many").iterdir())) == 4
 
 
+def test_what_is_dealt_at_once_changes_nothing(tmp_path):
+    source = make(2000)
+    for largest in (50, 3000, 1 << 40):
+        reshuffle(Here(largest), source, tmp_path / f"{largest}", memory="64KB", seed=1)
+    assert rows_of(tmp_path / "50") == rows_of(tmp_path / "3000") == rows_of(tmp_path / f"{1 << 40}")
+
+
 @pytest.mark.parametrize("kind", ONE)
 def test_every_format_is_what_one_machine_writes(tmp_path, kind):
     rows, codec = 100 if kind == "webdataset" else 1000, "zstd" if kind == "mds" else None
@@ -102,6 +109,8 @@ def test_an_empty_table_has_one_file(tmp_path):
 
 def test_what_cannot_be_is_said_before_any_task_runs(tmp_path):
     class Never:
+        largest = 1 << 40
+
         def each(self, *_):
             raise AssertionError("a task ran")
 
@@ -135,7 +144,20 @@ def test_rows_that_tasks_lost_or_wrote_elsewhere_are_an_error(tmp_path):
         def each(self, write, tasks):
             return [one._replace(folder=tmp_path / "no") for one in super().each(write, tasks)]
 
-    for engine, message in ((Loses(), r"tasks wrote \d+ rows of 1000"), (Elsewhere(), "name a folder that all do")):
+    class Remote(Here):
+        def each(self, write, tasks):
+            write.args[0].room.rename(tmp_path / "away")
+            try:
+                return super().each(write, tasks)
+            finally:
+                (tmp_path / "away").rmdir()
+
+    lost, unreached = r"tasks wrote \d+ rows of 1000", "which another machine made; name a folder that all reach"
+    for engine, message in (
+        (Loses(), lost),
+        (Elsewhere(), unreached),
+        (Remote(), unreached),
+    ):
         with pytest.raises(WriteFailed, match=message) as failed:
             convert(engine, make(1000), tmp_path / "out", shard_size="8KB")
         assert failed.value.errno in (errno.EIO, errno.ENOENT)

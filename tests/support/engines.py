@@ -6,6 +6,9 @@ import pickle
 class Here:
     """Runs tasks on what a pickle keeps of their work."""
 
+    def __init__(self, largest=1 << 40):
+        self.largest = largest
+
     def each(self, write, tasks):
         return [_kept(write)(task) for task in range(tasks)]
 

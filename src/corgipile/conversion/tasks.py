@@ -1,6 +1,7 @@
 """A table converted by the tasks of an engine, such as Ray or Spark, each of which writes files of its own."""
 
 import errno
+import platform
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -48,7 +49,13 @@ Merge = Callable[[int, Iterable[pa.Buffer]], Written]
 
 
 class Engine(Protocol):
-    """Runs tasks: each in some process on some machine, again where that fails. What they call is pickled."""
+    """Runs tasks: each in some process on some machine, again where that fails. What they call is pickled.
+
+    Attributes:
+        largest: Bytes that a task may deal at most.
+    """
+
+    largest: int
 
     def each(self, write: Write, tasks: int) -> Sequence[Written]:
         """Return what ``write`` returns for each number, from 0 on."""
@@ -117,8 +124,7 @@ class Target:
         form = form_of(self.kind)
         for one in [one for one in done if one.rows] or done[:1]:
             if not one.folder.is_dir():
-                what = f"a task wrote to {one.folder}, which this machine does not reach; name a folder that all do"
-                raise WriteFailed(errno.ENOENT, f"cannot write {self.out}: {what}")
+                raise self._unreached(one.folder)
             there = [path for path in one.folder.iterdir() if path.name not in form.besides]
             for number, path in enumerate(sorted(there, key=lambda path: (len(path.name), path.name))):
                 codec = path.name.removeprefix(named(form.names.replace("{}", one.folder.name), number))
@@ -126,8 +132,14 @@ class Target:
                 path.replace(goal.with_name(goal.name + codec))
             yield from one.found
 
+    def _unreached(self, folder: Path) -> WriteFailed:
+        what = f"{platform.node()} does not find {folder}, which another machine made; name a folder that all reach"
+        return WriteFailed(errno.ENOENT, f"cannot write {self.out}: {what}")
+
     def write(self, schema: pa.Schema, fill: Callable[[Path, Put], None], first: int = 0) -> Written:
         """Write what ``fill`` puts, in a folder that it may use, too: whatever else runs, or ran, has another."""
+        if not self.room.is_dir():
+            raise self._unreached(self.room)
         folder = Path(tempfile.mkdtemp(prefix="task-", dir=self.room))
         files = folder / "files"
         with Parts(f"{files}/", form_of(self.kind), schema, self.settings, first=first) as parts:

@@ -70,7 +70,7 @@ def reshuffle(
     target = Target.of(out, to, settings_of(shard_size, record_batch, compression), overwrite=overwrite)
     seed, opened = whole(seed, "seed"), open_table(table)
     width = width_of(opened)
-    job = _Shuffling(opened, budget_of(memory, opened, width), width, two_pass(seed))
+    job = _Shuffling(opened, budget_of(memory, opened, width), width, two_pass(seed), engine.largest)
     with target.filled((table, opened), job.schema, len(opened)) as (there, done):
         done(engine.dealt(job.deal, job.spans, partial(job.merge, there), job.piles))
     return len(opened)
@@ -84,6 +84,7 @@ class _Shuffling:
     memory: int
     width: int
     plan: Shuffle
+    largest: int
 
     def _external(self, folder: Path, write: Put) -> External:
         return External(folder, self.memory, self.width, write, lambda _: None)
@@ -98,9 +99,14 @@ class _Shuffling:
         return plain(self.table.schema)
 
     @property
+    def span(self) -> int:
+        """Return the rows that are dealt together."""
+        return max(1, min(self._sizes.chunk, self.largest // self.width))
+
+    @property
     def spans(self) -> int:
-        """Return how many spans of rows are dealt, each as a whole."""
-        return max(1, -(-len(self.table) // self._sizes.chunk))
+        """Return how often rows are dealt."""
+        return max(1, -(-len(self.table) // self.span))
 
     @property
     def piles(self) -> int:
@@ -108,10 +114,10 @@ class _Shuffling:
         rows = len(self.table)
         return 1 if self._sizes.fits(rows) else self._sizes.count(rows, self.plan)
 
-    def deal(self, span: int) -> Iterator[tuple[int, pa.Buffer]]:
+    def deal(self, number: int) -> Iterator[tuple[int, pa.Buffer]]:
         """Yield the rows of a span for each pile that gets any."""
-        rows, most, piles = len(self.table), self._sizes.chunk, self.piles
-        start, stop = span * most, min(rows, (span + 1) * most)
+        rows, most, piles = len(self.table), self.span, self.piles
+        start, stop = number * most, min(rows, (number + 1) * most)
         with (
             frugal(),
             within(self.memory),
