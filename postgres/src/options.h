@@ -28,6 +28,7 @@ typedef struct {
     bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
     bool intercept, balance, average;
     bool content;           /* balance: by all that is in blocks, not by the label alone */
+    bool automatic;         /* the survey decides what blocks are balanced by */
     CorgiChoice standardize;
     double *classes;        /* NULL: to be found */
     int class_count;
