@@ -381,6 +381,28 @@ def fields_read(
     /,
 ) -> list[int] | None: ...
 
+# bind_hashed.c
+HASHED_WORDS: int
+HASHED_CATEGORY: int
+HASHED_NUMBER: int
+MOST_HASH_BITS: int
+MOST_NGRAMS: int
+MOST_CROSSED: int
+MOST_HASHED_COLUMNS: int
+
+def hash_rows(
+    columns: list[Any],
+    terms: list[tuple[int, ...]],
+    ends: _Array,
+    /,
+    *,
+    bits: int,
+    ngrams: int,
+    missing: _Array | None,
+    beside: _Array | None,
+) -> tuple[bytes, bytes]: ...
+def murmur(content: bytes, seed: int, /) -> int: ...
+
 # bind_text.c
 def lines_scan(
     text: _Array, final: int, mark: int, quote: int, fields: int, starts: _Array, /

@@ -149,8 +149,8 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
 
     Args:
         table: Table, or what ``corgipile.open`` takes.
-        model: This, features, label, encode, missing, epochs, step, decay, l2, l1, max_norm, batch_size, memory,
-            intercept, average and standardize are as for `corgipile.train`.
+        model: This, features, label, encode, text, interactions, hash_bits, ngrams, missing, epochs, step, decay, l2,
+            l1, max_norm, batch_size, memory, intercept, average and standardize are as for `corgipile.train`.
         learning_rate: Rate of the first epoch, the same for all orders; None: the usual one of the step.
         test: Held-out rows to score; the table itself by default.
         order: Orders, or their names.
@@ -173,7 +173,7 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
-    from corgipile.linear.train import schedule_of  # noqa: PLC0415 - comparing needs no learner before it is asked for
+    from corgipile.linear.schedule import schedule_of  # noqa: PLC0415 - comparing needs no learner before it is asked for
 
     opened, label = tables.open(given.table), given.label
     schedule = schedule_of(given)

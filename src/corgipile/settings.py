@@ -99,6 +99,29 @@ def _encode(value: Any, _: str) -> Any:
     return value
 
 
+def _text(value: Any, name: str) -> Any:
+    """Return names of columns, or one."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(one, str) for one in value):
+        raise BadArgument(f"{name} must be the name of a column or a list of them, got {value!r}")
+    return tuple(value)
+
+
+def _interactions(value: Any, name: str) -> Any:
+    from corgipile.features.fit_hashed import terms_of  # noqa: PLC0415 - as above
+
+    if (
+        not isinstance(value, list | tuple)
+        or not value
+        or not all(isinstance(one, str | list | tuple) for one in value)
+    ):
+        raise BadArgument(
+            f'{name} must be a list of columns that are crossed, such as [("city", "device")], got {value!r}'
+        )
+    return terms_of(None, value)
+
+
 def _memory(value: Any, name: str) -> Any:
     parse_bytes(value, name, whole=1.0)
     return value
@@ -148,6 +171,21 @@ class Settings:
         str | Mapping[str, str] | None,
         Setting("Text and categories as onehot, ordinal or hash:256; by column: city=onehot,zip=hash.", _encode),
     ] = None
+    text: Annotated[
+        str | Sequence[str] | None,
+        Setting("Column of text whose words and n-grams are hashed to features, or several with commas.", _text),
+    ] = None
+    interactions: Annotated[
+        Sequence[str | Sequence[str]] | None,
+        Setting("Columns whose products are hashed to features: city:device,city:hour.", _interactions),
+    ] = None
+    hash_bits: Annotated[
+        int,
+        Setting("Hashed features have 2^bits places.", partial(whole, least=1, most=_kernel.MOST_HASH_BITS)),
+    ] = 18
+    ngrams: Annotated[
+        int, Setting("Words of an n-gram of text, at most.", partial(whole, least=1, most=_kernel.MOST_NGRAMS))
+    ] = 2
     missing: Annotated[str | float, Setting("What stands for null and NaN: error, mean or a number.")] = "error"
     epochs: Annotated[int, Setting("Passes over the table.", partial(whole, least=0, most=MOST_EPOCH))] = 5
     learning_rate: Annotated[
@@ -173,8 +211,11 @@ class Settings:
     seed: Annotated[int, Setting("The same seed gives the same result.", whole)] = 0
     intercept: Annotated[bool, Setting("Learn a constant beside the coefficients.", yes_or_no)] = True
     average: Annotated[
-        bool, Setting("Predict by the mean of the weights on their way, not by the last ones.", yes_or_no)
-    ] = False
+        bool | None,
+        Setting(
+            "Predict by the mean of the weights on their way; by default where no step or rate is named.", yes_or_no
+        ),
+    ] = None
     standardize: Annotated[
         bool | None, Setting("Learn from features of mean 0 and spread 1; by default where it is needed.", yes_or_no)
     ] = None

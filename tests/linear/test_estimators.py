@@ -187,7 +187,7 @@ def test_columns_of_data_frames_are_encoded(estimator):
     with pytest.raises(MissingColumn, match="'city'"):
         both.predict(frame[["age"]])
     for wrong in ({"encode": "onehot"}, {"missing": 0.0}):
-        with pytest.raises(BadArgument, match="encode and missing are for columns"):
+        with pytest.raises(BadArgument, match="encode, text, interactions and missing are for columns"):
             estimator(**wrong).fit(np.ones((4, 1)), [0, 1, 0, 1])
-        with pytest.raises(BadArgument, match="encode and missing are for columns"):
+        with pytest.raises(BadArgument, match="encode, text, interactions and missing are for columns"):
             estimator(**wrong).partial_fit(frame[["age"]], frame["y"])

@@ -20,6 +20,7 @@ extern PyMethodDef cp_groups_methods[]; /* bind_groups.c: models side by side */
 extern PyMethodDef cp_dual_methods[];   /* bind_dual.c: dual coordinate descent */
 extern PyMethodDef cp_losses_methods[]; /* bind_losses.c: what is known of losses */
 extern PyMethodDef cp_text_methods[];   /* bind_text.c: SVMlight parser */
+extern PyMethodDef cp_hashed_methods[]; /* bind_hashed.c: text hashed to sparse rows */
 extern PyMethodDef cp_fields_methods[]; /* bind_fields.c: columns of delimited text */
 extern PyMethodDef cp_sketch_methods[]; /* bind_sketch.c: descriptions of blocks */
 extern PyMethodDef cp_sums_methods[];   /* bind_sums.c: sums without rounding */
@@ -39,6 +40,7 @@ typedef struct {
 extern const cp_constant cp_plan_constants[];   /* purposes of keys */
 extern const cp_constant cp_memory_constants[]; /* kinds of advice */
 extern const cp_constant cp_sums_constants[];   /* sizes */
+extern const cp_constant cp_hashed_constants[]; /* kinds of columns, bounds */
 extern const cp_constant cp_moments_constants[]; /* how features are scaled */
 int cp_losses_constants(PyObject *module); /* adds the table of losses, and numbers of kernel/sgd */
 

@@ -85,6 +85,16 @@ def columns_of(names: str | None) -> str | list[str] | None:
     return names.split(",") if names is not None and "," in names else names
 
 
+def crosses_of(text: str) -> list[tuple[str, ...]]:
+    """Split columns that are crossed at colons, and crosses at commas.
+
+    Example:
+        >>> crosses_of("city:device,hour")
+        [('city', 'device'), ('hour',)]
+    """
+    return [tuple(part.split(":")) for part in text.split(",")]
+
+
 def by_column(text: str) -> str | dict[str, str]:
     """Read one word, or words by name.
 
@@ -148,6 +158,8 @@ def _model(path: str) -> Any:
 READ: dict[str, Callable[[Any], Any]] = {
     "features": columns_of,
     "encode": by_column,
+    "text": columns_of,
+    "interactions": crosses_of,
     "missing": number_or_word,
     "class_weight": weight_by_class,
     "memory": number_or_text,

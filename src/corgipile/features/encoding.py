@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument
 from corgipile.features.encoders import Classes, Encoder, Number, encoder_of
+from corgipile.features.hashed import PAIR, HashedColumns
+from corgipile.features.hashing import Hashing
 from corgipile.features.table import EncodedColumns, encoded_once
 from corgipile.tables.table import Table
 
@@ -26,6 +28,7 @@ class Encoding:
         label: The encoder of the label, None where there is no label.
         left_out: Why other columns are no features, where they were not named.
         complete: The fingerprint of the table it was fitted to, and the columns in which nothing was missing there.
+        hashing: How columns are hashed to sparse features, behind which those of ``features`` then have their places.
 
     Example:
         >>> import pyarrow as pa
@@ -43,15 +46,26 @@ class Encoding:
     label: Encoder | None = None
     left_out: dict[str, str] = field(default_factory=dict, compare=False)
     complete: tuple[str, frozenset[str]] = field(default=("", frozenset()), compare=False, repr=False)
+    hashing: Hashing | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the feature columns."""
-        return tuple(one.column for one in self.features)
+        hashed = () if self.hashing is None else self.hashing.columns
+        return tuple(dict.fromkeys([*hashed, *(one.column for one in self.features)]))
+
+    @property
+    def read_as(self) -> tuple[str, ...]:
+        """Return the columns in which the table that is read has the features."""
+        return self.columns if self.hashing is None else PAIR
+
+    def fits(self, columns: Any, width: int) -> bool:
+        """Say whether a model of these columns and so many features may have this encoding."""
+        return list(self.columns) == columns and (self.hashing is None or width >= 1 << self.hashing.bits)
 
     @property
     def names(self) -> list[str]:
-        """Return the name of each feature; a list column has the names of no numbers, but its own."""
+        """Return the name of each feature; a list column has the names of no numbers, but its own, hashed ones none."""
         return [name for one in self.features for name in one.names]
 
     @property
@@ -73,19 +87,22 @@ class Encoding:
         """
         whose, whole = self.complete
         complete = whole if whole and table.fingerprint == whose else frozenset()
-        encoders = [Number(one.column) if one.column in complete else one for one in self.features]
-        encoders += [self.label] if self.label is not None else []
-        encoded = EncodedColumns(table, encoders)
-        if not encoded.changed:
-            return table
-        if codes is not None and self.label is not None:
-            encoded.codes[self.label.column] = codes
-        return encoded_once(encoded) if once else encoded
+        features: tuple[Encoder, ...]
+        features = tuple(Number(one.column) if one.column in complete else one for one in self.features)
+        encoded = EncodedColumns(
+            table, [*(features if self.hashing is None else ()), *([] if self.label is None else [self.label])]
+        )
+        if encoded.changed:
+            if codes is not None and self.label is not None:
+                encoded.codes[self.label.column] = codes
+            table = encoded_once(encoded) if once else encoded
+        return table if self.hashing is None else HashedColumns(table, self.hashing, features)
 
     def state(self) -> dict[str, Any]:
         """Return what makes this encoding again, for JSON."""
         label = None if self.label is None else self.label.state()
-        return {"version": FORMAT, "features": [one.state() for one in self.features], "label": label}
+        hashing = {} if self.hashing is None else {"hashing": self.hashing.state()}
+        return {"version": FORMAT, "features": [one.state() for one in self.features], "label": label, **hashing}
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
@@ -98,6 +115,7 @@ class Encoding:
             if state["version"] != FORMAT:
                 raise BadArgument(f"encoding has version {state['version']!r}; version {FORMAT} is needed")
             label = None if state["label"] is None else encoder_of(state["label"])
-            return cls(tuple(encoder_of(one) for one in state["features"]), label)
+            hashing = Hashing.of(state["hashing"]) if "hashing" in state else None
+            return cls(tuple(encoder_of(one) for one in state["features"]), label, hashing=hashing)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadArgument(f"this is no state of an encoding: {error}") from None

@@ -81,8 +81,22 @@ def fit_encoding(
     """
     if isinstance(features, Encoding):
         return _again(table, features, label, encode, missing, classes)
-    _check_missing(missing)
     chosen = chosen_columns(table.schema, features, label, encode)
+    return fitted(table, chosen, label, encode=encode, missing=missing, classes=classes, numbers=numbers)
+
+
+def fitted(
+    table: Table,
+    chosen: Chosen,
+    label: str | None,
+    *,
+    encode: Encode = None,
+    missing: Missing = "error",
+    classes: Sequence[Any] | None = None,
+    numbers: bool = False,
+) -> Encoding:
+    """Do the same for features that are chosen."""
+    _check_missing(missing)
     require(table.schema, [*chosen.names, *([] if label is None else [label])])
     if label in chosen.names:
         raise BadArgument(f"the label column {label!r} is among the features; a model would learn it by heart")

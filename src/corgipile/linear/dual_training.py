@@ -21,7 +21,7 @@ __all__ = ["ORDER", "DualTraining", "check_settings", "divided"]
 
 OURS = {"model", "features", "label", "encode", "missing", "epochs", "l2", "memory", "seed", "intercept", "standardize"}
 OURS |= {"order", "tolerance", "on_bad", "test", "validation", "group", "save", "overwrite", "solver", "inner"}
-OURS |= {"callback", "on_rows"}
+OURS |= {"callback", "on_rows", "text", "interactions", "hash_bits", "ngrams"}
 ORDER = "corgipile"  # fills all of memory, and then visits it
 SHARE, LEAST = 4, 4 << 20  # of the budget one part is for dual variables, or so many bytes where that is more
 INNER, WHOLE = 10, 1000  # visits of rows in memory, and where these are all and it is known when to end

@@ -4,23 +4,43 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
+import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.features import Encoding, fit_encoding
-from corgipile.features.choose import is_number, item_of
+from corgipile.features.choose import Chosen, is_number, item_of
 from corgipile.features.encoders import Categories, Classes
 from corgipile.features.fit import chosen_columns, is_text
+from corgipile.features.fit_hashed import fit_hashed, numbers_beside, terms_of
 from corgipile.features.labels import Codes, read_labels
 from corgipile.linear.classes import check_classes
 from corgipile.losses import loss_of
-from corgipile.settings import Settings
+from corgipile.settings import Settings, declared
 from corgipile.suggestions import listed
 from corgipile.tables.table import Table
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
 
-__all__ = ["encoding_of", "readable"]
+HASHING = ("text", "interactions", "hash_bits", "ngrams")
+__all__ = ["encoding_of", "hashed_columns", "named_columns", "readable"]
+
+
+def hashed_columns(settings: Settings) -> tuple[str, ...]:
+    """Return the columns that are to be hashed."""
+    return tuple(dict.fromkeys(name for term in terms_of(settings.text, settings.interactions) for name in term))
+
+
+def named_columns(schema: pa.Schema, features: Any, settings: Settings) -> Chosen:
+    """Return the feature columns that are not hashed.
+
+    Args:
+        schema: Of the table.
+        features: What was asked for; with columns that are hashed None is none.
+        settings: Which columns are hashed, and how others are encoded.
+    """
+    choose = numbers_beside if hashed_columns(settings) else chosen_columns
+    return choose(schema, features, settings.label, settings.encode)
 
 
 def encoding_of(
@@ -41,21 +61,24 @@ def encoding_of(
     """
     if past is not None:
         return _past(table, settings, past), None
+    if not hashed_columns(settings):
+        _check_unhashed(settings)
     label = settings.label
-    names = chosen_columns(table.schema, features, label, settings.encode).names
+    names, hashed = named_columns(table.schema, features, settings).names, bool(hashed_columns(settings))
     kinds = [table.schema.field(name).type for name in names if name in table.schema.names]
     plain = all(is_number(kind) or item_of(kind) is not None for kind in kinds)
     known = label not in table.schema.names or is_number(table.schema.field(label).type)
-    if plain and known and settings.encode is None and settings.missing == "error":
+    if not hashed and plain and known and settings.encode is None and settings.missing == "error":
         return None, None
     text = label in table.schema.names and is_text(table.schema.field(label).type)
     numbers, codes = loss_of(settings.model).numbers, None
     given = check_classes(classes, settings.model, label).tolist() if text and classes is not None else None
     if text and given is None and not numbers:
         given, codes = read_labels(table, label)
-    found = fit_encoding(
-        table, features, label, encode=settings.encode, missing=settings.missing, classes=given, numbers=numbers
-    )
+    how: dict[str, Any] = {"encode": settings.encode, "missing": settings.missing, "classes": given, "numbers": numbers}
+    if hashed:
+        how |= {name: getattr(settings, name) for name in HASHING}
+    found = (fit_hashed if hashed else fit_encoding)(table, features, label, **how)
     if isinstance(found.label, Classes):  # an ordered dictionary has an order of its own; a model's classes ascend
         found = replace(found, label=replace(found.label, values=tuple(sorted(found.label.values))))
     if not skip:
@@ -70,11 +93,36 @@ def _past(table: Table, settings: Settings, past: "Model") -> Encoding | None:
     if settings.encode is not None or settings.missing != "error":
         raise BadArgument("encode and missing are those of the model that warm_start goes on from; leave them out")
     known = past.encoding
+    _check_hashing(settings, known)
     if known is not None and settings.features is not None:
         named = chosen_columns(table.schema, settings.features, settings.label).names
-        if set(named) != set(known.columns):
-            raise BadArgument(f"warm_start was trained on {listed(known.columns)}, not on {listed(named)}")
+        mine = [one.column for one in known.features]
+        if set(named) != set(mine):
+            raise BadArgument(f"warm_start was trained on {listed(mine)}, not on {listed(named)}")
     return known
+
+
+def _check_unhashed(settings: Settings) -> None:
+    """Raise BadArgument for settings of columns that are hashed where there are none."""
+    for name in ("hash_bits", "ngrams"):
+        if getattr(settings, name) != declared(Settings)[name].default:
+            raise BadArgument(f"{name}={getattr(settings, name)} has no effect without text= or interactions=")
+
+
+def _check_hashing(settings: Settings, known: Encoding | None) -> None:
+    """Raise BadArgument where columns are to be hashed otherwise than by an earlier model."""
+    defaults, mine = declared(Settings), known.hashing if known is not None else None
+    given = {name: getattr(settings, name) for name in HASHING if getattr(settings, name) != defaults[name].default}
+    if mine is None:
+        past: dict[str, Any] = {}
+    else:
+        past = {"hash_bits": mine.bits, "ngrams": mine.ngrams, "text": mine.text, "interactions": mine.interactions}
+    for name, value in given.items():
+        asked = (value,) if isinstance(value, str) else value
+        if past.get(name) != asked:
+            raise BadArgument(
+                f"{name} is that of the model that warm_start goes on from, {past.get(name)!r}, got {value!r}"
+            )
 
 
 def readable(

@@ -13,7 +13,8 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue, MissingExtra
 from corgipile.linear.classes import check_label
 from corgipile.linear.labelled import Labelled
-from corgipile.linear.train import step_asked, train
+from corgipile.linear.schedule import averaged, step_asked
+from corgipile.linear.train import train
 from corgipile.losses import LOSSES, loss_of, most_classes, quoted
 from corgipile.settings import TrainSettings
 from corgipile.sizes import yes_or_no
@@ -119,10 +120,12 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         self._by_table = by_table
         if not by_table:
             own["features"] = "features"  # of _as_table, whatever the names of a data frame
-        elif self._columns is not None and self.features is None:
+        elif self._columns is not None and self.features is None and not (self.text or self.interactions):
             own["features"] = self._columns
         if more:
-            own |= {"epochs": 1, "tolerance": None} | ({"decay": 1.0} if step_asked(self, model, past).decays else {})
+            own |= {"epochs": 1, "tolerance": None, "average": averaged(self, model, past)} | (
+                {"decay": 1.0} if step_asked(self, model, past).decays else {}
+            )
         if weights is not None:
             table, own["weight"] = _weighted(open_table(table), weights), WEIGHT
         if classes is not None:
@@ -172,7 +175,7 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         return not _is_rows(x) or (_is_frame(x) and self._encodes())
 
     def _encodes(self) -> bool:
-        return self.encode is not None or self.missing != "error"
+        return bool(self.encode or self.text or self.interactions or self.missing != "error")
 
     def _open(self, x: Any, y: Any) -> tuple[Table, npt.NDArray[Any] | None]:
         """Open a table to fit, and check the labels given beside it: one a row."""
@@ -219,7 +222,8 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
             raise BadArgument("features, label and weight name columns of a table; with arrays leave them as they are")
         if self._encodes():
             raise BadArgument(
-                "encode and missing are for columns, which are found by name: fit a data frame or a table, not an array"
+                "encode, text, interactions and missing are for columns, which are found by name: fit a data frame or "
+                "a table, not an array"
             )
 
     def _rows(self, x: Any) -> Any:
@@ -256,8 +260,9 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
 
-        The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode`` or ``missing`` a
-        data frame is a table, too: its columns are found by name. ``sample_weight`` is what each row counts for.
+        The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode``, ``text``,
+        ``interactions`` or ``missing`` a data frame is a table, too: its columns are found by name.
+        ``sample_weight`` is what each row counts for.
         """
         if self._by_name(X):
             table, labels = self._open(X, y)
@@ -361,8 +366,9 @@ class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Learn from arrays or a data frame, or from a table (path, `Table` or ``pyarrow.Table``).
 
-        The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode`` or ``missing`` a
-        data frame is a table, too: its columns are found by name. ``sample_weight`` is what each row counts for.
+        The labels of a table are its column ``label``, or ``y``, one for each row. With ``encode``, ``text``,
+        ``interactions`` or ``missing`` a data frame is a table, too: its columns are found by name.
+        ``sample_weight`` is what each row counts for.
         """
         if self._by_name(X):
             table, labels = self._open(X, y)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.features.choose import choose, is_number, item_of, require
+from corgipile.features.hashed import PAIR
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.feeder import Feeder
 from corgipile.sizes import Size
@@ -152,7 +153,7 @@ def tell_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None
     """
     if "others" not in params:
         return
-    known = {*params["features"], *params["left_out"], *params["others"], params.get("label"), label}
+    known = {*params["features"], *params["left_out"], *params["others"], params.get("label"), label, *PAIR}
     new = [name for name in schema.names if name not in known]
     if new:
         noun = "column" if len(new) == 1 else "columns"

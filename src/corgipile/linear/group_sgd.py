@@ -133,11 +133,6 @@ class GroupSGD(SGD):
         for number in range(len(self._states)):
             yield slice(number * self.outputs, (number + 1) * self.outputs)
 
-    @property
-    def bytes(self) -> int:
-        """Return the bytes of memory that the model of a group takes while it learns."""
-        return _kernel.sgd_bytes(self._state)
-
 
 def _at(locate: Locate, places: Numbers) -> Locate:
     return lambda place: locate(int(places[place]))

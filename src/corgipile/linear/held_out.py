@@ -31,7 +31,7 @@ def measuring(test: Any, task: Task) -> Iterator[Callable[[Model], Record]]:
     table = open_table(test)
     inputs, whose = task.inputs, f"the test table {table!r}"
     weights = [] if task.weight is None else [task.weight]
-    bring(table, [*inputs.columns, task.label, *weights], None)  # it is read after each epoch
+    bring(table, [*task.columns, task.label, *weights], None)  # it is read after each epoch
     table = readable(table, task.encoding, task.label, once=True)
     check_label(table, task.label, whose)
     tell_unknown(table.schema, task.facts(), task.label)

@@ -158,7 +158,7 @@ class Model:
         array = rows_of_array(rows, self.coef.dtype)
         encoding = self.encoding
         if array is not None and encoding is not None:
-            if any(not isinstance(one, Number) for one in encoding.features):
+            if encoding.hashing or any(not isinstance(one, Number) for one in encoding.features):
                 raise BadArgument("this model encodes columns, which it finds by name: give a table or a data frame")
             array = array.filled([getattr(one, "fill", None) for one in encoding.features])
         if array is not None:
@@ -175,7 +175,8 @@ class Model:
         """Return the features of a table as this model reads them."""
         label = label or self.label
         tell_unknown(table.schema, self.params, label)
-        return find_inputs(table, self.features or None, label, self.width, whose=repr(table))
+        columns = self.features if (encoding := self.encoding) is None else encoding.read_as
+        return find_inputs(table, columns or None, label, self.width, whose=repr(table))
 
     def finish(self, scores: npt.NDArray[Any], what: What) -> npt.NDArray[Any]:
         """Return what scores, [rows, outputs], say: themselves, probabilities, or what is predicted.
@@ -379,8 +380,8 @@ def _check_notes(model: Model) -> None:
     if features is not None and not (isinstance(features, list) and all(isinstance(name, str) for name in features)):
         raise ValueError(f"its features are {features!r}; a list of names is needed")
     encoding = model.encoding
-    if encoding is not None and list(encoding.columns) != features:
-        raise ValueError(f"its features are {features!r}, and those encoded {list(encoding.columns)}")
+    if encoding is not None and not encoding.fits(features, model.width):
+        raise ValueError(f"its features are {features!r} ({model.width}), and those encoded {list(encoding.columns)}")
     named = len(features or ())  # of several some may be lists
     if encoding is None and lists is False and named != model.width and not 1 < named < model.width:
         raise ValueError(f"{named} names for {model.width} features")

@@ -10,7 +10,6 @@ from corgipile.errors import BadArgument
 from corgipile.linear import passes
 from corgipile.linear.classes import check_label
 from corgipile.linear.encoded import readable
-from corgipile.linear.features import find_inputs
 from corgipile.linear.model import Model
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.sgd import SGD, rows_in
@@ -45,7 +44,7 @@ def gradients(model: Model, rows: Any, label: str | None = None) -> npt.NDArray[
     column = label or model.label or "label"
     table = readable(open_table(rows), model.encoding, column)
     check_label(table, column, repr(table))
-    inputs = find_inputs(table, model.features or None, column, model.width, whose=repr(table))
+    inputs = model.inputs(table, column)
     inputs = inputs if inputs.sparse else replace(inputs, dtype=np.dtype(np.float64))
     scaling = None if model.learnt is None else model.learnt.scaling
     coef, bias = model.coef, model.intercept

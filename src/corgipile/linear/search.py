@@ -14,10 +14,12 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
 from corgipile.linear import passes
 from corgipile.linear.model import Model
+from corgipile.linear.schedule import averaged, schedule_of
 from corgipile.linear.search_runs import Runs
 from corgipile.linear.sgd import Figures
-from corgipile.linear.train import order_of, prepare, schedule_of, train
+from corgipile.linear.train import order_of, prepare, train
 from corgipile.linear.training import Record, Task
+from corgipile.linear.weights_memory import left_for_rows
 from corgipile.settings import CALL, Setting, TrainSettings, declared, takes
 from corgipile.sizes import parse_bytes, whole, yes_or_no
 from corgipile.tables import open as open_table
@@ -28,7 +30,7 @@ __all__ = ["Search", "SearchArguments", "search"]
 
 EACH = ("learning_rate", "step", "decay", "l2", "l1", "max_norm", "batch_size", "average")  # what models may differ in
 SHARED = {"model", "features", "label", "encode", "missing", "epochs", "memory", "seed", "standardize", "order"}
-SHARED |= {"intercept", "on_bad"}
+SHARED |= {"intercept", "on_bad", "text", "interactions", "hash_bits", "ngrams"}
 OWN = {"grid", "folds", "group", "refit", "on_rows"}
 MOST_FOLDS, NUMBERED = 255, 16  # bytes: the number of a row in the buffer, and of one that is visited
 
@@ -117,9 +119,10 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
         group: A column of which all rows of a value are in one fold.
         refit: Whether to train the best once more, on all rows, by `corgipile.train`.
         on_rows: Called with numbers of rows learnt, of all epochs but those of the refit.
-        model, features, label, encode, missing, epochs, learning_rate, step, decay, l2, l1, max_norm, batch_size,
-            average, intercept, memory, seed, standardize, order, on_bad: As for `corgipile.train`, of points that do
-            not say otherwise; but a rate that diverges is a result here, not lowered.
+        model, features, label, encode, text, interactions, hash_bits, ngrams, missing, epochs, learning_rate, step,
+            decay, l2, l1, max_norm, batch_size, average, intercept, memory, seed, standardize, order, on_bad: As for
+            `corgipile.train`, of points that do not say otherwise; but a rate that diverges is a result here, not
+            lowered.
 
     Returns:
         The results, the best first: by mean score, then by mean loss.
@@ -144,9 +147,11 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
     table = open_table(given.table)
     task = prepare(table, given, on_bad=given.on_bad)
     parts = folds_of(task.source, given.folds, given.seed, given.group)
-    with task.feeder(order_of(given.order, given.memory), _memory(given, task), given.seed) as feeder:
+    with task.feeder(
+        order_of(given.order, given.memory), _memory(given, task, len(wanted) * given.folds), given.seed
+    ) as feeder:
         task = task.surveyed()
-        tasks = [replace(task, batch_size=one.batch_size, average=one.average) for one in wanted]
+        tasks = [replace(task, batch_size=one.batch_size, average=averaged(one, one.model)) for one in wanted]
         with Runs(tasks, schedules, parts, given.folds) as runs:
             runs.learn(feeder, given.epochs, given.on_rows)
             with passes.reader(task.inputs, task.table(), task.label) as judged:
@@ -167,7 +172,7 @@ def _known(record: Record) -> float:
     return -math.inf if math.isnan(record["score"]) else float(record["score"])
 
 
-def _memory(given: SearchArguments, task: Task) -> Any:
+def _memory(given: SearchArguments, task: Task, models: int) -> Any:
     """Return what of the memory is for rows: the fold of each row of the table takes a byte, and rows have numbers.
 
     Raises:
@@ -180,6 +185,7 @@ def _memory(given: SearchArguments, task: Task) -> Any:
     memory = parse_bytes(given.memory, whole=rows * width)
     if rows > memory // 2:
         raise BudgetTooSmall(f"memory is {given.memory!r}, of which folds of {rows} rows take {rows}: give twice that")
+    memory = parse_bytes(left_for_rows(task, memory, models) or memory, whole=1.0)
     return max(1, int((memory - rows) * width / (width + NUMBERED)))
 
 

@@ -265,6 +265,11 @@ class SGD:
         return coef, bias
 
     @property
+    def bytes(self) -> int:
+        """Return the bytes of memory that one model takes while it learns."""
+        return _kernel.sgd_bytes(self._state)
+
+    @property
     def lines(self) -> int:
         """Return how many lines there are of what is known beside the weights; 0 of plain SGD."""
         return _kernel.sgd_lines(self._state)

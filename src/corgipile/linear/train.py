@@ -16,30 +16,32 @@ from corgipile.features.choose import told
 from corgipile.features.fit import chosen_columns
 from corgipile.linear.classes import Labels, check_classes, check_label, check_weight
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divided
-from corgipile.linear.encoded import classes_of, encoding_of, readable
-from corgipile.linear.features import Features, find_inputs, tell_unknown
+from corgipile.linear.encoded import classes_of, encoding_of, hashed_columns, named_columns, readable
+from corgipile.linear.features import Features, find_inputs
 from corgipile.linear.group_values import check_group
 from corgipile.linear.held_out import measuring
 from corgipile.linear.model import Model
+from corgipile.linear.past import check_past, wanted
 from corgipile.linear.precheck import precheck
 from corgipile.linear.ranks import Ranks, among, order_for, shard_of
 from corgipile.linear.saving import MODEL
-from corgipile.linear.schedule import Schedule
+from corgipile.linear.schedule import averaged, schedule_of
 from corgipile.linear.training import Task, Training
 from corgipile.loader.bring import bring
 from corgipile.loader.default_order import sparing
+from corgipile.loader.kept import most_read_once
 from corgipile.losses import loss_of
 from corgipile.orders import Shard
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
-from corgipile.steps import Step, step_of
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
+from corgipile.tables.read_once import read_once
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
-__all__ = ["order_of", "prepare", "schedule_of", "step_asked", "train", "train_among"]
+__all__ = ["order_of", "prepare", "train", "train_among"]
 
 log = logging.getLogger("corgipile")
 
@@ -58,6 +60,13 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             svm, which then tells each class from the rest.
         encode: What feature columns that are no numbers become, ``"onehot"``, ``"ordinal"`` or ``"hash"``, or a
             dictionary of these by column; see `corgipile.features.fit_encoding`. The model keeps what was found out.
+        text: A column of text, or several, whose words and n-grams of words are hashed to features, straight from the
+            table; docs/guide.md says by which rule. Other columns are learnt from beside it where ``features`` names
+            them. Text that is null is an error, or skipped; with ``missing`` it has no words.
+        interactions: Columns that are crossed, such as ``[("city", "device"), "city"]``: each combination of what they
+            say is a feature, hashed as those of text; numbers multiply. A name alone is that column.
+        hash_bits: Hashed features have 2^hash_bits places; the model takes that many weights of ``memory``.
+        ngrams: Words of an n-gram, at most: 2 are words and pairs of neighbours.
         missing: What stands for null and NaN in features: ``"error"``, ``"mean"`` or a number.
         epochs: Passes over the table.
         step: How gradients move weights: ``"decay"`` (one rate for all weights, multiplied by ``decay`` after each
@@ -93,7 +102,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         intercept: Whether to learn one.
         average: Predict by the mean of the weights on their way, later ones weighing more: the last half of all epochs
             has 94 % of the weight, wherever training ends. It ends the noise of the last rows; ``loss`` of the history
-            is still that of the weights that learn.
+            is still that of the weights that learn. None: where neither a step nor a rate is named, or as
+            ``warm_start`` does.
         standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
             over the table before the first epoch; the coefficients are for features as they are. None: where a look at
             some rows says that SGD would suffer without; the log says so.
@@ -170,10 +180,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     if past is not None and not chosen and past.params.get("step", "decay") == schedule.step:
         known = replace(given, learning_rate=past.params.get("learning_rate")).checked()
         schedule = replace(schedule, learning_rate=known.learning_rate or schedule.learning_rate)
-    opened = open_table(given.table)
-    if not len(opened):
-        raise BadValue(f"{opened!r} has no rows to learn from")
-    opened, held_out = _sides(opened, given)
+    opened, held_out = _sides(_opened(given), given)
     if given.patience is not None and held_out is None:
         raise BadArgument("patience stops by the loss on held-out rows: give validation=0.1, or a test table")
     if given.save is not None:
@@ -191,7 +198,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
-        params["step"] = schedule.step
+        params |= {"step": schedule.step, "average": task.average}
         training: Training | DualTraining
         if dual:
             training = DualTraining(task, feeder, given, params, share)
@@ -204,35 +211,17 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
 
 
-def step_asked(given: Settings, kind: str, past: Model | None = None) -> Step:
-    """Return the step of a training: the one that is named, that of a model to go on from, or the usual one."""
-    if given.step is not None:
-        return step_of(given.step)
-    rated = given.learning_rate is not None or given.decay != declared(Settings)["decay"].default
-    usual = "decay" if loss_of(kind).numbers else "auto"  # whose steps are too short for labels far from 0
-    known = step_of(usual if past is None else past.params.get("step", "decay"))
-    return step_of("decay") if rated and known.fixed else known
-
-
-def schedule_of(given: Settings, tolerance: float | None = None, past: Model | None = None) -> Schedule:
-    """Return the rates of a training.
-
-    Raises:
-        BadArgument: Settings do not go together.
-    """
-    step = step_asked(given, given.model, past)
-    if not step.decays and given.decay != declared(Settings)["decay"].default:
-        raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
-    if step.fixed and given.learning_rate is not None:
-        raise BadArgument(f"step={step.name!r} chooses the rate, got learning_rate={given.learning_rate}; leave it out")
-    return Schedule(
-        given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1, given.max_norm
-    )
-
-
 def order_of(order: Any, memory: Any) -> Any:
     """Return the order of a training, which takes what it needs of a memory that is as it is by default."""
     return sparing(order) if memory == declared(TrainArguments)["memory"].default else order
+
+
+def _opened(given: TrainArguments) -> Table:
+    """Open the table; a small one is read at once, unless it is the caller's, who may read it again later."""
+    opened = open_table(given.table)
+    if not len(opened):
+        raise BadValue(f"{opened!r} has no rows to learn from")
+    return opened if opened is given.table else read_once(opened, most_read_once(given.memory, opened.nbytes))
 
 
 def _sides(table: Table, given: TrainArguments) -> tuple[Table, Table | None]:
@@ -270,7 +259,7 @@ def prepare(
         on_bad: What becomes of rows that cannot be learnt from.
     """
     label, model = settings.label, settings.model
-    features, skip = _wanted(settings.features, past), on_bad == "skip"
+    features, skip = wanted(settings.features, past), on_bad == "skip"
     weight, weighs, by = (getattr(settings, name, None) for name in ("weight", "class_weight", "by"))
     features, left = _without(table, features, settings, weight, by)
     columns = [name for name in (label, weight, by) if name is not None]
@@ -278,7 +267,7 @@ def prepare(
     encoding, codes = encoding_of(table, settings, features, classes, past, skip=skip)
     left_out = encoding.left_out if encoding else None
     if encoding is not None:
-        table, features = readable(table, encoding, label, once=True, codes=codes), encoding.columns
+        table, features = readable(table, encoding, label, once=True, codes=codes), encoding.read_as
     elif callable(features) or features == "numeric":
         features = chosen_columns(table.schema, features, label).names
     inputs = find_inputs(table, features, label, past.width if past else None)
@@ -290,17 +279,17 @@ def prepare(
     labels = Labels(table, label, model, skip=skip, classes=known)
     if codes is not None:
         labels.keep(codes)
-    how = settings.batch_size, settings.intercept, on_bad, encoding
-    task = Task(table, inputs, label, model, labels, *how, settings.average, weight, weighs)
+    how = settings.batch_size, settings.intercept, on_bad, encoding, averaged(settings, model, past)
+    task = Task(table, inputs, label, model, labels, *how, weight, weighs)
     if past is not None:
-        _check_past(past, task)
+        check_past(past, task)
     return _scaled(task, settings.standardize, past)
 
 
 def _named(table: Table, features: Any, settings: Settings) -> Sequence[str]:
     """Return the feature columns; none where something is wrong with them, which is said when they are looked for."""
     with suppress(CorgiPileError):
-        return chosen_columns(table.schema, features, settings.label, settings.encode).names
+        return [*named_columns(table.schema, features, settings).names, *hashed_columns(settings)]
     return ()
 
 
@@ -320,18 +309,8 @@ def _without(
     if isinstance(features, list | tuple):
         return features, None
     others = pa.schema([field for field in table.schema if field.name not in (weight, by)])
-    chosen = chosen_columns(others, features, settings.label, settings.encode)
+    chosen = named_columns(others, features, settings)
     return list(chosen.names), chosen.left_out if features is None else None
-
-
-def _wanted(features: Any, past: Model | None) -> Any:
-    """Return the features to look for: an earlier model's, in its order, where they are the same or not named."""
-    if past is None or not past.features:
-        return features
-    same = isinstance(features, list | tuple) and len(features) == len(past.features)
-    if features is None or (same and set(features) == set(past.features)):
-        return past.features
-    return features
 
 
 def _known(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any] | None:
@@ -347,7 +326,7 @@ def _known(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any]
 def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     """Say what is learnt from, and standardise it where that is asked for, or better."""
     inputs, seen = task.inputs, precheck(task.table(), task.inputs)
-    log.info("features: %s (%d); label: %s", listed(inputs.columns), inputs.width, task.label)
+    log.info("features: %s (%d); label: %s", listed(task.columns), inputs.width, task.label)
     if inputs.left_out:
         task.note(f"columns left out: {told(inputs.left_out)}")
     for text in seen.notes():
@@ -369,23 +348,3 @@ def _exact(inputs: Features, table: Table) -> Features:
     kinds = [table.schema.field(name).type for name in inputs.columns]
     wide = not inputs.lists and any(pa.types.is_integer(kind) and kind.bit_width > 16 for kind in kinds)
     return replace(inputs, dtype=np.dtype(np.float64)) if wide else inputs
-
-
-def _check_past(past: Model, task: Task) -> None:
-    """Raise BadArgument unless an earlier model is of the same kind, features and classes."""
-    tell_unknown(task.source.schema, past.params, task.label)
-    inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
-    known = past.features if past.names else ()
-    if past.columns != past.features:
-        raise BadArgument("warm_start is models by group; go on from that of one, as of(...) gives it")
-    if past.loss != task.loss or past.width != inputs.width:
-        raise BadArgument(
-            f"warm_start is a {past.kind} model of {past.width} features; "
-            f"a {task.kind} model of {inputs.width} is needed"
-        )
-    if known and names and known != names:
-        raise BadArgument(f"warm_start was trained on {listed(known)}, not on {listed(names)}")
-    if not np.array_equal(past.classes, task.classes):
-        raise BadArgument(f"warm_start has classes {past.classes.tolist()}, not {task.classes.tolist()}")
-    if not task.intercept and past.intercept.any():
-        raise BadArgument("warm_start has an intercept; intercept=False goes on from a model without one")

@@ -23,6 +23,7 @@ from corgipile.linear.ranks import Ranks, learn
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD
+from corgipile.linear.weights_memory import left_for_rows
 from corgipile.loader.feeder import Feeder
 from corgipile.losses import Loss, loss_of
 from corgipile.orders import Shard
@@ -72,13 +73,18 @@ class Task:
         """Return what is made small."""
         return loss_of(self.kind, len(self.classes))
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the feature columns as the table stores them."""
+        return self.inputs.columns if self.encoding is None else self.encoding.columns
+
     def table(self) -> NaNs:
         """Return the table as the learner reads it."""
         return NaNs(self.source, self.inputs, self.label, self.weight, skip=self.on_bad == "skip")
 
     def feeder(self, order: Any, memory: Size | None, seed: int, shard: Shard = ALL, *, keep: bool = False) -> Feeder:
         """Open a feeder of what is learnt from, or of a rank's share of it; few rows may be kept."""
-        rows = self.table(), self.label, order, memory, seed
+        rows = self.table(), self.label, order, left_for_rows(self, memory), seed
         return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch, shard=shard, keep=keep)
 
     def surveyed(self) -> Self:
@@ -114,9 +120,9 @@ class Task:
 
     def facts(self) -> Record:
         """Return what a model says of its task."""
-        said = {*self.inputs.columns, self.label, *self.inputs.left_out}
+        said = {*self.columns, *self.inputs.columns, self.label, *self.inputs.left_out}
         return {
-            "features": list(self.inputs.columns),
+            "features": list(self.columns),
             "lists": self.inputs.lists,
             **({"encoding": self.encoding.state()} if self.encoding else {}),
             "left_out": self.inputs.left_out,

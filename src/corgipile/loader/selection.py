@@ -199,6 +199,10 @@ def _selection(
     as_tuple: bool,
     arrow: bool,
 ) -> Selection:
+    if encoding.hashing is not None:
+        raise BadArgument(
+            "features that are hashed are for linear models; a loader gives text as it is stored: columns="
+        )
     sources, besides = encoding.columns, list(columns or ())
     for name in besides:
         if name in sources or name == label:

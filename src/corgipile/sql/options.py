@@ -41,7 +41,7 @@ ELSEWHERE = {
 SETTINGS = {name: one for name, one in declared(TrainArguments).items() if name not in ELSEWHERE and one.setting.about}
 SIZES = ("block", "buffer", "balance")  # what an order has
 MORE = ("classes", *SIZES)  # an argument of train that is no setting
-COLUMNS = ("features", "label", "group", "weight", "by")
+COLUMNS = ("features", "text", "label", "group", "weight", "by")
 SKIP = "skip"
 LOSSES = {
     "logistic_reg": "logistic",
@@ -136,7 +136,7 @@ def checked(name: str, given: Any) -> Any:
     """
     if isinstance(given, Parameter):
         return given
-    if name in COLUMNS and name != "features" and isinstance(given, list | tuple):
+    if name in COLUMNS and name not in ("features", "text") and isinstance(given, list | tuple):
         if len(given) != 1:
             raise BadArgument(f"{name} must be the name of one column, got {len(given)}")
         given = given[0]
@@ -148,6 +148,15 @@ def _features(given: Any, _: str) -> tuple[str, ...]:
     if not isinstance(given, list | tuple) or not given or not all(isinstance(one, str) for one in given):
         raise BadArgument(f"features must be the name of a column or a list of them, got {given!r}")
     return tuple(given)
+
+
+def _interactions(given: Any, name: str) -> Any:
+    """Read crosses, also such as city:device."""
+    given = [given] if isinstance(given, str) else given
+    parts = (
+        [tuple(one.split(":")) if isinstance(one, str) else one for one in given] if isinstance(given, list) else given
+    )
+    return SETTINGS[name].checked(parts, name)
 
 
 def _size(given: Any, name: str) -> Any:
@@ -176,6 +185,7 @@ def _model(given: Any, _: str) -> Any:
 
 CHECKS = {
     "features": _features,
+    "interactions": _interactions,
     "block": _size,
     "buffer": _size,
     "balance": _balance,

@@ -36,13 +36,18 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
     label = column_named(statement.label_of(columns), columns)
     weight = statement.settings.get("weight")
     apart = [column_named(name, columns) for name in (weight, statement.settings.get("by")) if name is not None]
-    others = {label, *apart}
+    crossed = [[column_named(name, columns) for name in term] for term in statement.settings.get("interactions") or ()]
+    text = [column_named(name, columns) for name in statement.settings.get("text") or ()]
+    hashed = [*text, *(name for term in crossed for name in term)]
+    others = {label, *apart, *hashed}
     features = [column_named(name, columns) for name in statement.features or ()] or [
         name for name in columns if name not in others
     ]
-    if not features:
+    if not features and not hashed:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
     given = {**statement.settings, "model": statement.model, "features": features, "label": label}
+    given |= {"text": text} if text else {}
+    given |= {"interactions": crossed} if crossed else {}
     for name in ("group", "balance", "weight", "by"):
         if isinstance(given.get(name), str) and (name, given[name]) != ("balance", CONTENT):
             given[name] = column_named(given[name], columns)

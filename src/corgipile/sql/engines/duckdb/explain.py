@@ -69,6 +69,8 @@ def _known(
 def _sizes(table: Table, given: Properties) -> Properties:
     """Return what an order makes of a table; nothing where columns must be encoded first."""
     kinds = [table.schema.field(name).type for name in given["features"]]
+    if given.get("text") or given.get("interactions"):
+        return {}
     if given.get("encode") or given.get("missing", "error") != "error" or any("string" in str(kind) for kind in kinds):
         return {}
     if given.get("validation") is not None:

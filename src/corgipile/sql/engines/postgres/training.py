@@ -31,6 +31,9 @@ FILES = {
     "group": "holds single rows out",
     "solver": "learns by SGD",
     "inner": "learns by SGD",
+    **dict.fromkeys(
+        ("text", "interactions", "hash_bits", "ngrams"), "learns from numbers, and what encode makes of text"
+    ),
 }
 WAIT = 0.2  # seconds between looks at a training
 

@@ -1,0 +1,197 @@
+/* Rows of text hashed to sparse rows: kernel/text/hashed.h. */
+#include "bind.h"
+#include "text/hashed.h"
+
+#define MOST_COLUMNS 32
+
+enum { BYTES, OFFSETS, NUMBERS, ARRAYS };
+
+static const char *const array_names[ARRAYS] = {"bytes", "offsets", "numbers"};
+static const Py_ssize_t array_sizes[ARRAYS] = {1, 8, 8};
+
+typedef struct {
+    cp_hashed_column columns[MOST_COLUMNS];
+    cp_hashed_term terms[MOST_COLUMNS];
+    Py_buffer held[MOST_COLUMNS * ARRAYS + 3]; /* of columns, and of ends, missing and beside */
+    int held_count;
+} sources;
+
+static void release(sources *s)
+{
+    while (s->held_count > 0)
+        PyBuffer_Release(&s->held[--s->held_count]);
+}
+
+/* Get an array that is not None; the count of elements, 0 where it is, -1 with an exception set. */
+static Py_ssize_t get_array(sources *s, PyObject *object, Py_ssize_t size, int writable, const char *name,
+                            const void **at)
+{
+    *at = NULL;
+    if (object == Py_None)
+        return 0;
+    Py_buffer *view = &s->held[s->held_count];
+    if (cp_buffer(object, view, size, writable, name) < 0)
+        return -1;
+    s->held_count++;
+    *at = view->buf;
+    return view->len / size;
+}
+
+static int wrong(const char *what)
+{
+    PyErr_SetString(PyExc_ValueError, what);
+    return -1;
+}
+
+/* Check that values lie within their bytes. */
+static int check_offsets(const int64_t *offsets, Py_ssize_t rows, Py_ssize_t bytes)
+{
+    if (offsets[0] < 0 || offsets[rows] > bytes)
+        return wrong("offsets lie outside the bytes");
+    for (Py_ssize_t i = 0; i < rows; i++)
+        if (offsets[i] > offsets[i + 1])
+            return wrong("offsets fall");
+    return 0;
+}
+
+/* Take a column: (kind, seed, bytes, offsets, numbers). */
+static int get_column(sources *s, cp_hashed_column *c, PyObject *given, Py_ssize_t rows)
+{
+    PyObject *objects[ARRAYS];
+    const void *at[ARRAYS];
+    Py_ssize_t counts[ARRAYS];
+    int kind;
+    unsigned int seed;
+    if (!PyTuple_Check(given) ||
+        !PyArg_ParseTuple(given, "iIOOO", &kind, &seed, &objects[BYTES], &objects[OFFSETS], &objects[NUMBERS]))
+        return PyErr_Occurred() ? -1 : wrong("a column is a tuple");
+    for (int i = 0; i < ARRAYS; i++)
+        if ((counts[i] = get_array(s, objects[i], array_sizes[i], 0, array_names[i], &at[i])) < 0)
+            return -1;
+    if (kind < CP_HASHED_WORDS || kind > CP_HASHED_NUMBER)
+        return wrong("there is no such kind of column");
+    *c = (cp_hashed_column){(enum cp_hashed_kind)kind, seed, at[BYTES], at[OFFSETS], at[NUMBERS]};
+    if (kind == CP_HASHED_NUMBER)
+        return counts[NUMBERS] == rows ? 0 : wrong("numbers are not as many as rows");
+    if (counts[OFFSETS] != rows + 1)
+        return wrong("offsets are not one more than rows");
+    return check_offsets(c->offsets, rows, counts[BYTES]);
+}
+
+/* Take a term: a tuple of places of columns. */
+static int get_term(cp_hashed_term *t, PyObject *given, Py_ssize_t columns)
+{
+    Py_ssize_t count = PyTuple_Check(given) ? PyTuple_Size(given) : 0;
+    if (count < 1 || count > CP_MOST_CROSSED)
+        return wrong("a term is a tuple of a few columns");
+    t->count = (int)count;
+    for (int i = 0; i < t->count; i++) {
+        long at = PyLong_AsLong(PyTuple_GetItem(given, i));
+        if (at == -1 && PyErr_Occurred())
+            return -1;
+        if (at < 0 || at >= columns)
+            return wrong("a term names a column that is not there");
+        t->columns[i] = (int)at;
+    }
+    return 0;
+}
+
+static int get_all(sources *s, cp_hashed *h, PyObject *columns, PyObject *terms, Py_ssize_t rows)
+{
+    Py_ssize_t count = PyList_Size(columns), crossed = PyList_Size(terms);
+    if (count < 0 || crossed < 0)
+        return -1;
+    if (count > MOST_COLUMNS || crossed > MOST_COLUMNS)
+        return wrong("there are too many columns, or terms");
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (get_column(s, &s->columns[i], PyList_GetItem(columns, i), rows) < 0)
+            return -1;
+    for (Py_ssize_t i = 0; i < crossed; i++)
+        if (get_term(&s->terms[i], PyList_GetItem(terms, i), count) < 0)
+            return -1;
+    h->columns = s->columns;
+    h->terms = s->terms;
+    h->columns_count = (int)count;
+    h->terms_count = (int)crossed;
+    return 0;
+}
+
+/* Take what rows have besides: which miss a value, and numbers with places of their own. */
+static int get_besides(sources *s, cp_hashed *h, PyObject *missing, PyObject *beside, Py_ssize_t rows)
+{
+    const void *at;
+    Py_ssize_t count = get_array(s, missing, 1, 0, "missing", &at);
+    if (count < 0)
+        return -1;
+    if (at && count != rows)
+        return wrong("missing is not one for each row");
+    h->missing = at;
+    if ((count = get_array(s, beside, 4, 0, "beside", &at)) < 0)
+        return -1;
+    h->beside = at;
+    h->beside_count = at && rows ? count / rows : 0;
+    if (at && count != h->beside_count * rows)
+        return wrong("beside is not as many numbers for each row");
+    return h->beside_count + ((int64_t)1 << h->bits) > INT32_MAX ? wrong("rows are too wide") : 0;
+}
+
+/* hash_rows(columns, terms, ends, *, bits, ngrams, missing, beside) -> (indices, values), the bytes of
+ * int32 and float32; `ends` is filled with how many there are up to each row. */
+static PyObject *hash_rows(PyObject *self, PyObject *args, PyObject *named)
+{
+    static char *words[] = {"", "", "", "bits", "ngrams", "missing", "beside", NULL};
+    PyObject *columns, *terms, *ends, *missing, *beside, *result = NULL;
+    const void *to = NULL;
+    sources s;
+    cp_hashed h = {0};
+    (void)self;
+    s.held_count = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "OOO$iiOO", words, &columns, &terms, &ends, &h.bits, &h.ngrams,
+                                     &missing, &beside))
+        return NULL;
+    Py_ssize_t rows = get_array(&s, ends, 4, 1, "ends", &to);
+    int fine = rows >= 0;
+    if (fine && (h.bits < 1 || h.bits > CP_MOST_HASH_BITS || h.ngrams < 1 || h.ngrams > CP_MOST_NGRAMS))
+        fine = wrong("bits or ngrams are out of range") == 0;
+    fine = fine && get_all(&s, &h, columns, terms, rows) == 0 && get_besides(&s, &h, missing, beside, rows) == 0;
+    if (fine) {
+        int status = -1;
+        Py_BEGIN_ALLOW_THREADS
+        h.items = calloc((size_t)h.columns_count + 1, sizeof *h.items);
+        if (h.items)
+            status = cp_hashed_rows(&h, rows, (int32_t *)(uintptr_t)to);
+        Py_END_ALLOW_THREADS
+        if (status == 0)
+            result = Py_BuildValue("y#y#", h.entries ? (const char *)h.indices : "", (Py_ssize_t)(h.entries * 4),
+                                   h.entries ? (const char *)h.values : "", (Py_ssize_t)(h.entries * 4));
+        else
+            PyErr_NoMemory();
+    }
+    cp_hashed_free(&h);
+    release(&s);
+    return result;
+}
+
+static PyObject *murmur(PyObject *self, PyObject *args)
+{
+    const char *bytes;
+    Py_ssize_t length;
+    unsigned int seed;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y#I", &bytes, &length, &seed))
+        return NULL;
+    return PyLong_FromUnsignedLong(cp_murmur((const uint8_t *)bytes, length, seed));
+}
+
+PyMethodDef cp_hashed_methods[] = {
+    {"hash_rows", CP_BY_NAME(hash_rows), "Hash text, categories and numbers to sparse rows."},
+    {"murmur", murmur, METH_VARARGS, "Hash bytes by MurmurHash3, to 32 bits."},
+    {NULL, NULL, 0, NULL},
+};
+
+const cp_constant cp_hashed_constants[] = {
+    {"HASHED_WORDS", CP_HASHED_WORDS},       {"HASHED_CATEGORY", CP_HASHED_CATEGORY},
+    {"HASHED_NUMBER", CP_HASHED_NUMBER},     {"MOST_HASH_BITS", CP_MOST_HASH_BITS},
+    {"MOST_NGRAMS", CP_MOST_NGRAMS},         {"MOST_CROSSED", CP_MOST_CROSSED},
+    {"MOST_HASHED_COLUMNS", MOST_COLUMNS},   {NULL, 0},
+};
