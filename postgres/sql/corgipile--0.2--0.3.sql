@@ -20,7 +20,7 @@ CREATE FUNCTION corgipile.train(
     batch_size int DEFAULT 1,
     block_size text DEFAULT NULL,
     buffer_size text DEFAULT NULL,
-    "order" text DEFAULT 'balanced',
+    "order" text DEFAULT 'auto',
     balance "any" DEFAULT NULL::bool,
     seed bigint DEFAULT 0,
     intercept bool DEFAULT true,

@@ -9,6 +9,7 @@
 #include "catalog/pg_type.h"
 #include "io/gather.h"
 #include "numbers.h"
+#include "plan/alike.h"
 #include "plan/content.h"
 #include "plan/seriate.h"
 #include "plan/spots.h"
@@ -181,6 +182,42 @@ static void find_scale(Look *k, const CorgiColumn *label, int64 each)
     cp_content_turn(&lens, k->made, k->count, k->sums, k->turn);
     pfree(k->made), pfree(k->rows);
     k->made = take(each * width, sizeof *k->made);
+}
+
+/* Return what rows beside each other have in common beyond the label: of those by which numbers are scaled. */
+static double look_alike(const CorgiRun *run, Snapshot snapshot)
+{
+    MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile alike", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext outside = MemoryContextSwitchTo(context);
+    double alike, bytes = row_bytes(run);
+    cp_spots spots = cp_spots_make(run->survey.rows, bytes);
+    int64 few = cp_spots_few(&spots, cp_spots_first(bytes));
+    Look k = {.features = run->source.sparse ? CP_PLAIN : run->survey.width};
+    read_spots(run, snapshot, &spots, few, &k);
+    find_classes(&k, &run->source.label);
+    k.made = take(k.count * (k.features + k.extras), sizeof *k.made);
+    make_rows(&k);
+    alike = cp_alike(k.made, few, spots.each, k.features, k.extras);
+    MemoryContextSwitchTo(outside);
+    MemoryContextDelete(context);
+    return alike;
+}
+
+/* Decide by what blocks are balanced where nobody said it: by the label, unless rows beside each other are alike in more
+ * than that, and the blocks in memory are too few to even it out. */
+void corgi_choose_balance(CorgiRun *run, Snapshot snapshot)
+{
+    CorgiOptions *o = &run->options;
+    int64 dealt = run->sizes.buffer_blocks * (run->sizes.whole ? 1 : 2);
+    double alike;
+    if (!o->automatic || run->survey.blocks <= dealt || !cp_wants_content(1, dealt, o->batch))
+        return;
+    alike = look_alike(run, snapshot);
+    o->content = cp_wants_content(alike, dealt, o->batch);
+    if (o->content)
+        ereport(NOTICE, errmsg("blocks are balanced by content: rows that lie beside each other have %.0f%% of the variance of "
+                               "a feature in common, beyond their label", 100 * alike),
+                errhint("order => 'balanced' balances them by the label alone."));
 }
 
 /* Describe the blocks of the survey. */

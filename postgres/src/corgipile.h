@@ -312,6 +312,7 @@ extern void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 
                             void *to);
 
 /* content.c */
+extern void corgi_choose_balance(CorgiRun *run, Snapshot snapshot);
 extern void corgi_describe_blocks(CorgiRun *run, Snapshot snapshot);
 
 /* sizes.c */

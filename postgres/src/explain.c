@@ -23,7 +23,7 @@ void corgi_explain_tuples(const CorgiRun *run, ExplainState *es)
 {
     if (run->source.rel == NULL)
         return;
-    ExplainPropertyText("Order", run->options.order_name, es);
+    ExplainPropertyText("Order", run->options.automatic && !run->prepared ? "auto" : run->options.order_name, es);
     if (run->options.content)
         ExplainPropertyText("Balanced", "content", es);
     else

@@ -42,12 +42,14 @@ static void read_balance(CorgiOptions *o, Datum value, Oid type)
     o->balance |= o->content;
 }
 
-/* Riffle is balanced if `balance` says so, or if it is not said and the order is called balanced. */
+/* Riffle is balanced if `balance` says so, or if it is not said and the order is called balanced or auto. */
 static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid, Oid type)
 {
     bool balanced;
     o->order_name = TextDatumGetCString(name);
-    balanced = strcmp(o->order_name, "balanced") == 0;
+    o->automatic = strcmp(o->order_name, "auto") == 0;
+    balanced = o->automatic || strcmp(o->order_name, "balanced") == 0;
+    o->automatic &= unsaid;
     o->balance = balanced;
     if (!unsaid)
         read_balance(o, balance, type);
@@ -55,7 +57,7 @@ static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unsaid, 
         o->order_name = "riffle";
     o->order = cp_order_named(o->order_name);
     if (o->order < 0)
-        REFUSE("order must be balanced, riffle, corgipile, block_only or no_shuffle, got \"%s\"", o->order_name);
+        REFUSE("order must be auto, balanced, riffle, corgipile, block_only or no_shuffle, got \"%s\"", o->order_name);
 }
 
 /* Turn a text[] into a list of strings; a NULL in it is a NULL. */

@@ -29,6 +29,7 @@ typedef struct {
     bool intercept, balance, average;
     bool any_average;       /* nobody said whether the mean of the weights predicts */
     bool content;           /* balance: by all that is in blocks, not by the label alone */
+    bool automatic;         /* the survey decides what blocks are balanced by */
     CorgiChoice standardize;
     double *classes;        /* NULL: to be found */
     int class_count;

@@ -195,6 +195,8 @@ static char *params_of(const CorgiRun *run)
         add_text(&json, "balance", "content");
     else
         add_flag(&json, "balance", o->balance);
+    if (o->automatic)
+        add_text(&json, "asked_order", "auto");
     add_flag(&json, "standardize", run->scaling != NULL);
     if (run->best != NULL) {
         add_integer(&json, "patience", o->patience);

@@ -142,6 +142,7 @@ void corgi_tuple_prepare(CustomScanState *node)
         corgi_fit_past(run, run->past);
     corgi_choose_scaling(run, corgi_snapshot(run, node->ss.ps.state));
     corgi_fit_sizes(run);
+    corgi_choose_balance(run, corgi_snapshot(run, node->ss.ps.state));
     if (run->options.content)
         corgi_describe_blocks(run, corgi_snapshot(run, node->ss.ps.state));
     run->buffer = corgi_make_buffer(&run->source, v->width, run->sizes.slots, v->widest, v->heaviest);

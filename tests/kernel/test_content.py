@@ -237,6 +237,38 @@ def test_products_tell_what_features_and_labels_alone_do_not():
     assert gap[:4].max() < 0.6
 
 
+def alike(rows, spots, features):
+    """Return the largest intraclass correlation of what a linear model of the extras leaves, less three errors."""
+    each, finite = len(rows) // spots, np.where(np.isfinite(rows), rows, np.nan)
+    off = np.nan_to_num(finite - np.nanmean(finite, axis=0))
+    x, y = off[:, :features], off[:, features:]
+    left = x - y @ np.linalg.lstsq(y, x, rcond=None)[0]
+    means = left.reshape(spots, each, -1).mean(axis=1)
+    between = each * (means**2).sum(axis=0) / (spots - 1)
+    within = ((left - np.repeat(means, each, axis=0)) ** 2).sum(axis=0) / (spots * (each - 1))
+    share = (between - within) / (between + (each - 1) * within)
+    error = (1 - share) * (1 + (each - 1) * share) * np.sqrt(2 / (each * (each - 1) * (spots - 1)))
+    return max(0, ((share - 3 * error) * (left**2).sum(axis=0) / (x**2).sum(axis=0)).max())
+
+
+def test_what_neighbours_have_in_common_under_sanitizers(sanitized):
+    cases, expected = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        spots, each, features, extras = (
+            int(rng.integers(low, high)) for low, high in ((2, 60), (2, 9), (1, 6), (0, 4))
+        )
+        rows = rng.normal(size=(spots * each, features + extras))
+        rows[:, : features + seed % 2] += np.repeat(rng.normal(size=(spots, 1)) * rng.choice([0, 0.5, 2]), each, axis=0)
+        rows.flat[rng.integers(0, rows.size, 2)] = [np.inf, np.nan]
+        cases.append(struct.pack("<4q", spots, each, features, extras) + rows.tobytes())
+        expected.append(alike(rows, spots, features))
+    found = sanitized((HERE / "alike.c").read_text(), cases)
+    assert np.abs(np.array(found) / 1e6 - expected).max() < 1e-4
+    assert sum(one > 100_000 for one in found) > 3
+    assert 0 in found
+
+
 def test_many_features_keep_their_distances():
     rng = np.random.default_rng(3)
     kinds = rng.normal(size=(30, 700))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema, StateMismatch
+from corgipile.loader import spots
 from corgipile.loader.content import Content
 from corgipile.orders import Riffle
 from corgipile.quality import deff, prefix_discrepancy
@@ -195,3 +196,38 @@ def test_other_ranks_visit_what_is_left():
     seen += [batch["x"][:, 0].numpy() for batch in last]
     values = table()["x"].combine_chunks().flatten().to_numpy()[::6]
     assert (np.sort(np.concatenate(seen)) == np.sort(values)).all()
+
+
+@pytest.mark.parametrize("earlier", ["narrower", "other", "none"])
+def test_states_of_other_vectors_are_refused(earlier, monkeypatch):
+    """What blocks were told by has changed since they were saved: visits would be others."""
+    rng = np.random.default_rng(3)
+    rows = pa.table({"x": np.sort(rng.normal(size=600)), "label": rng.integers(0, 2, 600)})
+    order = Riffle(block=10, buffer=60, balance="content")
+
+    def begun():
+        return cp.Loader(cp.open(rows), batch_size=16, order=order, memory=None, seed=5)
+
+    with begun() as loader:
+        batches = [batch["x"] for batch in loader]
+        loader.set_epoch(0)
+        whole = iter(loader)
+        for _ in range(7):
+            next(whole)
+        state = loader.state_dict()
+    with begun() as again:
+        again.load_state_dict(state)
+        assert all(map(np.array_equal, [batch["x"] for batch in again], batches[7:]))
+    if earlier == "narrower":  # as vectors were before products were among them
+        told = spots.Spots.described
+        monkeypatch.setattr(spots.Spots, "described", lambda *given: told(*given)[:, :2])
+        with begun() as loader:
+            assert loader.feeder.blocks.sketch.shape == (60, 2)
+            state = loader.state_dict()
+        monkeypatch.undo()
+    elif earlier == "other":
+        state["segments"][0]["sketch"] ^= 1
+    else:
+        del state["segments"][0]["sketch"]
+    with begun() as again, pytest.raises(StateMismatch, match="of another sketch"):
+        again.load_state_dict(state)

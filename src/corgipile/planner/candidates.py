@@ -61,7 +61,8 @@ class Candidate:
         seconds: Of an epoch of one rank, as long as reading and batches take: ``warm`` or ``cold``, whichever applies;
             None: not known.
         warm: The same where the table is in the page cache, as tried; None: not tried.
-        cold: The same where it comes from the device or the bucket, as predicted; None: that was not probed.
+        cold: The same where it comes from the device or the bucket: as tried, if the table was not cached, else as
+            predicted; None: that was not probed.
         reads: Runs of bytes that an epoch of all ranks reads; of a table in a store, requests.
         nbytes: Bytes that it reads.
         run_bytes: Bytes of such a run, of each column that lies apart.

@@ -11,17 +11,19 @@ from typing import NamedTuple
 
 from corgipile.loader import Loader
 from corgipile.orders import Order
+from corgipile.outputs import files_read
 from corgipile.planner.candidates import BLOCK_READS, Candidate, Setting
 from corgipile.planner.probe import Probe
+from corgipile.tables.io.files import File
+from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.table import Table
 
 __all__ = ["predicted", "stays_cached", "tried"]
 
 UNPACKED = 256 << 20  # bytes that are not unpacked for a trial
-SHARE, LEAST_BYTES = 0.02, 32 << 20  # of a table, that a trial reads at most: it should not warm what it measures
 ROUNDS, MOST = 3, 3  # of trials; times as long as it should take a trial may take, to see a few buffers
 FILLED, LEAST_MARKS = 2, 5  # marks until the buffer was full once; in a trial
-LOOK = 32  # batches after which the device is looked at
+COLD = 0.9  # of what a trial reads, that comes from the device where nothing is cached
 PAGE = 4 << 10  # bytes that a device reads at least
 AHEAD, DEEPEST = 4 << 20, 64  # bytes of blocks that are announced to the device ahead of their reading; reads
 BESIDE = 0.25  # of the time that reading and copying take, that is not beside the device's
@@ -29,7 +31,7 @@ CACHED = 0.8  # of the memory that is free, that a table may take and stay in th
 
 
 def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
-    """Tell the warm time of those that fit, but not of those that would unpack much first.
+    """Tell the warm time of those that fit, but not of those that would unpack much first; of a cold table both.
 
     They take turns, each with other rows, and the median counts: other programs run meanwhile.
     """
@@ -37,21 +39,23 @@ def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
         return found
     able = [one.flaw is None and one.unpacked <= UNPACKED for one in found]
     rounds = [
-        [_epoch(one.order, setting, epoch) if can else None for one, can in zip(found, able, strict=True)]
+        [_epoch(one.order, setting, epoch) if can else (0.0, None) for one, can in zip(found, able, strict=True)]
         for epoch in range(ROUNDS)
     ]
-    return [
-        replace(one, warm=statistics.median(spent)) if can else one
-        for one, can, *spent in zip(found, able, *rounds, strict=True)
-    ]
+    made = []
+    for one, can, *spent in zip(found, able, *rounds, strict=True):
+        cold = [seconds for _, seconds in spent if seconds is not None]
+        warm = statistics.median(seconds for seconds, _ in spent)
+        made.append(replace(one, warm=warm, cold=statistics.median(cold) if cold else None) if can else one)
+    return made
 
 
 def predicted(found: list[Candidate], probe: Probe | None, setting: Setting, *, cached: bool) -> list[Candidate]:
-    """Tell the cold time of those whose rows come from a place that was probed, and which time applies."""
+    """Tell the cold time where it was not seen and the place was probed, and which time applies."""
     made = []
     for one in found:
-        cold = None
-        if probe is not None and one.flaw is None and not one.unpacked:
+        cold = one.cold
+        if cold is None and probe is not None and one.flaw is None and not one.unpacked:
             device, warm = _cold(one, probe) / setting.world, one.warm or 0.0
             cold = max(device, warm) + BESIDE * min(device, warm)
         made.append(replace(one, cold=cold, seconds=one.warm if cached or cold is None else cold))
@@ -98,7 +102,7 @@ class _Begun(NamedTuple):
 
     Attributes:
         marks: Batches, and seconds since it began; one or more, the last when it was left.
-        read: Bytes that the device was read for; of systems that do not say, all.
+        read: Share of its bytes that the device was read for; of systems that do not say, NaN.
     """
 
     marks: list[tuple[int, float]]
@@ -111,46 +115,58 @@ class _Begun(NamedTuple):
             >>> _Begun([(1, 2.0), (2, 3.0), (3, 4.0), (5, 4.5), (7, 5.0)], 0.0).seconds(11)
             6.0
         """
-        since, until = self.marks[max(0, min(FILLED, len(self.marks) - 2))], self.marks[-1]
-        (before, start), (done, stop) = since if len(self.marks) > 1 else (0, 0.0), until
-        return stop + (total - done) * (stop - start) / max(1, done - before)
+        (before, start), (done, stop) = self.marks[max(0, min(FILLED, len(self.marks) - 2))], self.marks[-1]
+        (before, start) = (0, 0.0) if before == done else (before, start)
+        return stop + (total - done) * (stop - start) / (done - before)
 
 
-def _epoch(order: Order, setting: Setting, epoch: int) -> float:
-    """Run the beginning of an epoch, again if it came from the device; return the seconds of all of it, if cached."""
-    share = setting.seconds / ROUNDS
+def _epoch(order: Order, setting: Setting, epoch: int) -> tuple[float, float | None]:
+    """Run the beginning of an epoch; return the seconds of all of it, if cached, and if not, where that was seen.
+
+    What came from the device is run again, and let go of if all came from there: the next one is to find the same.
+    """
+    share, cold = setting.seconds / ROUNDS, None
     with _loader(order, setting) as loader:
-        begun = _run(loader, epoch, share, max(SHARE * setting.table.nbytes, LEAST_BYTES))
-        if begun.read:
-            begun = _run(loader, epoch, MOST * share, math.inf, begun.marks[-1][0])
-        loader.set_epoch(epoch)
-        return begun.seconds(len(loader))
+        begun = _run(loader, epoch, share)
+        total = -(-loader.feeder.visits(epoch) // setting.batch_size)
+        if begun.read != 0:
+            cold = begun.seconds(total) if begun.read >= COLD else None
+            begun = _run(loader, epoch, MOST * share, begun.marks[-1][0])
+    if cold is not None:
+        _let_go(setting.table)
+    return begun.seconds(total), cold
 
 
-def _run(loader: Loader, epoch: int, seconds: float, nbytes: float, most: int | None = None) -> _Begun:
-    """Take batches for so long, and of a few buffers; no more where the device is read for so much, nor than ``most``.
+def _run(loader: Loader, epoch: int, seconds: float, most: int | None = None) -> _Begun:
+    """Take batches for so long, and of a few buffers, or so many.
 
     Some orders fill a buffer and then visit it, so that batches come by jerks: a mark is made at each half of it.
     """
     loader.set_epoch(epoch)
-    every = max(1, loader.feeder.slots // 2 // loader.batch_size)
-    size, since, start = loader.feeder.row_bytes * loader.batch_size, _from_device(), time.perf_counter()
-    marks, read, spent = [], 0.0, 0.0
+    every, marks, done = max(1, loader.feeder.slots // 2 // loader.batch_size), list[tuple[int, float]](), 0
+    nbytes, since, start = loader.feeder.bytes_read, _from_device(), time.perf_counter()
     for done, _ in enumerate(loader, 1):
         spent = time.perf_counter() - start
         if done % every == 1 or every == 1:
             marks.append((done, spent))
-        if done % LOOK == 1:
-            read = done * size if since is None else (_from_device() or 0) - since
-        enough = len(marks) > LEAST_MARKS or spent >= MOST * seconds
-        if (spent >= seconds and enough) or read >= nbytes or done == most:
+        if done == most or (spent >= seconds and (len(marks) > LEAST_MARKS or spent >= MOST * seconds)):
             break
+    read = (_from_device() - since) / max(1.0, loader.feeder.bytes_read - nbytes)
     return _Begun([*marks, (done, spent)] if marks[-1][0] < done else marks, read)
 
 
-def _from_device() -> int | None:
-    """Return the bytes that this process made the device read so far, None where the system does not say."""
+def _let_go(table: Table) -> None:
+    """Let go of what trials have brought into the page cache."""
+    if hasattr(os, "posix_fadvise"):
+        for file in files_read(table):
+            if isinstance(file, File) and not isinstance(file, RemoteFile):
+                with contextlib.suppress(OSError), Path(file.path).open("rb") as opened:
+                    os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _from_device() -> float:
+    """Return the bytes that this process made the device read so far, NaN where the system does not say."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
-        return int(next(line for line in lines if line.startswith("read_bytes:")).split()[1])
-    return None
+        return float(next(line for line in lines if line.startswith("read_bytes:")).split()[1])
+    return math.nan
