@@ -31,7 +31,7 @@ def score(y, said, regression):
     return 100 * float((y == said).mean())
 
 
-def sklearn(name, path, regression, classes, *, alpha=None, c=None, epochs=5):
+def sklearn(name, path, regression, classes, *, alpha=None, c=None, epochs=5, seed=0):
     """Fit SGDClassifier, SGDRegressor or LIBLINEAR."""
     from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
     from sklearn.multiclass import OneVsRestClassifier
@@ -42,7 +42,7 @@ def sklearn(name, path, regression, classes, *, alpha=None, c=None, epochs=5):
         model = LogisticRegression(solver="liblinear", C=c)
         model = OneVsRestClassifier(model) if classes > 2 else model
     else:
-        how = {"max_iter": epochs, "tol": None, "alpha": alpha}
+        how = {"max_iter": epochs, "tol": None, "alpha": alpha, "random_state": seed}
         model = SGDRegressor(**how) if regression else SGDClassifier(loss="log_loss", **how)
     model.fit(x, y)
     seconds = CLOCK() - start

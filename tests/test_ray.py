@@ -21,12 +21,18 @@ needs_ray = pytest.mark.skipif(not PYTHON, reason="Ray is not installed; CORGIPI
 def test_workers_come_back_and_change(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "RAY_TRAIN_V2_ENABLED": "1"}
     done = subprocess.run(
-        [PYTHON, PROGRAM, tmp_path], env=environment, capture_output=True, text=True, timeout=400, check=False
+        [PYTHON, PROGRAM, tmp_path], env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     said = json.loads((tmp_path / "said.json").read_text())
     assert said["blocks"]
     assert said["shuffled"] < 0.2
+    assert said["shuffled rows"]
+    assert said["files"] > 2
+    assert said["converted"]
+    assert said["task"].startswith("column 'x', row 3")
+    left = {name.split("-")[0] for name in said["left"]}
+    assert left == {"alone.arrow", "nulls.arrow", "rows", "shuffled", "table.arrow"}
     assert "the function that a TorchTrainer runs" in said["outside"]
     alone = Loader(tmp_path / "table.arrow", batch_size=120, seed=1, global_batches="fixed", columns=["x"])
     batches = {str(step): sorted(batch["x"].tolist()) for step, batch in enumerate(alone, 1)}

@@ -65,3 +65,47 @@ def draw(
     axes[-1][0].set_xlabel(across, fontsize=8)
     figure.supylabel(up, fontsize=8)
     figure.savefig(path, dpi=110)
+
+
+def lines(
+    panels: Mapping[tuple[str, str], Mapping[str, tuple[Sequence[float], Sequence[float]]]],
+    path: Path,
+    *,
+    across: str,
+    up: str,
+) -> None:
+    """Draw panels one below the other, of curves by name that have an x of their own."""
+    import matplotlib as mpl  # noqa: PLC0415 - optional
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
+
+    figure, axes = plt.subplots(len(panels), 1, figsize=(6, 2.6 * len(panels)), squeeze=False, layout="constrained")
+    for axis, ((row, column), curves) in zip(axes[:, 0], panels.items(), strict=True):
+        for name, (x, y) in curves.items():
+            axis.semilogx(x, y, label=name, linewidth=1, marker=".", markersize=3)
+        axis.set_title(f"{row}, {column}", fontsize=8)
+        axis.tick_params(labelsize=7)
+    axes[0][0].legend(fontsize=6)
+    axes[-1][0].set_xlabel(across, fontsize=8)
+    figure.supylabel(up, fontsize=8)
+    figure.savefig(path, dpi=90)
+
+
+def bars(panels: Mapping[tuple[str, str], Mapping[str, float]], path: Path, *, up: str) -> None:
+    """Draw a grid of panels, by row and column, of bars by name."""
+    import matplotlib as mpl  # noqa: PLC0415 - optional
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
+
+    rows, columns = (list(dict.fromkeys(key[at] for key in panels)) for at in (0, 1))
+    size = (4.5 * len(columns), 1.9 * len(rows))
+    figure, axes = plt.subplots(len(rows), len(columns), figsize=size, squeeze=False, layout="constrained")
+    for (row, column), values in panels.items():
+        axis = axes[rows.index(row)][columns.index(column)]
+        axis.barh(list(values)[::-1], list(values.values())[::-1])
+        axis.set_title(f"{row}, {column}", fontsize=8)
+        axis.tick_params(labelsize=7)
+    figure.supxlabel(up, fontsize=8)
+    figure.savefig(path, dpi=90)

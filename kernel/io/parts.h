@@ -22,6 +22,7 @@
 #define CP_STAGE ((int64_t)256 << 10) /* bytes staged at once: half of a common L2 cache */
 #define CP_GAP ((int64_t)8 << 10)     /* bytes worth reading over instead of asking twice */
 
+#define CP_SOON 64                    /* requests that are on their way while one is waited for */
 #define CP_WIDE_ROW 4096              /* bytes of a row that is read straight to its slot, wherever that is */
 
 #define CP_MEMORY (-2)                /* in place of a file: offsets are addresses */
@@ -66,6 +67,7 @@ typedef struct {
     int64_t part_count, part_room, request_count;
     int waited;            /* whether the last reading had to wait for the device */
     int wait;              /* whether requests may block: first those that need not are served, then the others */
+    int soon;              /* whether those are announced to the device some requests ahead: nobody did before */
     char **stages;         /* one a worker and one for a guest, made when first needed */
     int64_t stage_bytes;   /* CP_STAGE, or the widest row */
     atomic_llong bytes;
@@ -162,11 +164,31 @@ static inline int cp_fetch(const cp_read *r, const cp_part *p, char *to, int64_t
     return 0;
 }
 
+/* Begin to fetch bytes that will be read soon. */
+static inline void cp_soon(int fd, int64_t offset, int64_t bytes)
+{
+#ifdef POSIX_FADV_WILLNEED
+    posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_WILLNEED);
+#else
+    (void)fd, (void)offset, (void)bytes;
+#endif
+}
+
+/* The same of a request, if there is one of this number; columns turned into rows lie apart, and do not. */
+static inline void cp_request_soon(const cp_read *r, int64_t task)
+{
+    const cp_request *request = task < r->request_count ? &r->requests[task] : NULL;
+    for (int64_t i = request ? request->from : 0; request && i < request->to; i++) {
+        const cp_part *p = &r->parts[i];
+        if (p->fd >= 0)
+            cp_soon(p->fd, p->offset, cp_part_bytes(p));
+    }
+}
+
 /* Begin to fetch runs that will be read soon, so that the device is busy while rows are moved. */
 static inline void cp_read_soon(const cp_column *columns, int64_t column_count, const int64_t *extents,
                                 int64_t extent_count)
 {
-#ifdef POSIX_FADV_WILLNEED
     for (int64_t e = 0; e < extent_count; e++)
         for (int64_t i = 0; i < column_count; i++) {
             const cp_column *c = &columns[i];
@@ -174,14 +196,10 @@ static inline void cp_read_soon(const cp_column *columns, int64_t column_count, 
             while (row < extents[2 * e + 1]) {
                 int64_t piece = cp_last_start(c->starts, c->pieces, row), stop = c->starts[piece + 1];
                 stop = stop < extents[2 * e + 1] ? stop : extents[2 * e + 1];
-                posix_fadvise(c->fds[piece], (off_t)(c->offsets[piece] + (row - c->starts[piece]) * width),
-                              (off_t)((stop - row) * width), POSIX_FADV_WILLNEED);
+                cp_soon(c->fds[piece], c->offsets[piece] + (row - c->starts[piece]) * width, (stop - row) * width);
                 row = stop;
             }
         }
-#else
-    (void)columns, (void)column_count, (void)extents, (void)extent_count;
-#endif
 }
 
 #endif

@@ -131,6 +131,8 @@ static inline void cp_read_request(void *context, int64_t task, int worker)
     cp_read *r = context;
     cp_request *request = &r->requests[task];
     char *stage = cp_stage_of(r, worker);
+    if (r->wait && r->soon)
+        cp_request_soon(r, task + CP_SOON);
     if (atomic_load(&r->failed) || atomic_load(&r->quit) || (r->wait && !request->waits))
         return;
     errno = ENOMEM;
@@ -213,6 +215,8 @@ static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *colum
     r->waited = 0;
     for (r->wait = 0; r->wait < 2; r->wait++) {
         atomic_store(&r->waiting, 0);
+        for (int64_t i = 0; r->wait && r->soon && i < CP_SOON; i++)
+            cp_request_soon(r, i);
         cp_pool_run(pool, cp_read_request, r, r->request_count, r->wait ? pool->count : helpers, !r->wait);
         if (!atomic_load(&r->waiting))
             break;

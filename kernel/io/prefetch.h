@@ -21,6 +21,7 @@ enum cp_run_status {
 typedef struct cp_step {
     struct cp_step *next;
     int64_t extent_count, reads, visits, room;
+    int announced;
     int64_t *extents; /* the memory of all four */
     int32_t *into, *sweep, *visit;
 } cp_step;
@@ -127,7 +128,8 @@ static inline int cp_run_make(cp_run *run)
         return CP_RUN_NO_MEMORY;
     if (cp_plan_next(run->plan, step->extents, step->into, step->sweep, step->visit) < 0)
         return CP_RUN_OUTGROWN;
-    if (step != run->coming.first) {
+    step->announced = step != run->coming.first;
+    if (step->announced) {
         run->coming_count++;
         run->coming_rows += step->reads;
         cp_reader_soon(run->reader, step->extents, step->extent_count);
@@ -151,6 +153,7 @@ static inline int cp_run_load(cp_run *run, int hurry)
 {
     cp_step *step = run->coming.first;
     hurry = hurry && (!run->threaded || step->reads > run->far || atomic_load(&run->asleep));
+    run->reader->read.soon = run->far && !step->announced;
     int status = cp_reader_read(run->reader, step->extents, step->extent_count, step->into, step->sweep, hurry);
     run->cold = run->reader->read.waited ? CP_COLD * run->far : run->cold - step->reads;
     if (atomic_load(&run->reader->read.quit))

@@ -129,9 +129,12 @@ static inline int64_t cp_locate(const cp_plan *plan, int64_t row, int64_t *befor
 {
     const cp_spec *s = &plan->spec;
     int64_t position = 0, sum = 0;
-    if (!s->cuts && !s->order) { /* all blocks alike but the last of the table: O(1) */
+    if (!s->cuts) { /* all blocks alike but the last of the table */
         int64_t last = s->blocks - 1, lack = s->blocks * s->even - s->rows;
-        int64_t at = !cp_order(s->kind)->random ? last : (int64_t)cp_unpermute(&plan->walk, (uint64_t)last);
+        int64_t at = s->order || !cp_order(s->kind)->random ? last : (int64_t)cp_unpermute(&plan->walk, (uint64_t)last);
+        if (s->order && lack)
+            for (at = 0; at < last && s->order[at] != last; at++)
+                ;
         position = row / s->even;
         if (position >= at && row >= (at + 1) * s->even - lack)
             position = (row + lack) / s->even;

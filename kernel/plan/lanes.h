@@ -6,6 +6,7 @@
 #define CP_LANES_H
 
 #include "plan/plan.h"
+#include "plan/slots.h"
 
 /* One plan, and which of its visits are wanted: those of some columns of each `each`, at some of its turns. */
 typedef struct {
@@ -15,6 +16,7 @@ typedef struct {
     int64_t worker, workers;        /* ...and wanted where that leaves `worker`, divided by `workers` */
     int64_t place, skip;            /* the next visit that is not skipped; visits that were done before */
     int32_t *slot_of;               /* [slots of the plan] */
+    int64_t *row_of;                /* [slots of the plan] which of all rows that the lanes loaded is there */
     int32_t *waiting;               /* [room] slots that wait to be taken: `count` from `head` on */
     int64_t head, count, room;
 } cp_lane;
@@ -26,9 +28,9 @@ typedef struct {
 typedef struct {
     cp_lane *lanes;
     int64_t count, room;
-    int32_t *free_slots;            /* [slots] the first `left` are free */
-    int64_t *loaded_in, *place;     /* [slots] the step that loaded it last, and where in that step's rows */
-    int64_t slots, left, ahead, number;
+    cp_slot_pool pool;
+    int64_t slots, ahead, number;
+    int64_t loaded;                 /* rows of the steps before */
     int32_t **visited;              /* [ahead + 1] visits of the last steps, in a ring */
     int64_t *visits;
     /* of the step that is made */
@@ -44,14 +46,13 @@ static inline void cp_lanes_free(cp_lanes *l)
 {
     for (int64_t i = 0; i < l->count; i++) {
         free(l->lanes[i].slot_of);
+        free(l->lanes[i].row_of);
         free(l->lanes[i].waiting);
     }
     for (int64_t i = 0; l->visited && i <= l->ahead; i++)
         free(l->visited[i]);
     free(l->lanes);
-    free(l->free_slots);
-    free(l->loaded_in);
-    free(l->place);
+    cp_slot_pool_free(&l->pool);
     free(l->visited);
     free(l->visits);
     free(l->extents);
@@ -65,21 +66,13 @@ static inline void cp_lanes_free(cp_lanes *l)
 static inline int cp_lanes_init(cp_lanes *l, int64_t slots, int64_t ahead)
 {
     memset(l, 0, sizeof *l);
-    l->slots = l->left = slots, l->ahead = ahead, l->number = -1;
-    l->free_slots = malloc(sizeof *l->free_slots * (size_t)(slots + 1));
-    l->loaded_in = malloc(sizeof *l->loaded_in * (size_t)(slots + 1));
-    l->place = malloc(sizeof *l->place * (size_t)(slots + 1));
+    l->slots = slots, l->ahead = ahead, l->number = -1;
     l->visited = calloc((size_t)ahead + 1, sizeof *l->visited);
     l->visits = calloc((size_t)ahead + 1, sizeof *l->visits);
-    if (!l->free_slots || !l->loaded_in || !l->place || !l->visited || !l->visits) {
-        cp_lanes_free(l);
-        return -1;
-    }
-    for (int64_t i = 0; i < slots; i++) {
-        l->free_slots[i] = (int32_t)(slots - 1 - i);
-        l->loaded_in[i] = -1;
-    }
-    return 0;
+    if (l->visited && l->visits)
+        return 0;
+    cp_lanes_free(l);
+    return -1;
 }
 
 /* Make room for so many items; what was there stays. Returns the array, or NULL. */
@@ -99,6 +92,8 @@ static inline int64_t cp_lanes_add(cp_lanes *l, const cp_lane *like)
 {
     const cp_spec *s = &like->plan->spec;
     int64_t slots = cp_max64(1, cp_slots(s, like->plan->widest, s->blocks));
+    if (!l->count && cp_slot_pool_init(&l->pool, l->slots, like->plan->widest) < 0)
+        return -1;
     cp_lane *more = cp_lanes_room(l->lanes, &l->room, l->count + 1, sizeof *more);
     if (!more)
         return -1;
@@ -107,17 +102,23 @@ static inline int64_t cp_lanes_add(cp_lanes *l, const cp_lane *like)
     *lane = *like;
     lane->waiting = NULL, lane->head = lane->count = lane->room = 0;
     lane->slot_of = malloc(sizeof *lane->slot_of * (size_t)slots);
-    return lane->slot_of ? l->count++ : -1;
+    lane->row_of = malloc(sizeof *lane->row_of * (size_t)slots);
+    if (lane->slot_of && lane->row_of)
+        return l->count++;
+    free(lane->slot_of);
+    free(lane->row_of);
+    return -1;
 }
 
-/* Give up a row that nobody visits; one of this step is not even loaded. */
-static inline void cp_lanes_discard(cp_lanes *l, int32_t slot)
+/* Give up the row in a slot of a lane that nobody visits; one of this step is not even loaded. */
+static inline void cp_lane_discard(cp_lanes *l, const cp_lane *lane, int32_t own)
 {
-    if (l->loaded_in[slot] == l->number) {
-        l->into[l->place[slot]] = -1;
+    int64_t row = lane->row_of[own] - l->loaded;
+    if (row >= 0) {
+        l->into[row] = -1;
         l->given_up = 1;
     }
-    l->free_slots[l->left++] = slot;
+    cp_slot_pool_give(&l->pool, lane->slot_of[own]);
 }
 
 static inline int cp_lane_wants(const cp_lane *lane, int64_t place)
@@ -154,19 +155,23 @@ static inline int cp_lane_fit(cp_lanes *l, cp_lane *lane)
     return 0;
 }
 
-/* Give the rows that a lane's plan loads their slots among all. */
+/* Give the rows that a lane's plan loads their slots among all; what the plan puts side by side stays so if it can. */
 static inline int cp_lane_load(cp_lanes *l, cp_lane *lane, int64_t reads)
 {
-    for (int64_t at = l->reads; at < l->reads + reads; at++) {
-        int32_t own = l->into[at], slot;
-        if (own < 0)
+    int32_t *into = l->into + l->reads;
+    for (int64_t from = 0, to; from < reads; from = to) {
+        to = from + 1;
+        if (into[from] < 0)
             continue;
-        if (!l->left)
+        while (to < reads && to - from < l->pool.chunk && into[to] == into[to - 1] + 1)
+            to++;
+        int32_t *slot = lane->slot_of + into[from];
+        if (cp_slot_pool_take(&l->pool, to - from, slot) < 0)
             return -1;
-        slot = l->free_slots[--l->left];
-        lane->slot_of[own] = l->into[at] = slot;
-        l->loaded_in[slot] = l->number;
-        l->place[slot] = at;
+        int64_t *row = lane->row_of + into[from], at = l->loaded + l->reads;
+        for (int64_t i = from; i < to; i++)
+            *row++ = at + i;
+        memcpy(into + from, slot, sizeof *slot * (size_t)(to - from));
     }
     l->reads += reads;
     return 0;
@@ -188,15 +193,14 @@ static inline int cp_lane_advance(cp_lanes *l, cp_lane *lane)
     if (cp_lane_load(l, lane, reads) < 0)
         return CP_LANES_OUTGROWN;
     for (; at < visits && lane->skip; at++, lane->skip--)
-        cp_lanes_discard(l, lane->slot_of[l->visit[at]]);
+        cp_lane_discard(l, lane, l->visit[at]);
     int entire = lane->first == 0 && lane->stop == lane->each && lane->groups % lane->workers == 0;
     int32_t *end = lane->waiting + lane->head + lane->count;
     for (; at < visits; at++, lane->place++) {
-        int32_t slot = lane->slot_of[l->visit[at]];
         if (entire || cp_lane_wants(lane, lane->place))
-            *end++ = slot;
+            *end++ = lane->slot_of[l->visit[at]];
         else
-            cp_lanes_discard(l, slot);
+            cp_lane_discard(l, lane, l->visit[at]);
     }
     lane->count = end - lane->waiting - lane->head;
     return CP_LANES_MADE;
@@ -241,20 +245,20 @@ static inline int cp_lanes_next(cp_lanes *l, const cp_take *takes, int64_t count
 {
     int64_t last = ++l->number % (l->ahead + 1);
     for (int64_t i = 0; i < l->visits[last]; i++)
-        l->free_slots[l->left++] = l->visited[last][i];
+        cp_slot_pool_give(&l->pool, l->visited[last][i]);
     l->visits[last] = l->extent_count = l->reads = l->given_up = 0;
     for (int64_t i = 0; i < count; i++) {
         int status = cp_lanes_take(l, &takes[i], visit);
         if (status != CP_LANES_MADE)
             return status;
     }
+    l->loaded += l->reads;
     if (l->given_up)
         cp_lanes_trim(l);
     int32_t *kept = realloc(l->visited[last], 4 * (size_t)visits + 1);
     if (!kept)
         return CP_LANES_NO_MEMORY;
-    for (int64_t i = 0; i < visits; i++)
-        kept[i] = visit[i];
+    memcpy(kept, visit, 4 * (size_t)visits);
     l->visited[last] = kept, l->visits[last] = visits;
     return CP_LANES_MADE;
 }

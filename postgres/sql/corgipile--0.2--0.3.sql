@@ -35,7 +35,7 @@ CREATE FUNCTION corgipile.train(
     query text DEFAULT NULL,
     "where" text DEFAULT NULL,
     standardize bool DEFAULT NULL,
-    average bool DEFAULT false,
+    average bool DEFAULT NULL,
     step text DEFAULT NULL,
     l1 float8 DEFAULT 0,
     weight text DEFAULT NULL,

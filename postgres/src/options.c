@@ -270,11 +270,13 @@ static void check_schedule(const CorgiOptions *o)
         REFUSE("balance takes the order riffle, got \"%s\"", o->order_name);
 }
 
-/* Take the step that a model to go on from was learnt by, where nobody named another; `how` is as corgi_how writes it. */
+/* Take the step that a model to go on from was learnt by, and whether by means, where nobody named another; `how` is as corgi_how writes it. */
 void corgi_take_step(CorgiOptions *o, const char *how)
 {
     if (!o->any_step)
         return;
+    if (o->any_average)
+        o->average = strncmp(how, "true ", 5) == 0;
     o->step = CP_STEP_DECAY;
     for (int i = 0; i < CP_STEP_COUNT; i++)
         if (strstr(how, psprintf(" %s ", cp_steps[i].name)) != NULL)
@@ -307,7 +309,8 @@ static bool may_be_null(int argument)
            argument == ARG_HOLDOUT || argument == ARG_WARM_START || argument == ARG_TOLERANCE || argument == ARG_BALANCE ||
            argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
            argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
-           argument == ARG_STEP || argument == ARG_PATIENCE || argument == ARG_MAX_NORM;
+           argument == ARG_STEP || argument == ARG_PATIENCE || argument == ARG_MAX_NORM ||
+           argument == ARG_AVERAGE;
 }
 
 /* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
@@ -353,7 +356,8 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->seed = DatumGetInt64(values[ARG_SEED]);
     o->intercept = DatumGetBool(values[ARG_INTERCEPT]);
     o->standardize = nulls[ARG_STANDARDIZE] ? CORGI_AS_NEEDED : DatumGetBool(values[ARG_STANDARDIZE]) ? CORGI_YES : CORGI_NO;
-    o->average = DatumGetBool(values[ARG_AVERAGE]);
+    o->any_average = nulls[ARG_AVERAGE];
+    o->average = o->any_average ? o->any_step && corgi_predicts_numbers(&o->of) : DatumGetBool(values[ARG_AVERAGE]);
     o->holdout = nulls[ARG_HOLDOUT] ? 0 : DatumGetFloat8(values[ARG_HOLDOUT]);
     o->patience = nulls[ARG_PATIENCE] ? 0 : DatumGetInt32(values[ARG_PATIENCE]);
     o->warm_start = nulls[ARG_WARM_START] ? NULL : TextDatumGetCString(values[ARG_WARM_START]);

@@ -27,6 +27,7 @@ typedef struct {
     int64 block_bytes, buffer_bytes, seed; /* block_bytes: 0 if not said */
     bool spare;             /* buffer_size was not said: riffle takes no more of it than does */
     bool intercept, balance, average;
+    bool any_average;       /* nobody said whether the mean of the weights predicts */
     bool content;           /* balance: by all that is in blocks, not by the label alone */
     CorgiChoice standardize;
     double *classes;        /* NULL: to be found */

@@ -173,7 +173,7 @@ def compare(given: CompareArguments) -> list[Result]:  # noqa: D417 - they are t
         >>> sorted_rows.score < shuffled.score, sorted_rows.deff > 200, shuffled.deff < 2
         (True, True, True)
     """
-    from corgipile.linear.train import schedule_of  # noqa: PLC0415 - comparing needs no learner before it is asked for
+    from corgipile.linear.schedule import schedule_of  # noqa: PLC0415 - comparing needs no learner before it is asked for
 
     opened, label = tables.open(given.table), given.label
     schedule = schedule_of(given)

@@ -1,16 +1,21 @@
-"""Ray: the share of a worker of Ray Train, its state in Ray's checkpoints, and shuffled blocks for Ray Data."""
+"""Ray: a worker's share in Ray Train, its state in checkpoints, shuffled blocks for Ray Data, tables by tasks."""
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from corgipile.conversion import tasks as conversion
+from corgipile.conversion.tasks import Deal, Merge, Write, Written
 from corgipile.errors import BadArgument, MissingExtra
 from corgipile.loader import Loader
+from corgipile.outputs import PathLike
+from corgipile.relayout import tasks as relayout
 from corgipile.sizes import Size, parse_bytes, whole
 from corgipile.tables import open as open_table
 from corgipile.torch import CorgiPileDataset
@@ -20,10 +25,11 @@ try:
     from ray.data import Datasource
     from ray.data.block import BlockMetadata
     from ray.data.datasource import ReadTask
+    from ray.exceptions import RayTaskError
 except ImportError as error:
     raise MissingExtra(f"corgipile.ray needs Ray: pip install 'corgipile[ray]' ({error})") from error
 
-__all__ = ["STATE", "ShuffledDatasource", "dataset", "save"]
+__all__ = ["STATE", "ShuffledDatasource", "convert", "dataset", "reshuffle", "save"]
 
 STATE = "corgipile.json"  # in the folder of a checkpoint
 BLOCK_BYTES = 8 << 20  # of a block that Ray Data is given
@@ -141,3 +147,90 @@ def _blocks(table: Any, rows: int, epoch: int, share: Mapping[str, Any]) -> Iter
         loader.set_epoch(epoch)
         for batch in loader:
             yield pa.Table.from_batches([batch])
+
+
+def reshuffle(table: Any, out: PathLike, **settings: Any) -> int:
+    """Write the rows of a table in an order of which each is equally likely, as tasks of Ray; return how many.
+
+    What is dealt to piles waits in Ray's memory, which spills to disk. Rows come as `corgipile.reshuffle` writes them
+    on one machine with the same ``memory`` and ``seed``.
+
+    Args:
+        table: What `corgipile.open` takes; files that every node reaches.
+        out: A folder that every node reaches, or ``rows-%05d.arrow`` for the files of one.
+        settings: Others of `corgipile.relayout.tasks.reshuffle`: ``memory`` of a task ("1GB"), ``seed``, ``to``, sizes.
+
+    Raises:
+        BadArgument: The output is one file, or a setting is wrong.
+        WriteFailed: What a task wrote is not to be found here.
+    """
+    return relayout.reshuffle(_Tasks(), table, out, **settings)
+
+
+def convert(table: Any, out: PathLike, **settings: Any) -> int:
+    """Write a table in another format, as tasks of Ray, whose rows come in the order of the table; return how many.
+
+    Args:
+        table: What `corgipile.open` takes; files that every node reaches.
+        out: A folder that every node reaches, or ``rows-%05d.parquet`` for the files of one.
+        settings: Others of `corgipile.conversion.tasks.convert`, which are those of `corgipile.convert`.
+
+    Raises:
+        BadArgument: The output is one file, or a setting is wrong.
+        WriteFailed: What a task wrote is not to be found here.
+    """
+    return conversion.convert(_Tasks(), table, out, **settings)
+
+
+class _Tasks:
+    """Runs tasks as Ray's: what one deals are objects, which others get one after the other."""
+
+    def each(self, write: Write, tasks: int) -> Sequence[Written]:
+        shared = ray.put(write)
+        found: Sequence[Written] = _had([_write.remote(shared, task) for task in range(tasks)])
+        return found
+
+    def dealt(self, deal: Deal, tasks: int, merge: Merge, piles: int) -> Sequence[Written]:
+        dealing, merging = ray.put(deal), ray.put(merge)
+        parts = [_deal.options(num_returns=1 + piles).remote(dealing, task, piles) for task in range(tasks)]
+        _had([one[0] for one in parts])
+        merged = [_merge.remote(merging, pile, [one[1 + pile] for one in parts]) for pile in range(piles)]
+        found: Sequence[Written] = _had(merged)
+        return found
+
+
+def _had(references: Sequence[Any]) -> Any:
+    """Wait for tasks; an error of one is raised as it was there, once none writes any more."""
+    try:
+        return ray.get(references)
+    except RayTaskError as error:
+        _stop(references)
+        raise error.cause from error
+    except BaseException:
+        _stop(references)
+        raise
+
+
+def _stop(references: Sequence[Any]) -> None:
+    for one in references:
+        ray.cancel(one)
+    ray.wait(references, num_returns=len(references), fetch_local=False)
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def _write(write: Write, task: int) -> Written:
+    return write(task)
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def _deal(deal: Deal, task: int, piles: int) -> list[Any]:
+    """Return that all is well, and for each pile None, or bytes, which others on the same node do not copy."""
+    found: list[Any] = [True] + [None] * piles
+    for pile, rows in deal(task):
+        found[1 + pile] = np.frombuffer(rows, np.uint8)
+    return found
+
+
+@ray.remote  # type: ignore[untyped-decorator]
+def _merge(merge: Merge, pile: int, parts: Sequence[Any]) -> Written:
+    return merge(pile, (pa.py_buffer(rows) for rows in map(ray.get, parts) if rows is not None))

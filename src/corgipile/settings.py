@@ -214,8 +214,11 @@ class Settings:
     seed: Annotated[int, Setting("The same seed gives the same result.", whole)] = 0
     intercept: Annotated[bool, Setting("Learn a constant beside the coefficients.", yes_or_no)] = True
     average: Annotated[
-        bool, Setting("Predict by the mean of the weights on their way, not by the last ones.", yes_or_no)
-    ] = False
+        bool | None,
+        Setting(
+            "Predict by the mean of the weights on their way; by default where no step or rate is named.", yes_or_no
+        ),
+    ] = None
     standardize: Annotated[
         bool | None, Setting("Learn from features of mean 0 and spread 1; by default where it is needed.", yes_or_no)
     ] = None

@@ -156,7 +156,7 @@ static void reads(int fd, int64_t count, int64_t items)
         int32_t value = (int32_t)(i / items + i % items);
         memcpy(data + 4 * i + (i / items < first ? 0 : between), &value, 4);
     }
-    check(pwrite(fd, data, bytes, 0) == (ssize_t)bytes, "write");
+    check(pwrite(fd, data, bytes, 0) == (ssize_t)bytes && fdatasync(fd) == 0, "write");
     int64_t starts[3] = {0, first, count}, offsets[2] = {0, first * width + between};
     int32_t fds[2] = {fd, fd};
     cp_pool pool;
@@ -190,6 +190,8 @@ static void reads(int fd, int64_t count, int64_t items)
         cp_column column = {2, starts, offsets, fds,
                             {buffer, items * (wide ? 8 : 4), items, CP_I32, wide ? CP_F64 : CP_I32, seed % 5 == 0}};
         cp_runs runs = {extents, 10, into, seed % 3 ? sweep : NULL, NULL};
+        r.soon = seed % 2;
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* so that there is something to wait for */
         check(cp_read_rows(&r, &pool, &column, 1, runs, 3) == 0, "read");
         int64_t i = 0;
         for (int e = 0; e < 10; e++)

@@ -85,3 +85,33 @@ def test_the_command_has_it(rows, tmp_path, monkeypatch):
     assert cli.main(["train", "rows.parquet", "--average", "--save", "m", "--epochs", "2"]) == 0
     assert load("m").params["average"] is True
     assert (load("m").coef == train("rows.parquet", average=True, epochs=2).coef).all()
+
+
+@pytest.mark.parametrize("kind", ["linear", "huber", "poisson", "quantile:0.9"])
+def test_numbers_are_predicted_by_the_mean_where_nobody_says_how_weights_move(rows, kind):
+    model = train(rows, model=kind)
+    assert model.params["average"] is True
+    assert (model.coef == train(rows, model=kind, average=True).coef).all()
+    assert (model.coef != train(rows, model=kind, average=False).coef).any()
+    for said in ({"step": "decay"}, {"learning_rate": 0.01}, {"decay": 0.9}):
+        assert train(rows, model=kind, epochs=1, **said).params["average"] is False
+    assert train(rows, epochs=1).params["average"] is False  # whose step averages
+
+
+@pytest.mark.parametrize("average", [None, True, False])
+def test_going_on_averages_as_before(rows, average):
+    how = {"model": "linear", "average": average}
+    past, whole = train(rows, epochs=2, **how), train(rows, epochs=4, **how)
+    more = train(rows, model="linear", epochs=2, warm_start=past)
+    assert more.params["average"] is whole.params["average"]
+    assert (more.coef == whole.coef).all()
+
+
+def test_noisy_numbers_end_near_the_best_that_there_is():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20_000, 28))
+    y = x.sum(axis=1) / 5 + 2 * rng.normal(size=20_000)
+    best = np.linalg.lstsq(x, y, rcond=None)[0]
+    rows = pa.table({**{f"x{at}": x[:, at] for at in range(28)}, "label": y})
+    found, last = (train(rows, model="linear", average=average).coef[0] for average in (None, False))
+    assert np.square(found - best).sum() < np.square(last - best).sum() / 10

@@ -15,7 +15,7 @@ from corgipile.errors import (
     RaggedRows,
 )
 from corgipile.linear import load, train
-from corgipile.linear.train import Schedule
+from corgipile.linear.schedule import Schedule
 from corgipile.orders import Riffle
 from corgipile.tables import MemoryTable
 from corgipile.testing import Counting, Failing

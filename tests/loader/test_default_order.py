@@ -15,6 +15,7 @@ from corgipile.linear.estimators import CorgiClassifier
 from corgipile.loader.default_order import chosen
 from corgipile.loader.feeder import Feeder
 from corgipile.orders import Auto, CorgiPile, Riffle, restored
+from corgipile.sizes import parse_bytes
 from corgipile.tables import MemoryTable, Subset
 from corgipile.tables.arrow.writer import Writer
 from corgipile.testing import Counting
@@ -133,3 +134,26 @@ def test_a_state_of_the_plain_order_says_how_to_go_on_with_it(path):
     again.load_state_dict(state)
     assert [batch["x"].tolist() for batch in again] == rest
     assert replace(again.order) == loader.order
+
+
+def test_memory_buys_as_many_blocks_as_mix_a_batch_and_then_larger_ones():
+    for batch, enough in (1, 128), (64, 128), (256, 341), (1024, 1365):
+        before = (0, 0)
+        for megabytes in 1, 4, 16, 64, 256, 1024:
+            fitted = Auto(batch=batch).settled("label").fit(4_000_000, 116.0, (megabytes << 20) // 116)
+            blocks, block = fitted.buffer // fitted.block, fitted.block * 116
+            assert block <= 64 << 10
+            assert blocks >= enough or block <= 32 << 10
+            assert (min(blocks, enough), block) >= before
+            before = min(blocks, enough), block
+        assert blocks >= enough
+
+
+@pytest.mark.parametrize(("batch", "memory"), [(1, "16MB"), (256, "64MB")])
+def test_where_memory_holds_enough_of_them_blocks_are_such_as_disks_read_at_full_rate(batch, memory):
+    def block(rows):
+        budget = parse_bytes(memory) // 116
+        return Auto(batch=batch).settled("label").fit(rows, 116.0, budget).block * 116
+
+    assert 63 << 10 < block(4_000_000) <= 64 << 10
+    assert block(40_000) < 4 << 10  # of a small table there would be too few

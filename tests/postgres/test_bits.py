@@ -110,6 +110,7 @@ CASES = [
     ("real", "logistic", {"order": "corgipile"}),
     ("real", "svm", {"order": "block_only", "l2": 0.01}),
     ("real", "linear", {"order": "no_shuffle", "learning_rate": 0.001}),
+    ("real", "linear", {}),
     ("real", "softmax", {"batch_size": 16}),
     ("double precision", "logistic", {"batch_size": 64, "learning_rate": 0.1}),
     ("double precision", "softmax", {"order": "corgipile", "intercept": False}),

@@ -97,6 +97,22 @@ def test_three_epochs_and_two_more_are_five(server, train, model):
     assert len(first["losses"]) == 5
 
 
+@pytest.mark.parametrize(
+    ("options", "averages"),
+    [({}, True), ({"average": False}, False), ({"step": "decay"}, False), ({"learning_rate": 0.01}, False)],
+)
+def test_numbers_are_predicted_by_the_mean_unless_the_rate_is_named(server, train, options, averages):
+    named = {name: one for name, one in options.items() if name != "average"}
+    train("noisy", model="linear", label="two", epochs=4, name="four", **options)
+    train("noisy", model="linear", label="two", epochs=2, name="two", **options)
+    train("noisy", model="linear", label="two", epochs=2, name="two", warm_start="two", **named)
+    first, second = server.rows(
+        "SELECT params->'average' AS average, coefficients FROM corgipile.models WHERE name IN ('four', 'two')"
+    )
+    assert first == second
+    assert first["average"] is averages
+
+
 def test_going_on_needs_a_model_of_the_same_shape(server, train, fails):
     train("noisy", label="two", name="past")
     call = "SELECT * FROM corgipile.train('noisy', '{}', {}, '{}', warm_start => 'past'{})"

@@ -73,7 +73,7 @@ class Tiny(External):
     def fits(self, rows):
         return rows <= 2
 
-    def _count(self, rows, plan):
+    def count(self, rows, plan):
         return 2
 
 

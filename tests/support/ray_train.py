@@ -1,4 +1,4 @@
-"""A program for Ray: shuffled blocks, a training that another number of workers goes on with, one that fails midway."""
+"""A program for Ray: shuffled blocks, tables by tasks, a training that other workers go on with, one that fails."""
 
 import json
 import sys
@@ -14,8 +14,9 @@ import ray.train
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
+import corgipile as cp
 import corgipile.ray
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, BadValue
 
 ROWS = 3000
 
@@ -74,13 +75,37 @@ def steps(log):
     return {step: [row for rows in ranks.values() for row in rows] for step, ranks in found.items()}
 
 
+def rows(path):
+    found = cp.open(path)
+    return found.read(0, len(found)).to_pylist()
+
+
+def written(folder, path):
+    """Shuffle and convert by tasks; return what came of it."""
+    corgipile.ray.reshuffle(path, folder / "shuffled", memory="64KB", seed=5)
+    cp.reshuffle(path, folder / "alone.arrow", memory="64KB", seed=5)
+    corgipile.ray.convert(path, folder / "rows-%05d.parquet", shard_size="16KB")
+    said = {
+        "shuffled rows": rows(folder / "shuffled") == rows(folder / "alone.arrow") != rows(path),
+        "files": len(list((folder / "shuffled").iterdir())),
+        "converted": rows(sorted(folder.glob("*.parquet"))) == rows(path),
+    }
+    cp.convert(pa.table({"x": [0.0] * 3000 + [None] * 1000}), folder / "nulls.arrow")
+    try:
+        corgipile.ray.convert(folder / "nulls.arrow", folder / "tar", to="tfrecord", shard_size="4KB")
+    except BadValue as error:
+        said["task"] = str(error)
+    return said | {"left": sorted(one.name for one in folder.iterdir())}
+
+
 def main(folder):
     path = table(folder)
     ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, configure_logging=False)
     source = corgipile.ray.ShuffledDatasource(path, seed=1, block_rows=500, memory="64KB")
     blocks = ray.data.read_datasource(source, override_num_blocks=3)
-    rows = [row for batch in blocks.iter_batches(batch_size=250) for row in batch["x"].tolist()]
-    said = {"blocks": sorted(rows) == list(range(ROWS)), "shuffled": float(np.mean(np.diff(rows) == 1))}
+    had = [row for batch in blocks.iter_batches(batch_size=250) for row in batch["x"].tolist()]
+    said = {"blocks": sorted(had) == list(range(ROWS)), "shuffled": float(np.mean(np.diff(had) == 1))}
+    said |= written(folder, path)
     try:
         corgipile.ray.dataset(path)
     except BadArgument as error:

@@ -211,11 +211,11 @@ static int plan_arrays(plan_object *object, cp_spec *spec, PyObject *cuts, PyObj
             PyErr_Format(PyExc_ValueError, "order has %zd entries; one a block is needed", object->order.len / 8);
             return -1;
         }
-        for (int64_t i = 0; i < spec->blocks; i++)
-            if (spec->order[i] < 0 || spec->order[i] >= spec->blocks) {
-                PyErr_SetString(PyExc_ValueError, "order names a block that is not there");
-                return -1;
-            }
+        uint64_t bad = 0, blocks = (uint64_t)spec->blocks;
+        for (int64_t i = 0; i < spec->blocks; i++) /* no branch: lanes have as many plans, each of all blocks */
+            bad |= (uint64_t)spec->order[i] >= blocks;
+        if (bad)
+            return PyErr_SetString(PyExc_ValueError, "order names a block that is not there"), -1;
     }
     for (int64_t i = 0; spec->cuts && i < spec->blocks; i++)
         if (spec->cuts[i] > spec->cuts[i + 1] || spec->cuts[i] < 0 || spec->cuts[i + 1] > spec->rows) {

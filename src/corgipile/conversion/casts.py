@@ -44,14 +44,14 @@ def cast(found: Stream, wanted: Types | None, *, inexact: bool = False) -> Strea
         return found
     fields = [field.with_type(kinds.get(field.name, field.type)) for field in found.schema]
     schema = pa.schema(fields, found.schema.metadata)
-    return found._replace(schema=schema, batches=_batches(found.batches, schema, kinds, _rounded if inexact else _same))
+    return found._replace(schema=schema, batches=_batches(found, schema, kinds, _rounded if inexact else _same))
 
 
 def _batches(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, kinds: Mapping[str, pa.DataType], make: Make
+    found: Stream, schema: pa.Schema, kinds: Mapping[str, pa.DataType], make: Make
 ) -> Iterator[pa.RecordBatch]:
-    done = 0
-    for batch in batches:
+    done = found.first
+    for batch in found.batches:
         columns = {name: _cast(batch.column(name), name, kind, done, make) for name, kind in kinds.items()}
         arrays = [columns.get(name, column) for name, column in zip(schema.names, batch.columns, strict=True)]
         kept = [field.with_type(column.type) for field, column in zip(schema, arrays, strict=True)]

@@ -33,7 +33,7 @@ def shape(found: Stream, label: str | int | None, columns: Sequence[str] | None,
         return found._replace(schema=schema, batches=iter(batches))
     scalars = [field.name for field in schema if field.name != LABEL and _number(field.type)]
     schema = _packed_schema(schema, scalars)
-    return found._replace(schema=schema, batches=_pack(batches, schema, scalars))
+    return found._replace(schema=schema, batches=_pack(batches, schema, scalars, found.first))
 
 
 def label_name(names: Sequence[str], label: str | int | None) -> str | None:
@@ -70,8 +70,9 @@ def _packed_schema(schema: pa.Schema, scalars: Sequence[str]) -> pa.Schema:
     return pa.schema([features, *others], schema.metadata)
 
 
-def _pack(batches: Iterable[pa.RecordBatch], schema: pa.Schema, scalars: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    done = 0
+def _pack(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, scalars: Sequence[str], done: int
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         matrix = np.empty((batch.num_rows, len(scalars)), np.float32)
         for at, name in enumerate(scalars):

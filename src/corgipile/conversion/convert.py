@@ -95,7 +95,7 @@ def convert(
     limit = None if shard_size is None else parse_bytes(shard_size, "shard_size")
     settings = Settings(limit, record_batch, compression)
     check_out(out, kind, settings, inputs=inputs, overwrite=overwrite)
-    asked = Options(label, _choice(header, "header"), pack, _choice(zero_based, "zero_based"), types)
+    asked = Options(label, choice(header, "header"), pack, choice(zero_based, "zero_based"), types)
     found = cast(stream(source, asked), types, inexact=yes_or_no(inexact, "inexact"))
     _check_heeded(found, header=header, zero_based=zero_based)
     inputs += found.paths
@@ -110,7 +110,13 @@ def convert(
     return writer.rows
 
 
-def _choice(value: bool | Literal["auto"], what: str) -> bool | Literal["auto"]:
+def choice(value: bool | Literal["auto"], what: str) -> bool | Literal["auto"]:
+    """Return a choice that may be left to what is found.
+
+    Example:
+        >>> choice("auto", "header"), choice(value=True, what="header")
+        ('auto', True)
+    """
     return "auto" if isinstance(value, str) and value == "auto" else yes_or_no(value, what)
 
 

@@ -58,7 +58,7 @@ class Options(NamedTuple):
 def stream(source: Any, options: Options) -> Stream:
     """Open a path, a glob, what `corgipile.open` takes, or a list of these as one stream."""
     if is_url(source) and (local_path(str(source)) is None):
-        return _remote_stream(source, options)
+        return table_stream(table_of(source, options))
     if isinstance(source, str | os.PathLike):
         source = local_path(str(source)) or source if is_url(source) else source
         paths = [path for part in expand_braces(source) for path in _expand(part)]
@@ -74,11 +74,11 @@ def stream(source: Any, options: Options) -> Stream:
     return table_stream(_typed(tables.open(source), options.types))
 
 
-def _remote_stream(source: Any, options: Options) -> Stream:
-    """Open a table in a store, with what is said of it."""
+def table_of(source: Any, options: Options) -> Table:
+    """Open a table, with what is said of it."""
     said: dict[str, Any] = {"zero_based": options.zero_based, "header": options.header}
     table = tables.open(source, **{name: value for name, value in said.items() if value != "auto"})
-    return table_stream(_typed(table, options.types))
+    return _typed(table, options.types)
 
 
 def _typed(table: Table, types: Types | None) -> Table:
@@ -98,12 +98,12 @@ def _typed(table: Table, types: Types | None) -> Table:
     return table
 
 
-def table_stream(table: Table, run: int | None = None) -> Stream:
-    """Read a table from first row to last, ``run`` rows at a time, by default about 1 MB."""
-    rows = len(table)
-    width = max(1.0, table.nbytes / max(1, rows))
-    cuts = even_cuts(rows, run or max(1, int(_READ / max(width, row_bytes(table))))).tolist()
-    return Stream(table.schema, in_turn(table, table.read, itertools.pairwise(cuts)), rows)
+def table_stream(table: Table, run: int | None = None, start: int = 0, stop: int | None = None) -> Stream:
+    """Read a table from first row to last, or those of a span, ``run`` rows at a time, by default about 1 MB."""
+    rows = (len(table) if stop is None else stop) - start
+    width = max(1.0, table.nbytes / max(1, len(table)))
+    cuts = start + even_cuts(rows, run or max(1, int(_READ / max(width, row_bytes(table)))))
+    return Stream(table.schema, in_turn(table, table.read, itertools.pairwise(cuts.tolist())), rows, first=start)
 
 
 def _expand(path: str) -> list[str]:

@@ -16,6 +16,7 @@ class Stream(NamedTuple):
         paths: Files read.
         labelled: Whether the label is still to be found among the columns.
         heeded: Which of ``header`` and ``zero_based`` the source was read by.
+        first: Number of the first row in the source, for messages.
     """
 
     schema: pa.Schema
@@ -24,3 +25,4 @@ class Stream(NamedTuple):
     paths: tuple[str, ...] = ()
     labelled: bool = True
     heeded: frozenset[str] = frozenset()
+    first: int = 0

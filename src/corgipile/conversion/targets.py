@@ -15,7 +15,7 @@ from corgipile.outputs import PathLike, check_target, refuse_url
 from corgipile.suggestions import did_you_mean
 from corgipile.tables.arrow.writer import TABLE, Writer
 
-__all__ = ["check_out", "target_of", "writer_of"]
+__all__ = ["check_out", "check_settings", "form_of", "target_of", "writer_of"]
 
 ARROW = "arrow"
 
@@ -26,6 +26,18 @@ def forms() -> dict[str, Form]:
     from corgipile.conversion.writers import mds, parquet, tfrecord, webdataset  # noqa: PLC0415 - none for Arrow
 
     return {"mds": mds.FORM, "parquet": parquet.FORM, "tfrecord": tfrecord.FORM, "webdataset": webdataset.FORM}
+
+
+def form_of(kind: str) -> Form:
+    """Return a format as many files.
+
+    Example:
+        >>> form_of("arrow").names
+        '{}-%05d.arrow'
+    """
+    from corgipile.conversion.writers import arrow  # noqa: PLC0415 - as above
+
+    return arrow.FORM if kind == ARROW else forms()[kind]
 
 
 def target_of(out: PathLike, to: str | None) -> str:
@@ -63,6 +75,15 @@ def check_out(
         return
     form = forms()[kind]
     goal_of(out, form, inputs, overwrite=overwrite)
+    check_settings(kind, form, settings)
+
+
+def check_settings(kind: str, form: Form, settings: Settings) -> None:
+    """Raise BadArgument if a format has no such codec, or no groups whose size could be said.
+
+    Example:
+        >>> check_settings("parquet", form_of("parquet"), Settings(compression="zstd"))
+    """
     if settings.compression not in form.codecs:
         right = ", ".join(map(repr, form.codecs))
         raise BadArgument(f"compression is {settings.compression!r}; of {kind}, {right} can be")

@@ -63,11 +63,11 @@ def told(left_out: Mapping[str, str]) -> str:
 
     Example:
         >>> told({"name": "string"})
-        "'name' (string); name the columns to learn from with features=, text with encode= too"
+        "'name' (string); name the columns to learn from with features=, words with text=, categories with encode="
     """
     why = "; ".join(f"{name!r} ({reason})" for name, reason in list(left_out.items())[:MOST_TOLD])
     more = f" and {len(left_out) - MOST_TOLD} more" if len(left_out) > MOST_TOLD else ""
-    return f"{why}{more}; name the columns to learn from with features=, text with encode= too"
+    return f"{why}{more}; name the columns to learn from with features=, words with text=, categories with encode="
 
 
 def _named(features: Any) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadValue, MissingExtra
 from corgipile.linear.classes import check_label
 from corgipile.linear.labelled import Labelled
-from corgipile.linear.train import step_asked, train
+from corgipile.linear.schedule import averaged, step_asked
+from corgipile.linear.train import train
 from corgipile.losses import LOSSES, loss_of, most_classes, quoted
 from corgipile.settings import TrainSettings
 from corgipile.sizes import yes_or_no
@@ -122,7 +123,9 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         elif self._columns is not None and self.features is None and not (self.text or self.interactions):
             own["features"] = self._columns
         if more:
-            own |= {"epochs": 1, "tolerance": None} | ({"decay": 1.0} if step_asked(self, model, past).decays else {})
+            own |= {"epochs": 1, "tolerance": None, "average": averaged(self, model, past)} | (
+                {"decay": 1.0} if step_asked(self, model, past).decays else {}
+            )
         if weights is not None:
             table, own["weight"] = _weighted(open_table(table), weights), WEIGHT
         if classes is not None:

@@ -12,9 +12,9 @@ from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.saving import MODEL
-from corgipile.linear.schedule import Schedule
+from corgipile.linear.schedule import Schedule, schedule_of
 from corgipile.linear.sgd import Figures, rows_in
-from corgipile.linear.train import order_of, prepare, schedule_of
+from corgipile.linear.train import order_of, prepare
 from corgipile.linear.training import Record, Task
 from corgipile.loader.feeder import Feeder
 from corgipile.outputs import check_target
@@ -114,6 +114,7 @@ class GroupTraining:
         given = self._given
         self.sgd = self._sgd(task, len(self.groups))
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
+        params["average"] = task.average
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": False}
         params |= {"step": self.schedule.step, "learning_rate": self.schedule.learning_rate}
         params |= {"by": self._by, "groups": self.groups}

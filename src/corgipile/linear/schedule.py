@@ -1,15 +1,21 @@
-"""The learning rate of each epoch, and when training is over."""
+"""How weights move where nobody said: the step, the learning rate of each epoch, and when training is over."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, Diverged
-from corgipile.steps import STEPS, step_of
+from corgipile.losses import loss_of
+from corgipile.settings import Settings, declared
+from corgipile.steps import STEPS, Step, step_of
 
-__all__ = ["Schedule"]
+if TYPE_CHECKING:
+    from corgipile.linear.model import Model
+
+__all__ = ["Schedule", "averaged", "schedule_of", "step_asked"]
 
 
 @dataclass(frozen=True)
@@ -71,3 +77,44 @@ class Schedule:
         also = "" if standardized else ", or standardize=True"
         rate = STEPS["decay"].usual if step_of(self.step).fixed else self.learning_rate
         return f"try learning_rate={rate / 10:g}{also}"
+
+
+def averaged(given: Settings, kind: str, past: "Model | None" = None) -> bool:
+    """Say whether the mean of the weights predicts: as was said, or where nobody said how weights are to move."""
+    if given.average is not None:
+        return given.average
+    if given.step is not None or _rated(given):
+        return False
+    return loss_of(kind).numbers if past is None else bool(past.params.get("average"))
+
+
+def _rated(given: Settings) -> bool:
+    return given.learning_rate is not None or given.decay != declared(Settings)["decay"].default
+
+
+def step_asked(given: Settings, kind: str, past: "Model | None" = None) -> Step:
+    """Return the step of a training: the one that is named, that of a model to go on from, or the usual one."""
+    if given.step is not None:
+        return step_of(given.step)
+    usual = "decay" if loss_of(kind).numbers else "auto"  # whose steps are too short for labels far from 0
+    alone = given.text is not None and given.features is None and given.interactions is None
+    if past is None and alone and usual == "auto" and not _rated(given):
+        usual = "adagrad"  # n-grams are of one scale, which need not be found out
+    known = step_of(usual if past is None else past.params.get("step", "decay"))
+    return step_of("decay") if _rated(given) and known.fixed else known
+
+
+def schedule_of(given: Settings, tolerance: float | None = None, past: "Model | None" = None) -> Schedule:
+    """Return the rates of a training.
+
+    Raises:
+        BadArgument: Settings do not go together.
+    """
+    step = step_asked(given, given.model, past)
+    if not step.decays and given.decay != declared(Settings)["decay"].default:
+        raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
+    if step.fixed and given.learning_rate is not None:
+        raise BadArgument(f"step={step.name!r} chooses the rate, got learning_rate={given.learning_rate}; leave it out")
+    return Schedule(
+        given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1, given.max_norm
+    )

@@ -14,9 +14,10 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
 from corgipile.linear import passes
 from corgipile.linear.model import Model
+from corgipile.linear.schedule import averaged, schedule_of
 from corgipile.linear.search_runs import Runs
 from corgipile.linear.sgd import Figures
-from corgipile.linear.train import order_of, prepare, schedule_of, train
+from corgipile.linear.train import order_of, prepare, train
 from corgipile.linear.training import Record, Task
 from corgipile.linear.weights_memory import left_for_rows
 from corgipile.settings import CALL, Setting, TrainSettings, declared, takes
@@ -150,7 +151,7 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - they are those of 
         order_of(given.order, given.memory), _memory(given, task, len(wanted) * given.folds), given.seed
     ) as feeder:
         task = task.surveyed()
-        tasks = [replace(task, batch_size=one.batch_size, average=one.average) for one in wanted]
+        tasks = [replace(task, batch_size=one.batch_size, average=averaged(one, one.model)) for one in wanted]
         with Runs(tasks, schedules, parts, given.folds) as runs:
             runs.learn(feeder, given.epochs, given.on_rows)
             with passes.reader(task.inputs, task.table(), task.label) as judged:

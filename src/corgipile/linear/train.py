@@ -25,22 +25,23 @@ from corgipile.linear.past import check_past, wanted
 from corgipile.linear.precheck import precheck
 from corgipile.linear.ranks import Ranks, among, order_for, shard_of
 from corgipile.linear.saving import MODEL
-from corgipile.linear.schedule import Schedule
+from corgipile.linear.schedule import averaged, schedule_of
 from corgipile.linear.training import Task, Training
 from corgipile.loader.bring import bring
 from corgipile.loader.default_order import sparing
+from corgipile.loader.kept import most_read_once
 from corgipile.losses import loss_of
 from corgipile.orders import Shard
 from corgipile.outputs import check_target
 from corgipile.settings import Settings, TrainArguments, TrainSettings, declared, takes
 from corgipile.sizes import OnBad
-from corgipile.steps import Step, step_of
 from corgipile.suggestions import listed
 from corgipile.tables import open as open_table
+from corgipile.tables.read_once import read_once
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
-__all__ = ["order_of", "prepare", "schedule_of", "step_asked", "train", "train_among"]
+__all__ = ["order_of", "prepare", "train", "train_among"]
 
 log = logging.getLogger("corgipile")
 
@@ -101,7 +102,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         intercept: Whether to learn one.
         average: Predict by the mean of the weights on their way, later ones weighing more: the last half of all epochs
             has 94 % of the weight, wherever training ends. It ends the noise of the last rows; ``loss`` of the history
-            is still that of the weights that learn.
+            is still that of the weights that learn. None: where neither a step nor a rate is named, or as
+            ``warm_start`` does.
         standardize: Learn from features of mean 0 and spread 1 (sparse ones are scaled only), which takes one more pass
             over the table before the first epoch; the coefficients are for features as they are. None: where a look at
             some rows says that SGD would suffer without; the log says so.
@@ -178,10 +180,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     if past is not None and not chosen and past.params.get("step", "decay") == schedule.step:
         known = replace(given, learning_rate=past.params.get("learning_rate")).checked()
         schedule = replace(schedule, learning_rate=known.learning_rate or schedule.learning_rate)
-    opened = open_table(given.table)
-    if not len(opened):
-        raise BadValue(f"{opened!r} has no rows to learn from")
-    opened, held_out = _sides(opened, given)
+    opened, held_out = _sides(_opened(given), given)
     if given.patience is not None and held_out is None:
         raise BadArgument("patience stops by the loss on held-out rows: give validation=0.1, or a test table")
     if given.save is not None:
@@ -199,7 +198,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
-        params["step"] = schedule.step
+        params |= {"step": schedule.step, "average": task.average}
         training: Training | DualTraining
         if dual:
             training = DualTraining(task, feeder, given, params, share)
@@ -212,39 +211,17 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
 
 
-def step_asked(given: Settings, kind: str, past: Model | None = None) -> Step:
-    """Return the step of a training: the one that is named, that of a model to go on from, or the usual one."""
-    if given.step is not None:
-        return step_of(given.step)
-    rated = given.learning_rate is not None or given.decay != declared(Settings)["decay"].default
-    if past is not None:
-        known = step_of(past.params.get("step", "decay"))
-        return step_of("decay") if rated and known.fixed else known
-    if rated or loss_of(kind).numbers:  # the steps of "auto" are too short for labels far from 0
-        return step_of("decay")
-    alone = given.text is not None and given.features is None and given.interactions is None
-    return step_of("adagrad" if alone else "auto")  # n-grams are of one scale, which need not be found out
-
-
-def schedule_of(given: Settings, tolerance: float | None = None, past: Model | None = None) -> Schedule:
-    """Return the rates of a training.
-
-    Raises:
-        BadArgument: Settings do not go together.
-    """
-    step = step_asked(given, given.model, past)
-    if not step.decays and given.decay != declared(Settings)["decay"].default:
-        raise BadArgument(f"decay is for step='decay', got decay={given.decay} with step={step.name!r}")
-    if step.fixed and given.learning_rate is not None:
-        raise BadArgument(f"step={step.name!r} chooses the rate, got learning_rate={given.learning_rate}; leave it out")
-    return Schedule(
-        given.learning_rate or step.usual, given.decay, given.l2, tolerance, step.name, given.l1, given.max_norm
-    )
-
-
 def order_of(order: Any, memory: Any) -> Any:
     """Return the order of a training, which takes what it needs of a memory that is as it is by default."""
     return sparing(order) if memory == declared(TrainArguments)["memory"].default else order
+
+
+def _opened(given: TrainArguments) -> Table:
+    """Open the table; a small one is read at once, unless it is the caller's, who may read it again later."""
+    opened = open_table(given.table)
+    if not len(opened):
+        raise BadValue(f"{opened!r} has no rows to learn from")
+    return opened if opened is given.table else read_once(opened, most_read_once(given.memory, opened.nbytes))
 
 
 def _sides(table: Table, given: TrainArguments) -> tuple[Table, Table | None]:
@@ -302,8 +279,8 @@ def prepare(
     labels = Labels(table, label, model, skip=skip, classes=known)
     if codes is not None:
         labels.keep(codes)
-    how = settings.batch_size, settings.intercept, on_bad, encoding
-    task = Task(table, inputs, label, model, labels, *how, settings.average, weight, weighs)
+    how = settings.batch_size, settings.intercept, on_bad, encoding, averaged(settings, model, past)
+    task = Task(table, inputs, label, model, labels, *how, weight, weighs)
     if past is not None:
         check_past(past, task)
     return _scaled(task, settings.standardize, past)

@@ -5,19 +5,32 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from corgipile.errors import BadArgument
+from corgipile.loader.budget import DEFAULT_MEMORY
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.prefetch import ENDED
 from corgipile.loader.readers import RowReader
 from corgipile.loader.stats import Progress
 from corgipile.orders import Step
+from corgipile.sizes import Size, parse_bytes
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["KeptRows", "read_all", "small"]
+__all__ = ["KeptRows", "most_read_once", "read_all", "small"]
 
 MOST = 16 << 20  # bytes of rows that are kept
 SHARE = 4  # of the budget: the others are for what reads and learns
 PARTS = 4  # in which rows of varying length are read where only that shows their size
+
+
+def most_read_once(memory: Size | None, nbytes: int) -> int:
+    """Return the bytes of a table that is read into memory before anything is found out about it.
+
+    Example:
+        >>> most_read_once("64MB", 10**6), most_read_once("1%", 10**6)
+        (8388608, 1250)
+    """
+    limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=nbytes)
+    return min(MOST // 2, limit // (2 * SHARE))
 
 
 def small(rows: int, row_bytes: float, limit: int | None) -> bool:

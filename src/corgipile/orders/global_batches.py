@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from corgipile.errors import BadArgument
-from corgipile.orders.lanes import Stretch, Take, follow
+from corgipile.orders.lanes import Group, Stretch, Take, follow
 from corgipile.orders.order import Blocks, Key, Order, Sized, Step, step_rows, too_small, with_sizes
 from corgipile.orders.riffle import Riffle
 from corgipile.sizes import to_rows, whole
@@ -220,19 +220,18 @@ class GlobalBatches(Sized):
         each = self._batches(key.world, key.workers)
         lanes = follow(self._order, blocks, key, self._slots(blocks, key.world, key.workers), self.ahead)
         apart = self.groups // gcd(self.groups, key.workers) * key.batch
-        stretches = [list(self._stretches(batches, key, group)) for group in range(self.groups)]
+        lanes_of = [Group(self._stretches(batches, key, group)) for group in range(self.groups)]
+        last = Group([_short(blocks.rows, batches * self.rows, key)])
         for first in range(start * each, turns + (short > 0), each):
             numbers = key.worker + key.workers * np.arange(first, min(first + each, turns))
             takes = list[Take]()
             for group in np.unique(numbers % self.groups).tolist():
                 mine = np.flatnonzero(numbers % self.groups == group)
                 done, at = int(numbers[mine[0]]) // self.groups, int(mine[0]) * key.batch
-                for stretch in stretches[group]:
-                    takes.append(Take(stretch, done, at, apart, len(mine)))
-                    at += stretch.width
+                takes.append(Take(lanes_of[group], done, at, apart, len(mine)))
             visits = len(numbers) * key.batch
             if first + each > turns and short:
-                takes.append(Take(_short(blocks.rows, batches * self.rows, key), 0, visits, 0, 1))
+                takes.append(Take(last, 0, visits, 0, 1))
                 visits += short
             yield lanes.step(takes, visits)
 

@@ -1,6 +1,6 @@
 """Lanes: stretches of a pass that run side by side, each with slots of its own among those of one buffer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,7 +10,7 @@ from corgipile import _kernel
 from corgipile.orders.order import Blocks, IntArray, Key, Order, SlotArray, Step, seek
 from corgipile.orders.planned import Planned
 
-__all__ = ["Lanes", "Stretch", "Take", "follow"]
+__all__ = ["Group", "Lanes", "Stretch", "Take", "follow"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -58,18 +58,31 @@ class Stretch(NamedTuple):
         return mine & (column >= self.columns[0]) & (column < self.columns[1])
 
 
-class Take(NamedTuple):
-    """What a step takes of a lane.
+class Group:
+    """Lanes that give rows to the same batches, one lane after the other.
 
-    Attributes:
-        stretch: The lane.
-        done: Batches of it that were given before.
-        at: Where among the step's visits the first batch's rows are.
-        stride: How far behind them the next batch's are.
-        batches: How many of it are taken.
+    Args:
+        stretches: The lanes.
     """
 
-    stretch: Stretch
+    def __init__(self, stretches: Iterable[Stretch]) -> None:
+        self.stretches = tuple(stretches)
+        ends = np.cumsum([stretch.width for stretch in self.stretches], dtype=np.int64)
+        self.begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+
+
+class Take(NamedTuple):
+    """What a step takes of the lanes of a group.
+
+    Attributes:
+        group: The lanes.
+        done: Batches of each that were given before.
+        at: Where among the step's visits the first batch's rows are, lane by lane.
+        stride: How far behind them the next batch's are.
+        batches: How many of each are taken.
+    """
+
+    group: Group
     done: int
     at: int
     stride: int
@@ -109,7 +122,7 @@ class KernelLanes:
 
     def __init__(self, order: Planned, blocks: Blocks, key: Key, slots: int, ahead: int) -> None:
         self._order, self._blocks, self._key = order, blocks, key
-        self._lanes, self._numbers = _kernel.lanes_new(slots, ahead), dict[Stretch, int]()
+        self._lanes, self._numbers = _kernel.lanes_new(slots, ahead), dict[Group, IntArray]()
 
     def _begin(self, stretch: Stretch, done: int) -> int:
         key, step, skip = _begun(self._order, self._blocks, self._key, stretch, done)
@@ -120,14 +133,19 @@ class KernelLanes:
             worker=stretch.worker, workers=stretch.workers, place=done * stretch.each, skip=skip,
         )  # fmt: skip
 
+    def _told(self, take: Take) -> IntArray:
+        """Return what is taken of each lane: its number, where to, stride, batches."""
+        group, done, at, stride, batches = take
+        if group not in self._numbers:
+            self._numbers[group] = np.array([self._begin(stretch, done) for stretch in group.stretches], np.int64)
+        told = np.empty((len(group.begins), 4), np.int64)
+        told[:, 0], told[:, 1], told[:, 2:] = self._numbers[group], at + group.begins, (stride, batches)
+        return told
+
     def step(self, takes: Sequence[Take], visits: int) -> Step:
         """Make the next step, which takes so many visits."""
-        for take in takes:
-            if take.stretch not in self._numbers:
-                self._numbers[take.stretch] = self._begin(take.stretch, take.done)
-        told = np.array([(self._numbers[take.stretch], *take[2:]) for take in takes], np.int64)
         visit = np.empty(visits, np.int32)
-        extents, into = _kernel.lanes_next(self._lanes, told, visit)
+        extents, into = _kernel.lanes_next(self._lanes, np.concatenate([self._told(take) for take in takes]), visit)
         return Step(np.frombuffer(extents, np.int64).reshape(-1, 2), np.frombuffer(into, np.int32), visit)
 
 
@@ -142,11 +160,12 @@ class PythonLanes:
         """Make the next step, which takes so many visits."""
         self._slots.begin()
         visit = np.empty(visits, np.int32)
-        for stretch, done, at, stride, count in takes:
-            if stretch not in self._lanes:
-                self._lanes[stretch] = Lane(*self._pass, stretch, self._slots, done)
-            places = at + stride * np.arange(count)[:, None] + np.arange(stretch.width)
-            visit[places] = self._lanes[stretch].take(count)
+        for group, done, at, stride, count in takes:
+            for stretch, begin in zip(group.stretches, group.begins.tolist(), strict=True):
+                if stretch not in self._lanes:
+                    self._lanes[stretch] = Lane(*self._pass, stretch, self._slots, done)
+                places = at + begin + stride * np.arange(count)[:, None] + np.arange(stretch.width)
+                visit[places] = self._lanes[stretch].take(count)
         return self._slots.step(visit)
 
 

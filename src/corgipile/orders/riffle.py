@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
-from corgipile.orders.order import Blocks, IntArray, Key, with_sizes
+from corgipile.orders.order import BLOCK_BYTES, Blocks, IntArray, Key, with_sizes
 from corgipile.orders.planned import Planned
 
-TWICE, MOST_BLOCKS = 2, 1 << 20  # blocks for each row of a batch; that are asked for at most
+FEWEST, MOST = 128, 1 << 20  # blocks that are asked for where batches are known, whatever their size
 SMALLEST, ROOM = 32 << 10, 64  # bytes of blocks that are no smaller for that; blocks that are on their way beside them
+SHARE = 16  # a table has so many times the blocks that are asked for, where they are larger than it has them by itself
 CONTENT = "content"  # what blocks are balanced by that is no column
 
 
@@ -38,8 +39,9 @@ class Riffle(Planned):
         whole: Keep blocks as they were read until their last row is visited, R is then n, else 2n; None: as said above,
             and always for rows of varying length.
         spare: Fill no more of the memory than mixes well: 192 blocks, or 4 MB if that is more.
-        batch: Rows of a batch. Blocks are twice as many at least, where memory holds these, of 32 KB if need be: then
-            hardly two of its rows are of one block, whatever clusters rows beside what blocks are balanced by.
+        batch: Rows of a batch. Blocks are a third more, and 128 at least, where memory holds these, of 32 KB if need
+            be: then hardly two of its rows are of one block, whatever clusters rows beside what blocks are balanced by.
+            Where it holds as many larger ones, and the table 16 times as many, they are larger, up to 64 KB.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows
@@ -71,8 +73,12 @@ class Riffle(Planned):
 
         How many do is asked of balanced blocks only; 0: they are not.
         """
-        kept, enough = True if whole else self.whole, min(max(1, TWICE * self.batch), MOST_BLOCKS)
+        kept, enough = True if whole else self.whole, self._enough() if self.batch else 1
         return self.group, -1 if kept is None else int(kept), enough if self.balance is not None else 0, self.spare
+
+    def _enough(self) -> int:
+        """Return the blocks by which batches are mixed."""
+        return min(max(FEWEST, self.batch + self.batch // 3), MOST)
 
     def sized(self, block: int, buffer: int, group: int, whole: bool) -> Self:
         """Return this order with sizes in rows, and how blocks are loaded and kept."""
@@ -83,7 +89,9 @@ class Riffle(Planned):
         block = super().fit_block(rows, row_bytes, budget)
         if self.block is not None or self.buffer is not None or not self.batch or budget is None:
             return block
-        return min(block, max(1, int(SMALLEST / row_bytes), budget // (TWICE * self.batch + ROOM)))
+        enough = self._enough()
+        each, widest = budget // (enough + ROOM), min(int(BLOCK_BYTES / row_bytes), rows // (SHARE * enough))
+        return max(1, min(block, max(int(SMALLEST / row_bytes), each)), min(each, widest))
 
     @property
     def sketch_column(self) -> str | None:

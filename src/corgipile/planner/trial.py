@@ -1,10 +1,13 @@
 """What a setting costs: a little of an epoch is run, by the loader that would run all of it; the device was probed."""
 
 import contextlib
+import math
 import os
+import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from corgipile.loader import Loader
 from corgipile.orders import Order
@@ -16,7 +19,9 @@ __all__ = ["predicted", "stays_cached", "tried"]
 
 UNPACKED = 256 << 20  # bytes that are not unpacked for a trial
 SHARE, LEAST_BYTES = 0.02, 32 << 20  # of a table, that a trial reads at most: it should not warm what it measures
-ROUNDS = 2
+ROUNDS, MOST = 3, 3  # of trials; times as long as it should take a trial may take, to see a few buffers
+FILLED, LEAST_MARKS = 2, 5  # marks until the buffer was full once; in a trial
+LOOK = 32  # batches after which the device is looked at
 PAGE = 4 << 10  # bytes that a device reads at least
 AHEAD, DEEPEST = 4 << 20, 64  # bytes of blocks that are announced to the device ahead of their reading; reads
 BESIDE = 0.25  # of the time that reading and copying take, that is not beside the device's
@@ -26,17 +31,19 @@ CACHED = 0.8  # of the memory that is free, that a table may take and stay in th
 def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
     """Tell the warm time of those that fit, but not of those that would unpack much first.
 
-    They take turns, and the better one counts: other programs run meanwhile.
+    They take turns, each with other rows, and the median counts: other programs run meanwhile.
     """
     if not setting.seconds:
         return found
-    made = list(found)
-    for _ in range(ROUNDS):
-        for at, one in enumerate(made):
-            if one.flaw is None and one.unpacked <= UNPACKED:
-                spent = _epoch(one.order, setting)
-                made[at] = replace(one, warm=spent if one.warm is None else min(spent, one.warm))
-    return made
+    able = [one.flaw is None and one.unpacked <= UNPACKED for one in found]
+    rounds = [
+        [_epoch(one.order, setting, epoch) if can else None for one, can in zip(found, able, strict=True)]
+        for epoch in range(ROUNDS)
+    ]
+    return [
+        replace(one, warm=statistics.median(spent)) if can else one
+        for one, can, *spent in zip(found, able, *rounds, strict=True)
+    ]
 
 
 def predicted(found: list[Candidate], probe: Probe | None, setting: Setting, *, cached: bool) -> list[Candidate]:
@@ -86,25 +93,64 @@ def _loader(order: Order, setting: Setting) -> Loader:
     )  # fmt: skip
 
 
-def _epoch(order: Order, setting: Setting) -> float:
-    """Run the beginning of an epoch twice; return the seconds of all of it by the second time."""
+class _Begun(NamedTuple):
+    """The beginning of an epoch.
+
+    Attributes:
+        marks: Batches, and seconds since it began; one or more, the last when it was left.
+        read: Bytes that the device was read for; of systems that do not say, all.
+    """
+
+    marks: list[tuple[int, float]]
+    read: float
+
+    def seconds(self, total: int) -> float:
+        """Return those of all of its batches: what was taken to fill the buffer, and then as fast as after that.
+
+        Example:
+            >>> _Begun([(1, 2.0), (2, 3.0), (3, 4.0), (5, 4.5), (7, 5.0)], 0.0).seconds(11)
+            6.0
+        """
+        since, until = self.marks[max(0, min(FILLED, len(self.marks) - 2))], self.marks[-1]
+        (before, start), (done, stop) = since if len(self.marks) > 1 else (0, 0.0), until
+        return stop + (total - done) * (stop - start) / max(1, done - before)
+
+
+def _epoch(order: Order, setting: Setting, epoch: int) -> float:
+    """Run the beginning of an epoch, again if it came from the device; return the seconds of all of it, if cached."""
+    share = setting.seconds / ROUNDS
     with _loader(order, setting) as loader:
-        total = len(loader)
-        most = max(SHARE * setting.table.nbytes, LEAST_BYTES) / max(1.0, loader.feeder.row_bytes * setting.batch_size)
-        few = min(total, max(2, int(most)))
-        share = setting.seconds / ROUNDS / 2
-        _, done, _ = _run(loader, few, share)  # and so it is in the page cache
-        first, done, spent = _run(loader, done + 1, 4 * share)
-        return first + (total - 1) * spent / max(1, done)
+        begun = _run(loader, epoch, share, max(SHARE * setting.table.nbytes, LEAST_BYTES))
+        if begun.read:
+            begun = _run(loader, epoch, MOST * share, math.inf, begun.marks[-1][0])
+        loader.set_epoch(epoch)
+        return begun.seconds(len(loader))
 
 
-def _run(loader: Loader, most: int, seconds: float) -> tuple[float, int, float]:
-    """Take batches for so long, or so many; return how long the first took, how many came then, how long that took."""
-    loader.set_epoch(0)
-    batches = iter(loader)
-    start = time.perf_counter()
-    next(batches)
-    begun, done = time.perf_counter(), 0
-    while done < most - 1 and time.perf_counter() - begun < seconds and next(batches, None) is not None:
-        done += 1
-    return begun - start, done, time.perf_counter() - begun
+def _run(loader: Loader, epoch: int, seconds: float, nbytes: float, most: int | None = None) -> _Begun:
+    """Take batches for so long, and of a few buffers; no more where the device is read for so much, nor than ``most``.
+
+    Some orders fill a buffer and then visit it, so that batches come by jerks: a mark is made at each half of it.
+    """
+    loader.set_epoch(epoch)
+    every = max(1, loader.feeder.slots // 2 // loader.batch_size)
+    size, since, start = loader.feeder.row_bytes * loader.batch_size, _from_device(), time.perf_counter()
+    marks, read, spent = [], 0.0, 0.0
+    for done, _ in enumerate(loader, 1):
+        spent = time.perf_counter() - start
+        if done % every == 1 or every == 1:
+            marks.append((done, spent))
+        if done % LOOK == 1:
+            read = done * size if since is None else (_from_device() or 0) - since
+        enough = len(marks) > LEAST_MARKS or spent >= MOST * seconds
+        if (spent >= seconds and enough) or read >= nbytes or done == most:
+            break
+    return _Begun([*marks, (done, spent)] if marks[-1][0] < done else marks, read)
+
+
+def _from_device() -> int | None:
+    """Return the bytes that this process made the device read so far, None where the system does not say."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+        return int(next(line for line in lines if line.startswith("read_bytes:")).split()[1])
+    return None

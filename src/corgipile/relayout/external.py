@@ -62,7 +62,7 @@ class External:
         write_in_order(whole, plan.order(whole), max(1, self.memory // (16 * self.width)), self.write)
 
     def _spill(self, batches: Iterator[pa.RecordBatch], rows: int, plan: Plan, first: bool) -> None:
-        count = self._count(rows, plan)
+        count = self.count(rows, plan)
         done = 0
         with Piles(self.folder / str(next(self._numbers)), count) as piles:
             for batch in chunks(batches, self.chunk):
@@ -74,7 +74,7 @@ class External:
             for pile in range(count):
                 self.run(piles.take_up(pile), piles.rows[pile], plan.within(pile, count), first=False)
 
-    def _count(self, rows: int, plan: Plan) -> int:
+    def count(self, rows: int, plan: Plan) -> int:
         """Choose the number of piles: enough that each fits, few enough that slices aren't crumbs."""
         needed = 4 * rows * (self.width + _INDEX) // self.memory + 1
         sensible = max(4, self.memory // (6 * _SLICE))

@@ -32,15 +32,9 @@ class Piles:
 
     def deal(self, batch: pa.RecordBatch, piles: npt.NDArray[np.int64]) -> None:
         """Append each row to its pile, keeping the order of rows within a pile."""
-        # Small integers sort by radix.
-        order = np.argsort(piles.astype(np.uint16), kind="stable")
-        dealt = batch.take(array_of(order))
-        counts = np.bincount(piles, minlength=len(self.rows))
-        starts = np.cumsum(counts) - counts
-        for pile in np.flatnonzero(counts).tolist():
-            many = int(counts[pile])
-            self._writer(pile, batch.schema).write_batch(dealt.slice(int(starts[pile]), many))
-            self.rows[pile] += many
+        for pile, rows in apart(batch, piles):
+            self._writer(pile, batch.schema).write_batch(rows)
+            self.rows[pile] += rows.num_rows
 
     def finish(self) -> None:
         """Close all files: nothing more will be dealt."""
@@ -65,3 +59,20 @@ class Piles:
         for path in self._paths:
             path.unlink(missing_ok=True)
         self._paths[0].parent.rmdir()
+
+
+def apart(batch: pa.RecordBatch, piles: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each pile that has any, in their order.
+
+    Example:
+        >>> rows = pa.record_batch({"x": [0, 1, 2]})
+        >>> [(pile, part["x"].to_pylist()) for pile, part in apart(rows, np.array([5, 1, 5]))]
+        [(1, [1]), (5, [0, 2])]
+    """
+    # Small integers sort by radix.
+    order = np.argsort(piles.astype(np.uint16), kind="stable")
+    dealt = batch.take(array_of(order))
+    counts = np.bincount(piles)
+    starts = np.cumsum(counts) - counts
+    for pile in np.flatnonzero(counts).tolist():
+        yield pile, dealt.slice(int(starts[pile]), int(counts[pile]))

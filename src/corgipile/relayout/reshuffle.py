@@ -123,8 +123,8 @@ def reshuffle(
     seed, opened = whole(seed, "seed"), tables.open(table)
     inputs = (table, opened)
     goal = check_target(out, TABLE, inputs=inputs, overwrite=overwrite)
-    width = max(1, math.ceil(max(row_bytes(opened), opened.nbytes / max(1, len(opened)))))
-    budget = _budget(memory, opened, width)
+    width = width_of(opened)
+    budget = budget_of(memory, opened, width)
     rows, default = len(opened), {"bmf": budget // 8}.get(method, min(budget // 64, 1 << 18))
     length = to_rows(f"{default}B" if block is None else block, rows, width, "block")
     schema = plain(opened.schema)
@@ -152,7 +152,17 @@ def _check_method(method: str, block: Size | None) -> None:
         raise BadArgument(f"block is {block!r}, but two-pass moves single rows; leave it out")
 
 
-def _budget(memory: Size, table: Table, width: int) -> int:
+def width_of(table: Table) -> int:
+    """Return the bytes of a row in memory, on average.
+
+    Example:
+        >>> width_of(tables.open(pa.table({"x": [1.0, 2.0]})))
+        8
+    """
+    return max(1, math.ceil(max(row_bytes(table), table.nbytes / max(1, len(table)))))
+
+
+def budget_of(memory: Size, table: Table, width: int) -> int:
     """Return the memory in bytes, enough for some rows of that width."""
     budget = parse_bytes(memory, whole=table.nbytes)
     if budget < (least := max(1 << 16, _LEAST_ROWS * width)):
@@ -161,8 +171,12 @@ def _budget(memory: Size, table: Table, width: int) -> int:
 
 
 def _two_pass(job: Job) -> None:
-    plan = Shuffle(random.derive(job.seed, _TWO_PASS))
-    job.external().run(_rows(job), len(job.table), plan)
+    job.external().run(_rows(job), len(job.table), two_pass(job.seed))
+
+
+def two_pass(seed: int) -> Shuffle:
+    """Return the plan of a full shuffle."""
+    return Shuffle(random.derive(seed, _TWO_PASS))
 
 
 def _bmf(job: Job) -> None:
@@ -214,10 +228,15 @@ METHODS: dict[str, Callable[[Job], None]] = {"two-pass": _two_pass, "corgi2": _c
 
 
 def _rows(job: Job) -> Iterator[pa.RecordBatch]:
-    schema = plain(job.table.schema)
-    run = max(1, min(1 << 20, job.memory // 16) // job.width)
-    tidy = Tidy(job.memory)
-    for batch in table_stream(job.table, run).batches:
+    return rows_of(job.table, job.memory, job.width, 0, len(job.table))
+
+
+def rows_of(table: Table, memory: int, width: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    """Read a span of rows, a little at a time, without dictionaries."""
+    schema = plain(table.schema)
+    run = max(1, min(1 << 20, memory // 16) // width)
+    tidy = Tidy(memory)
+    for batch in table_stream(table, run, start, stop).batches:
         yield conform(batch, schema)
         tidy.passed(batch.nbytes)
 

@@ -60,5 +60,8 @@ def scan_column(table: Table, name: str) -> Iterator[tuple[int, pa.Array]]:
             yield start, batch.column(0)
         return
     runs = list(pairwise(even_cuts(len(table), PLACED_BYTES // layout.columns[name].width).tolist()))
-    for (start, _), values in zip(runs, in_turn(table, PlacedColumn(layout, name).read, runs), strict=True):
-        yield start, array_of(values)
+    column = PlacedColumn(layout, name)
+    for at, (start, stop) in enumerate(runs):
+        for run in runs[at + 1 : at + 2]:
+            column.soon(*run)
+        yield start, array_of(column.read(start, stop))

@@ -12,7 +12,7 @@ from corgipile.conversion.writers.form import Form
 from corgipile.errors import BadArgument, WouldOverwrite, WriteFailed
 from corgipile.outputs import Kind, PathLike, check_target, flush, replacing, writing
 
-__all__ = ["Goal", "goal_of"]
+__all__ = ["Goal", "goal_of", "named"]
 
 _NUMBER = re.compile(r"%(?:0(\d))?d")
 _LATER = r"(\.[a-z0-9]+|\.corgipile-index\.arrow)?"  # a codec, or an index that a reader left
@@ -70,7 +70,7 @@ class Numbered(Goal):
 
     def check(self) -> None:
         """Raise, before any work is done, unless the output may be written."""
-        check_target(self._folder / _named(self._names, 0), _ANY, inputs=self._inputs, overwrite=True)
+        check_target(self._folder / named(self._names, 0), _ANY, inputs=self._inputs, overwrite=True)
         for there in self._there():
             check_target(there, _ANY, inputs=self._inputs, overwrite=True)
             if not self._overwrite:
@@ -93,7 +93,7 @@ class Numbered(Goal):
         with writing(self._folder), scratch.folder(self._beside, self._folder.name or "parts") as room:
             made = room / "made"
             made.mkdir()  # with the rights that a user gives to folders, which a room has not
-            yield (made / _named(self._names, number) for number in range(10**9))
+            yield (made / named(self._names, number) for number in range(10**9))
             if self._form.finish is not None:
                 self._form.finish(made, found)
             for path in made.iterdir():
@@ -170,5 +170,11 @@ def goal_of(out: PathLike, form: Form, inputs: Iterable[Any], *, overwrite: bool
     return kind(path, form, inputs, overwrite=overwrite)
 
 
-def _named(names: str, number: int) -> str:
+def named(names: str, number: int) -> str:
+    """Return the name of a file by its number.
+
+    Example:
+        >>> named("rows-%03d.tar", 7)
+        'rows-007.tar'
+    """
     return _NUMBER.sub(lambda found: f"{number:0{found[1] or 1}d}", names)

@@ -115,7 +115,7 @@ class MdsPart:
             with self._beside.open("rb") as samples:
                 shutil.copyfileobj(samples, out, 1 << 20)
         self._beside.unlink()
-        raw = {"basename": self._path.name, "bytes": int(ends[-1]), "hashes": {}}
+        raw = {"bytes": int(ends[-1]), "hashes": {}}
         return self._facts | {"samples": self._rows, "raw_data": raw, "zip_data": self._packed()}
 
     def _packed(self) -> dict[str, Any] | None:
@@ -127,7 +127,7 @@ class MdsPart:
         with self._path.open("rb") as raw, pa.CompressedOutputStream(pa.OSFile(str(packed), "wb"), codec) as out:
             shutil.copyfileobj(raw, out, 1 << 20)
         self._path.unlink()
-        return {"basename": packed.name, "bytes": packed.stat().st_size, "hashes": {}}
+        return {"bytes": packed.stat().st_size, "hashes": {}}
 
 
 def _facts(columns: Sequence[Stored], codec: str | None, limit: int) -> dict[str, Any]:
@@ -249,6 +249,12 @@ def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], MdsPart]:
 
 
 def _finish(folder: Path, shards: Sequence[dict[str, Any]]) -> None:
+    """Write the index, in which shards have the names that they bear by now."""
+    paths = sorted(folder.iterdir(), key=lambda path: (len(path.name), path.name))
+    for shard, path in zip(shards, paths, strict=True):
+        shard["raw_data"]["basename"] = path.name if shard["zip_data"] is None else path.stem
+        if shard["zip_data"] is not None:
+            shard["zip_data"]["basename"] = path.name
     (folder / INDEX).write_text(json.dumps({"version": 2, "shards": list(shards)}, sort_keys=True))
 
 

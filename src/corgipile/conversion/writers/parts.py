@@ -28,9 +28,11 @@ class Parts:
         settings: Sizes and codec.
         inputs: What is read meanwhile, and never replaced.
         overwrite: Replace files of any kind; of a folder only one in which nothing else lies.
+        first: Number of the first row in the source, for messages.
 
     Attributes:
         rows: Rows written.
+        found: What the writers of the files found out, once they are closed.
     """
 
     def __init__(
@@ -42,21 +44,22 @@ class Parts:
         *,
         inputs: Iterable[Any] = (),
         overwrite: bool = False,
+        first: int = 0,
     ) -> None:
         refuse_url(out)
-        self.schema, self.rows = plain(schema), 0
+        self.schema, self.rows, self._first = plain(schema), 0, first
         self._goal = goal_of(out, form, inputs, overwrite=overwrite)
         if settings.limit is not None and not self._goal.many:
             raise BadArgument(f"shard_size is for many files, and {out} is to be one; {form.wanted}")
         limit = (settings.limit or form.limit) if self._goal.many else None
         self._make = form.plan(self.schema, settings._replace(limit=limit))
         self._part: PartWriter | None = None
-        self._found: list[Any] = []
+        self.found: list[Any] = []
         self._step, self._before = STEP, 0  # rows encoded at a time; rows in the parts before
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self._paths = stack.enter_context(self._goal.paths(self._found))
+            self._paths = stack.enter_context(self._goal.paths(self.found))
             stack.push(self._end)
             self._part = self._make(next(self._paths))
             self._stack = stack.pop_all()
@@ -67,7 +70,7 @@ class Parts:
         batch = conform(batch, self.schema)
         while batch.num_rows and self._part is not None:
             some = batch.slice(0, self._step)
-            wrote = self._part.write(some, self.rows)
+            wrote = self._part.write(some, self._first + self.rows)
             self.rows += wrote
             batch = batch.slice(wrote)
             if wrote < some.num_rows:
@@ -79,7 +82,7 @@ class Parts:
     def _close(self) -> None:
         part, self._part = self._part, None
         if part is not None:
-            self._found.append(part.close())
+            self.found.append(part.close())
 
     def _end(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None

@@ -1,11 +1,13 @@
 """Reads one column from where its rows lie in files, many short runs at a time."""
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from corgipile.tables.io.files import File
 from corgipile.tables.io.kept import Kept
 from corgipile.tables.io.remote import files_of_layout
 from corgipile.tables.table import IntArray, Layout
@@ -45,11 +47,15 @@ class PlacedColumn:
             ReadFailed: The system cannot read it.
         """
         column = self._column
-        files, offsets, lengths = self._requests(start, stop)
-        ends = [0, *(np.flatnonzero(np.diff(files)) + 1).tolist(), len(files)]
-        parts = [self._files[files[i]].gather(offsets[i:j], lengths[i:j]) for i, j in itertools.pairwise(ends) if i < j]
+        parts = [file.gather(offsets, lengths) for file, offsets, lengths in self._by_file(start, stop)]
         data = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
         return data.view(column.dtype).reshape(stop - start, *column.shape)
+
+    def soon(self, start: int, stop: int) -> None:
+        """Have the device of this machine begin with rows that are read next."""
+        for file, offsets, lengths in self._by_file(start, stop):
+            if type(file) is File:
+                file.soon(offsets, lengths)
 
     def take(self, rows: IntArray) -> npt.NDArray[Any]:
         """Read scattered rows in the order asked for, each straight to its place."""
@@ -64,6 +70,14 @@ class PlacedColumn:
             at = np.flatnonzero(files == file) if len(self._files) > 1 else np.arange(len(rows))
             self._files[file].gather(offsets[at], np.full(len(at), width), data, at * width)
         return data.view(column.dtype).reshape(len(rows), *column.shape)
+
+    def _by_file(self, start: int, stop: int) -> Iterator[tuple[File, IntArray, IntArray]]:
+        """Yield the files of a run of rows, each with offset and length of its requests."""
+        files, offsets, lengths = self._requests(start, stop)
+        ends = [0, *(np.flatnonzero(np.diff(files)) + 1).tolist(), len(files)]
+        for i, j in itertools.pairwise(ends):
+            if i < j:
+                yield self._files[files[i]], offsets[i:j], lengths[i:j]
 
     def _requests(self, start: int, stop: int) -> tuple[npt.NDArray[np.int32], IntArray, IntArray]:
         """Return file, offset and length of each request for a run of rows."""

@@ -183,6 +183,14 @@ class File:
             raise self._failure(failure, offsets, lengths)
         return data
 
+    def soon(self, offsets: IntArray, lengths: IntArray) -> None:
+        """Have the device begin with byte ranges that will be read soon, where the system can be told."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        with readable(self.path), self._descriptor.open() as descriptor:
+            for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
+                os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+
     def gather_bytes(self, offsets: IntArray, lengths: IntArray) -> list[bytes]:
         """Read many byte ranges, each into a bytes object; several at a time where the device is slow.
 

@@ -1,0 +1,79 @@
+"""Small tables, read into memory at once: who looks at one several times asks its file once."""
+
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from corgipile.errors import CorgiPileError
+from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.encoded import is_encoded
+from corgipile.tables.io.remote import is_remote
+from corgipile.tables.memory import MemoryTable
+from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.table import IntArray, Table
+
+__all__ = ["ReadOnce", "read_once"]
+
+
+class ReadOnce(MemoryTable):
+    """Serves the rows of another table from memory; for all else it is that table.
+
+    Args:
+        table: The other table.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> rows = MemoryTable(pa.table({"label": [0, 1, 1]}))
+        >>> ReadOnce(rows).read(1, 3).to_pydict(), ReadOnce(rows).fingerprint == rows.fingerprint
+        ({'label': [1, 1]}, True)
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(pa.Table.from_batches([table.read(0, len(table))]))
+        self.table = table
+
+    def __reduce__(self) -> tuple[type[MemoryTable], tuple[Any]]:
+        return ReadOnce, (self.table,)
+
+    def __repr__(self) -> str:
+        return repr(self.table)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the stored bytes of all rows."""
+        return self.table.nbytes
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity of the other table."""
+        return self.table.fingerprint
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut where the other table does."""
+        return self.table.cuts(rows)
+
+
+def read_once(table: Table, limit: int) -> Table:
+    """Return a table from memory where its rows have no more bytes than a limit; else as it is.
+
+    Of stores and of rows in large units other parts see that they are read once; what cannot be read is told by who
+    needs it.
+
+    Example:
+        >>> rows = MemoryTable(pa.table({"label": [0, 1, 1]}))
+        >>> read_once(rows, 1 << 20) is rows
+        True
+    """
+    if isinstance(table, MemoryTable) or is_encoded(table, table.schema.names) or is_remote(table):
+        return table
+    with suppress(CorgiPileError):
+        if _size(table, limit) <= limit:
+            return ReadOnce(table)
+    return table
+
+
+def _size(table: Table, limit: int) -> float:
+    """Return the bytes of all rows in memory; of files of which that is known they are those that are stored."""
+    stored = table.nbytes
+    return stored if stored > limit or isinstance(table, ArrowFile) else len(table) * row_bytes(table)
