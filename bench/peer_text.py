@@ -14,11 +14,11 @@ def wabbit(path):
     """Return what runs it with settings; the library is imported before anything is timed."""
     from vowpalwabbit import Workspace
 
-    def run(ngrams=2, rate=0.5, passes=1, bits=18, **_):
+    def run(ngrams=2, rate=0.5, passes=1, **_):
         for leftover in (f"{path}.cache", f"{path}.model"):
             Path(leftover).unlink(missing_ok=True)
         cached = f"-k --cache_file {path}.cache --passes {passes} --holdout_off" if passes > 1 else ""
-        how = f"--loss_function logistic -l {rate} -b {bits}" + (f" --ngram {ngrams}" if ngrams > 1 else "")
+        how = f"--loss_function logistic -l {rate} -b 18" + (f" --ngram {ngrams}" if ngrams > 1 else "")
         start = CLOCK()
         Workspace(f"-d {path}-train.vw {how} {cached} -f {path}.model --quiet").finish()
         seconds = CLOCK() - start
