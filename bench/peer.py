@@ -8,6 +8,7 @@ import time
 import peer_learners
 import peer_loaders
 import peer_remote
+import peer_text
 from peer_walk import timed, walk
 
 
@@ -166,6 +167,7 @@ JOBS = {
     "learner": peer_learners.learner,
     **peer_loaders.JOBS,
     **peer_remote.JOBS,
+    **peer_text.JOBS,
 }
 
 

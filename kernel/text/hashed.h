@@ -1,9 +1,9 @@
 /* Rows of text, categories and numbers as sparse rows of 2^bits features: the hashing trick (Weinberger et al. 2009).
  *
- * A column gives a row items, each a hash and a value: of text the n-grams of its words, with a value of 1, of a category
- * its text, with 1, of a number the number. A term is some of the columns: each combination of an item of each is a
- * feature, whose value is the product of theirs. The hash says its place and its sign; features at one place are added.
- * Places and signs of one column of ASCII are those of scikit-learn's HashingVectorizer. */
+ * A column gives a row items, each a hash and a value: of text the n-grams of its words, n of them with a value of 1/sqrt(n),
+ * of a category its text, with 1, of a number the number. A term is some of the columns: each combination of an item of
+ * each is a feature, whose value is the product of theirs. The hash says its place and its sign; features at one place are
+ * added. Places and signs of one column of ASCII are those of scikit-learn's HashingVectorizer. */
 #ifndef CP_HASHED_H
 #define CP_HASHED_H
 
@@ -13,6 +13,7 @@
 
 #define CP_MOST_HASH_BITS 30
 #define CP_MOST_CROSSED 4
+#define CP_MOST_HASHED 32 /* columns */
 
 /* MurmurHash3_x86_32 of Austin Appleby. */
 static inline uint32_t cp_murmur(const uint8_t *bytes, int64_t length, uint32_t seed)
@@ -80,7 +81,8 @@ typedef struct {
     float *values;
     int64_t entries, room;
     /* inside */
-    cp_items features, spare, *items; /* items: [columns_count] */
+    cp_items features, spare, items[CP_MOST_HASHED]; /* of a row, and of each column in it */
+    uint8_t crossed[CP_MOST_HASHED];
     cp_words words;
 } cp_hashed;
 
@@ -101,6 +103,11 @@ static inline int cp_items_room(cp_items *s, int64_t count)
 /* Sort by key; equal ones keep their order. */
 static inline int cp_items_sort(cp_items *s, cp_items *spare, int bits)
 {
+    int64_t sorted = 1;
+    while (sorted < s->count && s->at[sorted - 1].key <= s->at[sorted].key)
+        sorted++;
+    if (sorted >= s->count)
+        return 0;
     if (s->count <= 32) {
         for (int64_t i = 1; i < s->count; i++) {
             cp_item one = s->at[i];
@@ -166,42 +173,59 @@ there:
     return 0;
 }
 
+/* Return the place and the sign that a hash says. */
+static inline cp_item cp_hashed_place(const cp_hashed *s, uint32_t hash)
+{
+    int negative = hash >> 31;
+    return (cp_item){(negative ? 0u - hash : hash) & ((1u << s->bits) - 1), negative ? -1 : 1};
+}
+
 /* Add a feature by its hash. */
 static inline int cp_hashed_add(cp_hashed *s, uint32_t hash, float value)
 {
-    int negative = hash >> 31;
-    uint32_t place = (negative ? 0u - hash : hash) & ((1u << s->bits) - 1);
-    return cp_items_push(&s->features, &s->spare, s->bits, place, negative ? -value : value);
+    cp_item one = cp_hashed_place(s, hash);
+    return cp_items_push(&s->features, &s->spare, s->bits, one.key, one.value * value);
 }
 
-/* Make the items of a column in a row; those of `only` are features at once. */
-static inline int cp_hashed_items(cp_hashed *s, int column, int64_t row, int only)
+/* Make the n-grams of a text items, by their hash or, if they are in no cross, by their place. They are counted, which is
+ * exact, before they are scaled: a sum does not depend on when some of many are added. */
+static inline int cp_hashed_words(cp_hashed *s, cp_items *items, const uint8_t *text, int64_t length, uint32_t seed,
+                                  int crossed)
+{
+    cp_words *w = &s->words;
+    int bits = crossed ? 32 : s->bits, more;
+    int64_t count = 0;
+    cp_words_begin(w, text, length);
+    while ((more = cp_words_next(w)) > 0)
+        for (int k = 0; k < w->count; k++, count++) {
+            uint32_t hash = cp_murmur(w->bytes + w->begins[k], w->used - w->begins[k], seed);
+            cp_item one = crossed ? (cp_item){hash, 1} : cp_hashed_place(s, hash);
+            if (cp_items_push(items, &s->spare, bits, one.key, one.value) < 0)
+                return -1;
+        }
+    if (more < 0 || cp_items_merge(items, &s->spare, bits) < 0)
+        return -1;
+    const float by = count ? (float)(1 / sqrt((double)count)) : 1;
+    for (int64_t i = 0; i < items->count; i++)
+        items->at[i].value *= by;
+    return 0;
+}
+
+/* Make the items of a column in a row. */
+static inline int cp_hashed_items(cp_hashed *s, int column, int64_t row, int crossed)
 {
     const cp_hashed_column *c = &s->columns[column];
     cp_items *items = &s->items[column];
     items->count = 0;
     if (c->kind == CP_HASHED_NUMBER) {
         float value = (float)c->numbers[row];
-        if (value == 0)
-            return 0;
-        return only ? cp_hashed_add(s, c->seed, value) : cp_items_push(items, &s->spare, 32, c->seed, value);
+        return value == 0 ? 0 : cp_items_push(items, &s->spare, 32, c->seed, value);
     }
     const uint8_t *text = c->bytes + c->offsets[row];
     int64_t length = c->offsets[row + 1] - c->offsets[row];
-    if (c->kind == CP_HASHED_CATEGORY) {
-        uint32_t hash = cp_murmur(text, length, c->seed);
-        return only ? cp_hashed_add(s, hash, 1) : cp_items_push(items, &s->spare, 32, hash, 1);
-    }
-    cp_words *w = &s->words;
-    cp_words_begin(w, text, length);
-    int more;
-    while ((more = cp_words_next(w)) > 0)
-        for (int k = 0; k < w->count; k++) {
-            uint32_t hash = cp_murmur(w->bytes + w->begins[k], w->used - w->begins[k], c->seed);
-            if ((only ? cp_hashed_add(s, hash, 1) : cp_items_push(items, &s->spare, 32, hash, 1)) < 0)
-                return -1;
-        }
-    return more;
+    if (c->kind == CP_HASHED_WORDS)
+        return cp_hashed_words(s, items, text, length, c->seed, crossed);
+    return cp_items_push(items, &s->spare, 32, cp_murmur(text, length, c->seed), 1);
 }
 
 /* Add the features of a term of several columns, whose items are there. The hash of two is that of the four bytes of the
@@ -239,21 +263,36 @@ static inline int cp_hashed_entry(cp_hashed *s, int64_t index, float value)
     return 0;
 }
 
+/* Say whether a column is in a term with others. */
+static inline int cp_hashed_crossed(const cp_hashed *s, int column)
+{
+    for (int t = 0; t < s->terms_count; t++)
+        for (int i = 0; s->terms[t].count > 1 && i < s->terms[t].count; i++)
+            if (s->terms[t].columns[i] == column)
+                return 1;
+    return 0;
+}
+
 /* Make a row's features. */
 static inline int cp_hashed_features(cp_hashed *s, int64_t row)
 {
-    uint32_t crossed = 0; /* columns in terms of several */
-    for (int t = 0; t < s->terms_count; t++)
-        for (int i = 0; s->terms[t].count > 1 && i < s->terms[t].count; i++)
-            crossed |= 1u << s->terms[t].columns[i];
     for (int c = 0; c < s->columns_count; c++)
-        if (crossed >> c & 1 && cp_hashed_items(s, c, row, 0) < 0)
+        if (cp_hashed_items(s, c, row, s->crossed[c]) < 0)
             return -1;
     for (int t = 0; t < s->terms_count; t++) {
         const cp_hashed_term *term = &s->terms[t];
-        int alone = term->count == 1 && !(crossed >> term->columns[0] & 1);
-        if ((alone ? cp_hashed_items(s, term->columns[0], row, 1) : cp_hashed_cross(s, term, 0, 0, 1)) < 0)
+        const int c = term->columns[0];
+        const cp_items *items = &s->items[c];
+        if (term->count > 1 || s->crossed[c] || s->columns[c].kind != CP_HASHED_WORDS) {
+            if (cp_hashed_cross(s, term, 0, 0, 1) < 0)
+                return -1;
+            continue;
+        }
+        if (cp_items_room(&s->features, s->features.count + items->count) < 0)
             return -1;
+        if (items->count)
+            memcpy(s->features.at + s->features.count, items->at, (size_t)items->count * sizeof *items->at);
+        s->features.count += items->count;
     }
     return 0;
 }
@@ -283,6 +322,8 @@ static inline int cp_hashed_row(cp_hashed *s, int64_t row)
 static inline int cp_hashed_rows(cp_hashed *s, int64_t rows, int32_t *ends)
 {
     s->words.ngrams = s->ngrams;
+    for (int c = 0; c < s->columns_count; c++)
+        s->crossed[c] = (uint8_t)cp_hashed_crossed(s, c);
     for (int64_t row = 0; row < rows; row++) {
         if (cp_hashed_row(s, row) < 0 || s->entries > INT32_MAX)
             return -1;
@@ -293,9 +334,8 @@ static inline int cp_hashed_rows(cp_hashed *s, int64_t rows, int32_t *ends)
 
 static inline void cp_hashed_free(cp_hashed *s)
 {
-    for (int c = 0; c < s->columns_count && s->items; c++)
+    for (int c = 0; c < s->columns_count; c++)
         free(s->items[c].at);
-    free(s->items);
     free(s->features.at);
     free(s->spare.at);
     free(s->indices);

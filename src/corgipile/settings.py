@@ -195,7 +195,10 @@ class Settings:
             partial(real, above=0),
         ),
     ] = None
-    step: Annotated[str | None, Setting(f"{', '.join(STEPS)}; by default auto for classes, else decay.", _step)] = None
+    step: Annotated[
+        str | None,
+        Setting(f"{', '.join(STEPS)}; by default auto for classes (adagrad by text alone), else decay.", _step),
+    ] = None
     decay: Annotated[
         float, Setting("Factor on the rate from epoch to epoch, of decay.", partial(real, above=0, most=1))
     ] = 0.95

@@ -21,8 +21,7 @@ static int64_t hashed(const uint8_t *text, int64_t length, int variant)
     cp_hashed s = {.bits = variant & 1 ? 3 : 18, .ngrams = 1 + variant % 8, .columns_count = 3, .columns = columns,
                    .terms_count = variant & 2 && length < 200 ? 5 : 2, .terms = terms,
                    .missing = variant & 4 ? missing : NULL, .beside = beside, .beside_count = variant & 1 ? 2 : 0};
-    s.items = calloc(4, sizeof *s.items);
-    if (!s.items || cp_hashed_rows(&s, 2, ends) < 0 || ends[1] != s.entries || ends[0] > ends[1])
+    if (cp_hashed_rows(&s, 2, ends) < 0 || ends[1] != s.entries || ends[0] > ends[1])
         abort();
     for (int64_t i = 0; i < s.entries; i++) {
         if (i == ends[0])

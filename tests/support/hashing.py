@@ -1,5 +1,7 @@
 """The rule by which text is hashed, in plain Python, from docs/guide.md."""
 
+import numpy as np
+
 APART = "80-A9 AB-B4 B6-B9 BB-BF D7 F7 55A-55F 589-58A 5BE 5C0 5C3 5F3-5F4 60C-60D 61B 61D-61F 66A-66D 6D4 964-965 "
 APART += "1361-1368 2000-206F 20A0-20CF 2E00-2E7F 3000-3004 3008-3020 3030 FE00-FE6F FEFF-FF0F FF1A-FF20 FF3B-FF40 "
 APART += "FF5B-FF65 FFF0-FFFF"
@@ -84,6 +86,19 @@ def row(features, bits):
         place = abs(signed) % (1 << bits)
         made[place] = made.get(place, 0.0) + (value if signed >= 0 else -value)
     return {place: made[place] for place in sorted(made) if made[place] != 0}
+
+
+def text_row(data, ngrams, bits, seed=0):
+    """Return a row of one text as a dictionary of values by place: counts, with signs, by the root of all of them."""
+    found = grams(data, ngrams, seed)
+    by = np.float32(1 / np.sqrt(max(len(found), 1)))
+    return {place: float(np.float32(count) * by) for place, count in row([(h, 1.0) for h in found], bits).items()}
+
+
+def text_items(data, ngrams, seed=0):
+    """Return the hashes of n-grams with the value of each."""
+    found = grams(data, ngrams, seed)
+    return [(h, len(found) ** -0.5) for h in found]
 
 
 def crossed(parts):

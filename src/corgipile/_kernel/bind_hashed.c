@@ -2,17 +2,15 @@
 #include "bind.h"
 #include "text/hashed.h"
 
-#define MOST_COLUMNS 32
-
 enum { BYTES, OFFSETS, NUMBERS, ARRAYS };
 
 static const char *const array_names[ARRAYS] = {"bytes", "offsets", "numbers"};
 static const Py_ssize_t array_sizes[ARRAYS] = {1, 8, 8};
 
 typedef struct {
-    cp_hashed_column columns[MOST_COLUMNS];
-    cp_hashed_term terms[MOST_COLUMNS];
-    Py_buffer held[MOST_COLUMNS * ARRAYS + 3]; /* of columns, and of ends, missing and beside */
+    cp_hashed_column columns[CP_MOST_HASHED];
+    cp_hashed_term terms[CP_MOST_HASHED];
+    Py_buffer held[CP_MOST_HASHED * ARRAYS + 3]; /* of columns, and of ends, missing and beside */
     int held_count;
 } sources;
 
@@ -101,7 +99,7 @@ static int get_all(sources *s, cp_hashed *h, PyObject *columns, PyObject *terms,
     Py_ssize_t count = PyList_Size(columns), crossed = PyList_Size(terms);
     if (count < 0 || crossed < 0)
         return -1;
-    if (count > MOST_COLUMNS || crossed > MOST_COLUMNS)
+    if (count > CP_MOST_HASHED || crossed > CP_MOST_HASHED)
         return wrong("there are too many columns, or terms");
     for (Py_ssize_t i = 0; i < count; i++)
         if (get_column(s, &s->columns[i], PyList_GetItem(columns, i), rows) < 0)
@@ -155,11 +153,9 @@ static PyObject *hash_rows(PyObject *self, PyObject *args, PyObject *named)
         fine = wrong("bits or ngrams are out of range") == 0;
     fine = fine && get_all(&s, &h, columns, terms, rows) == 0 && get_besides(&s, &h, missing, beside, rows) == 0;
     if (fine) {
-        int status = -1;
+        int status;
         Py_BEGIN_ALLOW_THREADS
-        h.items = calloc((size_t)h.columns_count + 1, sizeof *h.items);
-        if (h.items)
-            status = cp_hashed_rows(&h, rows, (int32_t *)(uintptr_t)to);
+        status = cp_hashed_rows(&h, rows, (int32_t *)(uintptr_t)to);
         Py_END_ALLOW_THREADS
         if (status == 0)
             result = Py_BuildValue("y#y#", h.entries ? (const char *)h.indices : "", (Py_ssize_t)(h.entries * 4),
@@ -193,5 +189,5 @@ const cp_constant cp_hashed_constants[] = {
     {"HASHED_WORDS", CP_HASHED_WORDS},       {"HASHED_CATEGORY", CP_HASHED_CATEGORY},
     {"HASHED_NUMBER", CP_HASHED_NUMBER},     {"MOST_HASH_BITS", CP_MOST_HASH_BITS},
     {"MOST_NGRAMS", CP_MOST_NGRAMS},         {"MOST_CROSSED", CP_MOST_CROSSED},
-    {"MOST_HASHED_COLUMNS", MOST_COLUMNS},   {NULL, 0},
+    {"MOST_HASHED_COLUMNS", CP_MOST_HASHED},   {NULL, 0},
 };

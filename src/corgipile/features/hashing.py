@@ -66,10 +66,10 @@ class Hashing:
         strict: Whether a row of which a value is missing has a feature that is NaN; else the value has no features.
 
     Example:
-        >>> found = Hashing(18, 2, (Source("review", "words"),), (("review",),))
-        >>> indices, values = found.rows([pa.array(["Good, good!", ""])], None)
+        >>> found = Hashing(18, 1, (Source("review", "words"),), (("review",),))
+        >>> indices, values = found.rows([pa.array(["Good, good, not bad", ""])], None)
         >>> indices.to_pylist(), values.to_pylist()
-        ([[149251, 261461], []], [[-1.0, -2.0], []])
+        ([[98369, 139636, 173059], []], [[1.0, 0.5, 0.5], []])
     """
 
     bits: int

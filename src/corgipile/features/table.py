@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -16,12 +16,15 @@ from corgipile.features.choose import item_of, require
 from corgipile.features.encoders import Encoder
 from corgipile.tables import MemoryTable
 from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.chosen import Masked
 from corgipile.tables.encoded import Plain, write_plain
 from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import SpillFile, SpillWriter, check_room, spill_folder
+from corgipile.tables.picks import Bits
+from corgipile.tables.placed import IN_MEMORY, Placed, placed
 from corgipile.tables.scan import scan
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Single, Table, check_columns, even_cuts, row_sizes
 from corgipile.tables.wrapper import Wrapper
@@ -30,6 +33,7 @@ __all__ = ["EncodedColumns", "encoded_once"]
 
 STEP = 1 << 17  # rows of which codes are written at a time
 KEPT = 16  # a row of encoded columns is kept on disk where it is this many bytes, or no larger than the row they are of
+SPARSE = 32  # of so many rows of a table a part has one at least, where its encoded columns lie as all rows would
 
 
 class EncodedColumns(Wrapper):
@@ -95,6 +99,20 @@ class EncodedColumns(Wrapper):
             found.append(self.table.layout(stored))
         return _merged([one for one in found if one is not None], columns) if None not in found else None
 
+    def placed(self, columns: Sequence[str]) -> Placed | None:
+        """Say where the kernel finds columns of rows that bits pick: those that are encoded lie as all rows do."""
+        changed = [name for name in check_columns(self.schema, columns) if name in self.changed]
+        if not changed:
+            return placed(self.table, columns)
+        stored = self._stored(columns)
+        found = [placed(self.kept, changed) if self.kept is not None else None]
+        found += [placed(self.table, stored)] if stored else []
+        known = [one for one in found if one is not None]
+        if len(known) < len(found) or any(one.bits is not known[0].bits for one in known):
+            return None
+        kept = tuple(some for one in known for some in one.kept)
+        return Placed(_merged([one.layout for one in known], columns), known[0].bits, kept)
+
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the bytes of rows, if the table tells and none of the columns is encoded."""
         return None if not self.changed.keys().isdisjoint(columns) else row_sizes(self.table, rows, columns)
@@ -153,7 +171,7 @@ def _merged(layouts: Sequence[Layout], columns: Sequence[str]) -> Layout:
     found: dict[str, ColumnLayout] = {}
     for layout in layouts:
         for name, one in layout.columns.items():
-            files = (one.files + len(paths)).astype(np.int32)
+            files = np.where(one.files == IN_MEMORY, one.files, one.files + len(paths)).astype(np.int32)
             found[name] = ColumnLayout(one.dtype, one.shape, one.starts, files, one.offsets)
         paths += layout.paths
     known = all(layout.identities for layout in layouts)
@@ -189,9 +207,17 @@ def encoded_once(table: EncodedColumns) -> Table:
     if folder is None:
         return table
     source: Table = EncodedColumns(table.table, list(table.changed.values()))
-    spill = shared(folder, f"{place_of(table)} {names!r}", lambda: _written(table, names, folder, int(width)))
-    table.kept = Plain(source, names, [ArrowFile(next(spill.sections()))])
+    bits = _bits_of(table.table)
+    key = f"{place_of(table)} {names!r}{'' if bits is None else ' in place'}"
+    spill = shared(folder, key, lambda: _written(table, names, folder, int(width), bits))
+    kept = ArrowFile(next(spill.sections()))
+    table.kept = Plain(source, names, [kept]) if bits is None else Masked(Plain(source, names, [kept]), bits)
     return table
+
+
+def _bits_of(table: Table) -> Bits | None:
+    """Return what picks rows of a table, of which they are not too few; None elsewhere."""
+    return table.bits if isinstance(table, Masked) and len(table) * SPARSE >= len(table.table) else None
 
 
 def _encoded_again(table: Table, encoders: Sequence[Encoder]) -> Table:
@@ -204,8 +230,22 @@ def _bytes_of(kind: pa.DataType) -> float:
     return math.inf if item_of(kind) is not None else float(kind.bit_width) / 8
 
 
-def _written(table: EncodedColumns, names: Sequence[str], folder: Path, width: int) -> SpillFile:
-    check_room(folder, width * len(table))
+def _written(table: EncodedColumns, names: Sequence[str], folder: Path, width: int, bits: Bits | None) -> SpillFile:
+    batches, rows = table.batches(names), len(table if bits is None else table.table.table)  # type: ignore[attr-defined]
+    check_room(folder, width * rows)
     with frugal(), SpillWriter(folder) as out:
-        write_plain(out, pick(table.schema, names), table.batches(names), len(table))
+        write_plain(out, pick(table.schema, names), batches if bits is None else _apart(batches, bits, rows), rows)
         return out.finish()
+
+
+def _apart(batches: Iterable[pa.RecordBatch], bits: Bits, rows: int) -> Iterator[pa.RecordBatch]:
+    """Put the rows that bits pick of a table where they are in it; between them is whatever row comes next."""
+    start = done = 0
+    for batch in batches:
+        picked = bits.within(done, done + batch.num_rows)
+        done += batch.num_rows
+        stop = rows if done == len(bits) else int(picked[-1]) + 1
+        for at in range(start, stop, STEP):
+            follow = np.searchsorted(picked, np.arange(at, min(at + STEP, stop)))
+            yield batch.take(pa.array(np.minimum(follow, len(picked) - 1)))
+        start = stop

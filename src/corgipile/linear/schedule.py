@@ -96,9 +96,13 @@ def step_asked(given: Settings, kind: str, past: "Model | None" = None) -> Step:
     """Return the step of a training: the one that is named, that of a model to go on from, or the usual one."""
     if given.step is not None:
         return step_of(given.step)
-    usual = "decay" if loss_of(kind).numbers else "auto"  # whose steps are too short for labels far from 0
-    known = step_of(usual if past is None else past.params.get("step", "decay"))
-    return step_of("decay") if _rated(given) and known.fixed else known
+    if past is not None:
+        known = step_of(past.params.get("step", "decay"))
+        return step_of("decay") if _rated(given) and known.fixed else known
+    if _rated(given) or loss_of(kind).numbers:  # the steps of "auto" are too short for labels far from 0
+        return step_of("decay")
+    alone = given.text is not None and given.features is None and given.interactions is None
+    return step_of("adagrad" if alone else "auto")  # n-grams are of one scale, which need not be found out
 
 
 def schedule_of(given: Settings, tolerance: float | None = None, past: "Model | None" = None) -> Schedule:

@@ -74,8 +74,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             rate for each weight by the squares of its gradients), ``"adam"`` (by means of its latest gradients and of
             their squares), or ``"normalized"`` (as ``"adagrad"``, and by the size of its feature, whatever its scale;
             as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to choose. None: that of
-            ``warm_start``; else ``"auto"`` for classes, and ``"decay"`` for numbers or where ``learning_rate`` or
-            ``decay`` is given.
+            ``warm_start``; else ``"decay"`` for numbers or where ``learning_rate`` or ``decay`` is given, ``"adagrad"``
+            for classes by ``text`` alone, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
             the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all, without ``average``, it goes on at a

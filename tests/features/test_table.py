@@ -1,0 +1,76 @@
+"""Columns that are encoded once lie where the kernel reads them, also those of rows that bits pick."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import corgipile as cp
+from corgipile.features import fit_encoding
+from corgipile.features.table import EncodedColumns
+from corgipile.linear import train
+from corgipile.loader.feeder import Feeder
+from corgipile.tables.placed import placed
+from corgipile.tables.splitting import train_test_split
+
+ROWS = 6000
+
+
+def rows():
+    rng = np.random.default_rng(3)
+    label = np.sort(rng.integers(0, 3, ROWS))
+    colour = pa.array(np.array(["red", "green", "blue"])[rng.integers(0, 3, ROWS)]).dictionary_encode()
+    names = pa.array(np.array(["oak", "fir", "elm"])[label])
+    number = rng.normal(label, 1, ROWS).round(1)
+    return pa.table({"number": number, "colour": colour, "row": np.arange(ROWS, dtype=float), "label": names})
+
+
+@pytest.fixture(params=["parquet", "arrow", "memory"])
+def source(request, tmp_path):
+    table, path = rows(), tmp_path / f"t.{request.param}"
+    if request.param == "memory":
+        return table
+    if request.param == "parquet":
+        pq.write_table(table, path, row_group_size=2500)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=700)
+    return str(path)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_both_parts_of_a_table_are_read_in_place_once_encoded(source, share):
+    names = ["number", "colour", "row"]
+    parts = train_test_split(cp.open(source), share, seed=1)
+    encoding = fit_encoding(parts[0], names, "label", encode={"colour": "ordinal"})
+    for part in parts:
+        with Feeder(
+            encoding.table(part, once=True), order="riffle", columns=[*names, "label"], memory="60KB", seed=2
+        ) as feeder:
+            assert (placed(feeder.source, [*names, "label"]) is not None) == (len(part) * 32 >= ROWS)
+            visits = [
+                {name: feeder.buffer.dense(name)[visit] for name in feeder.columns.sources} for visit in feeder.epoch(0)
+            ]
+        found = {name: np.concatenate([visit[name] for visit in visits]) for name in visits[0]}
+        order = np.argsort(found["row"])
+        wanted = encoding.table(part).read(0, len(part))
+        for name in found:
+            column = wanted.column(name)
+            column = column.flatten() if pa.types.is_fixed_size_list(column.type) else column
+            assert (found[name][order].ravel() == column.to_numpy(zero_copy_only=False)).all()
+
+
+def test_validation_gives_the_same_model_wherever_rows_are_picked(source, monkeypatch):
+    settings = {
+        "model": "softmax",
+        "epochs": 2,
+        "learning_rate": 0.05,
+        "validation": 0.2,
+        "encode": "ordinal",
+        "seed": 5,
+    }
+    fast = train(source, **settings)
+    monkeypatch.setattr(EncodedColumns, "placed", lambda *_: None)
+    slow = train(source, **settings)
+    assert (np.asarray(fast.coef) == np.asarray(slow.coef)).all()
+    assert [one["test_loss"] for one in fast.history] == [one["test_loss"] for one in slow.history]
