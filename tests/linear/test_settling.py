@@ -20,12 +20,12 @@ def noisy():
 def test_weights_come_to_rest_near_the_best(noisy):
     rows, best = noisy
     model = train(rows, model="linear", test=rows, epochs=8, average=False)
-    assert np.allclose([*model.coef[0], model.intercept[0]], best, atol=0.5)
+    assert np.allclose([*model.coef[0], model.intercept[0]], best, atol=0.8)
     assert model.history[-1]["test_r2"] > 0.02
     assert model.params["learning_rate"] < 0.01
     chosen = train(rows, model="linear", epochs=8, learning_rate=0.01)
     assert chosen.params["learning_rate"] == 0.01
-    assert not np.allclose([*chosen.coef[0], chosen.intercept[0]], best, atol=0.5)
+    assert not np.allclose([*chosen.coef[0], chosen.intercept[0]], best, atol=0.8)
 
 
 def test_the_mean_of_long_steps_is_at_rest(noisy):
