@@ -119,6 +119,7 @@ def bars(panels: Mapping[tuple[str, str], Mapping[str, float]], path: Path, *, u
     for (row, column), values in panels.items():
         axis = axes[rows.index(row)][columns.index(column)]
         axis.barh(list(values)[::-1], list(values.values())[::-1])
+        axis.locator_params(axis="x", nbins=5)
         axis.set_title(f"{row}, {column}", fontsize=8)
         axis.tick_params(labelsize=7)
     figure.supxlabel(up, fontsize=8)

@@ -1,5 +1,6 @@
 """A pass in the kernel is the pass of a Python thread: the same visits, errors and threads that end."""
 
+import contextlib
 import errno
 import os
 import signal
@@ -107,21 +108,27 @@ def test_an_order_with_steps_of_its_own_keeps_them(paths):
         assert seen(feeder, 0) == [list(range(49, -1, -1))]
 
 
-def readers():
-    """Names of this process's reading threads, as the system knows them."""
-    names = []
+def threads(name=None):
+    """Threads of this process, or those of a name, as the system knows them."""
+    found = set()
     for task in TASKS.iterdir():
-        try:
-            names.append((task / "comm").read_text().strip())
-        except OSError:
-            continue
-    return [name for name in names if name == "corgipile-read"]
+        with contextlib.suppress(OSError):  # one that ends meanwhile
+            if name in (None, (task / "comm").read_text().strip()):
+                found.add(task.name)
+    return found
+
+
+@pytest.fixture
+def readers():
+    """What lists the reading threads that began since."""
+    known = threads("corgipile-read")  # what other tests left
+    return lambda: threads("corgipile-read") - known
 
 
 @pytest.mark.skipif(not TASKS.exists(), reason="threads are listed on Linux only")
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
-def test_no_thread_outlives_its_iterator(paths, prefetch):
-    before = len(list(TASKS.iterdir()))
+def test_no_thread_outlives_its_iterator(paths, prefetch, readers):
+    others = threads()
     for steps in (0, 1, 2, 5, None):
         feeder = Feeder(paths[3001], order=Riffle(block=20, buffer=200), prefetch=prefetch)
         visits = feeder.epoch(0)
@@ -131,7 +138,7 @@ def test_no_thread_outlives_its_iterator(paths, prefetch):
                 break
         visits.close()
         assert not readers()
-        assert len(list(TASKS.iterdir())) == before
+        assert threads() <= others
     visits = Feeder(paths[3001], order=Riffle(block=20, buffer=200)).epoch(0)
     next(visits)
     assert readers()
@@ -192,7 +199,7 @@ def test_whoever_waits_in_another_thread_learns_of_the_end(paths):
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
-def test_a_file_cut_short_during_a_pass_is_named(tmp_path, prefetch):
+def test_a_file_cut_short_during_a_pass_is_named(tmp_path, prefetch, readers):
     path = write(tmp_path / "t.arrow", 3000)
     with Feeder(path, order=NoShuffle(block=10, buffer=10), prefetch=prefetch) as feeder:
         visits = feeder.epoch(0)
@@ -206,7 +213,7 @@ def test_a_file_cut_short_during_a_pass_is_named(tmp_path, prefetch):
     assert not readers()
 
 
-def test_an_error_of_reading_is_named_and_the_next_epoch_can_do_better(tmp_path):
+def test_an_error_of_reading_is_named_and_the_next_epoch_can_do_better(tmp_path, readers):
     path = write(tmp_path / "t.arrow", 3000)
     with Feeder(path, order=Riffle(block=10, buffer=100)) as feeder:
         assert len(seen(feeder, 0)) > 10
@@ -255,7 +262,7 @@ def test_a_child_begins_its_own_pass(paths):
     assert done.stdout.split() == ["True", "0"], done.stderr
 
 
-def test_ctrl_c_ends_a_pass(paths):
+def test_ctrl_c_ends_a_pass(paths, readers):
     timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
 
     def endless():
