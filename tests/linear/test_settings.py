@@ -107,7 +107,7 @@ def test_sql_agrees():
             or said.strip("'") == default
             or float(said) == default
         ), name
-    assert found["order"] == "'balanced'"  # Riffle balanced by the label, as "auto" is where the label can be read
+    assert found["order"] == "'auto'"
     assert found["intercept"] == "true"
 
 
