@@ -20,6 +20,8 @@ def people(server):
         CREATE SCHEMA j_evil AUTHORIZATION j_one;
         CREATE TABLE j_rows AS SELECT ARRAY[i] AS x, i % 2 AS y FROM generate_series(1, 500) i;
         GRANT SELECT ON j_rows TO j_group, j_two;
+        CREATE TABLE j_many AS SELECT j_rows.* FROM j_rows, generate_series(1, 100);  -- jobs that do not end by themselves
+        GRANT SELECT ON j_many TO j_two;
         CREATE TABLE said (what text, role text DEFAULT current_user, session text DEFAULT session_user);
         GRANT ALL ON said TO PUBLIC;
         CREATE FUNCTION peek(real[]) RETURNS real[] LANGUAGE plpgsql AS $$ BEGIN
@@ -34,7 +36,7 @@ def people(server):
                 INSERT INTO public.said VALUES (way);
             END LOOP; RETURN $1; END $$;
         CREATE FUNCTION for_two(name text) RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = public
-            AS $$ SELECT corgipile.train_async('j_rows', 'svm', 'x', 'y', name => name, epochs => 100000) $$;
+            AS $$ SELECT corgipile.train_async('j_many', 'svm', 'x', 'y', name => name, epochs => 1000000) $$;
         ALTER FUNCTION for_two OWNER TO j_two;
     """)
     yield
@@ -134,7 +136,7 @@ def test_who_sees_and_who_ends(server, fails):
     assert server.value(f"SELECT corgipile.wait({number})", "j_two") == "cancelled"
     assert server.value(f"SELECT error FROM corgipile.jobs WHERE id = {number}", "j_two")
     assert server.value(f"SELECT error FROM corgipile.jobs WHERE id = {number}", "j_sees") is None
-    supers = int(server.text("SELECT corgipile.train_async('j_rows', 'svm', 'x', 'y', name => 's', epochs => 100000)"))
+    supers = int(server.text("SELECT corgipile.train_async('j_many', 'svm', 'x', 'y', name => 's', epochs => 1000000)"))
     for user in ("j_signals", "j_two"):
         assert "there is no job" in fails(f"SELECT corgipile.cancel({supers})", user)
     assert server.value(f"SELECT corgipile.cancel({supers})") is True

@@ -88,11 +88,11 @@ def run(words: list[str]) -> int:
         if not hasattr(error, "format_message"):
             raise
         code = fail(error.format_message(), "Usage", json=True, code=2)
-    return int(code) or _flushed(json=json)
+    return _flushed(int(code), json=json)
 
 
-def _flushed(*, json: bool) -> int:
-    """Write out what was printed; return 2 where it cannot be."""
+def _flushed(code: int, *, json: bool) -> int:
+    """Write out what was printed; return the exit code, which is 2 where all went well but that."""
     try:
         with writing("the output"):
             sys.stdout.flush()
@@ -100,8 +100,8 @@ def _flushed(*, json: bool) -> int:
         discard_output()
     except OSError as error:
         discard_output()
-        return fail(str(error), type(error).__name__, json=json, code=2)
-    return 0
+        return code or fail(str(error), type(error).__name__, json=json, code=2)
+    return code
 
 
 def _version(wanted: bool) -> None:
