@@ -20,7 +20,7 @@ def people(server):
         CREATE SCHEMA j_evil AUTHORIZATION j_one;
         CREATE TABLE j_rows AS SELECT ARRAY[i] AS x, i % 2 AS y FROM generate_series(1, 500) i;
         GRANT SELECT ON j_rows TO j_group, j_two;
-        CREATE TABLE j_many AS SELECT j_rows.* FROM j_rows, generate_series(1, 100);  -- jobs that do not end by themselves
+        CREATE TABLE j_many AS SELECT j_rows.* FROM j_rows, generate_series(1, 100);  -- for jobs that do not end
         GRANT SELECT ON j_many TO j_two;
         CREATE TABLE said (what text, role text DEFAULT current_user, session text DEFAULT session_user);
         GRANT ALL ON said TO PUBLIC;
