@@ -104,10 +104,10 @@ def test_three_epochs_and_two_more_are_five(server, train, model):
 def test_numbers_are_predicted_by_the_mean_unless_the_rate_is_named(server, train, options, averages):
     named = {name: one for name, one in options.items() if name != "average"}
     train("noisy", model="linear", label="two", epochs=4, name="four", **options)
-    train("noisy", model="linear", label="two", epochs=2, name="two", **options)
-    train("noisy", model="linear", label="two", epochs=2, name="two", warm_start="two", **named)
+    train("noisy", model="linear", label="two", epochs=2, name="halves", **options)
+    train("noisy", model="linear", label="two", epochs=2, name="halves", warm_start="halves", **named)
     first, second = server.rows(
-        "SELECT params->'average' AS average, coefficients FROM corgipile.models WHERE name IN ('four', 'two')"
+        "SELECT params->'average' AS average, coefficients FROM corgipile.models WHERE name IN ('four', 'halves')"
     )
     assert first == second
     assert first["average"] is averages

@@ -123,7 +123,7 @@ def test_names_on_the_search_path_are_not_looked_up_by_ours(server):
 
 
 def test_who_sees_and_who_ends(server, fails):
-    number = int(server.text("SELECT for_two('two')", "j_one"))
+    number = int(server.text("SELECT for_two('of_two')", "j_one"))
     see = f"SELECT count(*) FROM corgipile.jobs WHERE id = {number}"
     cancel = f"SELECT corgipile.cancel({number})"
     assert {user: server.value(see, user) for user in ("j_one", "j_two", "j_sees", "j_signals", "postgres")} == {
