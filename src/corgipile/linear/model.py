@@ -173,8 +173,7 @@ class Model:
 
     def inputs(self, table: Table, label: str | None = None) -> Features:
         """Return the features of a table as this model reads them."""
-        label = label or self.label
-        tell_unknown(table.schema, self.params, label)
+        tell_unknown(table.schema, self.params, label := label or self.label)
         columns = self.features if (encoding := self.encoding) is None else encoding.read_as
         return find_inputs(table, columns or None, label, self.width, whose=repr(table))
 
