@@ -72,10 +72,10 @@ def draw(
             at = xs or range(1, 1 + len(values))
             (axis.semilogy if logarithmic else axis.plot)(at, values, label=name, linewidth=1)
         axis.set_title(f"{row}, {column}", fontsize=8)
-        axis.tick_params(labelsize=7)
+        axis.tick_params(which="both", labelsize=7)
         if xs is None:  # there is no half of an epoch
             axis.xaxis.get_major_locator().set_params(integer=True)
-    axes[0][-1].legend(fontsize=6)
+    figure.legend(*axes[0][-1].get_legend_handles_labels(), fontsize=7, loc="outside right upper")
     axes[-1][0].set_xlabel(across, fontsize=8)
     figure.supylabel(up, fontsize=8)
     figure.savefig(path, dpi=110)
@@ -94,13 +94,13 @@ def lines(
     mpl.use("Agg")
     import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
 
-    figure, axes = plt.subplots(len(panels), 1, figsize=(6, 2.6 * len(panels)), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(len(panels), 1, figsize=(9, 2.6 * len(panels)), squeeze=False, layout="constrained")
     for axis, ((row, column), curves) in zip(axes[:, 0], panels.items(), strict=True):
         for name, (x, y) in curves.items():
             axis.semilogx(x, y, label=name, linewidth=1, marker=".", markersize=3)
         axis.set_title(f"{row}, {column}", fontsize=8)
-        axis.tick_params(labelsize=7)
-    axes[0][0].legend(fontsize=6)
+        axis.tick_params(which="both", labelsize=7)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), fontsize=7, loc="outside right upper")
     axes[-1][0].set_xlabel(across, fontsize=8)
     figure.supylabel(up, fontsize=8)
     figure.savefig(path, dpi=90)
@@ -121,6 +121,6 @@ def bars(panels: Mapping[tuple[str, str], Mapping[str, float]], path: Path, *, u
         axis.barh(list(values)[::-1], list(values.values())[::-1])
         axis.locator_params(axis="x", nbins=5)
         axis.set_title(f"{row}, {column}", fontsize=8)
-        axis.tick_params(labelsize=7)
+        axis.tick_params(which="both", labelsize=7)
     figure.supxlabel(up, fontsize=8)
     figure.savefig(path, dpi=90)
