@@ -17,6 +17,7 @@ from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Order
 from corgipile.planner.candidates import Setting, candidates
 from corgipile.planner.trial import predicted, tried
 from corgipile.quality import deff
+from corgipile.tables import Table
 from corgipile.tables.arrow.writer import Writer
 
 BATCH, MEMORY, FEATURES, CLASSES, CELLS = 256, "2%", 28, 10, 400
@@ -149,7 +150,7 @@ def spreads(rows: Iterator[np.ndarray], label: np.ndarray, sides: np.ndarray) ->
     return deff(label[seen], BATCH), float((BATCH * squares / sides.var(axis=0, dtype=np.float64)).mean())
 
 
-def columns(table: cp.Table) -> tuple[np.ndarray, np.ndarray]:
+def columns(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels and 8 projections of the features."""
     label, sides = np.empty(len(table), np.int32), np.empty((len(table), 8), np.float32)
     turn = np.random.default_rng(5).standard_normal((FEATURES, 8)).astype(np.float32)
@@ -160,7 +161,7 @@ def columns(table: cp.Table) -> tuple[np.ndarray, np.ndarray]:
     return label, sides
 
 
-def mixed(bench: Bench, table: cp.Table) -> dict[str, Any]:
+def mixed(bench: Bench, table: Table) -> dict[str, Any]:
     """Report what order="auto" mixes; return it and the settings that mix as well, of whole epochs."""
     orders = {"auto": "auto", **grid()}
     read = functools.cache(lambda: columns(table))
