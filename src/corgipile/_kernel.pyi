@@ -336,6 +336,18 @@ def sgd_new(
     class_weight: _Array | None,
     max_norm: float,
 ) -> object: ...
+def sgd_parts(
+    models: list[object],
+    theirs: _Array,
+    own: bool,
+    rows: _Array | tuple[_Array, _Array, _Array],
+    y: _Array,
+    y_type: int,
+    visit: _Array,
+    of: _Array,
+    each: int,
+    /,
+) -> list[tuple[int, int]]: ...
 def sgd_predictor(model: object, weights: _Array, biases: _Array, /) -> None: ...
 def sgd_set(model: object, weights: _Array, biases: _Array, /) -> None: ...
 def sgd_sparse(
