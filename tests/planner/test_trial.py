@@ -57,6 +57,23 @@ def test_cached_rows_are_run_once_a_round(setting, gone, monkeypatch):
     assert gone == []
 
 
+def test_a_first_batch_that_takes_longer_than_a_trial_is_not_the_pace_of_all(monkeypatch):
+    clock = [0.0]
+
+    class Slow(SimpleNamespace):
+        def set_epoch(self, epoch):
+            pass
+
+        def __iter__(self):
+            for at in itertools.count():
+                clock[0] += 0.001 if at else 10.0
+                yield at
+
+    monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    begun = trial._run(Slow(batch_size=10, feeder=SimpleNamespace(slots=1_000_000, bytes_read=0)), 0, 0.1)
+    assert begun.seconds(1000) == pytest.approx(11, rel=0.01)
+
+
 @pytest.mark.parametrize("read", [math.nan, 0.5])
 def test_rows_that_came_in_part_or_unseen_are_run_again(read, setting, gone, monkeypatch):
     runs = seen(monkeypatch, read, 0.0)
@@ -86,7 +103,7 @@ def test_a_device_is_tried_longer(device, setting, monkeypatch):
         begun = trial._run(loader, 0, 100.0)
     batches, seconds, _ = begun.marks[-1]
     assert batches == seconds
-    assert batches == 100 * trial.MOST if device else 100 <= batches < 150
+    assert batches == 1 + 100 * trial.MOST if device else 100 <= batches < 150
     assert (begun.read > 1) == (device > 0)
 
 

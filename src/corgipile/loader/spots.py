@@ -25,7 +25,7 @@ from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["KEPT", "Spots"]
+__all__ = ["KEPT", "Made", "Spots"]
 
 Floats = npt.NDArray[np.float64]
 Vectors = npt.NDArray[np.int16]
@@ -123,12 +123,12 @@ class Spots(NamedTuple):
         """
         if not self.number:
             return np.zeros((0, 1), np.int16)
-        table, starts = self.table if unpacked is None else unpack_shared(self.table, unpacked), self.starts()
+        table, starts = self._read(unpacked), self.starts()
         if is_encoded(table, self.names):
             log.info("to tell blocks of %r apart it is read once as a whole: it is encoded in large units", table)
             table = _picked(table, self.names, _rows(starts, self.each))
             starts = np.arange(self.number) * self.each
-        batch = self._rows(table, starts[np.arange(self.few) * self.number // self.few])
+        batch = self._rows(table, starts[self._first()])
         features = made(batch)
         width, classes = features.shape[1], Classes.of(batch, label)
         rows = np.ascontiguousarray(np.hstack([features, classes.made(batch)]))
@@ -166,6 +166,25 @@ class Spots(NamedTuple):
                 coming = [pool.submit(self._rows, table, part) for part in parts[number + 1 : number + 2]]
                 for at in range(0, batch.num_rows, at_once * self.each):
                     yield number * many + at // self.each, batch.slice(at, at_once * self.each)
+
+    def alike(self, made: Made, label: str | None, unpacked: list[str] | None, *, beyond_label: bool) -> float:
+        """Return what rows of a spot have in common, see `corgipile.loader.content.Content.alike`."""
+        if self.number < 2:
+            return 0.0
+        batch = self._rows(self._read(unpacked), self.starts()[self._first()])
+        features, extras = made(batch), Classes.of(batch, label).made(batch)
+        numbers = (np.diff(features, axis=0) > 0).all(axis=0) & (features == np.floor(features)).all(axis=0)
+        features = features[:, ~numbers]
+        rows = np.ascontiguousarray(np.hstack([features, extras]))
+        width = features.shape[1] if beyond_label else rows.shape[1]
+        return _kernel.alike(rows, self.each, width, rows.shape[1] - width) if width else 0.0
+
+    def _read(self, unpacked: list[str] | None) -> Table:
+        return self.table if unpacked is None else unpack_shared(self.table, unpacked)
+
+    def _first(self) -> IntArray:
+        """Return the numbers of the spots that are looked at first."""
+        return np.arange(self.few) * self.number // self.few
 
     def _rows(self, table: Table, starts: IntArray) -> pa.RecordBatch:
         return table.take(_rows(starts, self.each), self.names)

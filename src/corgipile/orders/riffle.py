@@ -139,9 +139,10 @@ def _balanced(sketch: _Sketch, hashed: int) -> IntArray:
 
 @dataclass(frozen=True, kw_only=True)
 class Auto(Riffle):
-    """Riffle, balanced by the label where a table has one that is cheap to read: the default everywhere.
+    """Riffle, balanced by the label where a table has one that is cheap to read, or by content: the default everywhere.
 
-    Which column that is, if any, is told by the table (`corgipile.loader.default_order`); of itself it is plain Riffle.
+    What it is balanced by, if anything, is told by the table (`corgipile.loader.default_order`); of itself it is plain
+    Riffle.
 
     Example:
         >>> Auto(block=10).settled("label")

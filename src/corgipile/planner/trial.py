@@ -206,7 +206,8 @@ def _run(loader: Loader, epoch: int, seconds: float, most: int | None = None) ->
         if (done % every == 1 or every == 1) and (not marks or spent - marks[-1].seconds >= APART):
             marks.append(_Mark(done, spent, _from_device() - since))
             cold = marks[-1].nbytes >= COLD * (loader.feeder.bytes_read - nbytes)
-        if done == most or (spent >= seconds and len(marks) > LEAST_MARKS and not cold) or spent >= MOST * seconds:
+        long = spent - marks[0].seconds >= MOST * seconds  # the first batch may fill a buffer that holds all rows
+        if done == most or (spent >= seconds and len(marks) > LEAST_MARKS and not cold) or long:
             break
     read = _from_device() - since
     if marks[-1].batches < done:
