@@ -72,6 +72,7 @@ static const char *const check_query =
     "WHEN 'str' THEN 'string' WHEN 'bool' THEN 'boolean' ELSE 'number' END) THEN 'its classes are not ' || (m ->> 'class_type') "
     "END, "
     "CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN NULL WHEN m #> '{params,by}' IS NOT NULL THEN 'models by group' "
+    "WHEN m #> '{params,labels}' IS NOT NULL THEN 'models of several labels' "
     "WHEN (m ->> 'class_type') !~ '^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
     "THEN 'classes of type ' || (m ->> 'class_type') "
     "ELSE coalesce((SELECT format('the encoder \"%s\" of column \"%s\"', concat_ws(' ', coalesce(e ->> 'how', 'none'), "

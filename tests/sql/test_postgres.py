@@ -3,6 +3,7 @@
 # ruff: noqa: S608  # tests write SQL
 
 import datetime as dt
+import json
 import threading
 from decimal import Decimal
 
@@ -107,7 +108,7 @@ def test_text_and_crosses_are_hashed_by_the_server(sql):
                 "FROM generate_series(0, 199) i")  # fmt: skip
     given = "text = said, interactions = ((city, a), city), hash_bits = 8, ngrams = 3, step = adagrad, epochs = 1"
     sql.execute(f"SELECT said, city, a, label FROM hashed_here TRAIN BY logistic WITH {given} INTO hashed_here")
-    how = sql.execute("SELECT params FROM corgipile.models WHERE name = 'hashed_here'").fetchone()[0]
+    how = json.loads(sql.execute("SELECT params FROM corgipile.models WHERE name = 'hashed_here'").fetchone()[0])
     hashing = how["encoding"]["hashing"]
     assert (hashing["terms"], hashing["bits"], hashing["ngrams"]) == ([["said"], ["city", "a"], ["city"]], 8, 3)
     assert (how["features"], how["encoding"]["features"]) == (["said", "city", "a"], [])
