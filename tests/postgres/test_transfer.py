@@ -213,6 +213,7 @@ REFUSED = {
     "params": (with_meta(params=[]), "parameters or history are missing"),
     "groups": (lambda header, meta: meta["params"].update(by="g", groups=["a"], of_groups={}),
                "cannot hold models by group"),
+    "labels": (lambda header, meta: meta["params"].update(labels=["a", "b"]), "cannot hold models of several labels"),
     "hashed text": (lambda header, meta: meta["params"]["encoding"].update(hashing={}, features=[]),
                     "its encoding is not known"),
     "an encoder": (with_encoder(how="target"), 'cannot hold the encoder "target onehot text" of column "city"'),
