@@ -87,8 +87,9 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             each update they are scaled down to it. Where features are standardised, those weights are meant.
         batch_size: Rows of an update, whose gradient is their mean.
         order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label, and so is
-            ``"auto"`` where the label can be read without the rows; else it is plain Riffle. With ``solver="dual"``
-            ``"auto"`` is CorgiPile, which has most rows in memory to visit again.
+            ``"auto"`` where the label can be read without the rows; else it is plain Riffle. Where memory holds few
+            blocks and rows beside each other are alike, ``"auto"`` balances by content (``params["balance"]``). With
+            ``solver="dual"`` ``"auto"`` is CorgiPile, which has most rows in memory to visit again.
         memory: Budget for rows in memory, read-ahead included. Of the default Riffle takes no more than mixes well.
         seed: Seed of the order.
         test: Another table to measure the model on after each epoch.
@@ -198,7 +199,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
             task.note(coarser)
         task = task.surveyed()
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
-        params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
+        params |= feeder.facts() | {"adaptive": adaptive}
         params |= {"step": schedule.step, "average": task.average}
         training: Training | DualTraining
         if dual:
