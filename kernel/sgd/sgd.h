@@ -102,9 +102,12 @@ static inline int cp_sgd_decide(cp_sgd *s, const cp_rows *rows, void *out)
     return CP_SGD_OK;
 }
 
-/* Turn a row's scores, one a class, into probabilities, in place and without overflow. */
-static inline void cp_sgd_probabilities(double *score, int64_t classes)
+/* Turn a row's scores, one a class, into probabilities, in place and without overflow; of each class against the rest its own
+ * divided by the sum of all. */
+static inline void cp_sgd_probabilities(enum cp_loss loss, double *score, int64_t classes)
 {
+    for (int64_t k = 0; k < classes; k++)
+        score[k] = cp_sgd_favour(loss, score[k]);
     double top = score[0], sum = 0;
     for (int64_t k = 1; k < classes; k++)
         top = score[k] > top ? score[k] : top;

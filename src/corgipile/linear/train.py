@@ -57,7 +57,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         features: The feature columns; see `corgipile.linear.features.find_inputs`. Which were found, and which columns
             were left out, the log says, and ``features`` and ``left_out`` of the model.
         label: The label column, of numbers or text: two values for logistic, any number of classes for softmax, and for
-            svm, which then tells each class from the rest.
+            svm and ovr_logistic, which tell each class from the rest.
         encode: What feature columns that are no numbers become, ``"onehot"``, ``"ordinal"`` or ``"hash"``, or a
             dictionary of these by column; see `corgipile.features.fit_encoding`. The model keeps what was found out.
         text: A column of text, or several, whose words and n-grams of words are hashed to features, straight from the
@@ -127,10 +127,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             infinite, a label of no class, sparse indices out of order); the history says how many (``skipped``, and
             ``test_skipped`` of the test table, where rows whose score overflows are left out in any case).
         solver: ``"sgd"``, or ``"dual"``: dual coordinate descent, which has no rate and ends at the one optimum of
-            logistic, svm and squared_hinge with an ``l2`` above 0 (1 over the number of rows is the usual C = 1); the
-            intercept counts in that penalty. Each row has one number more, in memory or, beyond a quarter of the
-            budget, in a file. The last record of the history has the ``objective`` and the ``gap`` that is left to the
-            optimum at most, as a share; ``tolerance`` is the gap at which training ends. Settings of SGD are refused.
+            logistic, svm, squared_hinge and ovr_logistic with an ``l2`` above 0 (1 over the number of rows is the usual
+            C = 1); the intercept counts in that penalty. Each row has one number more, or one a class, in memory or,
+            beyond a quarter of the budget, in a file. The last record of the history has the ``objective`` and the
+            ``gap`` that is left to the optimum at most, as a share; ``tolerance`` is the gap at which training ends.
+            Settings of SGD are refused.
         inner: Of ``"dual"``: visits of each row while it is in memory, at most, as BMF and LIRS have them; more make
             fewer passes. None: 10, or where all rows are in memory as many as ``tolerance`` asks for.
         callback: Called after each epoch with its record.
