@@ -214,7 +214,7 @@ REFUSED = {
     "groups": (lambda header, meta: meta["params"].update(by="g", groups=["a"], of_groups={}),
                "cannot hold models by group"),
     "hashed text": (lambda header, meta: meta["params"]["encoding"].update(hashing={}, features=[]),
-                    "cannot hold hashed text and interactions"),
+                    "its encoding is not known"),
     "an encoder": (with_encoder(how="target"), 'cannot hold the encoder "target onehot text" of column "city"'),
     "a way": (with_encoder(way="binary"), 'cannot hold the encoder "categories binary text" of column "city"'),
     "what it has besides": (with_encoder(order=1), "its encoding is damaged"),

@@ -113,6 +113,10 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             each row by the model of its group (a row of another group is an error); ``of("north")`` is one model,
             ``table()`` lists them. Models and groups of rows may take half of ``memory``. A group of one row learns
             from that alone; the log says which are. Where a group diverges that is an error; no rate is lowered.
+        labels: In place of ``label``, where a row may have several or none: a column of lists of text or integers, or
+            columns of 0 and 1. There is a model of two classes for each, all from one read of the table, in the bits
+            of one trained alone by the same order; a `corgipile.linear.multilabel.LabelModels`, which predicts 0 or 1
+            for each row and label. Models and the labels of rows may take half of ``memory``.
         classes: The class values, to spare the reading of the label column; not where numbers are predicted.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
         patience: Stop when the loss on the held-out rows, of ``test`` or ``validation``, was not below its best
@@ -161,6 +165,10 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
 
 def train_among(given: TrainArguments, ranks: Ranks | None) -> Model:
     """Train as `train`, on one of several ranks that meet if there are any."""
+    if given.labels is not None and ranks is None:
+        from corgipile.linear.label_training import train_labels  # noqa: PLC0415 - as below
+
+        return train_labels(given)
     if given.by is None or ranks is not None:
         return _train_one(given, ranks)
     from corgipile.linear.group_training import train_groups  # noqa: PLC0415 - which prepares as this module does
