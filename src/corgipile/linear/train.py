@@ -195,7 +195,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     with task.feeder(order, memory, given.seed, shard, keep=True) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
-        task = task.surveyed()
+        task = task.surveyed(feeder)
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
         params |= {"step": schedule.step, "average": task.average}

@@ -87,13 +87,16 @@ class Task:
         rows = self.table(), self.label, order, left_for_rows(self, memory), seed
         return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch, shard=shard, keep=keep)
 
-    def surveyed(self) -> Self:
-        """Read the labels, where nobody has, and the features if they are to be standardised; return what is known."""
+    def surveyed(self, feeder: Feeder | None = None) -> Self:
+        """Read the labels, where nobody has, and the features if they are to be standardised; return what is known.
+
+        Features that a feeder keeps are not read again.
+        """
         self.labels.find()
         found = replace(self, class_weight=weights_of(self.weighs, self.labels, self.kind))
         if not self.standardize or self.scaling is not None:
             return found
-        moments, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
+        moments, centred = passes.moments(self.inputs, self.table(), feeder), not self.inputs.sparse and self.intercept
         return replace(found, scaling=moments.scaling(centred=centred))
 
     def sgd(self, schedule: Schedule, *, scaled: bool = True) -> SGD:
@@ -181,6 +184,7 @@ class Training:
         self._on_rows, self._told = on_rows, 0
         self._baseline: Baseline | None = None
         self._best = self._known_best()
+        self._scaled = self._scale_kept()
         self._begin()
 
     def run(
@@ -224,10 +228,19 @@ class Training:
         epoch = past.params["best_epoch"]
         return Best(epoch, past.history[epoch]["test_loss"], past.coef, past.intercept)
 
+    def _scale_kept(self) -> bool:
+        """Standardise dense rows that stay in memory once for all epochs; say whether they are so now."""
+        task = self.task
+        if task.scaling is None or task.inputs.sparse or not self._feeder.kept():
+            return False
+        rows = self._feeder.buffer.dense(task.inputs.name)
+        task.scaling.apply(rows.reshape(len(rows), -1))
+        return True
+
     def _begin(self) -> None:
         """Make an SGD kernel that has learnt what an earlier model had."""
         task, past = self.task, self._past
-        self.sgd = task.sgd(self.schedule)
+        self.sgd = task.sgd(self.schedule, scaled=not self._scaled)
         if past is None:
             return
         coef, bias, beside = past.coef, past.intercept, None
