@@ -34,7 +34,7 @@ from corgipile.tables.table import Table
 __all__ = ["Task", "Training"]
 
 ALL = Shard()
-LEAST_RATE = 1e-12
+LEAST_RATE, LOWER = 1e-12, 5
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 STILL, NOISE = 1e-3, 1e-3  # shares of the loss
 Record = dict[str, Any]
@@ -257,7 +257,7 @@ class Training:
         return same and self.sgd.lines == (0 if learnt.beside is None else len(learnt.beside))
 
     def _first(self, epoch: int) -> Record:
-        """Run the first epoch; again, at a tenth of the learning rate, where it diverges."""
+        """Run the first epoch; again, at a fifth of the learning rate, where it diverges."""
         while True:
             last = self.schedule.learning_rate < LEAST_RATE
             try:
@@ -272,8 +272,8 @@ class Training:
 
     def _again(self) -> None:
         rate = self.schedule.learning_rate
-        self.schedule, self._baseline = replace(self.schedule, learning_rate=rate / 10), None
-        self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / 10:g}")
+        self.schedule, self._baseline = replace(self.schedule, learning_rate=rate / LOWER), None
+        self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / LOWER:g}")
         self._tell(-self._told)
         self._begin()
 
@@ -290,7 +290,7 @@ class Training:
         before, last = (float(record["loss"]) for record in self.history[-2:])
         noise = self.schedule.rate(epoch) * (self.task.inputs.width + 1) / 2
         if noise > NOISE and not last < (1 - STILL) * before:
-            self.schedule = replace(self.schedule, learning_rate=self.schedule.learning_rate / 5)
+            self.schedule = replace(self.schedule, learning_rate=self.schedule.learning_rate / LOWER)
             log.info("the loss stands still; going on with a fifth of the learning rate")
 
     def _tell(self, rows: int) -> None:
