@@ -77,7 +77,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             ``warm_start``; else ``"decay"`` for numbers or where ``learning_rate`` or ``decay`` is given, ``"adagrad"``
             for classes by ``text`` alone, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
-            the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
+            the first epoch diverges it is begun again at a fifth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all, without ``average``, it goes on at a
             fifth. With ``warm_start`` and the same step None is what that model had.
         decay: What it is multiplied by after each epoch, of ``step="decay"``.
@@ -205,7 +205,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     with task.feeder(order, memory, given.seed, shard, keep=True) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
-        task = task.surveyed()
+        task = task.surveyed(feeder)
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params |= feeder.facts() | {"adaptive": adaptive}
         params |= {"step": schedule.step, "average": task.average}
