@@ -87,12 +87,12 @@ static inline double cp_alike(double *rows, int64_t spots, int64_t each, int64_t
     return most;
 }
 
-/* Whether blocks are better balanced by all that is in them: so many of them are dealt from at a time, and a batch then
- * has several rows of each, alike so far. */
-static inline int cp_wants_content(double alike, int64_t dealt, int64_t batch)
+/* Whether blocks are better balanced by all that is in them than by the label: so many of all are dealt from at a time, and a
+ * batch then has several rows of each, alike so far. What is alike is worth a look where this holds for all of it, 1. */
+static inline int cp_wants_content(double alike, int64_t blocks, int64_t dealt, int64_t batch)
 {
     double rows = (double)(batch > CP_ALIKE_BATCH ? batch : CP_ALIKE_BATCH) / (double)(dealt > 1 ? dealt : 1);
-    return rows > 1 && 1 + alike * (rows - 1) > CP_ALIKE_DEFF;
+    return blocks > dealt && rows > 1 && 1 + alike * (rows - 1) > CP_ALIKE_DEFF;
 }
 
 #endif

@@ -210,10 +210,10 @@ void corgi_choose_balance(CorgiRun *run, Snapshot snapshot)
     CorgiOptions *o = &run->options;
     int64 dealt = run->sizes.buffer_blocks * (run->sizes.whole ? 1 : 2);
     double alike;
-    if (!o->automatic || run->survey.blocks <= dealt || !cp_wants_content(1, dealt, o->batch))
+    if (!o->automatic || !cp_wants_content(1, run->survey.blocks, dealt, o->batch))
         return;
     alike = look_alike(run, snapshot);
-    o->content = cp_wants_content(alike, dealt, o->batch);
+    o->content = cp_wants_content(alike, run->survey.blocks, dealt, o->batch);
     if (o->content)
         ereport(NOTICE, errmsg("blocks are balanced by content: rows that lie beside each other have %.0f%% of the variance of "
                                "a feature in common, beyond their label", 100 * alike),

@@ -119,7 +119,7 @@ static void fill(const CorgiModel *m, const cp_figures *f, const Sums *s, Datum 
     nulls[1] = none || numbers;
     nulls[2] = none || !numbers;
     nulls[4] = s->ranks == NULL || !corgi_auc(s->ranks, &area);
-    nulls[5] = none || !cp_losses[m->of.loss].probability;
+    nulls[5] = none || !cp_losses[m->of.loss].probability || cp_losses[m->of.loss].rest;
     nulls[6] = nulls[7] = none || !numbers;
     values[0] = values[5] = Float8GetDatum(f->loss);
     values[1] = values[2] = Float8GetDatum(f->score);

@@ -261,7 +261,7 @@ int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char 
     return decide(m, rows, scores);
 }
 
-void corgi_probabilities(double *scores, int64 classes) { cp_sgd_probabilities(scores, classes); }
+void corgi_probabilities(const cp_loss_choice *of, double *scores, int64 classes) { cp_sgd_probabilities(of->loss, scores, classes); }
 
 /* Return the loss of the best constant, that of a model that has learnt nothing but how common the classes are, each by its
  * weight; where it is not known how common, of weights of zero. */

@@ -27,7 +27,7 @@ extern void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, cons
                                       double *scores);
 extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count,
                                      double *scores);
-extern void corgi_probabilities(double *scores, int64 classes);
+extern void corgi_probabilities(const cp_loss_choice *of, double *scores, int64 classes);
 extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, const double *weight, int64 classes);
 
 /* standardize.c */

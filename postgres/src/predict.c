@@ -415,6 +415,6 @@ Datum corgipile_predict_proba(PG_FUNCTION_ARGS)
                corgi_loss_names(corgi_has_probability));
     p = palloc0(sizeof *p * (Size) Max(m->classes, 2));
     memcpy(p + (m->outputs == 1), c->scores, sizeof *p * (Size) m->outputs);
-    corgi_probabilities(p, m->classes);
+    corgi_probabilities(&m->of, p, m->classes);
     PG_RETURN_DATUM(to_array(p, m->classes));
 }

@@ -58,15 +58,17 @@ def test_the_survey_decides(server, stored, lies, by):
     assert trained(server, lies, order=None)[0]["coefficients"] == model["coefficients"]  # auto is the default
 
 
-def test_python_chooses_alike_where_it_looks_at_labels(server, stored):
-    """The default order of both hosts, where features are alike in no more than the label says."""
-    for lies in ("sorted", "mixed"):
-        model, _ = trained(server, stored(lies))
+def test_python_chooses_alike(server, stored):
+    """The default order of both hosts, which deal from as many blocks at a time."""
+    for lies in MADE:
+        params = trained(server, stored(lies))[0]["params"]
         rows = server.rows(f"SELECT x, label FROM {lies} ORDER BY i")
         table = {"x": np.array([row["x"] for row in rows], TYPES["real"].to_pandas_dtype()),
                  "label": np.array([row["label"] for row in rows])}  # fmt: skip
-        with cp.Loader(table) as loader:
-            assert (loader.order.balance == "label") == (model["params"]["balance"] is True)
+        block = -(-ROWS // params["blocks"])
+        order = cp.orders.Auto(block=block, buffer=params["buffer_blocks"] * block)
+        with cp.Loader(table, order=order) as loader:
+            assert loader.order.balance == ("label" if params["balance"] is True else params["balance"])
 
 
 def test_what_is_said_counts(server, stored):

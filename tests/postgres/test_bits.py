@@ -175,9 +175,11 @@ CASES = [
         {"holdout": 0.3, "epochs": 15, "patience": 1, "learning_rate": 0.5},
     ),
     ("real", "svm", {"features": ["k", "v"], "holdout": 0.2, "epochs": 15, "patience": 2, "standardize": True}),
+    ("real", "ovr_logistic", {"weight": "w", "batch_size": 8, "holdout": 0.2}),
+    ("double precision", "ovr_logistic", {"features": ["k", "v"], "l2": 0.01}),
     ("real", "squared_hinge", {"weight": "w", "step": "auto", "batch_size": 16, "l1": 0.001}),
 ]
-MORE = ("softmax", "svm of three")
+MORE = ("softmax", "ovr_logistic", "svm of three")
 
 
 @pytest.mark.every_server

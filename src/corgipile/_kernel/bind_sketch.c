@@ -1,5 +1,6 @@
-/* Descriptions of blocks: kernel/plan/sketch.h, kernel/plan/content.h, kernel/plan/spots.h. */
+/* Descriptions of blocks: kernel/plan/sketch.h, content.h, spots.h and alike.h. */
 #include "bind.h"
+#include "plan/alike.h"
 #include "plan/content.h"
 #include "plan/sketch.h"
 #include "plan/spots.h"
@@ -307,7 +308,45 @@ static PyObject *spots_spread(PyObject *self, PyObject *args)
     return let_go(views, got);
 }
 
+/* alike(rows float64[spots * each, features + extras], each, features, extras) -> share of variance; rows are overwritten. */
+static PyObject *alike(PyObject *self, PyObject *args)
+{
+    PyObject *array;
+    Py_buffer rows;
+    long long each, features, extras;
+    double found = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OLLL", &array, &each, &features, &extras))
+        return NULL;
+    if (each < 1 || features < 0 || extras < 0 || each > CP_SPOT_MOST || features > INT32_MAX || extras > INT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "there are no %lld rows of %lld features, %lld extras", each, features, extras);
+    if (cp_buffer(array, &rows, 8, 1, "rows") < 0)
+        return NULL;
+    int64_t spot = each * (features + extras), count = rows.len / 8;
+    if (spot > 0 && count % spot == 0) {
+        Py_BEGIN_ALLOW_THREADS
+        found = cp_alike(rows.buf, count / spot, each, features, extras);
+        Py_END_ALLOW_THREADS
+    } else {
+        PyErr_SetString(PyExc_ValueError, "rows must be those of whole spots");
+    }
+    PyBuffer_Release(&rows);
+    return PyErr_Occurred() ? NULL : PyFloat_FromDouble(found);
+}
+
+/* wants_content(alike, blocks, dealt, batch) -> whether blocks are better balanced by content */
+static PyObject *wants_content(PyObject *self, PyObject *args)
+{
+    double share;
+    long long blocks, dealt, batch;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "dLLL", &share, &blocks, &dealt, &batch))
+        return NULL;
+    return PyBool_FromLong(cp_wants_content(share, blocks, dealt, batch));
+}
+
 PyMethodDef cp_sketch_methods[] = {
+    {"alike", alike, METH_VARARGS, "Say what rows that lie beside each other have in common."},
     {"content", content, METH_VARARGS, "Describe blocks by vectors of what is in them."},
     {"content_scale", content_scale, METH_VARARGS, "Find centre and spread of columns."},
     {"content_turn", content_turn, METH_VARARGS, "Find what makes features vary alike in every direction."},
@@ -318,5 +357,6 @@ PyMethodDef cp_sketch_methods[] = {
     {"spot_rows", spot_rows, METH_VARARGS, "Write where spots begin."},
     {"spots", spots, METH_VARARGS, "Choose spots of a table."},
     {"spots_spread", spots_spread, METH_VARARGS, "Describe blocks by the vectors of spots."},
+    {"wants_content", wants_content, METH_VARARGS, "Say whether blocks are better balanced by content."},
     {NULL, NULL, 0, NULL},
 };

@@ -115,7 +115,7 @@ class GroupTraining:
         self.sgd = self._sgd(task, len(self.groups))
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params["average"] = task.average
-        params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": False}
+        params |= feeder.facts() | {"adaptive": False}
         params |= {"step": self.schedule.step, "learning_rate": self.schedule.learning_rate}
         params |= {"by": self._by, "groups": self.groups}
         models = self._models(task, params, [])

@@ -193,7 +193,7 @@ class Model:
         if what == "decision":
             return flat
         if what == "predict_proba":
-            return _probabilities(flat.astype(np.float64))
+            return _probabilities(self.loss, flat.astype(np.float64))
         if self.loss.exponential:
             return _exponential(flat)
         if self.loss.numbers:
@@ -269,12 +269,12 @@ class Model:
         return tensors | tensors_of(self.learnt, self.width), meta
 
 
-def _probabilities(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _probabilities(loss: Loss, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Turn scores of one or several outputs into probabilities, without overflow."""
     if scores.ndim == 1:
         scores = np.stack([np.zeros_like(scores), scores], axis=1)
     shares = np.array(scores, np.float64, order="C")
-    _kernel.sgd_probabilities(shares, shares.shape[1])
+    _kernel.sgd_probabilities(loss.code, shares, shares.shape[1])
     return shares
 
 

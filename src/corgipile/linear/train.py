@@ -57,7 +57,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         features: The feature columns; see `corgipile.linear.features.find_inputs`. Which were found, and which columns
             were left out, the log says, and ``features`` and ``left_out`` of the model.
         label: The label column, of numbers or text: two values for logistic, any number of classes for softmax, and for
-            svm, which then tells each class from the rest.
+            svm and ovr_logistic, which tell each class from the rest.
         encode: What feature columns that are no numbers become, ``"onehot"``, ``"ordinal"`` or ``"hash"``, or a
             dictionary of these by column; see `corgipile.features.fit_encoding`. The model keeps what was found out.
         text: A column of text, or several, whose words and n-grams of words are hashed to features, straight from the
@@ -77,7 +77,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             ``warm_start``; else ``"decay"`` for numbers or where ``learning_rate`` or ``decay`` is given, ``"adagrad"``
             for classes by ``text`` alone, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
-            the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
+            the first epoch diverges it is begun again at a fifth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all, without ``average``, it goes on at a
             fifth. With ``warm_start`` and the same step None is what that model had.
         decay: What it is multiplied by after each epoch, of ``step="decay"``.
@@ -87,8 +87,9 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             each update they are scaled down to it. Where features are standardised, those weights are meant.
         batch_size: Rows of an update, whose gradient is their mean.
         order: An order of `corgipile.orders`, or its name; ``"balanced"`` is Riffle balanced by the label, and so is
-            ``"auto"`` where the label can be read without the rows; else it is plain Riffle. With ``solver="dual"``
-            ``"auto"`` is CorgiPile, which has most rows in memory to visit again.
+            ``"auto"`` where the label can be read without the rows; else it is plain Riffle. Where memory holds few
+            blocks and rows beside each other are alike, ``"auto"`` balances by content (``params["balance"]``). With
+            ``solver="dual"`` ``"auto"`` is CorgiPile, which has most rows in memory to visit again.
         memory: Budget for rows in memory, read-ahead included. Of the default Riffle takes no more than mixes well.
         seed: Seed of the order.
         test: Another table to measure the model on after each epoch.
@@ -130,10 +131,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             infinite, a label of no class, sparse indices out of order); the history says how many (``skipped``, and
             ``test_skipped`` of the test table, where rows whose score overflows are left out in any case).
         solver: ``"sgd"``, or ``"dual"``: dual coordinate descent, which has no rate and ends at the one optimum of
-            logistic, svm and squared_hinge with an ``l2`` above 0 (1 over the number of rows is the usual C = 1); the
-            intercept counts in that penalty. Each row has one number more, in memory or, beyond a quarter of the
-            budget, in a file. The last record of the history has the ``objective`` and the ``gap`` that is left to the
-            optimum at most, as a share; ``tolerance`` is the gap at which training ends. Settings of SGD are refused.
+            logistic, svm, squared_hinge and ovr_logistic with an ``l2`` above 0 (1 over the number of rows is the usual
+            C = 1); the intercept counts in that penalty. Each row has one number more, or one a class, in memory or,
+            beyond a quarter of the budget, in a file. The last record of the history has the ``objective`` and the
+            ``gap`` that is left to the optimum at most, as a share; ``tolerance`` is the gap at which training ends.
+            Settings of SGD are refused.
         inner: Of ``"dual"``: visits of each row while it is in memory, at most, as BMF and LIRS have them; more make
             fewer passes. None: 10, or where all rows are in memory as many as ``tolerance`` asks for.
         callback: Called after each epoch with its record.
@@ -203,9 +205,9 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     with task.feeder(order, memory, given.seed, shard, keep=True) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
-        task = task.surveyed()
+        task = task.surveyed(feeder)
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
-        params |= {"order": feeder.order.name, "buffer_bytes": feeder.buffer_bytes, "adaptive": adaptive}
+        params |= feeder.facts() | {"adaptive": adaptive}
         params |= {"step": schedule.step, "average": task.average}
         training: Training | DualTraining
         if dual:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.loader.numbers import Numbers, is_class
-from corgipile.loader.spots import Spots
+from corgipile.loader.spots import Made, Spots
 from corgipile.orders.riffle import CONTENT
 from corgipile.suggestions import listed
 from corgipile.tables.sketch import sketch
@@ -66,6 +66,37 @@ class Content:
         """
         if column != CONTENT:
             return self.look(table, cuts, column)
+        spots, made, label = self._seen(table)
+        describe = spots.kept if self.embed is None else spots.described
+        return spots.spread(describe(made, label, self._unpacked), cuts)
+
+    def alike(self, table: Table, *, beyond_label: bool) -> float:
+        """Return what rows beside each other have in common: most, of all features, as a share of its variance.
+
+        Columns that number the rows, whole numbers that only ascend, do not count.
+
+        Args:
+            table: The table.
+            beyond_label: What the label explains does not count; else the label is one of the features.
+
+        Raises:
+            BadSchema: There is nothing to describe rows by.
+
+        Example:
+            >>> from corgipile.tables import open
+            >>> drift = open({"x": np.repeat(np.arange(20.0), 500), "label": [0, 1] * 5000})
+            >>> Content(("x", "label"), "label").alike(drift, beyond_label=True) > 0.9
+            True
+        """
+        spots, made, label = self._seen(table)
+        return spots.alike(made, label, self._unpacked, beyond_label=beyond_label)
+
+    @property
+    def _unpacked(self) -> list[str] | None:
+        return list(self.columns) if self.unpacked else None
+
+    def _seen(self, table: Table) -> tuple[Spots, Made, str | None]:
+        """Return which rows are looked at, what makes features of them, and the label that tells blocks apart."""
         label = self.label if self.label is not None and is_class(table.schema, self.label) else None
         numbers = Numbers.of(table.schema, self.columns, label) if self.embed is None else None
         names = list(self.columns) if numbers is None else numbers.columns
@@ -75,12 +106,9 @@ class Content:
                 "give sketch=, a function that makes numbers of rows, or balance='label'"
             )
         names = [name for name in names if name != label] + ([label] if label is not None else [])
-        spots, made = Spots.of(table, names), self._made(numbers)
-        unpacked = list(self.columns) if self.unpacked else None
-        vectors = spots.kept(made, label, unpacked) if numbers else spots.described(made, label, unpacked)
-        return spots.spread(vectors, cuts)
+        return Spots.of(table, names), self._made(numbers), label
 
-    def _made(self, numbers: Numbers | None) -> Callable[[pa.RecordBatch], Floats]:
+    def _made(self, numbers: Numbers | None) -> Made:
         """Return what makes features of rows."""
         embed = self.embed
         if numbers is not None:

@@ -12,7 +12,7 @@ from corgipile.loader.bring import worth_bringing
 from corgipile.loader.budget import Sketch, columns_of, fit, found_alone, limit_of, sketched
 from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.content import Content, Embed
-from corgipile.loader.default_order import LABEL, chosen
+from corgipile.loader.default_order import LABEL, Reading, chosen
 from corgipile.loader.kept import KeptRows, read_all, small
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
@@ -102,7 +102,8 @@ class Feeder:
         self._closed = False
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = found.row_bytes
-        wanted = replace(chosen(order, table, label, shard.batch), ahead=prefetch)  # type: ignore[type-var]
+        reading = Reading(found, memory) if embed is None else None
+        wanted = replace(chosen(order, table, label, shard.batch, reading), ahead=prefetch)  # type: ignore[type-var]
         if isinstance(wanted, GlobalBatches):
             wanted = replace(wanted, parts=(shard.world, shard.workers))
         size = limit_of(wanted, memory, len(table) * found.row_bytes)
@@ -173,6 +174,10 @@ class Feeder:
         """Return the bytes of rows in memory at most, read-ahead included."""
         return int((len(self.table) if self._kept else self.order.resident(self.blocks)) * self.row_bytes)
 
+    def facts(self) -> dict[str, Any]:
+        """Return what a model keeps of the order that it was trained in."""
+        return {"order": self.order.name, "balance": self.order.sketch_column, "buffer_bytes": self.buffer_bytes}
+
     @property
     def bytes_read(self) -> int:
         """Return the bytes read so far."""
@@ -201,14 +206,18 @@ class Feeder:
             raise BadArgument("this feeder has no buffer: its rows are read one by one")
         if self._run is not None:
             self._run.stop()
-        if self._kept and not self._filled:
-            self._keep()
-        if self._kept:
+        if self.kept():
             self._run = KeptRows(self.rows(epoch, start))
         else:
             key = self.key(epoch)
             self._run = begin(self.order, self.blocks, key, start, self.buffer, self._reader(), self.row_bytes)
         return self._run.visits()
+
+    def kept(self) -> bool:
+        """Say whether all rows stay in memory, each in the slot of its number; they are read now, if nobody has."""
+        if self._kept and not self._filled:
+            self._keep()
+        return self._kept
 
     def _keep(self) -> None:
         """Read all rows; where they take more than those looked at let think, none is kept."""

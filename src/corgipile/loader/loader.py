@@ -11,7 +11,7 @@ from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import found_alone
 from corgipile.loader.checkpoint import Standing, identity_of, own_part
 from corgipile.loader.content import Embed
-from corgipile.loader.default_order import chosen, fixed
+from corgipile.loader.default_order import Reading, chosen, fixed
 from corgipile.loader.feeder import Feeder
 from corgipile.loader.groups import Gatherer, Group, Place
 from corgipile.loader.prefetch import ENDED, Overfull
@@ -40,8 +40,8 @@ class Loader(Rewindable):
         table: From `corgipile.open`, or what it takes, or any object that satisfies the Table protocol.
         batch_size: Rows of a batch.
         order: An order of `corgipile.orders`, or its name; ``"auto"`` is Riffle, balanced by the column "label" if that
-            is one of numbers that can be read without the rows, with twice as many blocks as a batch has rows where
-            memory holds them (``loader.order`` tells).
+            can be read without the rows, or by content where memory holds few blocks and rows beside each other are
+            alike, of as many blocks as its batches need (``loader.order`` tells).
         memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: what ``order.buffer``
             needs, or 64 MB.
         seed: Seed of all epochs.
@@ -133,7 +133,8 @@ class Loader(Rewindable):
             dtype=dtype, as_tuple=as_tuple, arrow=format == "arrow", memory=memory,
         )  # fmt: skip
         if global_batches is not None:
-            order = fixed(global_batches, chosen(order, table, selection.label, batch_size), batch_size)
+            reading = Reading(selection.found(table), memory)
+            order = fixed(global_batches, chosen(order, table, selection.label, batch_size, reading), batch_size)
             batch_size = order.batch_rows(Shard.checked(rank, world).world)
         self.batch_size = batch_size
         shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)

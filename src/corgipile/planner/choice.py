@@ -10,7 +10,6 @@ from corgipile.loader.budget import DEFAULT_MEMORY
 from corgipile.loader.default_order import LABEL, cheap
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle
 from corgipile.planner.candidates import Candidate, Setting, candidates
-from corgipile.planner.labels import balances
 from corgipile.planner.measure import measured
 from corgipile.planner.places import place_of, recall, remember
 from corgipile.planner.probe import Probe
@@ -113,15 +112,11 @@ def choose(
     memory = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
     alike = None if name is None else _alike(table, name)
     setting = Setting(table, memory, batch_size, name, ranks, seconds, whole(seed, "seed"), alike)
-    found = candidates([*_orders(name if name is not None and balances(table, name) else None, batch_size)], setting)
+    found = candidates([*_orders(name, batch_size)], setting)
     _check_room(found)
     known, cached = probed(table, anew=probe, may=seconds > 0), stays_cached(table) and not is_remote(table)
     found = predicted(tried(found, setting), known, setting, cached=cached)
-    choice = replace(_chosen(found, name, 1 + tolerance), probe=known, cached=cached)
-    if name is not None and not balances(table, name):
-        kind = table.schema.field(name).type
-        return replace(choice, reason=f"{choice.reason}; none is balanced: {name!r} is {kind}, and numbers are needed")
-    return choice
+    return replace(_chosen(found, name, 1 + tolerance), probe=known, cached=cached)
 
 
 def probed(table: Table, *, anew: bool | None = None, may: bool = True) -> Probe | None:

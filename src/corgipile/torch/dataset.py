@@ -12,7 +12,7 @@ from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.budget import sketched
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
 from corgipile.loader.content import Embed
-from corgipile.loader.default_order import chosen, fixed
+from corgipile.loader.default_order import Reading, chosen, fixed
 from corgipile.loader.feeder import MOST_PREFETCH
 from corgipile.loader.rewind import Rewind, Visit
 from corgipile.loader.selection import select
@@ -57,7 +57,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         path: What `corgipile.open` takes: a path, a glob, a list, a table.
         block_index_path: Index file of a format that has one.
         order: An order of `corgipile.orders`, or its name; ``"auto"`` is Riffle, balanced by the column "label" if that
-            is one of numbers that can be read without the rows (``dataset.order`` tells).
+            can be read without the rows, or by content, as of `corgipile.Loader` (``dataset.order`` tells).
         memory: Rows in memory at most, in all workers of a rank together; an order's own ``buffer`` is shared
             likewise.
         batch_size: Rows of a batch; None to yield rows.
@@ -131,7 +131,9 @@ class CorgiPileDataset(IterableDataset[Any]):
             open_table(path, **options), columns, widths, features, label, encode=encode, missing=missing,
             classes=classes, dtype=dtype, as_tuple=as_tuple, memory=memory,
         )  # fmt: skip
-        runs: Order = replace(chosen(order, self.table, label, batch_size or 0), ahead=prefetch)  # type: ignore[type-var]
+        reading = Reading(selection.found(self.table), memory) if sketch is None else None
+        found = chosen(order, self.table, label, batch_size or 0, reading)
+        runs: Order = replace(found, ahead=prefetch)  # type: ignore[type-var]
         if global_batches is not None:
             runs = fixed(global_batches, runs, batch_size)
         self._settings = Settings(

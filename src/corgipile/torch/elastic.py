@@ -41,7 +41,7 @@ class ElasticLoader:
             or of a process that does nothing else. A PrefixStore keeps several loaders apart.
         members: The first world begins with so many.
         batch_size: Rows of a batch of one member.
-        order: An order of `corgipile.orders`, or its name; one that visits rows once.
+        order: An order of `corgipile.orders`, or its name; one that visits rows once. ``"auto"`` balances by the label.
         seed: Seed of all epochs.
         timeout: Seconds without a sign of life, given by a thread, after which a process is taken for dead.
         state: What `state_dict` returned, perhaps in another world: the first world goes on there.
