@@ -32,9 +32,9 @@ FRACTIONS = (0.0, 0.1, 0.3, 1.0)
 PATIENCE = 20.0  # seconds that ranks wait for one another
 
 
-def cold(rank: int, world: int, folder: Path, shared: Path, width: int) -> list[float]:
-    """Read an epoch of a local part while a tenth is exchanged, and as many rows of the shared file, one by one."""
-    exchange = PartialExchange(stage(shared, folder / f"{width}-{rank}", rank, world), 0.1)
+def cold(rank: int, world: int, folder: Path, shared: Path, width: int, fraction: float = 0.1) -> list[float]:
+    """Read an epoch of a local part while a fraction is exchanged, and as many rows of the shared file, one by one."""
+    exchange = PartialExchange(stage(shared, folder / f"{width}-{rank}", rank, world), fraction)
     table = cp.open(shared)
     layout = table.layout(["x"])
     check(layout is not None, "rows of the shared file have no place")
@@ -70,17 +70,22 @@ def _one_by_one(path: Path, column: Any, rows: Any, width: int) -> int:
     return read
 
 
+def shared_file(path: Path, width: int, total: int) -> Path:
+    """Write rows of so many numbers, so many bytes in all."""
+    values, rows = np.random.default_rng(1).random(width, np.float32), total // (4 * width)
+    each = max(1, (8 << 20) // (4 * width))
+    schema = pa.schema({"x": pa.list_(pa.float32(), width)})
+    with Writer(path, schema) as writer:
+        for first in range(0, rows, each):
+            some = pa.array(np.tile(values, min(each, rows - first)))
+            writer.write(pa.record_batch([pa.FixedSizeListArray.from_arrays(some, width)], schema=schema))
+    return path
+
+
 def cold_part(bench: Bench) -> None:
     """Two ranks, rows of 4 KB and of 100 KB."""
     for width, total in ((1_000, bench.pick(1 << 30, 200 << 20)), (25_000, bench.pick(2 << 30, 400 << 20))):
-        shared, rows = bench.work / f"shared-{width}.arrow", total // (4 * width)
-        values = np.random.default_rng(1).random(width, np.float32)
-        each = max(1, (8 << 20) // (4 * width))
-        schema = pa.schema({"x": pa.list_(pa.float32(), width)})
-        with Writer(shared, schema) as writer:
-            for first in range(0, rows, each):
-                some = pa.array(np.tile(values, min(each, rows - first)))
-                writer.write(pa.record_batch([pa.FixedSizeListArray.from_arrays(some, width)], schema=schema))
+        shared = shared_file(bench.work / f"shared-{width}.arrow", width, total)
         found = ranks(cold, 2, bench.work, bench.work, shared, width)
         local, apart = (max(one[which] for one in found) for which in (0, 1))
         note = f"{local:.2f} s against {apart:.2f} s, 2 ranks, one disk, {total >> 20} MB, the exchange included"
@@ -136,13 +141,14 @@ def steps(path: Path, order: Any, seed: int, epoch: int) -> Iterator[tuple[torch
         yield torch.from_numpy(features), torch.from_numpy(labels.astype(np.int64))
 
 
-def accuracy(path: Path, order: Any, split: Split, kind: str, seed: int, epochs: int) -> float:
-    """Train as the ranks do together; return the accuracy on the held-out rows, in percent."""
+def curve(path: Path, order: Any, split: Split, kind: str, seed: int, epochs: int) -> list[float]:
+    """Train as the ranks do together; return the accuracy on the held-out rows after each epoch, in percent."""
     torch.manual_seed(seed)
     model, total = network(kind), epochs * (split.train.num_rows // RANKS // BATCH)
     rate = RATE if kind == "cnn" else RATE / 2
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9 if kind == "cnn" else 0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=total + 1)
+    found = []
     for epoch in range(epochs):
         for features, labels in steps(path, order, seed, epoch):
             loss = nn.functional.cross_entropy(model(features), labels)
@@ -150,28 +156,37 @@ def accuracy(path: Path, order: Any, split: Split, kind: str, seed: int, epochs:
             loss.backward()
             optimizer.step()
             schedule.step()
-    model.eval()
-    with torch.inference_mode():
-        return 100 * float(np.mean(model(torch.from_numpy(split.x_test)).argmax(1).numpy() == split.y_test))
+        model.eval()
+        with torch.inference_mode():
+            right = model(torch.from_numpy(split.x_test)).argmax(1).numpy() == split.y_test
+        found.append(100 * float(np.mean(right)))
+        model.train()
+    return found
+
+
+def stagings(split: Split, folder: Path) -> dict[str, Path]:
+    """Write rows as they lie, and in random order: of either each rank has a piece to begin with."""
+    paths = {"sorted": folder / "sorted.arrow", "random": folder / "random.arrow"}
+    with Writer(paths["sorted"], split.train.schema) as writer:
+        for batch in split.train.to_batches(max_chunksize=4096):
+            writer.write(batch)
+    cp.reshuffle(paths["sorted"], paths["random"], memory="128MB", seed=1)
+    return paths
 
 
 def mixing_part(bench: Bench) -> None:
     """Fashion-MNIST sorted by its label on 8 ranks, staged as it lies and at random."""
     split = READERS["fashion_mnist"](bench.data)
-    paths = {"sorted": bench.work / "fashion-sorted.arrow", "random": bench.work / "fashion-random.arrow"}
-    with Writer(paths["sorted"], split.train.schema) as writer:
-        for batch in split.train.to_batches(max_chunksize=4096):
-            writer.write(batch)
-    cp.reshuffle(paths["sorted"], paths["random"], memory="128MB", seed=1)
+    paths = stagings(split, bench.work)
     torch.set_num_threads(1)
     for kind, seeds, epochs in (("softmax", bench.pick(3, 1), bench.pick(6, 2)), ("cnn", 1, bench.pick(8, 2))):
         whole = [
-            accuracy(paths["sorted"], FullShuffle(), split, kind, seed, epochs) for seed in range(seeds)
+            curve(paths["sorted"], FullShuffle(), split, kind, seed, epochs)[-1] for seed in range(seeds)
         ]  # which is the paper's global shuffling
         for staging, path in paths.items():
             for fraction in FRACTIONS:
                 order = Partial(fraction=fraction, within=FullShuffle(), unit=1)
-                found = [accuracy(path, order, split, kind, seed, epochs) for seed in range(seeds)]
+                found = [curve(path, order, split, kind, seed, epochs)[-1] for seed in range(seeds)]
                 note = (
                     f"{np.mean(found):.2f} against {np.mean(whole):.2f} %; the paper: local as good as global in most"
                 )

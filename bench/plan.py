@@ -1,25 +1,28 @@
 """What a plan says beforehand against what then happens, and order="auto" against the best of 30 settings by hand."""
 
+import functools
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from common import Bench, Skip, alone, check, interleave, median, rate, walk
+from common import Bench, Skip, alone, check, median, rate, walk
 from pagecache import drop
 
 import corgipile as cp
 from corgipile.orders import BlockOnly, CorgiPile, FullShuffle, NoShuffle, Order, Reservoir, Riffle, SlidingWindow
-from corgipile.planner import probed
 from corgipile.planner.candidates import Setting, candidates
 from corgipile.planner.trial import predicted, tried
 from corgipile.quality import deff
+from corgipile.tables import Table
 from corgipile.tables.arrow.writer import Writer
 
 BATCH, MEMORY, FEATURES, CLASSES, CELLS = 256, "2%", 28, 10, 400
 MOST = 1.1  # deff
+PART, FINALISTS = 8, 5  # of an epoch, by which a grid is screened; settings that are left then
 SIZES = ("16KB", "32KB", "64KB", "128KB", "256KB")
 TOLD: dict[str, Order] = {
     **{f"riffle, {size}": Riffle(block=size) for size in ("4KB", "16KB", "64KB")},
@@ -77,39 +80,52 @@ def deff_part(bench: Bench) -> None:
         bench.report(f"deff told, labels {lies}: off, the worst", max(off), "%", "<= 10", note)
 
 
-def seconds_part(bench: Bench) -> None:
-    """Seconds told of epochs, warm and cold, against those of whole epochs: each told and then run, in turn."""
-    path = clustered(bench.work, bench.table_rows(9_000_000, 2_000_000))
-    table = cp.open(path)
-    setting = Setting(table, len(table) * 116 // 50, BATCH, "label", 1, 0.4, 0)
-    walk(cp.Loader(table, order="no_shuffle", batch_size=BATCH), len(table))
-    found = dict(zip(TIMED, candidates([*TIMED.values()], setting), strict=True))
-    told: dict[tuple[str, bool], list[float]] = {}
+def in_pieces(bench: Bench, name: str, cases: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[Any]]:
+    """Run all cases in turn as `interleave` does; in a folder given by ``--work`` go on where a run was stopped."""
+    path = bench.work / f"{name}.jsonl"
+    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    known = {(case, number): value for case, number, value in kept}
+    times: dict[str, list[Any]] = {case: [] for case in cases}
+    with path.open("a") as file:
+        for number in range(repeats):
+            for case in list(cases) if number % 2 == 0 else reversed(list(cases)):
+                if (case, number) not in known:
+                    known[case, number] = cases[case]()
+                    file.write(f"{json.dumps([case, number, known[case, number]])}\n")
+                    file.flush()
+                times[case].append(known[case, number])
+    return times
 
-    def epoch(name: str, cold: bool) -> float:
-        known = probed(table, anew=True) if cold else None
+
+def seconds_part(bench: Bench, cold: bool) -> None:
+    """Seconds told of epochs against those of whole epochs: each told and then run, in turn."""
+    path = clustered(bench.work, bench.table_rows(9_000_000, 2_000_000))
+    table, state = cp.open(path), "cold" if cold else "warm"
+    setting = Setting(table, len(table) * 116 // 50, BATCH, "label", 1, 0.4, 0)
+    if not cold:
+        walk(cp.Loader(table, order="no_shuffle", batch_size=BATCH), len(table))
+    found = dict(zip(TIMED, candidates([*TIMED.values()], setting), strict=True))
+
+    def epoch(name: str) -> tuple[float, float]:
         if cold:
             drop(path)
-        (one,) = predicted(tried([found[name]], setting), known, setting, cached=not cold)
-        check(one.seconds is not None and (one.cold is not None) == cold, "the device cannot be probed")
-        told.setdefault((name, cold), []).append(float(one.seconds or 0))
+        (one,) = predicted(tried([found[name]], setting), None, setting, cached=not cold)
+        check(one.seconds is not None and (one.cold is not None) == cold, f"the table was not {state} all the time")
         if cold:
             drop(path)
         with cp.Loader(table, order=one.order, memory=MEMORY, batch_size=BATCH) as loader:
-            return walk(loader, len(table))
+            return float(one.seconds or 0), walk(loader, len(table))
 
-    for cold in (False, True):
-        cases = {name: lambda name=name, cold=cold: epoch(name, cold) for name in TIMED}
-        times = interleave(cases, bench.few, warm=False)
-        off = {}
-        for name, seconds in times.items():
-            said, state = told[name, cold], "cold" if cold else "warm"
-            off[name] = 100 * abs(median(said) / median(seconds) - 1)
-            ranges = [f"{median(some):.2f} s ({min(some):.2f}..{max(some):.2f})" for some in (said, seconds)]
-            note = f"told {ranges[0]}, took {ranges[1]}"
-            bench.report(f"{state} seconds told, {name}: off", off[name], "%", "<= 25", note)
-        within = sum(value <= 25 for value in off.values())
-        bench.report(f"settings within 25 %, {state}", within, f"of {len(off)}", f">= {len(off)}")
+    cases = {name: lambda name=name: epoch(name) for name in TIMED}
+    off = {}
+    for name, pairs in in_pieces(bench, f"seconds-{state}-{len(table)}", cases, bench.repeats).items():
+        said, seconds = zip(*pairs, strict=True)
+        off[name] = 100 * abs(median(said) / median(seconds) - 1)
+        ranges = [f"{median(some):.2f} s ({min(some):.2f}..{max(some):.2f})" for some in (said, seconds)]
+        note = f"told {ranges[0]}, took {ranges[1]}"
+        bench.report(f"{state} seconds told, {name}: off", off[name], "%", "<= 25", note)
+    within = sum(value <= 25 for value in off.values())
+    bench.report(f"settings within 25 %, {state}", within, f"of {len(off)}", f">= {len(off)}")
 
 
 def grid() -> dict[str, Any]:
@@ -134,55 +150,83 @@ def spreads(rows: Iterator[np.ndarray], label: np.ndarray, sides: np.ndarray) ->
     return deff(label[seen], BATCH), float((BATCH * squares / sides.var(axis=0, dtype=np.float64)).mean())
 
 
-def auto_part(bench: Bench) -> None:
-    """order="auto" with 2 % in memory against the fastest of a grid whose deff is as low, by label and features."""
-    path = clustered(bench.work, bench.table_rows(36_000_000, 2_000_000))
-    table = cp.open(path)
+def columns(table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels and 8 projections of the features."""
     label, sides = np.empty(len(table), np.int32), np.empty((len(table), 8), np.float32)
     turn = np.random.default_rng(5).standard_normal((FEATURES, 8)).astype(np.float32)
     for start in range(0, len(table), 1 << 16):
         part = table.read(start, min(start + (1 << 16), len(table)), ["features", "label"])
         label[start : start + (1 << 16)] = part.column("label").to_numpy()
         sides[start : start + (1 << 16)] = part.column("features").flatten().to_numpy().reshape(-1, FEATURES) @ turn
-    fit, told = {}, {}
-    for name, order in {"auto": "auto", **grid()}.items():
+    return label, sides
+
+
+def mixed(bench: Bench, table: Table) -> dict[str, Any]:
+    """Report what order="auto" mixes; return it and the settings that mix as well, of whole epochs."""
+    orders = {"auto": "auto", **grid()}
+    read = functools.cache(lambda: columns(table))
+
+    def spread(order: Any) -> tuple[float, float]:
         with cp.Loader(table, order=order, memory=MEMORY, batch_size=BATCH) as loader:
-            told[name] = spreads(loader.feeder.rows(0), label, sides)
-        if max(told[name]) <= MOST:
-            fit[name] = order
+            return spreads(loader.feeder.rows(0), *read())
+
+    cases = {name: lambda order=order: spread(order) for name, order in orders.items()}
+    told = {name: values for name, (values,) in in_pieces(bench, f"auto-mixed-{len(table)}", cases, 1).items()}
+    fit = {name: orders[name] for name, values in told.items() if max(values) <= MOST}
     by_label, by_features = told["auto"]
     note = f"{len(fit) - ('auto' in fit)} of {len(grid())} settings have both at most {MOST}"
     bench.report(f"auto, memory {MEMORY}: deff of labels", by_label, "", f"<= {MOST}", note)
     bench.report(f"auto, memory {MEMORY}: deff of features", by_features, "", f"<= {MOST}", note)
-    del sides, label
+    fit.pop("full", None)  # a read for each row: it takes minutes
+    if not fit.keys() - {"auto"}:
+        raise Skip("no setting by hand mixes as well within so little memory")
+    return {"auto": "auto", **fit}
 
-    def epoch(order: Any, cold: bool) -> float:
+
+def auto_part(bench: Bench, cold: bool) -> None:
+    """order="auto" with 2 % in memory against the fastest of a grid whose deff is as low, by label and features.
+
+    The grid is screened by an eighth of an epoch; of the best and auto whole epochs are timed.
+    """
+    path = clustered(bench.work, bench.table_rows(36_000_000, 2_000_000))
+    table, state = cp.open(path), "cold" if cold else "warm"
+    orders = mixed(bench, table)
+
+    def epoch(order: Any, part: int) -> float:
         if cold:
             drop(path)
-        start = time.perf_counter()
+        start, rows = time.perf_counter(), 0
         with cp.Loader(table, order=order, memory=MEMORY, batch_size=BATCH) as loader:
-            walk(loader, len(table))
+            for batch in loader:
+                rows += len(batch["label"])
+                if rows >= len(table) // part:
+                    break
         return time.perf_counter() - start
 
-    slow = [name for name in fit if name == "full"]  # a read for each row: it takes minutes
-    rivals = {name: order for name, order in {"auto": "auto", **fit}.items() if name not in slow}
-    if len(rivals) == 1:
-        raise Skip("no setting by hand mixes as well within so little memory")
-    for cold in (False, True):
-        cases = {name: lambda order=order, cold=cold: epoch(order, cold) for name, order in rivals.items()}
-        times = interleave(cases, bench.few)  # a device too is slow at first
-        best = min((name for name in times if name != "auto"), key=lambda name: median(times[name]))
-        share = 100 * median(times[best]) / median(times["auto"])
-        note = f"auto {rate(len(table), median(times['auto']))}, {best} {rate(len(table), median(times[best]))}"
-        state = "cold" if cold else "warm"
-        bench.report(f"auto, {state}: rate of the best of {len(grid())} at deff {MOST}", share, "%", ">= 90", note)
+    def timed(what: str, names: Iterable[str], part: int, repeats: int) -> dict[str, list[float]]:
+        cases = {name: lambda name=name: epoch(orders[name], part) for name in names}
+        return in_pieces(bench, f"auto-{state}-{what}-{len(table)}", cases, repeats)
+
+    if not cold:
+        walk(cp.Loader(table, order="no_shuffle", batch_size=BATCH), len(table))
+    screened = timed("screened", orders, PART, 2)
+    by_time = sorted(screened, key=lambda name: min(screened[name]))
+    last = [name for name in by_time if name != "auto"][:FINALISTS]
+    times = timed("last", ["auto", *last], 1, bench.few)
+    best = min(last, key=lambda name: median(times[name]))
+    share = 100 * median(times[best]) / median(times["auto"])
+    told = ", ".join(f"{name} {rate(len(table), median(values))}" for name, values in times.items())
+    note = f"{told}; auto was number {by_time.index('auto') + 1} of {len(orders)} over an {PART}th of an epoch"
+    bench.report(f"auto, {state}: rate of the best of {len(grid())} at deff {MOST}", share, "%", ">= 90", note)
 
 
 def main(bench: Bench) -> None:
-    """Run all parts."""
+    """Run all parts; of a folder given by ``--work`` a run that is stopped is gone on with by the next."""
     bench.part("deff", deff_part)
-    bench.part("seconds", seconds_part)
-    bench.part("auto", auto_part)
+    for cold in (True, False):
+        bench.part(f"seconds-{'cold' if cold else 'warm'}", functools.partial(seconds_part, cold=cold))
+    for cold in (True, False):
+        bench.part(f"auto-{'cold' if cold else 'warm'}", functools.partial(auto_part, cold=cold))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@
  * | LOGISTIC      | C         | -a log(a / C) - (C - a) log((C - a) / C)   |
  *
  * The intercept is the weight of a feature that is 1 in every row; unlike that of sgd/ it is part of |w|^2. Weights and
- * dual variables are doubles whatever the features are. HINGES is a HINGE for each class against the rest. */
+ * dual variables are doubles whatever the features are. HINGES is a HINGE for each class against the rest, LOGISTICS a LOGISTIC. */
 #ifndef CP_DUAL_STATE_H
 #define CP_DUAL_STATE_H
 
@@ -39,7 +39,7 @@ typedef struct {
 } cp_dual_shape;
 
 typedef struct {
-    enum cp_loss loss;
+    enum cp_loss loss;                  /* that of one output */
     int32_t bytes, sparse, intercept, isa;
     int64_t features, outputs, count;   /* count: of classes */
     double bound, diagonal;             /* C; 1 / (2 C) of SQUARED_HINGE */
@@ -51,14 +51,14 @@ typedef struct {
 
 static inline int cp_dual_has(enum cp_loss loss)
 {
-    return loss == CP_HINGE || loss == CP_HINGES || loss == CP_SQUARED_HINGE || loss == CP_LOGISTIC;
+    return loss == CP_HINGE || loss == CP_HINGES || loss == CP_SQUARED_HINGE || loss == CP_LOGISTIC || loss == CP_LOGISTICS;
 }
 
 static inline cp_dual cp_dual_layout(const cp_dual_shape *shape)
 {
     int64_t classes = cp_loss_per_class(shape->loss) ? shape->outputs : 2;
     size_t line = CP_LINE, w = (size_t)(shape->features * shape->outputs) * sizeof(double);
-    cp_dual s = {.loss = shape->loss, .bytes = shape->bytes, .sparse = shape->sparse, .intercept = shape->intercept,
+    cp_dual s = {.loss = cp_losses[shape->loss].rest ? cp_losses[shape->loss].one : shape->loss, .bytes = shape->bytes, .sparse = shape->sparse, .intercept = shape->intercept,
                  .isa = shape->isa, .features = shape->features, .outputs = shape->outputs, .count = classes,
                  .bound = shape->bound, .near = 1e-2};
     s.diagonal = s.loss == CP_SQUARED_HINGE ? 0.5 / s.bound : 0;

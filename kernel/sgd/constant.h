@@ -62,19 +62,19 @@ static inline double cp_least_loss(const cp_labelled *rows)
 }
 
 /* Return the loss of the best constant by the shares of the classes: their entropy, or that of the best margin. Where
- * there are more than two it is the sum over them, each against the rest, by the loss of two classes of that name. */
+ * it is each class against the rest it is the sum over them. */
 static inline double cp_least_loss_of_classes(cp_loss_choice of, const double *share, int64_t classes)
 {
+    const cp_loss_facts *facts = &cp_losses[of.loss];
     const double sides[] = {1, -1};
     double sum = 0;
-    if (cp_losses[of.loss].probability) {
+    if (facts->probability && !facts->rest) {
         for (int64_t k = 0; k < classes; k++)
             sum -= share[k] > 0 ? share[k] * log(share[k]) : 0;
         return sum;
     }
-    if (cp_loss_per_class(of.loss))
-        cp_loss_read(cp_losses[of.loss].name, 2, &of);
-    for (int64_t k = classes > 2 ? 0 : 1; k < classes; k++) {
+    of.loss = facts->rest ? facts->one : of.loss;
+    for (int64_t k = facts->rest ? 0 : 1; k < classes; k++) {
         const double weight[] = {share[k], 1 - share[k]};
         sum += cp_least_loss(&(cp_labelled){of, sides, weight, 2});
     }
@@ -84,12 +84,12 @@ static inline double cp_least_loss_of_classes(cp_loss_choice of, const double *s
 /* Return the loss of weights of zero on so many classes. */
 static inline double cp_zero_loss_of_classes(cp_loss_choice of, int64_t classes)
 {
+    const cp_loss_facts *facts = &cp_losses[of.loss];
     const double side = 1;
-    if (cp_losses[of.loss].probability)
+    if (facts->probability && !facts->rest)
         return log((double)(classes > 1 ? classes : 1));
-    if (cp_loss_per_class(of.loss))
-        cp_loss_read(cp_losses[of.loss].name, 2, &of);
-    return cp_mean_loss(&(cp_labelled){of, &side, NULL, 1}, 0) * (double)(classes > 2 ? classes : 1);
+    of.loss = facts->rest ? facts->one : of.loss;
+    return cp_mean_loss(&(cp_labelled){of, &side, NULL, 1}, 0) * (double)(facts->rest ? classes : 1);
 }
 
 #endif

@@ -20,11 +20,12 @@
     MARGIN(HINGE, HINGE, .name = "svm", .labels = CP_TWO_CLASSES) \
     MARGIN(SQUARED, SQUARED, .name = "linear", .labels = CP_NUMBERS, .of_mean = 1) \
     SCORES(SOFTMAX, .name = "softmax", .labels = CP_CLASSES, .probability = 1) \
-    SCORES(HINGES, .name = "svm", .labels = CP_CLASSES) \
+    SCORES(HINGES, .name = "svm", .labels = CP_CLASSES, .rest = 1, .one = CP_HINGE) \
     MARGIN(HUBER, ANY, .name = "huber", .labels = CP_NUMBERS, .parameter = "delta", .usual = 1, .below = INFINITY) \
     MARGIN(SQUARED_HINGE, ANY, .name = "squared_hinge", .labels = CP_TWO_CLASSES) \
     MARGIN(POISSON, ANY, .name = "poisson", .labels = CP_NUMBERS, .exponential = 1, .not_negative = 1, .of_mean = 1) \
-    MARGIN(QUANTILE, ANY, .name = "quantile", .labels = CP_NUMBERS, .parameter = "tau", .usual = 0.5, .below = 1)
+    MARGIN(QUANTILE, ANY, .name = "quantile", .labels = CP_NUMBERS, .parameter = "tau", .usual = 0.5, .below = 1) \
+    SCORES(LOGISTICS, .name = "ovr_logistic", .labels = CP_CLASSES, .probability = 1, .rest = 1, .one = CP_LOGISTIC)
 
 /* The copies of the learner that are made for one loss; the code of all others is ANY. */
 #define CP_COPIES(COPY) COPY(LOGISTIC) COPY(HINGE) COPY(SQUARED)
@@ -46,7 +47,9 @@ enum cp_labels {
 typedef struct {
     const char *name;             /* as users give it */
     enum cp_labels labels;
-    int probability;              /* scores make probabilities, and the loss is minus the logarithm of one */
+    int probability;              /* scores make probabilities, and the loss is minus the logarithm of one, but for `rest` */
+    int rest;                     /* each class against the rest: the loss is the sum of those of one score a class, */
+    enum cp_loss one;             /* by this loss of two classes */
     int exponential;              /* predicts exp(score), not the score */
     int not_negative;             /* takes labels of 0 and more only */
     int of_mean;                  /* the best constant is the mean of the labels: R^2 says whether it was beaten */

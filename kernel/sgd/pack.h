@@ -113,21 +113,42 @@ CP_INLINE quad CP(sum_quad)(quad q)
 #endif
 }
 
-/* Sum the lanes by halves, lane i with lane i + half, so that the tree is the same for every vector width;
- * every lane of the answer holds the sum. */
-CP_INLINE quad CP(sum)(pack a)
+/* Sum the lanes by halves, lane i with lane i + half, so that the tree is the same for every vector width, down to a quad. */
+CP_INLINE quad CP(quarter)(pack a)
 {
 #if CP_VECTOR == 16
-    quad q = (a.part[0] + a.part[2]) + (a.part[1] + a.part[3]);
+    return (a.part[0] + a.part[2]) + (a.part[1] + a.part[3]);
 #else
 #if CP_VECTOR == 64
     CP(half_type) half = CP_LOW(CP(half_type), a.part[0]) + CP_HIGH(CP(half_type), a.part[0]);
 #else
     CP(half_type) half = a.part[0] + a.part[1];
 #endif
-    quad q = CP_LOW(quad, half) + CP_HIGH(quad, half);
+    return CP_LOW(quad, half) + CP_HIGH(quad, half);
 #endif
-    return CP(sum_quad)(q);
+}
+
+/* Sum all lanes; every lane of the answer holds the sum. */
+CP_INLINE quad CP(sum)(pack a) { return CP(sum_quad)(CP(quarter)(a)); }
+
+/* Sum the lanes of each of a quad of quads, lane k of the answer those of quad k, with the additions of CP(sum_quad). */
+CP_INLINE quad CP(sums)(const quad *q)
+{
+#if CP_BYTES == 4
+    const quad a = CP_SHUFFLE2(mask, q[0], q[1], 0, 4, 1, 5) + CP_SHUFFLE2(mask, q[0], q[1], 2, 6, 3, 7);
+    const quad b = CP_SHUFFLE2(mask, q[2], q[3], 0, 4, 1, 5) + CP_SHUFFLE2(mask, q[2], q[3], 2, 6, 3, 7);
+    return CP_SHUFFLE2(mask, a, b, 0, 1, 4, 5) + CP_SHUFFLE2(mask, a, b, 2, 3, 6, 7);
+#else
+    return CP_SHUFFLE2(mask, q[0], q[1], 0, 2) + CP_SHUFFLE2(mask, q[0], q[1], 1, 3);
+#endif
+}
+
+/* Return whether every bit is set. */
+CP_INLINE int CP(every)(mask a)
+{
+    uint64_t word[2];
+    memcpy(word, &a, sizeof word);
+    return (word[0] & word[1]) == (uint64_t)-1;
 }
 
 /* Return whether a bit of any lane is set. */

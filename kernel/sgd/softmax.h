@@ -62,6 +62,32 @@ CP_INLINE int CP(HINGES)(cp_sgd *s, real *score, int64_t target, double w, real 
     return 1;
 }
 
+/* The same of one logistic loss an output. The logarithms of a row are taken together: of 1e30 at most, for their product with
+ * those of other rows is to be a number. */
+CP_INLINE int CP(LOGISTICS)(cp_sgd *s, real *score, int64_t target, double w, real step, real *slope)
+{
+    const quad by = CP(all)(step * (real)w);
+    int64_t best = 0;
+    double odds = 1;
+    for (int64_t k = 0; k < s->outputs; k++)
+        if (!CP(is_finite)(score[k]))
+            return 0;
+    for (int64_t k = 0; k < s->outputs; k++) {
+        const point at = CP(LOGISTIC)(CP(all)(score[k]), CP(all)(k == target ? 1 : -1), by, by);
+        best = score[k] > score[best] ? k : best;
+        slope[k] = at.slope[0];
+        s->totals.loss += w * (double)at.loss[0];
+        odds *= 1 + (double)at.e[0];
+        if (odds > 1e30) {
+            s->totals.loss += w * cp_log(odds);
+            odds = 1;
+        }
+    }
+    cp_add_log(&s->totals, odds, w);
+    CP(count_class)(s, best == target, w);
+    return 1;
+}
+
 CP_INLINE int CP(per_class)(cp_sgd *s, real *score, int64_t target, double w, real step, real *slope)
 {
 #define CP_NO_SCORES(id, ...) case CP_##id: break;

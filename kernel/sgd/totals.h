@@ -41,6 +41,14 @@ static inline double cp_exp(double x)
     return sum * cp_bits_double((uint64_t)((int64_t)n + 1023) << 52);
 }
 
+/* Return what is in favour of a class by its score, so that probabilities are a softmax of it: of each class against the rest the
+ * logarithm of its probability alone. */
+static inline double cp_sgd_favour(enum cp_loss loss, double score)
+{
+    const double a = score < 0 ? -score : score;
+    return cp_losses[loss].rest ? (score < 0 ? score : 0) - cp_log(1 + cp_exp(-a)) : score;
+}
+
 /* Multiply what a row's loss is the logarithm of into the running product: one logarithm serves hundreds of rows. Of rows that
  * count for w it is noted, for the end of the chunk. */
 static inline void cp_add_log(cp_sgd_totals *t, double value, double w)

@@ -8,6 +8,7 @@ typedef struct CorgiLearner CorgiLearner;
 extern CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
                                    const double *classes);
 extern CorgiLearner *corgi_learner_for(const CorgiRun *run);
+extern int64 corgi_learner_bytes(const CorgiRun *run);
 extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
 extern void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner);
 extern void corgi_learner_begin(CorgiLearner *m, double rate);
@@ -26,7 +27,7 @@ extern void corgi_learner_decide_rows(CorgiLearner *m, const CorgiRun *run, cons
                                       double *scores);
 extern int corgi_learner_decide_pair(CorgiLearner *m, const int32 *indices, const char *values, int64 count,
                                      double *scores);
-extern void corgi_probabilities(double *scores, int64 classes);
+extern void corgi_probabilities(const cp_loss_choice *of, double *scores, int64 classes);
 extern double corgi_chance(const cp_loss_choice *of, const int64 *counts, const double *weight, int64 classes);
 
 /* standardize.c */

@@ -23,6 +23,7 @@ class Loss:
         exponential: Whether it predicts the exponential of a score, not the score.
         not_negative: Whether labels below 0 are refused.
         of_mean: Whether the best constant is the mean of the labels.
+        rest: Whether it tells each class from the rest: the sum of a loss of two classes over all.
         score: Name of the score of an epoch: ``"accuracy"`` or ``"r2"``.
         takes: The name of its parameter, if it has one.
         below: What the parameter lies below, and above 0.
@@ -36,6 +37,7 @@ class Loss:
     exponential: bool
     not_negative: bool
     of_mean: bool
+    rest: bool
     score: str
     takes: str | None
     below: float
@@ -115,7 +117,7 @@ def quoted(**facts: Any) -> list[str]:
 
     Example:
         >>> quoted(probability=True)
-        ['"logistic"', '"softmax"']
+        ['"logistic"', '"softmax"', '"ovr_logistic"']
     """
     holds = [loss for loss in LOSSES if all(getattr(loss, fact) == value for fact, value in facts.items())]
     return [f'"{name}"' for name in dict.fromkeys(loss.name for loss in holds)]

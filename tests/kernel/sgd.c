@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "made.h"
-#include "sgd/sgd.h"
+#include "sgd/company.h"
 
 enum { ROWS = 700, MOST = 150 };
 
@@ -111,6 +111,87 @@ static void refuse(void)
     free(s);
 }
 
+enum { MODELS = 9, PARTS = 3 };
+
+static cp_sgd *model(const cp_sgd_shape *shape, int k)
+{
+    cp_sgd *s = aligned_alloc(CP_LINE, cp_sgd_size(shape));
+    memset(s, 0, cp_sgd_size(shape));
+    cp_sgd_init(s, shape);
+    cp_sgd_begin(s, 0.01 * (k + 1));
+    return s;
+}
+
+/* Return whether two models are the same, and let go of both. */
+static int the_same(const cp_sgd_shape *shape, cp_sgd *a, cp_sgd *b)
+{
+    const size_t size = (size_t)(shape->bytes * shape->outputs * (shape->features + 1));
+    char *of = malloc(2 * size);
+    cp_sgd *both[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        cp_sgd_flush(both[i]);
+        cp_sgd_predictor(both[i], of + (size_t)i * size, of + (size_t)i * size + shape->bytes * shape->outputs * shape->features);
+    }
+    int same = memcmp(of, of + size, size) == 0 && memcmp(&a->totals, &b->totals, sizeof a->totals) == 0;
+    free(of), free(a), free(b);
+    return same;
+}
+
+/* Let models of several parts, rates and penalties learn from the same rows, and each alone from its own; return how many differ. */
+static int crowd(cp_sgd_shape shape, int own)
+{
+    data d = make(&shape);
+    cp_rows rows = {.x = d.x, .y = d.y, .y_type = CP_F32, .slots = ROWS, .stride = shape.features * shape.bytes,
+                    .indices = d.at, .values = d.from, .lengths = d.lengths, .visit = d.visit, .m = ROWS};
+    cp_sgd *s[MODELS], *left[MODELS], *alone;
+    cp_sgd_shape each[MODELS];
+    uint8_t of[ROWS], theirs[MODELS];
+    int32_t some[100], *mine = malloc(ROWS * sizeof *mine);
+    int status[2 * MODELS], differ = 0;
+    int64_t done[2 * MODELS];
+    cp_parts parts = {of, theirs, own, 100, some, left, status, done};
+    for (int i = 0; i < ROWS; i++)
+        of[i] = (uint8_t)(i * 7 / 5 % PARTS);
+    for (int k = 0; k < MODELS; k++) {
+        each[k] = shape;
+        each[k].l2 = k % 4 ? 0.001 * k : 0;
+        each[k].average = k % 3 == 1;
+        each[k].step = k == 5 ? CP_STEP_ADAGRAD : shape.step;
+        theirs[k] = (uint8_t)(k < 6 ? 0 : 1);
+        s[k] = model(&each[k], k);
+    }
+    cp_sgd_learn_parts(s, MODELS, &rows, &parts);
+    for (int k = 0; k < MODELS; k++) {
+        int64_t n = 0, learnt;
+        for (int i = 0; i < ROWS; i++)
+            if ((of[i] == theirs[k]) == own)
+                mine[n++] = d.visit[i];
+        rows.visit = mine;
+        rows.m = n;
+        alone = model(&each[k], k);
+        differ += cp_sgd_learn(alone, &rows, &learnt) != status[k] || learnt != done[k];
+        differ += !the_same(&each[k], s[k], alone);
+    }
+    free(mine);
+    drop(&d);
+    return differ;
+}
+
+static void accompany(void)
+{
+    double classes[] = {0, 1, 2};
+    int differ = 0;
+    for (int loss = 0; loss < CP_LOSS_COUNT; loss++)
+        for (int form = 0; form < 3; form++)
+            for (int width = 5; width < 40; width += 23) {
+                cp_sgd_shape shape = {.loss = (enum cp_loss)loss, .parameter = cp_losses[loss].usual, .bytes = form ? 4 : 8,
+                                      .sparse = form == 2, .batch = 1, .features = width, .intercept = width > 5, .isa = -1,
+                                      .outputs = cp_loss_per_class((enum cp_loss)loss) ? 3 : 1, .classes = classes};
+                differ += crowd(shape, width > 5);
+            }
+    printf("company %d\n", differ);
+}
+
 int main(void)
 {
     static const int64_t widths[] = {1, 3, 8, 16, 17, 28, 64, MOST};
@@ -141,5 +222,6 @@ int main(void)
         printf("%016llx\n", (unsigned long long)all);
     }
     refuse();
+    accompany();
     return 0;
 }

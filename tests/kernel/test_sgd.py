@@ -214,7 +214,13 @@ def test_wrong_buffers_raise():
         _kernel.sgd_begin(model._state, float("nan"))
     with pytest.raises(ValueError, match=r"weights must be \[1, 3\]"):
         _kernel.sgd_get(model._state, np.zeros(2, np.float32), np.zeros(1, np.float32))
-    for wrong in ((9, 4, 1, 1, 1), (0, 2, 1, 1, 1), (0, 4, 0, 1, 1), (0, 4, 1, 2, 1), (0, 4, 1, 1, 0)):
+    for wrong in (
+        (len(_kernel.LOSSES), 4, 1, 1, 1),
+        (0, 2, 1, 1, 1),
+        (0, 4, 0, 1, 1),
+        (0, 4, 1, 2, 1),
+        (0, 4, 1, 1, 0),
+    ):
         loss, size, features, outputs, batch = wrong
         with pytest.raises(ValueError, match=r"out of range|reals of"):
             _kernel.sgd_new(

@@ -6,15 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sgd_rows import CLASSES, made, sparse_rows, where
+from typer.testing import CliRunner
 
 import corgipile as cp
+from corgipile.cli.app import app
 from corgipile.errors import BadArgument, BadLabel, BadValue
 from corgipile.linear import dual_training
 from corgipile.linear.dual import Dual, DualVariables
+from corgipile.linear.estimators import CorgiClassifier
 from corgipile.linear.features import Features
+from corgipile.linear.model import Model
 from corgipile.orders import BlockOnly, CorgiPile, Riffle
 
-KINDS = ("logistic", "svm", "squared_hinge", "hinges")
+KINDS = ("logistic", "svm", "squared_hinge", "hinges", "ovr_logistic")
 ROWS = 400
 BLOCKS, PARTS = BlockOnly(block=50), CorgiPile(block=10, buffer=100)
 
@@ -26,7 +30,7 @@ def objective(kind, coef, bias, x, y, l2):
     for w, b, target in zip(coef, bias, targets, strict=True):
         margin = target * (x.astype(np.float64) @ w + b)
         lack = np.maximum(0, 1 - margin)
-        losses = {"logistic": np.logaddexp(0, -margin), "squared_hinge": lack**2}.get(kind, lack)
+        losses = np.logaddexp(0, -margin) if kind.endswith("logistic") else lack**2 if kind == "squared_hinge" else lack
         total += losses.mean() + l2 / 2 * (w @ w + b * b)
     return total
 
@@ -36,6 +40,11 @@ def peer(kind, x, y, l2):
     linear = pytest.importorskip("sklearn.linear_model")
     svm = pytest.importorskip("sklearn.svm")
     settings = {"C": 1 / (l2 * len(x)), "dual": True, "tol": 1e-9, "max_iter": 200_000, "intercept_scaling": 1}
+    if kind == "ovr_logistic":
+        sides = [y == c for c in CLASSES[kind]]
+        each = [linear.LogisticRegression(solver="liblinear", **settings).fit(x.astype(np.float64), y) for y in sides]
+        coef, bias = (np.concatenate([getattr(one, name) for one in each]) for name in ("coef_", "intercept_"))
+        return objective(kind, coef, bias, x, y, l2)
     if kind == "logistic":
         found = linear.LogisticRegression(solver="liblinear", **settings)
     else:
@@ -202,7 +211,10 @@ def test_a_tolerance_that_is_not_reached_is_told():
     ("how", "why"),
     [
         ({"l2": 0.0}, "solver='dual' needs l2 above 0, got 0.0; l2=0.0025 is C = 1"),
-        ({"model": "linear"}, "solver='dual' is for models of kind logistic, svm, squared_hinge, got 'linear'"),
+        (
+            {"model": "linear"},
+            "solver='dual' is for models of kind logistic, svm, squared_hinge, ovr_logistic, got 'linear'",
+        ),
         ({"learning_rate": 0.1}, "learning_rate is for solver='sgd', got learning_rate=0.1"),
         ({"step": "adagrad"}, "step is for solver='sgd'"),
         ({"l1": 0.1}, "l1 is for solver='sgd'"),
@@ -234,3 +246,32 @@ def test_labels_of_no_class_and_rows_of_zeros():
     assert not model.coef.any()
     with pytest.raises(BadLabel):
         cp.train(table_of(x, np.array([0, 1, 2, 0, 1, 2])), solver="dual", l2=0.1)
+
+
+def test_each_class_against_the_rest_has_probabilities(tmp_path):
+    """Weights of a class are those of a model of it alone; its share is its own probability over the sum of all."""
+    x, y = made("ovr_logistic", ROWS, 8, np.float64)
+    names, how = np.array(["ash", "elm", "oak"])[y], {"l2": 1 / ROWS, "epochs": 400, "tolerance": 1e-9}
+    cp.convert(table_of(x, names), tmp_path / "t.arrow")
+    options = [f"--{name}={value}" for name, value in {"solver": "dual", "model": "ovr_logistic", **how}.items()]
+    done = CliRunner().invoke(app, ["train", str(tmp_path / "t.arrow"), *options, "--save", str(tmp_path / "m")])
+    assert done.exit_code == 0, done.output
+    model = cp.load(tmp_path / "m")
+    alone = [cp.train(table_of(x, y == k), solver="dual", **how) for k in range(3)]
+    np.testing.assert_allclose(model.coef, np.concatenate([one.coef for one in alone]), atol=1e-5)
+    np.testing.assert_allclose(model.intercept, np.concatenate([one.intercept for one in alone]), atol=1e-5)
+    sure = 1 / (1 + np.exp(-model.decision(table_of(x, names))))
+    np.testing.assert_allclose(
+        model.predict_proba(table_of(x, names)), sure / sure.sum(axis=1, keepdims=True), rtol=1e-12
+    )
+    assert model.predict(table_of(x, names)).tolist() == np.array(["ash", "elm", "oak"])[sure.argmax(axis=1)].tolist()
+    estimator = CorgiClassifier(solver="dual", **how).fit(x, names)
+    assert estimator.model_.kind == "ovr_logistic"
+    np.testing.assert_allclose(estimator.predict_proba(x), model.predict_proba(table_of(x, names)), atol=1e-5)
+    assert CorgiClassifier(epochs=1).fit(x, names).model_.kind == "softmax"
+
+
+def test_scores_far_off_have_probabilities():
+    far = np.array([[-800.0, -900.0, -1000.0], [800.0, 900.0, -1000.0]])
+    model = Model("ovr_logistic", np.eye(3), np.zeros(3), np.arange(3))
+    np.testing.assert_allclose(model.predict_proba(far), [[1, np.exp(-100), np.exp(-200)], [0.5, 0.5, 0]], rtol=1e-9)

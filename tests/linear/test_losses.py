@@ -45,8 +45,8 @@ def test_what_is_no_loss_is_refused(kind, why):
 
 
 def test_lists_are_made_of_the_table():
-    assert quoted(probability=True) == ['"logistic"', '"softmax"']
-    assert quoted(per_class=True) == ['"softmax"', '"svm"']
+    assert quoted(probability=True) == ['"logistic"', '"softmax"', '"ovr_logistic"']
+    assert quoted(per_class=True) == ['"softmax"', '"svm"', '"ovr_logistic"']
     assert list(NAMES) == list(dict.fromkeys(loss.name for loss in LOSSES))
 
 

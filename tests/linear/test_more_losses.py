@@ -109,7 +109,7 @@ def test_squared_hinge_classifies(make, rows):
     peer = LinearSVC(loss="squared_hinge", random_state=0).fit(x, y)
     assert model.classes.tolist() == [3, 5]
     assert (model.predict(x) == y).mean() > peer.score(x, y) - 0.01
-    with pytest.raises(BadLabel, match='squared_hinge takes two, "softmax" and "svm" take more'):
+    with pytest.raises(BadLabel, match='squared_hinge takes two, "softmax" and "svm" and "ovr_logistic" take more'):
         train(make.dense(x, y + np.arange(ROWS) % 2 * 10), model="squared_hinge")
 
 

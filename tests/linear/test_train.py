@@ -140,7 +140,10 @@ def test_labels_of_two_values(make, labels):
 
 def test_three_labels_need_softmax(make):
     x, y = make.rows(classes=3)
-    with pytest.raises(BadLabel, match=r'logistic takes two, "softmax" and "svm" take more, "linear" predicts numbers'):
+    with pytest.raises(
+        BadLabel,
+        match=r'logistic takes two, "softmax" and "svm" and "ovr_logistic" take more, "linear" predicts numbers',
+    ):
         train(make.dense(x, y - 1))
 
 

@@ -73,9 +73,9 @@ def test_it_is_the_order_that_can_be_asked_for_by_name():
 def test_labels_that_are_not_balanced_by_count_among_what_is_alike():
     table = rows("sorted")
     texts = table.set_column(1, "label", pa.array(np.where(table["label"].to_numpy() == 1, "yes", "no")))
-    for source, label in ((texts, None), (table.rename_columns(["x", "kind"]), None), (texts.select(["label"]), None)):
-        with cp.Loader(source, memory=FEW, label=label) as loader:
-            assert loader.order.balance == "content"
+    for source, by in ((texts, "label"), *((one.rename_columns(["x", "kind"]), "content") for one in (table, texts))):
+        with cp.Loader(source, memory=FEW) as loader:
+            assert loader.order.balance == by
 
 
 def test_numbers_of_rows_do_not_count_and_text_alone_tells_nothing():

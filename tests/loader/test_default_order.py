@@ -15,6 +15,7 @@ from corgipile.linear.estimators import CorgiClassifier
 from corgipile.loader.default_order import chosen
 from corgipile.loader.feeder import Feeder
 from corgipile.orders import Auto, CorgiPile, Riffle, restored
+from corgipile.quality import audit
 from corgipile.sizes import parse_bytes
 from corgipile.tables import MemoryTable, Subset
 from corgipile.tables.arrow.writer import Writer
@@ -50,6 +51,25 @@ def test_files_memory_parquet_and_parts_of_them_are_balanced(path, tmp_path):
         assert chosen("auto", table, "x") == Riffle(balance="x")
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string()), pa.timestamp("s")])
+def test_labels_that_are_text_or_times_balance_as_well_as_numbers(tmp_path, kind):
+    codes = np.repeat([0, 1, 2, 3], ROWS // 4)
+    labels = pa.array(codes if pa.types.is_timestamp(kind) else [f"class {one}" for one in codes]).cast(kind)
+    pq.write_table(rows(labels), tmp_path / "t.parquet")  # one row group, as pandas writes it
+    settings = {"batch_size": 64, "memory": "16KB", "seed": 3}
+    with cp.Loader(tmp_path / "t.parquet", **settings) as loader:
+        assert loader.order.balance == "label"
+        report = audit(loader, id=lambda batch: batch["x"].astype(np.int64), key="label", rows=ROWS)
+        assert report.epochs[0].spreads[0].deff[0] < 1.1
+
+
+def test_long_text_that_is_named_label_is_no_reason_to_read_it(tmp_path):
+    texts = [f"{one} " + "words " * 20_000 for one in range(ROWS // 4)]
+    with Writer(tmp_path / "t.arrow", pa.schema({"x": pa.int64(), "label": pa.string()})) as writer:
+        writer.write(pa.record_batch({"x": range(len(texts)), "label": texts}))
+    assert chosen("auto", cp.open(tmp_path / "t.arrow")) == Riffle()
+
+
 def test_labels_that_cost_a_read_of_the_rows_are_left_alone(tmp_path):
     (tmp_path / "t.svm").write_text("1 1:0.5\n0 1:0.25\n" * 50)
     for table, label in [
@@ -59,7 +79,7 @@ def test_labels_that_cost_a_read_of_the_rows_are_left_alone(tmp_path):
             ),
             "y",
         ),
-        (cp.open(rows(np.array(["a", "b"] * (ROWS // 2)))), None),
+        (cp.open(rows(pa.array([["a"], ["b"]] * (ROWS // 2)))), None),
         (cp.open(str(tmp_path / "t.svm")), None),
         (cp.open(rows().slice(0, 0)), None),
     ]:

@@ -7,26 +7,15 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from cut_table import CutTable
 
 import corgipile as cp
 from corgipile import random
 from corgipile.losses import NAMES
-from corgipile.tables import MemoryTable
 
 ROWS, WIDTH = 4000, 9
 HOLDOUT = 7  # what the key is for
 TYPES = {"real": pa.float32(), "double precision": pa.float64(), "integer": pa.int32(), "smallint": pa.int16()}
-
-
-class CutTable(MemoryTable):
-    """A table with the blocks that the server has."""
-
-    def __init__(self, rows, cuts):
-        super().__init__(rows)
-        self._cuts = np.array(cuts, np.int64)
-
-    def cuts(self, rows):
-        return self._cuts
 
 
 def stored_rows(server, model):
@@ -186,9 +175,11 @@ CASES = [
         {"holdout": 0.3, "epochs": 15, "patience": 1, "learning_rate": 0.5},
     ),
     ("real", "svm", {"features": ["k", "v"], "holdout": 0.2, "epochs": 15, "patience": 2, "standardize": True}),
+    ("real", "ovr_logistic", {"weight": "w", "batch_size": 8, "holdout": 0.2}),
+    ("double precision", "ovr_logistic", {"features": ["k", "v"], "l2": 0.01}),
     ("real", "squared_hinge", {"weight": "w", "step": "auto", "batch_size": 16, "l1": 0.001}),
 ]
-MORE = ("softmax", "svm of three")
+MORE = ("softmax", "ovr_logistic", "svm of three")
 
 
 @pytest.mark.every_server

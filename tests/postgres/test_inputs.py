@@ -158,7 +158,7 @@ REFUSED = {
     "'good', 'svm:2', 'x', 'label'": 'a svm model has no parameter, got "svm:2"',
     "'good', 'quantile:1', 'x', 'label'": 'tau of a quantile model must be above 0 and below 1, got "quantile:1"',
     "'good', 'huber:-1', 'x', 'label'": 'delta of a huber model must be a finite number above 0, got "huber:-1"',
-    "'good', 'squared_hinge', 'x', 'three'": "a squared_hinge model takes two, softmax or svm takes more",
+    "'good', 'squared_hinge', 'x', 'three'": "a squared_hinge model takes two, softmax, svm or ovr_logistic takes more",
     "'good', 'svm', 'y', 'label'": 'has no column "y"',
     "'good', 'svm', 'gone', 'label'": 'has no column "gone"',
     "'good', 'svm', 'ctid', 'label'": 'has no column "ctid"',
@@ -168,7 +168,7 @@ REFUSED = {
     "'good', 'svm', 'label', 'label'": "cannot be a feature too",
     "'good', 'svm', ARRAY['x', 'three'], 'label'": "is an array; give it alone",
     "'good', 'svm', '{}'::text[], 'label'": "features is an empty list",
-    "'good', 'logistic', 'x', 'three'": "a logistic model takes two, softmax or svm takes more",
+    "'good', 'logistic', 'x', 'three'": "a logistic model takes two, softmax, svm or ovr_logistic takes more",
     "'good', 'svm', 'x', NULL": "label must not be NULL",
     "'good', 'svm', 'x', 'label', threads => 3": "threads must be 1 or 2, got 3",
     "'good', 'svm', 'x', 'label', epochs => 0": "epochs must be 1 to 1000000, got 0",
@@ -392,3 +392,12 @@ def test_a_model_goes_on_by_its_loss_and_parameter(train, fails):
     for other in ("quantile", "linear"):
         call = f"SELECT * FROM corgipile.train('good', '{other}', 'x', 'label', warm_start => 'high')"
         assert f"is a quantile:0.9 model; a {other} model is needed" in fails(call)
+
+
+def test_a_label_is_no_array(server, fails):
+    server.sql(
+        "CREATE TABLE labelled_lists AS SELECT i::real AS a, ARRAY['x', 'y'] AS tags FROM generate_series(1, 9) i"
+    )
+    message = fails("SELECT * FROM corgipile.train('labelled_lists', 'logistic', 'a', 'tags')")
+    assert 'label column "tags" is text[]; a number, boolean or text is needed' in message
+    server.sql("DROP TABLE labelled_lists")

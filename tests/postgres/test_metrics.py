@@ -9,6 +9,7 @@ import pytest
 from sklearn import metrics
 
 KINDS = {"logistic": "two", "svm": "two", "squared_hinge": "two", "softmax": "text", "linear": "y", "poisson": "y"}
+KINDS |= {"ovr_logistic": "text"}
 FUNCTIONS = ("evaluate", "confusion_matrix", "class_metrics", "auc", "roc")
 
 
@@ -60,12 +61,15 @@ def test_two_classes(server, kind):
 
 
 @pytest.mark.every_server
-@pytest.mark.parametrize("kind", ["logistic", "svms", "softmax"])
+@pytest.mark.parametrize("kind", ["logistic", "svms", "softmax", "ovr_logistic"])
 def test_curves(server, kind):
     label, scores, _ = scored(server, kind)
     of = {"logistic": 1}.get(kind, "b")
     score = scores[:, 0] if kind == "logistic" else scores[:, 1]
-    if kind == "softmax":
+    if kind == "ovr_logistic":
+        scores = -np.logaddexp(0, -scores)
+        score = scores[:, 1]
+    if kind in ("softmax", "ovr_logistic"):
         rest = scores[:, [0, 2]]
         score = score - np.logaddexp(*rest.T)
     points = server.rows(f"SELECT * FROM corgipile.roc('of {kind}', 'measured', class => '{of}')")
@@ -85,7 +89,7 @@ def test_curves(server, kind):
 
 
 @pytest.mark.every_server
-@pytest.mark.parametrize("kind", ["logistic", "softmax", "svms"])
+@pytest.mark.parametrize("kind", ["logistic", "softmax", "svms", "ovr_logistic"])
 def test_classes(server, kind):
     label, _, said = scored(server, kind, "i < 500")
     names = ["-1", "1"] if kind == "logistic" else ["a", "b", "ç"]
@@ -105,6 +109,15 @@ def test_classes(server, kind):
     (row,) = server.rows(f"SELECT * FROM corgipile.evaluate{call}")
     assert row["accuracy"] == metrics.accuracy_score(label, said)
     assert (row["auc"] is None) == (kind != "logistic")
+    assert (row["log_loss"] is None) == (kind not in ("logistic", "softmax"))
+
+
+@pytest.mark.every_server
+def test_shares_of_classes_against_the_rest(server):
+    shares = "SELECT corgipile.predict_proba('of ovr_logistic', x) AS p, corgipile.decision('of ovr_logistic', x) AS d"
+    rows = server.rows(f"{shares} FROM measured WHERE i < 99")
+    sure = 1 / (1 + np.exp(-np.array([row["d"] for row in rows])))
+    np.testing.assert_allclose([row["p"] for row in rows], sure / sure.sum(axis=1, keepdims=True), rtol=1e-12)
 
 
 @pytest.mark.every_server

@@ -59,6 +59,12 @@ def test_batches_of_all_ranks_in_a_step_are_one(steps):
     assert audit(*numbers, key="x", epochs=1).epochs[0].spreads[0].together is not None
 
 
+def test_times_are_keys():
+    times = np.arange(4000).astype("M8[s]")
+    report = audit([(times[at : at + 40],) for at in range(0, 4000, 40)], key=0, epochs=1)
+    assert report.epochs[0].spreads[0].deff[0] > 20
+
+
 def test_ranks_that_see_classes_in_other_orders_are_merged():
     ones, zeros, mixed = ([(labels,)] * 40 for labels in (["b"] * 10, ["a"] * 10, ["a", "b"] * 5))
     spread = audit(ones, zeros, key=0, epochs=1).epochs[0].spreads[0]
@@ -223,6 +229,7 @@ def endless(rows=2):
         ([[([1, 2], [1])]], {"id": 0, "key": 1}, "1 and 2 values"),
         ([[([0.5],)]], {"id": 0}, "row number"),
         ([[([np.nan],)]], {"key": 0}, "NaN"),
+        ([[(np.array(["2024-01-01", "NaT"], "M8[s]"),)]], {"key": 0}, "NaN"),
         ([[([[1, 2]],), ([[1]],)]], {"key": 0}, "2 columns at first, 1"),
         ([[([1],), (["a"],)]], {"key": 0}, "text"),
         ([[([None],)]], {"key": 0}, "NoneType"),

@@ -38,6 +38,7 @@ class Bits:
     def test_models_are_those_of_python_bit_for_bit(self, sql, model, batch, standardize):
         label = {
             "softmax": "part % 3",
+            "ovr_logistic": "part % 3",
             "svm of three": "part % 3",
             "logistic": "label",
             "svm": "label",

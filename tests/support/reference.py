@@ -27,6 +27,9 @@ def parts(loss):
     return name, [float(parameter)] if parameter else []
 
 
+REST = {"hinges": "svm", "ovr_logistic": "logistic"}  # each class against the rest
+
+
 def derivative(loss, margin, y):
     name, parameter = parts(loss)
     return DERIVATIVES[name](margin, y, *parameter)
@@ -52,9 +55,9 @@ def sgd(loss, x, y, *, rate, epochs, batch, l2, intercept, outputs=1, start=None
                 if loss == "softmax":
                     p = np.exp(z - z.max())
                     total += weight * (np.log(p.sum()) + z.max() - z[int(label)])
-                elif loss == "hinges":
+                elif loss in REST:
                     sides = np.where(np.arange(outputs) == label, 1, -1)
-                    total += weight * sum(value("svm", z[k], sides[k]) for k in range(outputs))
+                    total += weight * sum(value(REST[loss], z[k], sides[k]) for k in range(outputs))
                 else:
                     total += weight * value(loss, z[0], label)
                 slopes[i] = weight * slopes_of(loss, z, label)
@@ -68,8 +71,8 @@ def slopes_of(loss, z, label):
     if loss == "softmax":
         p = np.exp(z - z.max())
         return p / p.sum() - (np.arange(len(z)) == label)
-    if loss == "hinges":
-        return np.array([derivative("svm", z[k], 1 if k == label else -1) for k in range(len(z))])
+    if loss in REST:
+        return np.array([derivative(REST[loss], z[k], 1 if k == label else -1) for k in range(len(z))])
     return np.array([derivative(loss, z[0], label)])
 
 

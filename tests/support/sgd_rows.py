@@ -12,7 +12,8 @@ KINDS = [*NAMES, *SET, "hinges"]  # hinges: an svm of several classes
 MARGINS = [kind for kind in [*NAMES, *SET] if not loss_of(kind).per_class]
 NUMBERS = [kind for kind in MARGINS if loss_of(kind).numbers]
 TWO = [kind for kind in MARGINS if not loss_of(kind).numbers]
-CLASSES = {"softmax": [0, 1, 2], "hinges": [0, 1, 2], "svm": [-1, 1], **{kind: [] for kind in NUMBERS}}
+CLASSES = {kind: [0, 1, 2] for kind in ("softmax", "hinges", "ovr_logistic")}
+CLASSES |= {"svm": [-1, 1], **{kind: [] for kind in NUMBERS}}
 CLASSES |= {kind: [0, 1] for kind in TWO if kind not in CLASSES}
 KINKS = [kind for kind in KINDS if kind.startswith(("svm", "hinges", "quantile"))]  # the derivative jumps
 
@@ -38,7 +39,7 @@ def made(kind, rows, width, dtype, seed=0):
     signal = x.sum(axis=1) + rng.normal(0, 0.3, rows)
     if kind in NUMBERS:
         return x, rng.poisson(np.exp(signal / 4)) if loss_of(kind).not_negative else signal.astype(dtype)
-    if kind in ("softmax", "hinges"):
+    if len(CLASSES[kind]) > 2:
         return x, np.digitize(signal, [-0.4, 0.4]).astype(np.int64)
     return x, np.where(signal > 0, CLASSES[kind][1], CLASSES[kind][0]).astype(np.int64)
 

@@ -1,5 +1,6 @@
-/* Linear models that learn side by side, each from rows of its own. */
+/* Linear models that learn side by side, each from rows of its own or all from the same. */
 #include "bind.h"
+#include "sgd/company.h"
 #include "sgd/epochs.h"
 #include "sgd_model.h"
 #include "sgd_rows.h"
@@ -58,23 +59,89 @@ static PyObject *learn_groups(model_object **all, Py_ssize_t count, rows_object 
     return Py_BuildValue("iL", status, (long long)place);
 }
 
+/* Take the rows of a call: an array, or (indices, values, lengths). */
+static int rows_either(rows_object *r, const cp_sgd *s, PyObject *rows)
+{
+    if (PyTuple_Check(rows) && PyTuple_Size(rows) == 3)
+        return rows_sparse(r, s, PyTuple_GetItem(rows, 0), PyTuple_GetItem(rows, 1), PyTuple_GetItem(rows, 2));
+    return rows_dense(r, s, rows);
+}
+
 /* sgd_groups(models, starts, rows, y, y_type, visit, weights, weights_type); rows: an array, or (indices, values, lengths) */
 static PyObject *sgd_groups(PyObject *self, PyObject *args)
 {
     PyObject *models, *starts, *rows, *y, *visit, *weights, *result = NULL;
     rows_object r = {0};
     model_object **all;
-    int type, weights_type, held;
+    int type, weights_type;
     (void)self;
     if (!PyArg_ParseTuple(args, "O!OOOiOOi", &PyList_Type, &models, &starts, &rows, &y, &type, &visit, &weights, &weights_type) ||
         !(all = models_take(models)))
         return NULL;
-    if (PyTuple_Check(rows) && PyTuple_Size(rows) == 3)
-        held = rows_sparse(&r, all[0]->state, PyTuple_GetItem(rows, 0), PyTuple_GetItem(rows, 1), PyTuple_GetItem(rows, 2));
-    else
-        held = rows_dense(&r, all[0]->state, rows);
-    if (held == 0 && rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0)
+    if (rows_either(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0)
         result = learn_groups(all, PyList_Size(models), &r, starts);
+    rows_release(&r);
+    free(all);
+    return result;
+}
+
+/* Let all models learn; return the status of each, and how many of its visits it has made. */
+static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows *rows, cp_parts *p)
+{
+    PyObject *result = NULL;
+    cp_sgd **states = calloc((size_t)count, sizeof *states);
+    Py_ssize_t taken = 0;
+    p->left = calloc((size_t)count, sizeof *p->left);
+    p->status = calloc((size_t)count, 2 * sizeof *p->status);
+    p->done = calloc((size_t)count, 2 * sizeof *p->done);
+    p->visit = calloc((size_t)p->each, sizeof *p->visit);
+    for (; states && taken < count && !all[taken]->busy; taken++) { /* one that is there twice is busy */
+        all[taken]->busy = 1;
+        states[taken] = all[taken]->state;
+    }
+    if (!states || !p->left || !p->status || !p->done || !p->visit)
+        PyErr_NoMemory();
+    else if (taken < count)
+        PyErr_SetString(PyExc_ValueError, "a model is there twice");
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        cp_sgd_learn_parts(states, count, rows, p);
+        Py_END_ALLOW_THREADS
+        result = PyList_New(count);
+    }
+    for (Py_ssize_t i = 0; i < taken; i++)
+        all[i]->busy = 0;
+    for (Py_ssize_t i = 0; result && i < count; i++)
+        if (PyList_SetItem(result, i, Py_BuildValue("iL", p->status[i], (long long)p->done[i])) < 0)
+            Py_CLEAR(result);
+    free(states), free(p->left), free(p->status), free(p->done), free(p->visit);
+    return result;
+}
+
+/* sgd_parts(models, theirs, own, rows, y, y_type, visit, of, each); rows: an array, or (indices, values, lengths) */
+static PyObject *sgd_parts(PyObject *self, PyObject *args)
+{
+    PyObject *models, *theirs, *rows, *y, *visit, *of, *result = NULL;
+    rows_object r = {0};
+    cp_parts p = {0};
+    model_object **all;
+    long long each;
+    int type, t, o;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!OpOOiOOL", &PyList_Type, &models, &theirs, &p.own, &rows, &y, &type, &visit, &of, &each) ||
+        !(all = models_take(models)))
+        return NULL;
+    const Py_ssize_t count = PyList_Size(models);
+    if (rows_either(&r, all[0]->state, rows) == 0 && rows_labels(&r, y, type) == 0 && rows_visit(&r, visit) == 0 &&
+        (t = rows_hold(&r, theirs, 1, 0, "parts of models")) >= 0 && (o = rows_hold(&r, of, 1, 0, "parts of visits")) >= 0) {
+        p.theirs = r.view[t].buf;
+        p.of = r.view[o].buf;
+        p.each = each < r.rows.m ? each : r.rows.m + (r.rows.m == 0);
+        if (r.view[t].len != count || r.view[o].len != r.rows.m || each < 1)
+            PyErr_SetString(PyExc_ValueError, "parts must be those of all models and of all visits, and some visited at a time");
+        else
+            result = learn_parts(all, count, &r.rows, &p);
+    }
     rows_release(&r);
     free(all);
     return result;
@@ -82,5 +149,6 @@ static PyObject *sgd_groups(PyObject *self, PyObject *args)
 
 PyMethodDef cp_groups_methods[] = {
     {"sgd_groups", sgd_groups, METH_VARARGS, "Let each of several models learn from rows of its own."},
+    {"sgd_parts", sgd_parts, METH_VARARGS, "Let each of several models learn from the same rows, but for some."},
     {NULL, NULL, 0, NULL},
 };

@@ -3,18 +3,21 @@
 #include "sgd/constant.h"
 #include "sgd/epochs.h"
 
-/* sgd_probabilities(scores[rows, classes], classes): in place */
+/* sgd_probabilities(loss, scores[rows, classes], classes): in place */
 static PyObject *sgd_probabilities(PyObject *self, PyObject *args)
 {
     PyObject *array;
     Py_buffer scores;
     long long classes;
+    int loss;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OL", &array, &classes) || cp_buffer(array, &scores, 8, 1, "scores") < 0)
+    if (!PyArg_ParseTuple(args, "iOL", &loss, &array, &classes) || cp_buffer(array, &scores, 8, 1, "scores") < 0)
         return NULL;
+    if (loss < 0 || loss >= CP_LOSS_COUNT)
+        classes = 0;
     double *row = scores.buf;
     for (int64_t rows = classes > 0 ? scores.len / 8 / classes : 0; rows > 0; rows--, row += classes)
-        cp_sgd_probabilities(row, classes);
+        cp_sgd_probabilities((enum cp_loss)loss, row, classes);
     PyBuffer_Release(&scores);
     Py_RETURN_NONE;
 }
@@ -135,16 +138,16 @@ PyMethodDef cp_losses_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* One tuple a line of the table: name, labels, probability, exponential, not_negative, of_mean, score,
- * parameter, below. */
+/* One tuple a line of the table: name, labels, probability, exponential, not_negative, of_mean, rest,
+ * score, parameter, below. */
 static PyObject *make_losses(void)
 {
     PyObject *losses = PyTuple_New(CP_LOSS_COUNT);
     for (int i = 0; losses && i < CP_LOSS_COUNT; i++) {
         const cp_loss_facts *f = &cp_losses[i];
-        PyObject *line = Py_BuildValue("siOOOOszd", f->name, (int)f->labels, f->probability ? Py_True : Py_False,
+        PyObject *line = Py_BuildValue("siOOOOOszd", f->name, (int)f->labels, f->probability ? Py_True : Py_False,
                                        f->exponential ? Py_True : Py_False, f->not_negative ? Py_True : Py_False, f->of_mean ? Py_True : Py_False,
-                                       cp_loss_score((enum cp_loss)i), f->parameter, f->below);
+                                       f->rest ? Py_True : Py_False, cp_loss_score((enum cp_loss)i), f->parameter, f->below);
         if (!line || PyTuple_SetItem(losses, i, line) < 0)
             Py_CLEAR(losses);
     }

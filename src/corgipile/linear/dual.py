@@ -23,7 +23,7 @@ from corgipile.tables.table import IntArray, type_code
 __all__ = ["KINDS", "Dual", "DualVariables"]
 
 AGAIN = 0xD0A1  # of keys of orders for this purpose
-KINDS = ("logistic", "svm", "squared_hinge")
+KINDS = ("logistic", "svm", "squared_hinge", "ovr_logistic")
 AROUND = 64 << 10  # bytes that the system maps at a time, around one that is touched
 SUMMED = 1 << 20  # dual variables at a time
 

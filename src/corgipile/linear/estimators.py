@@ -15,7 +15,7 @@ from corgipile.linear.classes import check_label
 from corgipile.linear.labelled import Labelled
 from corgipile.linear.schedule import averaged, step_asked
 from corgipile.linear.train import train
-from corgipile.losses import LOSSES, loss_of, most_classes, quoted
+from corgipile.losses import loss_of, most_classes, quoted
 from corgipile.settings import TrainSettings
 from corgipile.sizes import yes_or_no
 from corgipile.suggestions import listed
@@ -72,6 +72,8 @@ class _Settings(TrainSettings):
     epochs: int = 20
     l2: float = 1e-4
     warm_start: bool = False
+    solver: str = "sgd"
+    inner: int | None = None
 
 
 class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
@@ -244,8 +246,8 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
     """Classifies by a linear model, trained by SGD from a table on disk or from arrays.
 
     Args:
-        model: A loss of classes by its name, as `corgipile.train` takes it; None: ``"logistic"``. Of more than two
-            classes logistic makes a softmax, and svm tells each from the rest. Not all have ``predict_proba``.
+        model: A loss of classes by its name, as `corgipile.train` takes it; None: ``"logistic"``, of more than two
+            classes softmax or, by the dual solver, ovr_logistic. Not all have ``predict_proba``.
         **settings: See `corgipile.train`.
 
     Example:
@@ -316,7 +318,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
             raise ValueError(f"the data has one class only, {classes.tolist()}; two classes at least are needed")
         model = self._kind(numbers=False)
         if loss_of(model).probability and len(classes) > most_classes(model):
-            model = next(loss.name for loss in LOSSES if loss.probability and loss.per_class)
+            model = "ovr_logistic" if self.solver == "dual" else "softmax"
         if self.warm_start and not np.array_equal(getattr(self, "classes_", classes), classes):
             known, found = listed(self.classes_.tolist()), listed(classes.tolist())
             raise BadArgument(f"warm_start goes on from a model of the classes {known}; y has {found}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from corgipile.errors import BadLabel, BadValue, Diverged
 from corgipile.linear.classes import codes_of
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, rows_in
+from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, learn_parts, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.training import Task
 from corgipile.loader.feeder import Feeder
@@ -64,11 +65,6 @@ class Chunk(NamedTuple):
     folds: npt.NDArray[np.uint8]
     name: Callable[[int], str]
 
-    def of(self, fold: int, *, own: bool) -> tuple[SlotArray, Callable[[int], str]]:
-        """Return the visits of rows that are of a fold, or that are not."""
-        places = np.flatnonzero((self.folds == fold) == own)
-        return self.visit[places], lambda place: self.name(int(places[place]))
-
 
 class Runs:
     """The models of a search.
@@ -84,12 +80,17 @@ class Runs:
         self, tasks: Sequence[Task], schedules: Sequence[Schedule], parts: npt.NDArray[np.uint8], folds: int
     ) -> None:
         self._task, self._parts, self._folds = tasks[0], parts, folds
-        self._scaler = tasks[0].sgd(schedules[0])
+        self._scaler, inputs = tasks[0].sgd(schedules[0]), tasks[0].inputs
+        self._each = SPARSE if inputs.sparse else max(LEAST, CHUNK // (inputs.width * inputs.dtype.itemsize))
         self.points = [
             [Run(one.sgd(schedule, scaled=False), fold, schedule) for fold in range(folds)]
             for one, schedule in zip(tasks, schedules, strict=True)
         ]
-        self.all = [run for point in self.points for run in point]
+        how = [
+            (one.step, one.l1, one.max_norm or 0, task.batch_size) for one, task in zip(schedules, tasks, strict=True)
+        ]
+        side_by_side = sorted(range(len(tasks)), key=how.__getitem__)  # those that can visit a row at once
+        self.all = [self.points[at][fold] for fold in range(folds) for at in side_by_side]
         self._threads = min(len(os.sched_getaffinity(0)), len(self.all), MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads, "corgipile-search")
 
@@ -139,39 +140,42 @@ class Runs:
         for run, found in zip(judges, figures, strict=True):
             if not found.rows and not run.diverged:
                 raise BadValue(f"no rows of fold {run.fold} of {feeder.table!r} were used; all were skipped")
-        return [figures[at : at + self._folds] for at in range(0, len(figures), self._folds)]
+        of = {id(run): found for run, found in zip(self.all, figures, strict=True)}
+        return [[of[id(run)] for run in point] for point in self.points]
 
     def _steps(
         self, feeder: Feeder, epoch: int, counts: IntArray | None = None
     ) -> Iterator[tuple[Callable[[], Iterator[Chunk]], int]]:
         """Yield, for each step, what makes its chunks, and its visits."""
         inputs, label = self._task.inputs, self._task.label
-        rows_each = SPARSE if inputs.sparse else max(LEAST, CHUNK // (inputs.width * inputs.dtype.itemsize))
         for visit, numbers in zip(feeder.epoch(epoch), feeder.rows(epoch), strict=True):
             rows, labels = rows_in(feeder.buffer, inputs, visit), feeder.buffer.dense(label)
             folds = self._parts[numbers]
             if counts is not None and len(counts):
                 self._count(labels[visit], folds, counts)
             step = Chunk(rows, labels, visit, folds, partial(_name, numbers, feeder))
-            yield partial(self._chunks, step, rows_each), len(visit)
+            yield partial(self._chunks, step), len(visit)
 
-    def _chunks(self, step: Chunk, each: int) -> Iterator[Chunk]:
-        for start in range(0, len(step.visit), each):
-            some, folds = step.visit[start : start + each], step.folds[start : start + each]
-            name = partial(_shifted, step.name, start)
-            if self._scaler.scaling is None:
-                yield Chunk(step.rows, step.labels, some, folds, name)
-                continue
+    def _chunks(self, step: Chunk) -> Iterator[Chunk]:
+        """Yield a step as it is, or standardised in parts."""
+        if self._scaler.scaling is None:
+            yield step
+            return
+        for start in range(0, len(step.visit), self._each):
+            some = step.visit[start : start + self._each]
             scaled, kept = self._scaler.scaled(step.rows, some)
-            yield Chunk(scaled, step.labels[some], np.arange(len(some), dtype=np.int32), folds, name)
+            places = np.arange(len(some), dtype=np.int32)
+            folds, name = step.folds[start : start + self._each], partial(_shifted, step.name, start)
+            yield Chunk(scaled, step.labels[some], places, folds, name)
             del kept
 
     def _side_by_side(self, chunks: Callable[[], Iterator[Chunk]], runs: Sequence[Run], *, own: bool) -> None:
-        """Let all models visit a step, each in one thread."""
-        each = [runs[at :: self._threads] for at in range(self._threads)]
-        waiting = [self._pool.submit(_visit, chunks(), some, own=own) for some in each[1:]]
+        """Let all models visit a step, each in one thread, and those of a fold in as few as may be."""
+        at = [len(runs) * thread // self._threads for thread in range(self._threads + 1)]
+        each = [runs[start:stop] for start, stop in pairwise(at)]
+        waiting = [self._pool.submit(_visit, chunks(), some, self._each, own=own) for some in each[1:]]
         try:
-            _visit(chunks(), each[0], own=own)
+            _visit(chunks(), each[0], self._each, own=own)
         finally:
             wait(waiting)  # they read slots that the next step may take
         for one in waiting:
@@ -210,15 +214,13 @@ def _shifted(name: Callable[[int], str], by: int, place: int) -> str:
     return name(by + place)
 
 
-def _visit(chunks: Iterator[Chunk], runs: Sequence[Run], *, own: bool) -> None:
+def _visit(chunks: Iterator[Chunk], runs: Sequence[Run], each: int, *, own: bool) -> None:
     """Let some models visit the rows that are theirs."""
     for chunk in chunks:
-        theirs = {fold: chunk.of(fold, own=own) for fold in {run.fold for run in runs}}
-        for run in runs:
-            visit, name = theirs[run.fold]
-            if run.diverged or not len(visit):
-                continue
-            try:
-                run.sgd.learn(chunk.rows, chunk.labels, visit, name)
-            except Diverged:
-                run.diverged = True
+        left = [run for run in runs if not run.diverged]
+        if not left:
+            return
+        theirs = np.array([run.fold for run in left], np.uint8)
+        found = learn_parts([run.sgd for run in left], theirs, *chunk, own=own, each=each)
+        for run, diverged in zip(left, found, strict=True):
+            run.diverged = diverged

@@ -57,7 +57,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
         features: The feature columns; see `corgipile.linear.features.find_inputs`. Which were found, and which columns
             were left out, the log says, and ``features`` and ``left_out`` of the model.
         label: The label column, of numbers or text: two values for logistic, any number of classes for softmax, and for
-            svm, which then tells each class from the rest.
+            svm and ovr_logistic, which tell each class from the rest.
         encode: What feature columns that are no numbers become, ``"onehot"``, ``"ordinal"`` or ``"hash"``, or a
             dictionary of these by column; see `corgipile.features.fit_encoding`. The model keeps what was found out.
         text: A column of text, or several, whose words and n-grams of words are hashed to features, straight from the
@@ -77,7 +77,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             ``warm_start``; else ``"decay"`` for numbers or where ``learning_rate`` or ``decay`` is given, ``"adagrad"``
             for classes by ``text`` alone, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
-            the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
+            the first epoch diverges it is begun again at a fifth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all, without ``average``, it goes on at a
             fifth. With ``warm_start`` and the same step None is what that model had.
         decay: What it is multiplied by after each epoch, of ``step="decay"``.
@@ -113,6 +113,10 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             each row by the model of its group (a row of another group is an error); ``of("north")`` is one model,
             ``table()`` lists them. Models and groups of rows may take half of ``memory``. A group of one row learns
             from that alone; the log says which are. Where a group diverges that is an error; no rate is lowered.
+        labels: In place of ``label``, where a row may have several or none: a column of lists of text or integers, or
+            columns of 0 and 1. There is a model of two classes for each, all from one read of the table, in the bits
+            of one trained alone by the same order; a `corgipile.linear.multilabel.LabelModels`, which predicts 0 or 1
+            for each row and label. Models and the labels of rows may take half of ``memory``.
         classes: The class values, to spare the reading of the label column; not where numbers are predicted.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
         patience: Stop when the loss on the held-out rows, of ``test`` or ``validation``, was not below its best
@@ -127,10 +131,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             infinite, a label of no class, sparse indices out of order); the history says how many (``skipped``, and
             ``test_skipped`` of the test table, where rows whose score overflows are left out in any case).
         solver: ``"sgd"``, or ``"dual"``: dual coordinate descent, which has no rate and ends at the one optimum of
-            logistic, svm and squared_hinge with an ``l2`` above 0 (1 over the number of rows is the usual C = 1); the
-            intercept counts in that penalty. Each row has one number more, in memory or, beyond a quarter of the
-            budget, in a file. The last record of the history has the ``objective`` and the ``gap`` that is left to the
-            optimum at most, as a share; ``tolerance`` is the gap at which training ends. Settings of SGD are refused.
+            logistic, svm, squared_hinge and ovr_logistic with an ``l2`` above 0 (1 over the number of rows is the usual
+            C = 1); the intercept counts in that penalty. Each row has one number more, or one a class, in memory or,
+            beyond a quarter of the budget, in a file. The last record of the history has the ``objective`` and the
+            ``gap`` that is left to the optimum at most, as a share; ``tolerance`` is the gap at which training ends.
+            Settings of SGD are refused.
         inner: Of ``"dual"``: visits of each row while it is in memory, at most, as BMF and LIRS have them; more make
             fewer passes. None: 10, or where all rows are in memory as many as ``tolerance`` asks for.
         callback: Called after each epoch with its record.
@@ -160,6 +165,10 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
 
 def train_among(given: TrainArguments, ranks: Ranks | None) -> Model:
     """Train as `train`, on one of several ranks that meet if there are any."""
+    if given.labels is not None and ranks is None:
+        from corgipile.linear.label_training import train_labels  # noqa: PLC0415 - as below
+
+        return train_labels(given)
     if given.by is None or ranks is not None:
         return _train_one(given, ranks)
     from corgipile.linear.group_training import train_groups  # noqa: PLC0415 - which prepares as this module does
@@ -196,7 +205,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     with task.feeder(order, memory, given.seed, shard, keep=True) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
-        task = task.surveyed()
+        task = task.surveyed(feeder)
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params |= feeder.facts() | {"adaptive": adaptive}
         params |= {"step": schedule.step, "average": task.average}

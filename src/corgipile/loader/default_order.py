@@ -5,8 +5,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema, BudgetTooSmall
 from corgipile.loader.budget import Columns, fit
@@ -18,7 +16,9 @@ from corgipile.sizes import Size
 from corgipile.tables.columns import by_column
 from corgipile.tables.encoded import is_encoded
 from corgipile.tables.io.remote import is_remote
-from corgipile.tables.table import Table, fixed_field
+from corgipile.tables.numbered import is_numbered
+from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.table import Table
 
 __all__ = ["LABEL", "Reading", "cheap", "chosen", "fixed", "sparing"]
 
@@ -67,7 +67,7 @@ def chosen(
     if not isinstance(found, Auto):
         return found
     settled: Riffle = found.settled(column if cheap(table, column) else None, batch)
-    why = "" if settled.balance else f": no column {column!r} that is a number and cheap to read"
+    why = "" if settled.balance else f": no column {column!r} that holds numbers, text or times and is cheap to read"
     share = None if reading is None or found.balance else _by_content(settled, table, column, batch, reading)
     if share is not None:
         beyond = f", beyond {column!r}" if settled.balance else ""
@@ -132,18 +132,16 @@ def sparing(order: Order | str) -> Order | str:
 
 
 def cheap(table: Table, column: str) -> bool:
-    """Say whether a column holds numbers that can be read without the rows around them, and are little of the table.
+    """Say whether blocks can be described by a column that is read without those around it, and is little of the table.
 
     Example:
         >>> from corgipile.tables import MemoryTable
-        >>> cheap(MemoryTable(pa.table({"label": ["a"]})), "label")
-        False
+        >>> cheap(MemoryTable(pa.table({"label": ["a"]})), "label"), cheap(MemoryTable(pa.table({"x": [[1]]})), "x")
+        (True, False)
     """
-    if column not in table.schema.names or not len(table):
+    if column not in table.schema.names or not len(table) or not is_numbered(table.schema.field(column).type):
         return False
-    kind = table.schema.field(column).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+    if not by_column(table, column):
         return False
-    fixed = fixed_field(kind)
-    size = len(table) * (fixed[0].itemsize if fixed else 1)
-    return (size <= SMALL or size * SHARE <= table.nbytes) and by_column(table, column)
+    size = len(table) * row_bytes(table, [column])
+    return size <= SMALL or size * SHARE <= table.nbytes

@@ -40,9 +40,8 @@ class Loader(Rewindable):
         table: From `corgipile.open`, or what it takes, or any object that satisfies the Table protocol.
         batch_size: Rows of a batch.
         order: An order of `corgipile.orders`, or its name; ``"auto"`` is Riffle, balanced by the column "label" if that
-            is one of numbers that can be read without the rows, with twice as many blocks as a batch has rows where
-            memory holds them; by content where memory holds few blocks and rows beside each other are alike
-            (``loader.order`` tells).
+            can be read without the rows, or by content where memory holds few blocks and rows beside each other are
+            alike, of as many blocks as its batches need (``loader.order`` tells).
         memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: what ``order.buffer``
             needs, or 64 MB.
         seed: Seed of all epochs.

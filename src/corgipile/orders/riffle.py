@@ -41,7 +41,8 @@ class Riffle(Planned):
         spare: Fill no more of the memory than mixes well: 192 blocks, or 4 MB if that is more.
         batch: Rows of a batch. Blocks are a third more, and 128 at least, where memory holds these, of 32 KB if need
             be: then hardly two of its rows are of one block, whatever clusters rows beside what blocks are balanced by.
-            Where it holds as many larger ones, and the table 16 times as many, they are larger, up to 64 KB.
+            Where it holds as many larger ones, and the table 16 times as many, they are larger, up to 64 KB; where it
+            holds more of these, they are half more than the batch has rows.
 
     Example:
         >>> from corgipile.orders import Blocks, Key, visited_rows
@@ -73,12 +74,12 @@ class Riffle(Planned):
 
         How many do is asked of balanced blocks only; 0: they are not.
         """
-        kept, enough = True if whole else self.whole, self._enough() if self.batch else 1
+        kept, enough = True if whole else self.whole, self._enough(2) if self.batch else 1
         return self.group, -1 if kept is None else int(kept), enough if self.balance is not None else 0, self.spare
 
-    def _enough(self) -> int:
-        """Return the blocks by which batches are mixed."""
-        return min(max(FEWEST, self.batch + self.batch // 3), MOST)
+    def _enough(self, part: int) -> int:
+        """Return the blocks by which batches are mixed: of their rows one part more."""
+        return min(max(FEWEST, self.batch + self.batch // part), MOST)
 
     def sized(self, block: int, buffer: int, group: int, whole: bool) -> Self:
         """Return this order with sizes in rows, and how blocks are loaded and kept."""
@@ -89,7 +90,7 @@ class Riffle(Planned):
         block = super().fit_block(rows, row_bytes, budget)
         if self.block is not None or self.buffer is not None or not self.batch or budget is None:
             return block
-        enough = self._enough()
+        enough = self._enough(3)
         each, widest = budget // (enough + ROOM), min(int(BLOCK_BYTES / row_bytes), rows // (SHARE * enough))
         return max(1, min(block, max(int(SMALLEST / row_bytes), each)), min(each, widest))
 

@@ -8,27 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadSchema
+from corgipile.errors import BadArgument
 from corgipile.orders import Blocks
 from corgipile.quality.codes import Classes
 from corgipile.quality.keys import Floats, Keys
+from corgipile.tables.numbered import Numbered
 from corgipile.tables.scan import scan_column
 from corgipile.tables.sketch import Tally
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts
 
-__all__ = ["Labels", "balances"]
-
-
-def balances(table: Table, name: str) -> bool:
-    """Say whether blocks can be balanced by a column: its numbers.
-
-    Example:
-        >>> from corgipile.tables import open
-        >>> balances(open({"label": [1, 0]}), "label"), balances(open({"label": ["a", "b"]}), "label")
-        (True, False)
-    """
-    kind = table.schema.field(name).type
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+__all__ = ["Labels"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +27,7 @@ class Labels:
     Attributes:
         table: The table.
         name: The column.
+        numbered: What gives its numbers.
         classes: Its classes, None where it is numbers.
         mean: Of each class's share, or of the number.
         variance: The same.
@@ -45,6 +35,7 @@ class Labels:
 
     table: Table
     name: str
+    numbered: Numbered
     classes: Classes | None
     mean: Floats
     variance: Floats
@@ -54,7 +45,6 @@ class Labels:
         """Read a column once; return what it is, and the sketch of it for each way to cut the table.
 
         Raises:
-            BadArgument: It has more than 1024 classes that are no numbers.
             BadSchema: It does not hold one value a row.
 
         Example:
@@ -63,15 +53,14 @@ class Labels:
             >>> labels.mean.tolist(), sketch.tolist()
             ([0.5, 0.5], [0.0, 1.0])
         """
-        if pa.types.is_nested(kind := table.schema.field(check_columns(table.schema, [name])[0]).type):
-            raise BadSchema(f"column {name!r} is {kind}; one value a row is needed")
+        numbered = Numbered(name, table.schema.field(check_columns(table.schema, [name])[0]).type)
         tallies = [Tally(table, even_cuts(one.rows, one.even) if one.cuts is None else one.cuts, name) for one in cut]
         summary = _Summary()
         for _, part in scan_column(table, name):
             for tally in tallies:
                 tally.add(part)
-            summary.add(_values(part))
-        return cls(table, name, *summary.told()), [tally.values() for tally in tallies]
+            summary.add(_values(numbered.of(part)))
+        return cls(table, name, numbered, *summary.told()), [tally.values() for tally in tallies]
 
     def of(self, visited: Sequence[IntArray]) -> list[Keys]:
         """Read the column once more; return the labels of some rows of each order, as they are visited.
@@ -87,7 +76,7 @@ class Labels:
         found = [np.empty(len(rows), kind) for rows in visited]
         places = [rows[order] for rows, order in zip(visited, sorts, strict=True)]
         for start, part in scan_column(self.table, self.name):
-            values = self._coded(_values(part))
+            values = self._coded(_values(self.numbered.of(part)))
             for rows, order, into in zip(places, sorts, found, strict=True):
                 low, high = np.searchsorted(rows, [start, start + len(values)])
                 into[order[low:high]] = values[rows[low:high] - start]
@@ -119,16 +108,13 @@ class _Summary:
             self._counts = counts
         else:
             self._classes = None
-        if values.dtype.kind in "biuf":
-            numbers = values.astype(np.float64)
-            numbers = numbers[np.isfinite(numbers)]
-            rows, mean, squares = self._moments
-            more, center = len(numbers), float(numbers.mean()) if len(numbers) else 0.0
-            off, total = center - mean, max(1.0, rows + more)
-            squares += ((numbers - center) ** 2).sum() + off * off * rows * more / total
-            self._moments = np.array([total, mean + off * more / total, squares])
-        elif self._classes is None:
-            raise BadArgument(f"values of dtype {values.dtype} are neither numbers nor classes")
+        numbers = values.astype(np.float64)
+        numbers = numbers[np.isfinite(numbers)]
+        rows, mean, squares = self._moments
+        more, center = len(numbers), float(numbers.mean()) if len(numbers) else 0.0
+        off, total = center - mean, max(1.0, rows + more)
+        squares += ((numbers - center) ** 2).sum() + off * off * rows * more / total
+        self._moments = np.array([total, mean + off * more / total, squares])
 
     def told(self) -> tuple[Classes | None, Floats, Floats]:
         """Return classes, None for numbers; mean; variance."""
@@ -140,12 +126,8 @@ class _Summary:
 
 
 def _values(part: pa.Array) -> npt.NDArray[Any]:
-    """Return the values of a part; missing words are a class of their own, missing numbers NaN."""
-    if pa.types.is_dictionary(part.type):
-        part = part.dictionary_decode()
+    """Return the values of a part; missing numbers are NaN."""
     if pa.types.is_boolean(part.type) and part.null_count:
         part = part.cast(pa.uint8())
-    if part.null_count and (pa.types.is_string(part.type) or pa.types.is_large_string(part.type)):
-        part = part.fill_null("")
     values: npt.NDArray[Any] = part.to_numpy(zero_copy_only=False)
     return values

@@ -21,8 +21,9 @@ from corgipile.tables.table import Table
 __all__ = ["predicted", "stays_cached", "tried"]
 
 UNPACKED = 256 << 20  # bytes that are not unpacked for a trial
-ROUNDS, MOST = 3, 3  # of trials; times as long as it should take a trial may take, to see a few buffers
+ROUNDS, MOST = 3, 3  # of trials; times as long as it should take a trial may take, to see a few buffers, or a device
 FILLED, LEAST_MARKS = 2, 5  # marks until the buffer was full once; in a trial
+APART = 2e-3  # seconds between marks at least: to ask the system takes 25 us
 COLD = 0.9  # of what a trial reads, that comes from the device where nothing is cached
 PAGE = 4 << 10  # bytes that a device reads at least
 AHEAD, DEEPEST = 4 << 20, 64  # bytes of blocks that are announced to the device ahead of their reading; reads
@@ -39,7 +40,7 @@ def tried(found: list[Candidate], setting: Setting) -> list[Candidate]:
         return found
     able = [one.flaw is None and one.unpacked <= UNPACKED for one in found]
     rounds = [
-        [_epoch(one.order, setting, epoch) if can else (0.0, None) for one, can in zip(found, able, strict=True)]
+        [_epoch(one, setting, epoch) if can else (0.0, None) for one, can in zip(found, able, strict=True)]
         for epoch in range(ROUNDS)
     ]
     made = []
@@ -81,13 +82,18 @@ def stays_cached(table: Table) -> bool:
         >>> stays_cached(open({"x": [1.0]}))
         True
     """
+    return _share_cached(table) >= 1
+
+
+def _share_cached(table: Table) -> float:
+    """Return how much of a table the page cache holds, at most 1."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) << 10
     with contextlib.suppress(OSError, ValueError):  # "max" where there is none
         free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return table.nbytes < CACHED * free
+    return min(1.0, CACHED * free / max(1, table.nbytes))
 
 
 def _loader(order: Order, setting: Setting) -> Loader:
@@ -97,62 +103,116 @@ def _loader(order: Order, setting: Setting) -> Loader:
     )  # fmt: skip
 
 
+class _Mark(NamedTuple):
+    """A moment of an epoch.
+
+    Attributes:
+        batches: That were taken.
+        seconds: Since it began.
+        nbytes: Of the device that were read since; of systems that do not say, NaN.
+    """
+
+    batches: int
+    seconds: float
+    nbytes: float
+
+
 class _Begun(NamedTuple):
     """The beginning of an epoch.
 
     Attributes:
-        marks: Batches, and seconds since it began; one or more, the last when it was left.
+        marks: One or more, the last when it was left.
         read: Share of its bytes that the device was read for; of systems that do not say, NaN.
     """
 
-    marks: list[tuple[int, float]]
+    marks: list[_Mark]
     read: float
 
     def seconds(self, total: int) -> float:
         """Return those of all of its batches: what was taken to fill the buffer, and then as fast as after that.
 
         Example:
-            >>> _Begun([(1, 2.0), (2, 3.0), (3, 4.0), (5, 4.5), (7, 5.0)], 0.0).seconds(11)
+            >>> jerks = (1, 2.0), (2, 3.0), (3, 4.0), (5, 4.5), (7, 5.0)
+            >>> _Begun([_Mark(batches, seconds, 0.0) for batches, seconds in jerks], 0.0).seconds(11)
             6.0
         """
-        (before, start), (done, stop) = self.marks[max(0, min(FILLED, len(self.marks) - 2))], self.marks[-1]
-        (before, start) = (0, 0.0) if before == done else (before, start)
-        return stop + (total - done) * (stop - start) / (done - before)
+        start, stop = self._since(0.0)
+        return stop.seconds + (total - stop.batches) * (stop.seconds - start.seconds) / (stop.batches - start.batches)
+
+    def cold(self, total: int, nbytes: float, share: float) -> float:
+        """Return the seconds of all of its batches, as fast as in the second half of what was seen.
+
+        A device's first requests are its slowest. Blocks do not end where pages do: the first to be read brings the
+        page that it has in common with its neighbour, which need not be read for that. So an epoch begins with more
+        bytes a row than it ends with, and goes on by bytes of the device, not by rows.
+
+        Args:
+            total: Its batches.
+            nbytes: Bytes that the device is read for in all, if each page is once.
+            share: Of pages that are still cached when their other rows come.
+
+        Example:
+            >>> begun = _Begun([_Mark(done, done + 1.0, 10.0 * (done + 2)) for done in (1, 2, 3, 4)], 1.0)
+            >>> begun.cold(10, 100.0, 1.0), begun.cold(10, 100.0, 0.0)
+            (9.0, 14.0)
+        """
+        (start, stop), rows = self._since(0.5), self.seconds(total)
+        if stop.nbytes <= start.nbytes:
+            return rows
+        pace = (stop.seconds - start.seconds) / (stop.nbytes - start.nbytes)
+        again = stop.nbytes * total / stop.batches
+        nbytes = again - (again - nbytes) * share * (2 - share)  # what was read last is cached, more and more of it
+        return stop.seconds + max(0.0, nbytes - stop.nbytes) * pace
+
+    def _since(self, part: float) -> tuple[_Mark, _Mark]:
+        """Return the marks between which it went evenly: of this part of its time, once the buffer was full."""
+        stop, least = self.marks[-1], max(0, min(FILLED, len(self.marks) - 2))
+        rest = (mark for mark in self.marks[least:-1] if mark.seconds >= part * stop.seconds)
+        start = next(rest, self.marks[least])
+        return (_Mark(0, 0.0, 0.0) if start.batches == stop.batches else start), stop
 
 
-def _epoch(order: Order, setting: Setting, epoch: int) -> tuple[float, float | None]:
+def _epoch(one: Candidate, setting: Setting, epoch: int) -> tuple[float, float | None]:
     """Run the beginning of an epoch; return the seconds of all of it, if cached, and if not, where that was seen.
 
     What came from the device is run again, and let go of if all came from there: the next one is to find the same.
     """
-    share, cold = setting.seconds / ROUNDS, None
-    with _loader(order, setting) as loader:
+    share, seen = setting.seconds / ROUNDS, None
+    before = _from_device()
+    with _loader(one.order, setting) as loader:
+        nbytes = (one.nbytes - (_from_device() - before)) / setting.world  # without labels, which are read by then
         begun = _run(loader, epoch, share)
         total = -(-loader.feeder.visits(epoch) // setting.batch_size)
         if begun.read != 0:
-            cold = begun.seconds(total) if begun.read >= COLD else None
-            begun = _run(loader, epoch, MOST * share, begun.marks[-1][0])
-    if cold is not None:
-        _let_go(setting.table)
-    return begun.seconds(total), cold
+            seen = begun if begun.read >= COLD else None
+            begun = _run(loader, epoch, MOST * share, begun.marks[-1].batches)
+    warm = begun.seconds(total)
+    if seen is None:
+        return warm, None
+    _let_go(setting.table)
+    return warm, max(warm, seen.cold(total, nbytes, _share_cached(setting.table)))
 
 
 def _run(loader: Loader, epoch: int, seconds: float, most: int | None = None) -> _Begun:
-    """Take batches for so long, and of a few buffers, or so many.
+    """Take batches for so long, and of a few buffers, or so many; of a device for longer, which is slow at first.
 
     Some orders fill a buffer and then visit it, so that batches come by jerks: a mark is made at each half of it.
     """
     loader.set_epoch(epoch)
-    every, marks, done = max(1, loader.feeder.slots // 2 // loader.batch_size), list[tuple[int, float]](), 0
+    every, marks, done, cold = max(1, loader.feeder.slots // 2 // loader.batch_size), list[_Mark](), 0, False
     nbytes, since, start = loader.feeder.bytes_read, _from_device(), time.perf_counter()
     for done, _ in enumerate(loader, 1):
         spent = time.perf_counter() - start
-        if done % every == 1 or every == 1:
-            marks.append((done, spent))
-        if done == most or (spent >= seconds and (len(marks) > LEAST_MARKS or spent >= MOST * seconds)):
+        if (done % every == 1 or every == 1) and (not marks or spent - marks[-1].seconds >= APART):
+            marks.append(_Mark(done, spent, _from_device() - since))
+            cold = marks[-1].nbytes >= COLD * (loader.feeder.bytes_read - nbytes)
+        long = spent - marks[0].seconds >= MOST * seconds  # the first batch may fill a buffer that holds all rows
+        if done == most or (spent >= seconds and len(marks) > LEAST_MARKS and not cold) or long:
             break
-    read = (_from_device() - since) / max(1.0, loader.feeder.bytes_read - nbytes)
-    return _Begun([*marks, (done, spent)] if marks[-1][0] < done else marks, read)
+    read = _from_device() - since
+    if marks[-1].batches < done:
+        marks.append(_Mark(done, spent, read))
+    return _Begun(marks, read / max(1.0, loader.feeder.bytes_read - nbytes))
 
 
 def _let_go(table: Table) -> None:

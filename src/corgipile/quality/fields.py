@@ -41,8 +41,10 @@ class Field:
             values = values[None]
         if values.dtype == object:
             values = self._of_objects(values)
+        if values.dtype.kind in "mM":
+            values = np.where(np.isnat(values), np.nan, values.astype(np.int64))
         if values.dtype.kind not in "biufSU":
-            raise BadArgument(f"{self.name} holds {values.dtype}; numbers, truths or text are right")
+            raise BadArgument(f"{self.name} holds {values.dtype}; numbers, truths, text or times are right")
         if values.ndim > 2:
             values = values.reshape(len(values), -1)
         self._same_shape(values)

@@ -8,8 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.errors import BadArgument, BadSchema
+from corgipile.errors import BadArgument
 from corgipile.tables.arrow.spans import flat
+from corgipile.tables.numbered import Numbered
 from corgipile.tables.scan import scan_column
 from corgipile.tables.table import IntArray, Table, check_columns, type_code
 
@@ -22,13 +23,13 @@ def sketch(table: Table, cuts: IntArray, column: str, look: Look | None = None) 
 
     Integers and booleans of at most 1024 values, and floats of at most 64 whole ones, are classes: of two, the number
     is the share of the second; of more, the place of the dominant one and half its share. Other columns give their
-    mean (``kernel/plan/sketch.h``). What is NaN, infinite or null counts as the value before it: which rows those
-    are is for whoever reads them to mind.
+    mean (``kernel/plan/sketch.h``). Text and bytes are classes, see `Numbered`; times are numbers. A number that is
+    NaN, infinite or null counts as the value before it: which rows those are is for whoever reads them to mind.
 
     Args:
         table: The table.
         cuts: Block boundaries.
-        column: A scalar column of numbers.
+        column: A scalar column of numbers, text or times.
         look: Told of each part that is read, with the number of its first row: so one reading serves two.
 
     Returns:
@@ -57,7 +58,7 @@ class Tally:
     Args:
         table: The table.
         cuts: Block boundaries.
-        column: A scalar column of numbers.
+        column: A scalar column of numbers, text or times.
 
     Raises:
         BadSchema: The column holds no scalars.
@@ -73,18 +74,16 @@ class Tally:
 
     def __init__(self, table: Table, cuts: IntArray, column: str) -> None:
         check_columns(table.schema, [column])
-        kind = table.schema.field(column).type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-            raise BadSchema(f"column {column!r} is {kind}; a column of numbers is needed, one a row")
+        self._numbered = Numbered(column, table.schema.field(column).type)
         cuts = np.ascontiguousarray(cuts, np.int64)
         if not len(cuts) or cuts[0] != 0 or cuts[-1] != len(table) or (np.diff(cuts) < 0).any():
             raise BadArgument(f"cuts must run from 0 to {len(table)}, got {cuts[:1].tolist()} to {cuts[-1:].tolist()}")
         self._blocks, self._last = len(cuts) - 1, 0.0
-        self._tally = _kernel.sketch_new(cuts, pa.types.is_floating(kind))
+        self._tally = _kernel.sketch_new(cuts, self._numbered.floating)
 
     def add(self, part: pa.Array) -> None:
         """Hear the values of the rows that come next."""
-        values, self._last = _steady(_numbers(part), self._last)
+        values, self._last = _steady(_numbers(self._numbered.of(part)), self._last)
         _kernel.sketch_add(self._tally, values, type_code(values.dtype))
 
     def values(self) -> FloatArray:

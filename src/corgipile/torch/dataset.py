@@ -57,8 +57,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         path: What `corgipile.open` takes: a path, a glob, a list, a table.
         block_index_path: Index file of a format that has one.
         order: An order of `corgipile.orders`, or its name; ``"auto"`` is Riffle, balanced by the column "label" if that
-            is one of numbers that can be read without the rows, or by content, as of `corgipile.Loader`
-            (``dataset.order`` tells).
+            can be read without the rows, or by content, as of `corgipile.Loader` (``dataset.order`` tells).
         memory: Rows in memory at most, in all workers of a rank together; an order's own ``buffer`` is shared
             likewise.
         batch_size: Rows of a batch; None to yield rows.

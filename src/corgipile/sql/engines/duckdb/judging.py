@@ -114,7 +114,7 @@ def evaluated(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -
     area = AREA if two else "NULL"
     cells = rows.rows(f"{sql} SELECT actual, predicted, count(*), {area} FROM scored GROUP BY actual, predicted")
     found |= counted([cell[:3] for cell in cells], model.classes.tolist(), stored.name).figures()
-    found["log_loss"] = found["loss"] if model.loss.probability else None
+    found["log_loss"] = found["loss"] if model.loss.probability and not model.loss.rest else None
     return figures(names, found | {"roc_auc": cells[0][3]})
 
 

@@ -1,0 +1,145 @@
+/* Several models that visit the same rows: those that can do so at once (sgd/together.h), all others one after another. Each
+ * gets the bits that it gets alone. */
+#ifndef CP_SGD_COMPANY_H
+#define CP_SGD_COMPANY_H
+
+#include "sgd/sgd.h"
+
+typedef int64_t (*cp_sgd_company)(cp_sgd *const *, int, const cp_chunk *);
+
+static inline cp_sgd_company cp_sgd_company_of(const cp_sgd *s)
+{
+#ifdef CP_CLONES
+    if (s->isa == 2)
+        return s->bytes == 4 ? cp_learn_together_f32_avx512 : cp_learn_together_f64_avx512;
+    if (s->isa == 1)
+        return s->bytes == 4 ? cp_learn_together_f32_avx2 : cp_learn_together_f64_avx2;
+#endif
+    return s->bytes == 4 ? cp_learn_together_f32_base : cp_learn_together_f64_base;
+}
+
+/* Return whether a model can visit rows at once with others that are like it. */
+static inline int cp_sgd_sociable(const cp_sgd *s)
+{
+    int copied = 0;
+#define CP_COPY(id) copied |= s->loss == CP_##id;
+    CP_COPIES(CP_COPY)
+#undef CP_COPY
+    return copied && !s->sparse && !s->batched && !s->ruled && !s->weighs && s->padded * s->bytes <= CP_NARROW * CP_LINE;
+}
+
+/* Return whether two such models differ in nothing but rates, penalty, means and weights. */
+static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
+{
+    return a->loss == b->loss && a->bytes == b->bytes && a->features == b->features && a->intercept == b->intercept && a->isa == b->isa
+           && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0;
+}
+
+/* Let some models visit rows from visit[1] on at once, as far as all is well: the first is behind them, so that all hold back
+ * the same one. Returns how many rows are then behind them. */
+static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows *rows)
+{
+    const cp_sgd_company learn = cp_sgd_company_of(s[0]);
+    cp_rows r = *rows;
+    cp_chunk c;
+    int64_t done = 1;
+    cp_guard_tail(s[0], &r);
+    cp_begin_weights(s[0], &r, &c);
+    while (done < r.m) {
+        cp_prepare(s[0], &r, done, &c);
+        const int64_t whole = c.n;
+        for (int k = 1; k < count; k++)
+            if (s[k]->averaged && c.n > s[k]->every - s[k]->since)
+                c.n = s[k]->every - s[k]->since;
+        const int64_t learnt = learn(s, count, &c);
+        done += learnt;
+        for (int k = 0; k < count; k++)
+            if (s[k]->averaged && (s[k]->since += learnt) == s[k]->every)
+                cp_sgd_code_of(s[k])->look_at(s[k]);
+        if (learnt < c.n || (c.n == whole && c.status))
+            break;
+    }
+    return done;
+}
+
+/* Let each of several models learn from the same rows, as cp_sgd_learn does: status and rows learnt are those of each. Those that
+ * are alike should stand side by side. */
+static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_rows *rows, int *status, int64_t *done)
+{
+    const int fit = rows->m > 1 && !rows->weight && cp_slots_fit(rows->visit, rows->m, rows->slots);
+    cp_rows first = *rows;
+    first.m = fit;
+    for (int64_t from = 0, to; from < count; from = to) {
+        int well = fit && cp_sgd_sociable(s[from]);
+        for (to = from + 1; well && to < count && to - from < CP_TOGETHER && cp_sgd_sociable(s[to]) && cp_sgd_alike(s[from], s[to]);)
+            to++;
+        well &= to - from > 1;
+        for (int64_t k = from; k < to; k++) {
+            status[k] = CP_SGD_OK;
+            done[k] = 0;
+            if (well)
+                status[k] = cp_sgd_learn(s[k], &first, &done[k]);
+        }
+        for (int64_t k = from; k < to; k++)
+            well &= status[k] == CP_SGD_OK;
+        const int64_t behind = well ? cp_sgd_in_step(s + from, (int)(to - from), rows) : 0;
+        for (int64_t k = from; k < to; k++) {
+            cp_rows rest = *rows;
+            int64_t more = 0;
+            done[k] = well ? behind : done[k];
+            rest.visit += done[k];
+            rest.m -= done[k];
+            if (!status[k] && rest.m > 0) {
+                status[k] = cp_sgd_learn(s[k], &rest, &more);
+                done[k] += more;
+            }
+        }
+    }
+}
+
+/* Which of the visits are of which part, and which parts the models see: theirs alone, or all others. */
+typedef struct {
+    const uint8_t *of, *theirs;   /* by visit; by model */
+    int own;
+    int64_t each;                 /* visits that all models make before the next ones come: they stay in a core's cache */
+    int32_t *visit;               /* room for so many */
+    cp_sgd **left;                /* room for the models */
+    int *status;                  /* room for two numbers a model, as of `done` */
+    int64_t *done;
+} cp_parts;
+
+/* Let each model learn from the visits that are its own, as cp_sgd_learn does; those of a part should stand side by side. Sets
+ * p->status of each, and p->done to how many of its visits it has made. */
+static inline void cp_sgd_learn_parts(cp_sgd *const *s, int64_t count, const cp_rows *rows, const cp_parts *p)
+{
+    cp_rows some = *rows;
+    int *found = p->status + count;
+    int64_t *more = p->done + count;
+    some.visit = p->visit;
+    memset(p->status, 0, (size_t)count * sizeof *p->status);
+    memset(p->done, 0, (size_t)count * sizeof *p->done);
+    for (int64_t start = 0; start < rows->m; start += p->each) {
+        const int64_t stop = rows->m - start < p->each ? rows->m : start + p->each;
+        for (int64_t from = 0, to; from < count; from = to) {
+            int64_t n = 0;
+            some.m = 0;
+            for (int64_t i = start; i < stop; i++) {
+                p->visit[some.m] = rows->visit[i];
+                some.m += (p->of[i] == p->theirs[from]) == p->own;
+            }
+            for (to = from; to < count && p->theirs[to] == p->theirs[from]; to++)
+                if (!p->status[to])
+                    p->left[n++] = s[to];
+            if (some.m > 0)
+                cp_sgd_learn_all(p->left, n, &some, found, more);
+            n = 0;
+            for (int64_t k = from; some.m > 0 && k < to; k++)
+                if (!p->status[k]) {
+                    p->done[k] += more[n];
+                    p->status[k] = found[n++];
+                }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,118 @@
+"""Models that learn from the same rows at once are those that learn alone, to the bit, whatever befalls the others."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sgd_rows import KINDS, NUMBERS, made, sgd, sparse_rows, where
+
+from corgipile import _kernel
+from corgipile.errors import BadValue, Diverged
+from corgipile.linear.sgd import learn_parts
+from corgipile.steps import STEPS
+from corgipile.tables.table import type_code
+
+ONE = st.fixed_dictionaries(
+    {
+        "step": st.sampled_from(["constant", "constant", *STEPS]),
+        "l2": st.sampled_from([0.0, 0.0, 1e-3, 5.0]),
+        "l1": st.sampled_from([0.0, 0.0, 1e-3]),
+        "max_norm": st.sampled_from([None, None, 0.5]),
+        "average": st.booleans(),
+        "batch_size": st.sampled_from([1, 1, 1, 7]),
+    }
+)
+
+
+def alike(models, kind, width, dtype, rates, *, sparse, isa, skip):
+    how = {"sparse": sparse, "isa": isa, "on_bad": "skip" if skip else "raise"}
+    found = [sgd(kind, width, dtype, **how, **one) for one in models]
+    for model, rate in zip(found, rates, strict=True):
+        model.begin(rate)
+    return found
+
+
+def alone(models, theirs, rows, labels, visit, parts, *, own):
+    diverged = []
+    for model, part in zip(models, theirs, strict=True):
+        try:
+            model.learn(rows, labels, visit[(parts == part) == own], where)
+            diverged.append(False)
+        except Diverged:
+            diverged.append(True)
+    return diverged
+
+
+def bits(model):
+    last, figures = [part.tobytes() for part in model.last()], model.flush()
+    return *last, *(part.tobytes() for part in model.weights()), repr(figures), model.skipped
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    form=st.sampled_from(["float32", "float64", "sparse"]),
+    width=st.sampled_from([1, 5, 16, 28, 33, 64, 70]),
+    rows=st.integers(1, 300),
+    several=st.lists(ONE, min_size=1, max_size=4).flatmap(
+        lambda some: st.lists(st.sampled_from(some), min_size=1, max_size=20)
+    ),
+    folds=st.integers(1, 3),
+    own=st.booleans(),
+    each=st.sampled_from([1, 50, 1000]),
+    bad=st.lists(st.integers(0, 299), max_size=3),
+    wild=st.booleans(),
+    isa=st.integers(0, _kernel.sgd_isa()),
+    seed=st.integers(0, 99),
+)
+def test_company_changes_nothing(kind, form, width, rows, several, folds, own, each, bad, wild, isa, seed):
+    """Of every loss, step and penalty, with rows that are skipped and with models that diverge."""
+    rng, dtype = np.random.default_rng(seed), np.dtype("float64" if form == "float64" else "float32")
+    x, y = made(kind, rows, width, dtype, seed)
+    y = y.astype(np.float32)
+    for row in (row for row in bad if row < rows):
+        x[row, row % width], y[row] = [(np.nan, y[row]), (np.inf, y[row]), (x[row, 0], np.nan)][row % 3]
+    given_rows, kept = sparse_rows(x) if form == "sparse" else (x, None)
+    theirs = np.sort(rng.integers(0, folds, len(several)).astype(np.uint8))
+    rates = (0.01 if kind in NUMBERS else 0.1) * rng.uniform(0.5, 1.5, len(several))
+    rates[::3] = 1e38 if wild else rates[::3]  # of three, one is to diverge
+    rates = np.where([one["l2"] > 0 for one in several], np.minimum(rates, 0.1), rates)
+    how = {"sparse": form == "sparse", "isa": isa, "skip": bool(bad)}
+    there, others = (alike(several, kind, width, dtype, rates, **how) for _ in range(2))
+    for epoch in range(2):
+        visit, parts = rng.permutation(rows).astype(np.int32), rng.integers(0, folds, rows).astype(np.uint8)
+        left = learn_parts(there, theirs, given_rows, y, visit, parts, where, own=own, each=each)
+        assert left == alone(others, theirs, given_rows, y, visit, parts, own=own), epoch
+        good = [at for at, gone in enumerate(left) if not gone]
+        assert [bits(there[at]) for at in good] == [bits(others[at]) for at in good]
+        there, others, theirs = [there[at] for at in good], [others[at] for at in good], theirs[good]
+        if not good:
+            break
+    del kept
+
+
+def test_a_row_that_cannot_be_learnt_from_is_named():
+    x, y = made("logistic", 60, 5, np.float32)
+    x[37, 2] = np.nan
+    models = [sgd("logistic", 5, np.float32) for _ in range(3)]
+    visit, parts = np.arange(60, dtype=np.int32), (np.arange(60) % 2).astype(np.uint8)
+    for model in models:
+        model.begin(0.1)
+    with pytest.raises(BadValue, match="place 37 has a feature"):
+        learn_parts(models, np.zeros(3, np.uint8), x, y, visit, parts, where, own=False, each=8)
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    x, y = made("logistic", 4, 5, np.float32)
+    models = [sgd("logistic", 5, np.float32)._state for _ in range(2)]
+    visit, parts = np.arange(4, dtype=np.int32), np.ones(4, np.uint8)
+    good = [models, np.zeros(2, np.uint8), 0, x, y, type_code(y.dtype), visit, parts, 9]
+    assert _kernel.sgd_parts(*good) == [(0, 4), (0, 4)]
+    for at, value in [(1, np.zeros(3, np.uint8)), (7, np.zeros(3, np.uint8)), (8, 0)]:
+        with pytest.raises(ValueError, match="parts must be"):
+            _kernel.sgd_parts(*good[:at], value, *good[at + 1 :])
+    with pytest.raises(ValueError, match="twice"):
+        _kernel.sgd_parts([models[0], models[0]], *good[1:])
+    with pytest.raises(ValueError, match="model is needed"):
+        _kernel.sgd_parts([], *good[1:])
+    assert _kernel.sgd_parts(*good[:6], visit[-1:] + 1, parts[:1], 9) == [(1, 0)] * 2
