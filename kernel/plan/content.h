@@ -6,8 +6,9 @@
  * numbers are turned so that they vary alike in every direction, but for those in which little varies: balance then looks
  * after all projections of the features, not only after those that have most of the variance in common. A block's vector
  * is the mean of its rows: features, extras, and the products of both, the gradient of a linear model at zero, of which
- * more than CP_PRODUCTS are added up in the same way. All features together vary as much as one extra. Vectors are whole
- * numbers, 1 is CP_CONTENT_UNIT. */
+ * more than CP_PRODUCTS are added up in the same way; and of no more than CP_FEW features their products with each other,
+ * by which the gradient of a model varies that has learnt something. All features together vary as much as one extra.
+ * Vectors are whole numbers, 1 is CP_CONTENT_UNIT. */
 #ifndef CP_CONTENT_H
 #define CP_CONTENT_H
 
@@ -16,7 +17,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CP_PLAIN = 32, CP_PRODUCTS = 16, CP_SPREAD = 4, CP_CONTENT_UNIT = 1 << 10, CP_FAR = 8, CP_FINE = 1 << 16 };
+enum { CP_PLAIN = 32, CP_FEW = 5, CP_PRODUCTS = 16, CP_SPREAD = 4, CP_CONTENT_UNIT = 1 << 10, CP_FAR = 8, CP_FINE = 1 << 16 };
 #define CP_RIDGE 0.3 /* of the mean variance, is added to every direction's */
 
 /* How rows are looked at: what cp_content_scale and cp_content_turn learn of some of them. */
@@ -28,18 +29,27 @@ typedef struct {
 
 static inline int64_t cp_content_plain(int64_t features) { return features < CP_PLAIN ? features : CP_PLAIN; }
 
+/* Features whose products with each other count: all of them, or none. */
+static inline int64_t cp_content_few(int64_t features) { return features <= CP_FEW ? features : 0; }
+
+static inline int64_t cp_content_pairs(int64_t features)
+{
+    int64_t few = cp_content_few(features);
+    return few * (few + 1) / 2;
+}
+
 /* Numbers of a vector of so many features and extras. */
 static inline int64_t cp_content_width(int64_t features, int64_t extras)
 {
     int64_t plain = cp_content_plain(features), products = plain * extras;
-    return plain + extras + (products < CP_PRODUCTS ? products : CP_PRODUCTS);
+    return plain + extras + (products < CP_PRODUCTS ? products : CP_PRODUCTS) + cp_content_pairs(features);
 }
 
 /* Numbers that are added up for a block, and those of one row. */
 static inline int64_t cp_content_room(int64_t features, int64_t extras)
 {
     int64_t plain = cp_content_plain(features);
-    return 2 * (plain + extras) + plain * extras;
+    return 2 * (plain + extras) + plain * extras + cp_content_few(features) * cp_content_few(features);
 }
 
 /* Find the mean of each column of rows[count][width], and 1 over its spread; 0 where nothing varies. What is not finite
@@ -139,12 +149,12 @@ static inline void cp_content_turn(const cp_lens *lens, const double *rows, int6
         turn[j] = total > 0 && kept > 0 ? turn[j] / sqrt(kept) : 0;
 }
 
-/* Add up the rows of a block: their numbers, and the products of features and extras. */
+/* Add up the rows of a block: their numbers, the products of features and extras, and those of few features. */
 static inline void cp_content_sum(const cp_lens *lens, const double *rows, int64_t count, int64_t *sums)
 {
-    int64_t plain = cp_content_plain(lens->features), each = plain + lens->extras;
-    int64_t *products = sums + each, *numbers = products + plain * lens->extras;
-    memset(sums, 0, sizeof *sums * (size_t)(each + plain * lens->extras));
+    int64_t plain = cp_content_plain(lens->features), each = plain + lens->extras, few = cp_content_few(lens->features);
+    int64_t *products = sums + each, *squares = products + plain * lens->extras, *numbers = squares + few * few;
+    memset(sums, 0, sizeof *sums * (size_t)(each + plain * lens->extras + few * few));
     for (int64_t i = 0; i < count; i++) {
         cp_content_row(lens, rows + i * (lens->features + lens->extras), numbers);
         for (int64_t j = 0; j < each; j++)
@@ -152,6 +162,9 @@ static inline void cp_content_sum(const cp_lens *lens, const double *rows, int64
         for (int64_t e = 0; e < lens->extras; e++)
             for (int64_t j = 0; j < plain; j++)
                 products[e * plain + j] += numbers[j] * numbers[plain + e] / CP_FINE;
+        for (int64_t j = 0; j < few; j++)
+            for (int64_t k = 0; k < few; k++)
+                squares[j * few + k] += numbers[j] * numbers[k] / CP_FINE;
     }
 }
 
@@ -171,6 +184,26 @@ static inline void cp_content_turned(const cp_lens *lens, const int64_t *sums, i
             means[i] += lens->turn[i * plain + j] * ((double)sums[j] / CP_FINE);
         means[i] /= (double)rows;
     }
+}
+
+/* Write the products of few features with each other, squares[few][few] turned on both sides; one varies as a feature. */
+static inline void cp_content_squared(const cp_lens *lens, const int64_t *squares, int64_t rows, int16_t *out)
+{
+    int64_t few = cp_content_few(lens->features);
+    double half[CP_FEW * CP_FEW] = {0}; /* turned on one side, its columns laid out as rows */
+    for (int64_t k = 0; k < few; k++) {
+        double means[CP_FEW];
+        cp_content_turned(lens, squares + k * few, rows, means);
+        for (int64_t i = 0; i < few; i++)
+            half[i * few + k] = means[i];
+    }
+    for (int64_t i = 0; i < few; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k <= j; k++)
+                sum += lens->turn[j * few + k] * half[i * few + k];
+            *out++ = cp_content_number(sqrt((double)few) * sum);
+        }
 }
 
 /* Write the vector of a block of `rows` rows, at least one. */
@@ -194,6 +227,7 @@ static inline void cp_content_vector(const cp_lens *lens, const int64_t *sums, i
     }
     for (int64_t j = 0; j < CP_PRODUCTS && j < all; j++)
         out[each + j] = cp_content_number(products[j]);
+    cp_content_squared(lens, sums + each + all, rows, out + each + (all < CP_PRODUCTS ? all : CP_PRODUCTS));
 }
 
 /* Describe blocks that end at these rows of rows[ends[blocks - 1]][features + extras]; zeros for one without rows.

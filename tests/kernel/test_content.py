@@ -210,11 +210,25 @@ def test_a_vector_is_the_mean_of_what_rows_differ_by(seed):
     x = np.linalg.solve(np.linalg.cholesky(matrix + ridge * np.eye(features)), x.T).T
     x /= np.sqrt(x.var(axis=0).sum() or 1.0)
     products = (y[:, :, None] * x[:, None, :]).reshape(60, -1)
-    parts = [x, y] + [products] * (products.shape[1] <= 16)
-    expected = 1024 * np.hstack(parts).reshape(6, 10, -1).mean(axis=1)
-    found = described(features, extras, ends, rows)
-    assert found.shape[1] == features + extras + min(16, products.shape[1])
-    assert np.abs(found[:, : expected.shape[1]] - expected).max() < 1
+    few = features if features <= 5 else 0
+    pairs = np.stack([x[:, i] * x[:, j] for i in range(few) for j in range(i + 1)] or [np.zeros(60)], axis=1)
+    pairs = few**0.5 * pairs[:, : few * (few + 1) // 2]
+    expected = [1024 * part.reshape(6, 10, -1).mean(axis=1) for part in (np.hstack([x, y]), products, pairs)]
+    mixed = min(16, products.shape[1])
+    found = np.split(described(features, extras, ends, rows), np.cumsum([features + extras, mixed]), axis=1)
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape or one.shape[1] == mixed < other.shape[1]
+        assert one.shape != other.shape or np.abs(one - other).max(initial=0) < 1
+
+
+def test_products_of_few_features_tell_what_their_means_do_not():
+    rng = np.random.default_rng(5)
+    x, sign = rng.normal(size=20000), np.repeat([1, -1], 10000)
+    rows = np.stack([x, x * sign + 0.1 * rng.normal(size=20000), rng.integers(0, 2, 20000)], axis=1)
+    found = described(2, 1, np.arange(100, 20100, 100), rows).astype(float)
+    gap = np.abs(found[:100].mean(axis=0) - found[100:].mean(axis=0)) / found.std(axis=0).clip(1)
+    assert gap[:5].max() < 0.5
+    assert gap[5:].max() > 1.5
 
 
 def test_features_that_say_the_same_count_once():

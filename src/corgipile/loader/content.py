@@ -45,7 +45,7 @@ class Content:
         >>> from corgipile.tables import open
         >>> table = open({"x": np.arange(6.0), "label": [0, 0, 0, 1, 1, 1]})
         >>> Content(("x", "label"), "label")(table, table.cuts(3), "content").tolist()
-        [[-899, -1024, 899], [899, 1024, 899]]
+        [[-899, -1024, 899, 1024], [899, 1024, 899, 1024]]
     """
 
     columns: tuple[str, ...]

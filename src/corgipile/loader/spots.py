@@ -36,7 +36,7 @@ ROOM = 4 << 20  # bytes of numbers that are in memory at a time
 READ = 2 << 20  # bytes of rows that are read at a time
 PLAIN = 32  # features that have a number each; more share as many
 CLASSES = 16  # classes, likewise
-VERSION = 2  # of what vectors mean
+VERSION = 3  # of what vectors mean
 log = logging.getLogger("corgipile")
 
 
