@@ -118,7 +118,7 @@ def seconds_part(bench: Bench, cold: bool) -> None:
 
     cases = {name: lambda name=name: epoch(name) for name in TIMED}
     off = {}
-    for name, pairs in in_pieces(bench, f"seconds-{state}-{len(table)}", cases, bench.few).items():
+    for name, pairs in in_pieces(bench, f"seconds-{state}-{len(table)}", cases, bench.repeats).items():
         said, seconds = zip(*pairs, strict=True)
         off[name] = 100 * abs(median(said) / median(seconds) - 1)
         ranges = [f"{median(some):.2f} s ({min(some):.2f}..{max(some):.2f})" for some in (said, seconds)]

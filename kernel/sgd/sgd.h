@@ -33,11 +33,11 @@ static inline void cp_sgd_init(cp_sgd *s, const cp_sgd_shape *shape)
 /* Apply what is held back: the last row's update, or the last batch, however short. */
 static inline void cp_sgd_flush(cp_sgd *s) { cp_sgd_code_of(s)->flush(s); }
 
-/* Begin an epoch: set its learning rate and clear the totals. Wants 0 <= rate, and of one rate for all rate * l2 < 1. */
+/* Begin an epoch: set its learning rate, times what the step says of such rows, and clear the totals. Wants 0 <= rate, and of one rate for all rate * l2 < 1. */
 static inline void cp_sgd_begin(cp_sgd *s, double rate)
 {
     cp_sgd_flush(s);
-    s->rate = rate;
+    s->rate = rate *= s->times;
     s->decay = s->rule == CP_SAME ? 1 - rate * s->l2 : s->rule == CP_MOMENTS ? 1 / (1 + rate * s->l2) : 1; /* of the others each update has its own */
     s->undecay = 1 / s->decay;
     memset(&s->totals, 0, sizeof s->totals);

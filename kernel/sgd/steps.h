@@ -14,7 +14,7 @@
     STEP(ADAGRAD, .name = "adagrad", .usual = 0.3, .rule = CP_ADAPTIVE) \
     STEP(ADAM, .name = "adam", .usual = 0.001, .rule = CP_MOMENTS) \
     STEP(NORMALIZED, .name = "normalized", .usual = 0.5, .rule = CP_NORMALIZED) \
-    STEP(AUTO, .name = "auto", .usual = 1, .rule = CP_NORMALIZED, .fixed = 1, .averages = 1)
+    STEP(AUTO, .name = "auto", .usual = 1, .dense = 2, .rule = CP_NORMALIZED, .fixed = 1, .averages = 1)
 
 #define CP_STEP_ID(id, ...) CP_STEP_##id,
 enum cp_step { CP_STEPS(CP_STEP_ID) CP_STEP_COUNT };
@@ -35,6 +35,7 @@ enum cp_rule { CP_SAME, CP_ADAPTIVE, CP_NORMALIZED, CP_MOMENTS };
 typedef struct {
     const char *name;               /* as users give it */
     double usual;                   /* rate of the first epoch, if nobody says another */
+    double dense;                   /* times that rate where rows are dense; 0: once */
     enum cp_fading fading;
     enum cp_rule rule;
     int fixed;                      /* the rate is not to be chosen */

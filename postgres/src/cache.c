@@ -69,14 +69,16 @@ static CorgiCached *entry_of(const char *name)
 static void load(CorgiCached *e, const char *name)
 {
     MemoryContext outside = CurrentMemoryContext;
+    bool hashed;
     CorgiCached new = {.loads = e->loads + 1,
                        .context = AllocSetContextCreate(outside, "corgipile model", ALLOCSET_SMALL_SIZES)};
     MemoryContextSwitchTo(new.context);
     new.name = pstrdup(name);
     new.model = corgi_load_model(name, false);
-    new.learner = corgi_model_learner(new.model, false);
+    hashed = new.model->encoding != NULL && new.model->encoding->hashing != NULL;
+    new.learner = hashed ? NULL : corgi_model_learner(new.model, false); /* rows that are hashed are sparse */
     new.scores = palloc(sizeof *new.scores * (Size) new.model->outputs);
-    new.row = palloc((Size) (new.model->width * new.model->bytes));
+    new.row = hashed ? NULL : palloc((Size) (new.model->width * new.model->bytes));
     MemoryContextSwitchTo(outside);
     MemoryContextSetParent(new.context, TopMemoryContext);
     if (e->context != NULL)

@@ -239,8 +239,9 @@ static int64 read_array(const CorgiSource *s, Datum array, int64 width, char *to
 /* Return the numbers that columns of single values become. */
 int64 corgi_scalar_width(const CorgiSource *s)
 {
-    int64 width = 0;
-    for (int i = 0; i < s->feature_columns; i++)
+    const CorgiHashing *h = corgi_hashing(s);
+    int64 width = h ? corgi_hashed_width(h) : 0;
+    for (int i = 0; h == NULL && i < s->feature_columns; i++)
         width += s->features[i].encoder ? s->features[i].encoder->width : 1;
     return width;
 }

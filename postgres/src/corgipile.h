@@ -11,6 +11,7 @@
 #include "access/tableam.h"
 #include "compat.h"
 #include "encoders.h"
+#include "hashing.h"
 #include "sgd/epochs.h"
 #include "sgd/look.h"
 #include "executor/executor.h"
@@ -41,7 +42,7 @@ typedef struct CorgiSource {
     int feature_columns;
     AttrNumber last;        /* the last attribute that is needed */
     int bytes;              /* of a real: 8 where a feature is double precision, else 4 */
-    bool sparse;            /* features: a column of indices and one of values */
+    bool sparse;            /* features: a column of indices and one of values, or hashed columns */
     CorgiEncoding *encoding; /* NULL: all columns are numbers as they are */
     bool encoded;           /* a feature is no number as it is, nor an array of them */
     bool lenient;           /* rows that cannot be learnt from are left out */
@@ -211,7 +212,7 @@ enum {
     ARG_BATCH_SIZE, ARG_BLOCK_SIZE, ARG_BUFFER_SIZE, ARG_ORDER, ARG_BALANCE, ARG_SEED, ARG_INTERCEPT, ARG_CLASSES,
     ARG_HOLDOUT, ARG_WARM_START, ARG_TOLERANCE, ARG_THREADS, ARG_WEIGHTS, ARG_ENCODE,
     ARG_MISSING, ARG_QUERY, ARG_WHERE, ARG_STANDARDIZE, ARG_AVERAGE, ARG_STEP, ARG_L1, ARG_WEIGHT, ARG_CLASS_WEIGHT,
-    ARG_PATIENCE, ARG_MAX_NORM, ARG_COUNT
+    ARG_PATIENCE, ARG_MAX_NORM, ARG_TEXT, ARG_INTERACTIONS, ARG_HASH_BITS, ARG_NGRAMS, ARG_COUNT
 };
 extern void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_settle_classes(CorgiOptions *o, const CorgiSource *s);
@@ -221,7 +222,6 @@ extern void corgi_check_class_names(CorgiNames *names, const char *whose, const 
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
 extern List *corgi_text_list(Datum array);
 extern List *corgi_feature_names(Datum value, bool one);
-extern List *corgi_check_feature_names(List *names);
 extern char *corgi_how(const CorgiOptions *o);
 extern void corgi_take_step(CorgiOptions *o, const char *how);
 extern void corgi_check_rows(bool no_source, const char *query, const char *where);
@@ -229,6 +229,7 @@ extern void corgi_check_rows(bool no_source, const char *query, const char *wher
 /* wishes.c */
 extern char *corgi_argument_text(Datum value, Oid type);
 extern List *corgi_read_wishes(Datum value, Oid type);
+extern List *corgi_read_names(Datum value, Oid type, const char *what);
 extern CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill);
 
 /* losses.c */
@@ -295,6 +296,24 @@ extern void corgi_tie_encodings(CorgiSource *s, CorgiEncoding *e);
 extern void corgi_put_same(double value, int64 width, int bytes, char *to);
 extern void corgi_fill(double value, int64 width, int bytes, char *to);
 extern bool corgi_encode(const CorgiColumn *c, Datum value, bool null, int bytes, char *to);
+
+/* hashing.c */
+extern void corgi_read_hashing(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
+extern void corgi_choose_hashed(CorgiOptions *o, Relation rel, bool all, const List *others);
+extern bool corgi_is_beside(const CorgiOptions *o, const char *column);
+extern CorgiEncoder corgi_hashed_encoder(const CorgiOptions *o, const CorgiColumn *c);
+extern CorgiHashing *corgi_new_hashing(MemoryContext context);
+extern void corgi_make_hashing(const CorgiSource *s, const CorgiOptions *o, CorgiEncoding *e);
+extern void corgi_settle_hashing(CorgiEncoding *e, bool fitted);
+extern int64 corgi_hashed_width(const CorgiHashing *h);
+extern char *corgi_hashed_terms(const CorgiEncoding *e);
+extern void corgi_go_on_hashing(CorgiOptions *o, const CorgiEncoding *e, List *columns);
+
+static inline CorgiHashing *corgi_hashing(const CorgiSource *s) { return s->encoding ? s->encoding->hashing : NULL; }
+
+/* hashed.c */
+extern const cp_hashed *corgi_hash_row(const CorgiSource *s, TupleTableSlot *row);
+extern const cp_hashed *corgi_hash_call(const CorgiEncoding *e, const Oid *types, const NullableDatum *row);
 
 /* fit.c */
 extern void corgi_fit_encoding(CorgiRun *run, CustomScanState *blocks);

@@ -41,6 +41,7 @@ CorgiFields corgi_make_fields(const CorgiSource *s)
 {
     CorgiFields found = {.last = s->last, .serve = corgi_stored_type(s->label.type) != CP_TYPES};
     int32 offset = 0;
+    found.serve &= corgi_hashing(s) == NULL;
     found.serve &= s->weight.name == NULL || corgi_stored_type(s->weight.type) != CP_TYPES;
     for (int i = 0; i < s->feature_columns; i++)
         found.serve &= corgi_stored_type(s->features[i].type) != CP_TYPES && s->features[i].encoder == NULL;

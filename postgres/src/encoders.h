@@ -8,7 +8,8 @@
 /* What values are compared as: text for itself, times as moments, numbers as doubles. */
 typedef enum { CORGI_NO_FAMILY, CORGI_TEXT, CORGI_NUMBER, CORGI_TIME } CorgiFamily;
 
-typedef enum { CORGI_AS_NUMBER, CORGI_AS_VECTOR, CORGI_ONEHOT, CORGI_ORDINAL, CORGI_HASH } CorgiWay;
+/* CORGI_HASHED: to features that share places with those of other columns, see hashing.h; it has none of its own. */
+typedef enum { CORGI_AS_NUMBER, CORGI_AS_VECTOR, CORGI_ONEHOT, CORGI_ORDINAL, CORGI_HASH, CORGI_HASHED } CorgiWay;
 
 /* How one column becomes numbers. */
 typedef struct CorgiEncoder {
@@ -29,11 +30,14 @@ typedef struct CorgiEncoder {
     int64 found;
 } CorgiEncoder;
 
+typedef struct CorgiHashing CorgiHashing;
+
 /* How the columns of a table become features and a label. */
 typedef struct {
     int count;
     CorgiEncoder *features; /* [count] */
     CorgiNames *classes;    /* of a label of text, by their places; NULL: it is numbers */
+    CorgiHashing *hashing;  /* NULL: no column is hashed to shared places */
 } CorgiEncoding;
 
 enum { CORGI_MOST_ONEHOT = 1000, CORGI_MOST_VALUES = 1 << 20, CORGI_MOST_BUCKETS = 1 << 20, CORGI_BUCKETS = 256 };

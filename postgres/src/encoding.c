@@ -27,8 +27,8 @@ static void check_wishes(const CorgiSource *s, const CorgiOptions *o)
     foreach (cell, o->encode) {
         const CorgiWish *wish = lfirst(cell);
         bool found = wish->column == NULL;
-        for (int i = 0; i < s->feature_columns; i++)
-            found |= wish->column != NULL && strcmp(wish->column, s->features[i].name) == 0;
+        for (int i = 0; i < s->feature_columns && wish->column != NULL; i++)
+            found |= strcmp(wish->column, s->features[i].name) == 0 && (o->terms == NIL || corgi_is_beside(o, wish->column));
         if (!found)
             REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "encode names column \"%s\", which is no feature", wish->column);
     }
@@ -47,6 +47,8 @@ static CorgiEncoder encoder_for(const CorgiOptions *o, const CorgiColumn *c)
 {
     const CorgiWish *wish = wish_for(o, c);
     CorgiEncoder e = {.column = c->name, .way = c->list ? CORGI_AS_VECTOR : CORGI_AS_NUMBER, .strict = true};
+    if (o->terms != NIL && !corgi_is_beside(o, c->name))
+        return corgi_hashed_encoder(o, c);
     if (wish == NULL) {
         if (!c->list && corgi_is_text(c->type))
             refuse_text(c);
@@ -88,6 +90,8 @@ static CorgiEncoding *make_encoding(const CorgiSource *s, const CorgiOptions *o)
         e->features[i] = encoder_for(o, &s->features[i]);
     if (!is_plain(&s->label))
         e->classes = corgi_make_names();
+    if (o->terms != NIL)
+        corgi_make_hashing(s, o, e);
     return e;
 }
 
@@ -118,7 +122,7 @@ static void check_known(const CorgiSource *s, const CorgiEncoding *e)
 
 static void check_sparse(const CorgiSource *s, const CorgiOptions *o)
 {
-    if (s->sparse && (o->encode != NIL || o->missing != CORGI_MISSING_ERROR))
+    if (s->sparse && o->terms == NIL && (o->encode != NIL || o->missing != CORGI_MISSING_ERROR))
         REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "%s takes no sparse features", o->encode != NIL ? "encode" : "missing");
 }
 
@@ -139,7 +143,7 @@ void corgi_open_encoding(CorgiSource *s, CorgiOptions *o)
         s->encoding = o->encoding;
         return;
     }
-    if (all_plain(s) && o->encode == NIL && (o->missing == CORGI_MISSING_ERROR || o->missing == CORGI_MISSING_SKIP))
+    if (all_plain(s) && o->terms == NIL && o->encode == NIL && (o->missing == CORGI_MISSING_ERROR || o->missing == CORGI_MISSING_SKIP))
         return;
     check_past(o);
     if (!is_plain(&s->label) && corgi_predicts_numbers(&o->of))
@@ -175,11 +179,11 @@ static bool is_wide(const CorgiColumn *c)
     return e->way == CORGI_AS_NUMBER && !small;
 }
 
-/* Choose the numbers to compute in: double precision, where a column has such, as Python does. */
+/* Choose the numbers to compute in: double precision, where a column has such, as Python does; hashed rows are real. */
 static void settle_numbers(CorgiSource *s)
 {
     s->bytes = sizeof(float);
-    for (int i = 0; i < s->feature_columns; i++)
+    for (int i = 0; i < s->feature_columns && corgi_hashing(s) == NULL; i++)
         if (is_wide(&s->features[i]))
             s->bytes = sizeof(double);
 }

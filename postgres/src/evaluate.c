@@ -6,10 +6,8 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "parser/parse_coerce.h"
 #include "sgd/totals.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(corgipile_evaluate);
@@ -24,30 +22,6 @@ static char *text_argument(FunctionCallInfo fcinfo, int at)
     return PG_ARGISNULL(at) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(at));
 }
 
-/* Read the names of columns: one, or an array. */
-static List *features_argument(FunctionCallInfo fcinfo)
-{
-    Oid type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, FEATURES)), item = get_element_type(type), output;
-    bool varlena, *nulls, by_value;
-    Datum *values;
-    char align;
-    int16 length;
-    int count;
-    List *names = NIL;
-    if (type == UNKNOWNOID)
-        return list_make1(pstrdup(DatumGetCString(PG_GETARG_DATUM(FEATURES))));
-    if (TypeCategory(OidIsValid(item) ? item : type) != TYPCATEGORY_STRING)
-        REFUSE("features are %s; the names of columns are needed", format_type_be(type));
-    getTypeOutputInfo(OidIsValid(item) ? item : type, &output, &varlena);
-    if (!OidIsValid(item))
-        return list_make1(OidOutputFunctionCall(output, PG_GETARG_DATUM(FEATURES)));
-    get_typlenbyvalalign(item, &length, &by_value, &align);
-    deconstruct_array(PG_GETARG_ARRAYTYPE_P(FEATURES), item, length, by_value, align, &values, &nulls, &count);
-    for (int i = 0; i < count; i++)
-        names = lappend(names, nulls[i] ? NULL : OidOutputFunctionCall(output, values[i]));
-    return corgi_check_feature_names(names);
-}
-
 /* Say which rows and columns to read: of columns those that are named, else those of training. */
 static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
@@ -56,7 +30,7 @@ static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const c
     corgi_check_rows(PG_ARGISNULL(SOURCE), o.query, o.where);
     o.source = PG_ARGISNULL(SOURCE) ? InvalidOid : PG_GETARG_OID(SOURCE);
     if (!PG_ARGISNULL(FEATURES))
-        o.features = features_argument(fcinfo);
+        o.features = corgi_read_names(PG_GETARG_DATUM(FEATURES), get_fn_expr_argtype(fcinfo->flinfo, FEATURES), "features");
     if (!PG_ARGISNULL(LABEL))
         o.label = text_argument(fcinfo, LABEL);
     if (o.features == NIL || o.label == NULL)

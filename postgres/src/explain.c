@@ -53,6 +53,11 @@ void corgi_explain_learning(const CorgiRun *run, ExplainState *es)
                                            : run->past == NULL ? "where needed" : run->past->standardized ? "true" : "false", es);
     else
         ExplainPropertyBool("Standardized", run->scaling != NULL, es);
+    if (corgi_hashing(&run->source) != NULL) {
+        ExplainPropertyText("Hashed", corgi_hashed_terms(run->source.encoding), es);
+        ExplainPropertyInteger("Hash Bits", NULL, corgi_hashing(&run->source)->bits, es);
+        ExplainPropertyInteger("N-grams", NULL, corgi_hashing(&run->source)->ngrams, es);
+    }
     ExplainPropertyText("Numbers", run->source.bytes == 4 ? "real" : "double precision", es);
     if (run->prepared) {
         ExplainPropertyInteger("Passes before Epochs", NULL, run->passes, es);

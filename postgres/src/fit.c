@@ -197,6 +197,8 @@ void corgi_fit_encoding(CorgiRun *run, CustomScanState *blocks)
         if (classes && rows > 0)
             corgi_check_class_names(e->classes, "the labels have", run->options.kind);
     }
+    if (e->hashing != NULL)
+        corgi_settle_hashing(e, true);
     corgi_tie_encodings(s, e);
     corgi_block_close(blocks); /* scans know how columns were read */
 }

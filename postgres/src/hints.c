@@ -30,6 +30,8 @@ int corgi_hint_cast(Oid type, const char *column)
 /* Name a feature: its column, and its place in an array. */
 char *corgi_feature_name(const CorgiSource *source, int64 i)
 {
+    if (corgi_hashing(source) != NULL)
+        return psprintf(INT64_FORMAT " of those that columns are hashed to", i);
     for (int k = 0; source->encoded && !source->features->list && k < source->feature_columns; k++) {
         int64 width = source->features[k].encoder ? source->features[k].encoder->width : 1;
         if (i < width)

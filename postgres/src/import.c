@@ -28,7 +28,8 @@ typedef struct {
 
 #define TYPE(of) "coalesce(jsonb_typeof(" of "), 'nothing')"
 #define FEATURE "jsonb_path_query(m, '$.params.encoding.features[*]') e"
-#define ENCODER "jsonb_path_query(m, '$.params.encoding.*[*]') e" /* of features and of the label */
+#define HASHING "(m #> '{params,encoding,hashing}')"
+#define ENCODER "jsonb_path_query(m #- '{params,encoding,hashing}', '$.params.encoding.*[*]') e" /* of features and of the label */
 /* What is wrong with the text about a model; what the extension lacks; its kind, the type of its classes. */
 static const char *const check_query =
     "SELECT CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN 'format ' || coalesce(m ->> 'format', 'NULL') || "
@@ -52,6 +53,10 @@ static const char *const check_query =
     "OR EXISTS (SELECT FROM " ENCODER " WHERE jsonb_typeof(e) = 'object' AND (" TYPE("e -> 'column'") " <> 'string' "
     "OR (e - ARRAY['how', 'column'] - CASE e ->> 'how' WHEN 'categories' THEN ARRAY['way', 'values', 'buckets', 'family', "
     "'strict'] WHEN 'classes' THEN ARRAY['values', 'strict'] ELSE ARRAY['fill'] END) <> '{}'))) THEN 'its encoding is damaged' "
+    "WHEN encoded AND m #> '{params,encoding}' ? 'hashing' AND (" TYPE(HASHING) " <> 'object' "
+    "OR CASE jsonb_typeof(" HASHING ") WHEN 'object' THEN " HASHING " - ARRAY['bits', 'ngrams', 'sources', 'terms', 'strict'] <> '{}' "
+    "END OR EXISTS (SELECT FROM jsonb_path_query(m, '$.params.encoding.hashing.sources[*]') e WHERE CASE jsonb_typeof(e) "
+    "WHEN 'object' THEN e - ARRAY['column', 'kind', 'family', 'fill'] <> '{}' ELSE true END)) THEN 'how columns are hashed is damaged' "
     "WHEN " TYPE("m #> '{params,left_out}'") " NOT IN ('object', 'nothing') "
     "OR " TYPE("m #> '{params,notes}'") " NOT IN ('array', 'nothing') THEN 'the notes on its columns are damaged' "
     "WHEN encoded AND NOT m #> '{params,encoding}' ? 'hashing' "
@@ -67,7 +72,7 @@ static const char *const check_query =
     "WHEN 'str' THEN 'string' WHEN 'bool' THEN 'boolean' ELSE 'number' END) THEN 'its classes are not ' || (m ->> 'class_type') "
     "END, "
     "CASE WHEN m -> 'format' IS DISTINCT FROM '1' THEN NULL WHEN m #> '{params,by}' IS NOT NULL THEN 'models by group' "
-    "WHEN encoded AND m #> '{params,encoding}' ? 'hashing' THEN 'hashed text and interactions' "
+    "WHEN m #> '{params,labels}' IS NOT NULL THEN 'models of several labels' "
     "WHEN (m ->> 'class_type') !~ '^(str|bool|u?int(8|16|32|64)|float(16|32|64))$' "
     "THEN 'classes of type ' || (m ->> 'class_type') "
     "ELSE coalesce((SELECT format('the encoder \"%s\" of column \"%s\"', concat_ws(' ', coalesce(e ->> 'how', 'none'), "
@@ -79,7 +84,8 @@ static const char *const check_query =
     "AND NOT e @? '$.values[*] ? (@.type() != \"string\")' "
     "OR e ->> 'how' = 'number' AND e ->> 'fill' IS NULL, false)), "
     "(SELECT format('lists beside other columns: \"%s\"', string_agg(e ->> 'column', '\", \"')) FROM " FEATURE
-    " HAVING count(*) FILTER (WHERE e ->> 'how' = 'vector') > 0 AND (count(*) > 2 OR bool_or(e ->> 'how' <> 'vector')))) END, "
+    " HAVING count(*) FILTER (WHERE e ->> 'how' = 'vector') > 0 AND (count(*) > 2 OR bool_or(e ->> 'how' <> 'vector') "
+    "OR m #> '{params,encoding}' ? 'hashing'))) END, "
     "m ->> 'kind', m ->> 'class_type', ARRAY(SELECT c #>> '{}' FROM jsonb_path_query(m, '$.classes[*]') c), "
     "CASE WHEN jsonb_typeof(m #> '{params,features}') = 'array' THEN jsonb_array_length(m #> '{params,features}') ELSE 0 END, "
     "m #>> '{params,lists}', encoded "

@@ -49,12 +49,11 @@ CorgiLearner *corgi_learner_judge(const CorgiRun *run)
     return corgi_learner(of, run->source.bytes, run->source.sparse, v->width, outputs, v->classes);
 }
 
-/* Make a learner that learns. */
-CorgiLearner *corgi_learner_for(const CorgiRun *run)
+static cp_sgd_shape shape_for(const CorgiRun *run)
 {
     const CorgiOptions *o = &run->options;
     const CorgiSurvey *v = &run->survey;
-    cp_sgd_shape shape = {.loss = o->of.loss,
+    return (cp_sgd_shape){.loss = o->of.loss,
                           .parameter = o->of.parameter,
                           .bytes = run->source.bytes,
                           .sparse = run->source.sparse,
@@ -70,7 +69,27 @@ CorgiLearner *corgi_learner_for(const CorgiRun *run)
                           .max_norm = o->max_norm,
                           .classes = v->classes,
                           .class_weight = v->class_weight};
+}
+
+/* Make a learner that learns. */
+CorgiLearner *corgi_learner_for(const CorgiRun *run)
+{
+    cp_sgd_shape shape = shape_for(run);
     return make(&shape);
+}
+
+/* Return what of buffer_size a model takes: of hashed features, whose number does not depend on the rows, while it learns by
+ * the step that keeps as much as any, and as what is saved, as Python counts it; of others nothing. */
+int64 corgi_learner_bytes(const CorgiRun *run)
+{
+    cp_sgd_shape shape = shape_for(run);
+    cp_sgd layout;
+    if (corgi_hashing(&run->source) == NULL)
+        return 0;
+    shape.step = CP_STEP_AUTO;
+    shape.l1 = shape.max_norm = 0;
+    layout = cp_sgd_layout(&shape);
+    return (int64) layout.size + shape.features * (shape.outputs * 2 * shape.bytes + cp_sgd_lines(&layout) * (int64) sizeof(double));
 }
 
 void corgi_learner_begin(CorgiLearner *m, double rate) { cp_sgd_begin(m->state, rate); }

@@ -8,6 +8,7 @@ typedef struct CorgiLearner CorgiLearner;
 extern CorgiLearner *corgi_learner(cp_loss_choice of, int bytes, bool sparse, int64 width, int64 outputs,
                                    const double *classes);
 extern CorgiLearner *corgi_learner_for(const CorgiRun *run);
+extern int64 corgi_learner_bytes(const CorgiRun *run);
 extern CorgiLearner *corgi_learner_judge(const CorgiRun *run);
 extern void corgi_learner_show(const CorgiRun *run, CorgiLearner *judge, CorgiLearner *learner);
 extern void corgi_learner_begin(CorgiLearner *m, double rate);

@@ -97,10 +97,11 @@ static bool fits(const CorgiModel *m)
     const CorgiEncoding *e = m->encoding;
     int64 width = 0;
     bool lists = false;
-    for (int i = 0; i < e->count; i++) {
+    for (int i = 0; i < e->count && e->hashing == NULL; i++) {
         lists |= e->features[i].way == CORGI_AS_VECTOR;
         width += e->features[i].width;
     }
+    width += e->hashing ? corgi_hashed_width(e->hashing) : 0;
     for (int64 i = 0; e->classes != NULL && i < m->classes; i++)
         if (m->class_values[i] != (double) i)
             return false;
@@ -194,6 +195,18 @@ static List *features_at(const char *name, MemoryContext context)
     return found;
 }
 
+/* Check that columns that are hashed are those of the model. */
+static void check_features(const CorgiModel *m, const char *name)
+{
+    const CorgiEncoding *e = m->encoding;
+    ListCell *cell;
+    bool same = e == NULL || e->hashing == NULL || list_length(m->features) == e->count;
+    foreach (cell, same && e != NULL && e->hashing != NULL ? m->features : NIL)
+        same = same && strcmp(lfirst(cell), e->features[foreach_current_index(cell)].column) == 0;
+    if (!same)
+        damaged(name, "its features are not those that are hashed");
+}
+
 static void load_past(CorgiModel *m, const char *name, MemoryContext context)
 {
     char *best;
@@ -204,6 +217,7 @@ static void load_past(CorgiModel *m, const char *name, MemoryContext context)
     m->best = best == NULL ? -1 : atol(best);
     load_learnt(m, name, context);
     m->features = features_at(name, context);
+    check_features(m, name);
     load_figures(m, name, context);
 }
 
@@ -276,13 +290,15 @@ static bool has_classes_given(CorgiOptions *o, const CorgiModel *past)
 static void take_encoding(CorgiOptions *o, const CorgiModel *past)
 {
     ListCell *mine, *theirs;
-    bool same = list_length(o->features) == list_length(past->features);
+    bool same;
     if (o->encode != NIL || (o->missing != CORGI_MISSING_ERROR && o->missing != CORGI_MISSING_SKIP))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("encode and missing are those of the model that warm_start goes on from; leave them out"));
+    corgi_go_on_hashing(o, past->encoding, past->features);
     o->encoding = past->encoding;
     if (past->encoding == NULL)
         return;
+    same = list_length(o->features) == list_length(past->features);
     forboth(mine, o->features, theirs, past->features)
         same &= strcmp(lfirst(mine), lfirst(theirs)) == 0;
     if (!same)

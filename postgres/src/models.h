@@ -22,7 +22,7 @@ typedef struct {
     CorgiVersion version;
     uint64 asked, loads;
     CorgiModel *model;
-    CorgiLearner *learner, *sparse; /* sparse: NULL until a sparse row is to be scored */
+    CorgiLearner *learner, *sparse; /* learner: NULL where columns are hashed; sparse: until a sparse row is to be scored */
     char *row;              /* room for a row and its scores */
     double *scores;
 } CorgiCached;
@@ -37,6 +37,7 @@ extern const char *corgi_class_name(const CorgiModel *m, int64 k);
 
 /* predict_sparse.c */
 extern bool corgi_is_pair(Oid indices, Oid values);
+extern bool corgi_score_hashed(CorgiCached *c, const Oid *types, const NullableDatum *row);
 extern void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type);
 
 /* store.c */

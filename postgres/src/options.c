@@ -21,7 +21,7 @@ static const char *const arguments[ARG_COUNT] = {
     "batch_size", "block_size", "buffer_size", "order", "balance", "seed",   "intercept",     "classes",
     "holdout",    "warm_start", "tolerance",   "threads", "weights",
     "encode",     "missing",    "query",       "where", "standardize", "average", "step", "l1", "weight", "class_weight", "patience",
-    "max_norm"};
+    "max_norm",   "text",       "interactions", "hash_bits", "ngrams"};
 
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
@@ -76,17 +76,7 @@ List *corgi_text_list(Datum array)
 /* Read the names of feature columns from a text[], or from one text. */
 List *corgi_feature_names(Datum value, bool one)
 {
-    return corgi_check_feature_names(one ? list_make1(TextDatumGetCString(value)) : corgi_text_list(value));
-}
-
-/* Return names of columns, if there are some and none is NULL. */
-List *corgi_check_feature_names(List *names)
-{
-    if (names == NIL)
-        REFUSE("features is an empty list; name at least one column");
-    if (list_member_ptr(names, NULL))
-        REFUSE("features holds a NULL; column names are needed");
-    return names;
+    return corgi_read_names(value, one ? TEXTOID : TEXTARRAYOID, "features");
 }
 
 static int64 bytes_of(Datum value, const char *what)
@@ -222,12 +212,12 @@ static void read_classes(CorgiOptions *o, Datum value, Oid type)
     set_classes(o, numbers, count);
 }
 
-/* Read the step; where none is named it is that of a model to go on from, else auto for classes, and decay for numbers or
+/* Read the step; where none is named it is that of a model to go on from, else `usual` for classes, and decay for numbers or
  * where a rate is given. */
-static void read_step(CorgiOptions *o, Datum name, bool null, bool rated)
+static void read_step(CorgiOptions *o, Datum name, bool null, bool rated, enum cp_step usual)
 {
     char *said = null ? "" : TextDatumGetCString(name);
-    int step = null ? rated || corgi_predicts_numbers(&o->of) ? CP_STEP_DECAY : CP_STEP_AUTO : cp_step_named(said);
+    int step = null ? rated || corgi_predicts_numbers(&o->of) ? CP_STEP_DECAY : usual : cp_step_named(said);
     StringInfoData names;
     o->any_step = null && !rated;
     initStringInfo(&names);
@@ -312,7 +302,7 @@ static bool may_be_null(int argument)
            argument == ARG_ENCODE || argument == ARG_QUERY || argument == ARG_WHERE || argument == ARG_FEATURES ||
            argument == ARG_STANDARDIZE || argument == ARG_LEARNING_RATE || argument == ARG_WEIGHT || argument == ARG_CLASS_WEIGHT ||
            argument == ARG_STEP || argument == ARG_PATIENCE || argument == ARG_MAX_NORM ||
-           argument == ARG_AVERAGE;
+           argument == ARG_AVERAGE || argument == ARG_TEXT || argument == ARG_INTERACTIONS;
 }
 
 /* Check that rows are named once: by a table, and perhaps a condition, or by a query. */
@@ -328,6 +318,7 @@ void corgi_check_rows(bool no_source, const char *query, const char *where)
 
 void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types)
 {
+    bool alone;
     for (int i = 0; i < ARG_COUNT; i++)
         if (nulls[i] && !may_be_null(i) && i != ARG_SOURCE)
             REFUSE("%s must not be NULL", arguments[i]);
@@ -342,7 +333,9 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);
     o->decay = DatumGetFloat8(values[ARG_DECAY]);
-    read_step(o, values[ARG_STEP], nulls[ARG_STEP], !nulls[ARG_LEARNING_RATE] || o->decay != DECAY);
+    alone = !nulls[ARG_TEXT] && nulls[ARG_FEATURES] && nulls[ARG_INTERACTIONS]; /* n-grams are of one scale */
+    read_step(o, values[ARG_STEP], nulls[ARG_STEP], !nulls[ARG_LEARNING_RATE] || o->decay != DECAY,
+              alone ? CP_STEP_ADAGRAD : CP_STEP_AUTO);
     if (cp_steps[o->step].fixed && !nulls[ARG_LEARNING_RATE])
         REFUSE("step '%s' chooses the rate, got learning_rate %g; leave it out", cp_steps[o->step].name,
                DatumGetFloat8(values[ARG_LEARNING_RATE]));
@@ -371,6 +364,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     if (!nulls[ARG_CLASS_WEIGHT])
         corgi_read_class_weight(o, values[ARG_CLASS_WEIGHT], types[ARG_CLASS_WEIGHT]);
     o->missing = corgi_read_missing(values[ARG_MISSING], types[ARG_MISSING], &o->fill);
+    corgi_read_hashing(o, values, nulls, types);
     if (o->name != NULL && *o->name == '\0')
         REFUSE("name is empty; give one of a character at least, or NULL to store no model");
     if (!nulls[ARG_MAX_NORM] && o->max_norm == 0)

@@ -36,6 +36,10 @@ typedef struct {
     List *class_texts;      /* of char *: classes given as text */
     bool untyped;           /* they were given as a literal without a type, so they may be numbers */
     List *encode;           /* of CorgiWish * */
+    List *words, *terms;    /* of char *: columns of text; of List *: products of columns, and each of those alone */
+    List *beside;           /* of char *: features with places of their own, where columns are hashed */
+    bool chosen;            /* features are all columns that are read, those that are hashed first */
+    int hash_bits, ngrams;
     CorgiMissing missing;
     double fill;            /* missing: what stands for it, if that is a number */
     CorgiEncoding *encoding; /* of a model to go on from, or to measure; else NULL */

@@ -139,6 +139,8 @@ static bool takes_columns(const CorgiModel *m)
 /* Return whether a row can be one array: all columns are numbers. */
 static bool all_numbers(const CorgiEncoding *e)
 {
+    if (e->hashing != NULL)
+        return false;
     for (int i = 0; i < e->count; i++)
         if (e->features[i].way != CORGI_AS_NUMBER)
             return false;
@@ -202,18 +204,37 @@ static int64 read_list(const Site *s, const CorgiModel *m, char *to, const char 
     return found;
 }
 
+/* Return an argument of a call, and its type: a literal without one is text. */
+static NullableDatum typed(const Site *s, int i, Oid *type)
+{
+    NullableDatum one = s->row[i];
+    *type = s->types[i] == UNKNOWNOID ? TEXTOID : s->types[i];
+    if (s->types[i] == UNKNOWNOID && !one.isnull)
+        one.value = CStringGetTextDatum(DatumGetCString(one.value));
+    return one;
+}
+
+/* Score the arguments of a call, which are hashed. Returns false where one is missing and nothing stands for it. */
+static bool score_hashed(const Site *s, CorgiCached *c)
+{
+    Oid *types = palloc(sizeof *types * (Size) s->count);
+    NullableDatum *row = palloc(sizeof *row * (Size) s->count);
+    bool scored;
+    for (int i = 0; i < s->count; i++)
+        row[i] = typed(s, i, &types[i]);
+    scored = corgi_score_hashed(c, types, row);
+    pfree(types);
+    pfree(row);
+    return scored;
+}
+
 /* Encode the arguments of a call, each as its column. Returns false where one is missing and nothing stands for it. */
 static bool encode_row(const Site *s, const CorgiModel *m, char *to)
 {
     for (int i = 0; i < s->count; i++) {
-        CorgiColumn c = {.type = s->types[i], .encoder = &m->encoding->features[i]};
-        Datum value = s->row[i].value;
-        bool null = s->row[i].isnull;
-        if (c.type == UNKNOWNOID) {
-            c.type = TEXTOID;
-            value = null ? value : CStringGetTextDatum(DatumGetCString(value));
-        }
-        if (!corgi_encode(&c, value, null, m->bytes, to))
+        CorgiColumn c = {.encoder = &m->encoding->features[i]};
+        NullableDatum one = typed(s, i, &c.type);
+        if (!corgi_encode(&c, one.value, one.isnull, m->bytes, to))
             return false;
         to += c.encoder->width * m->bytes;
     }
@@ -283,7 +304,7 @@ static const CorgiCached *score(FunctionCallInfo fcinfo)
 {
     Site *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
     CorgiCached *c;
-    bool columns;
+    bool columns, hashed;
     if (PG_ARGISNULL(0) || (site->record && PG_ARGISNULL(1)))
         return NULL;
     if (site->fields && !corgi_record_fits(site->fields, PG_GETARG_DATUM(1)))
@@ -296,13 +317,14 @@ static const CorgiCached *score(FunctionCallInfo fcinfo)
     columns = takes_columns(c->model) && !site->list;
     if (!columns && any_null(site))
         return NULL;
-    if (columns && !encode_row(site, c->model, c->row))
+    hashed = columns && c->model->encoding->hashing != NULL;
+    if (hashed ? !score_hashed(site, c) : columns && !encode_row(site, c->model, c->row))
         return NULL;
-    if (columns)
+    if (columns && !hashed)
         corgi_learner_decide(c->learner, c->row, c->scores);
-    else if (site->pair)
+    else if (site->pair && !hashed)
         corgi_score_pair(c, site->row[0].value, site->row[1].value, site->types[1]);
-    else
+    else if (!hashed)
         score_row(site, c);
     for (int64 k = 0; k < c->model->outputs; k++)
         if (unlikely(!isfinite(c->scores[k])))

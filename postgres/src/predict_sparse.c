@@ -60,3 +60,15 @@ void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type)
     pfree(index_copy);
     pfree(value_copy);
 }
+
+/* Score a row of columns that are hashed. Returns false where one is missing and nothing stands for it. */
+bool corgi_score_hashed(CorgiCached *c, const Oid *types, const NullableDatum *row)
+{
+    const cp_hashed *hashed = corgi_hash_call(c->model->encoding, types, row);
+    if (hashed == NULL)
+        return false;
+    if (corgi_learner_decide_pair(sparse_machine(c), hashed->indices, (const char *) hashed->values, hashed->entries,
+                                  c->scores) != CP_SGD_OK)
+        elog(ERROR, "the kernel refused to score a row");
+    return true;
+}

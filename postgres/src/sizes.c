@@ -42,7 +42,7 @@ static int64 bytes_for(const CorgiRun *run, const cp_room *room, int64 blocks)
         cp_fit(&spec, &larger);
     } while (larger.budget < INT32_MAX / 2 &&
              (spec.buffer < blocks || cp_slots(&spec, run->survey.widest, run->survey.blocks) > larger.budget));
-    return larger.budget * run->sizes.row_bytes;
+    return larger.budget * run->sizes.row_bytes + corgi_learner_bytes(run);
 }
 
 /* Say which sizes would do. */
@@ -81,6 +81,18 @@ static void check_room(const CorgiRun *run, const cp_room *room)
             hint_sizes(run, room));
 }
 
+/* Return what of buffer_size is for rows. */
+static int64 bytes_for_rows(const CorgiRun *run)
+{
+    int64 bytes = run->options.buffer_bytes, taken = corgi_learner_bytes(run);
+    if (taken > bytes / 4 * 3)
+        ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                errmsg("buffer_size is " INT64_FORMAT " kB, of which the model takes " INT64_FORMAT " kB while it learns, for "
+                       "hash_bits %d", bytes / 1024, taken / 1024, corgi_hashing(&run->source)->bits),
+                errhint("Give buffer_size => '" INT64_FORMAT "kB', or fewer hash_bits.", taken / 3 * 4 / 1024 + 1));
+    return bytes - taken;
+}
+
 /* Turn buffer_size into blocks and slots, as corgipile does in Python. A step read ahead counts with one thread too, so
  * that threads do not change the model. */
 void corgi_fit_sizes(CorgiRun *run)
@@ -93,7 +105,7 @@ void corgi_fit_sizes(CorgiRun *run)
     z->row_bytes = corgi_slot_bytes(&run->source, v->width) + (v->heaviest + v->widest - 1) / v->widest;
     room.step = cp_step_rows((double) z->row_bytes);
     room.near = CP_NEAR_BYTES / z->row_bytes;
-    room.budget = Min(run->options.buffer_bytes / z->row_bytes, (int64) INT32_MAX - 1);
+    room.budget = Min(bytes_for_rows(run) / z->row_bytes, (int64) INT32_MAX - 1);
     cp_fit(&spec, &room);
     z->buffer_blocks = cp_order(spec.kind)->deals ? spec.buffer : Min(spec.buffer, v->blocks);
     z->group = spec.group;

@@ -105,11 +105,18 @@ static void check_privileges(const CorgiSource *s)
     }
 }
 
-/* An array serves alone, or as one of a sparse pair. */
-static void check_lists(CorgiSource *s)
+/* An array serves alone, or as one of a sparse pair; columns that are hashed make sparse rows. */
+static void check_lists(CorgiSource *s, bool hashed)
 {
     const CorgiColumn *c = s->features;
-    s->sparse = s->feature_columns == 2 && c[0].list && c[1].list;
+    s->sparse = hashed || (s->feature_columns == 2 && c[0].list && c[1].list);
+    for (int i = 0; hashed && i < s->feature_columns; i++)
+        if (c[i].list)
+            ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("feature column \"%s\" is an array; beside hashed columns those of single values are needed",
+                           c[i].name));
+    if (hashed)
+        return;
     if (s->sparse && (c[0].type != INT4OID || (c[1].type != FLOAT4OID && c[1].type != FLOAT8OID)))
         ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                 errmsg("sparse features \"%s\" and \"%s\" are %s[] and %s[]; integer[] and real[] (or double "
@@ -142,10 +149,15 @@ static List *other_columns(const CorgiSource *s)
     return names;
 }
 
+/* Return whether columns are to be hashed, and it is not known yet which. */
+static bool asks_for_hashing(const CorgiOptions *o) { return o->terms != NIL && o->encoding == NULL && !o->chosen; }
+
 static void find_features(CorgiSource *s, CorgiOptions *o)
 {
     ListCell *cell;
-    if (takes_all(o))
+    if (asks_for_hashing(o))
+        corgi_choose_hashed(o, s->rel, o->features != NIL && takes_all(o), other_columns(s));
+    else if (takes_all(o))
         o->features = other_columns(s);
     s->features = palloc0(sizeof(CorgiColumn) * list_length(o->features));
     foreach (cell, o->features) {
@@ -159,7 +171,7 @@ static void find_features(CorgiSource *s, CorgiOptions *o)
         s->last = Max(s->last, c.attnum);
         s->features[s->feature_columns++] = c;
     }
-    check_lists(s);
+    check_lists(s, o->terms != NIL || (o->encoding != NULL && o->encoding->hashing != NULL));
 }
 
 /* Find the column of what rows count for, if there is one. */

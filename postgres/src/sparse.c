@@ -1,4 +1,4 @@
-/* Sparse rows: an array of feature numbers, from 0 on and increasing, and an array of as many values. */
+/* Sparse rows: an array of feature numbers, from 0 on and increasing, and an array of as many values; or hashed columns. */
 #include "corgipile.h"
 
 #include "numbers.h"
@@ -37,10 +37,18 @@ static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
 int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
 {
     const CorgiColumn *c = s->features;
-    CorgiList list = open_list(c, row);
-    int64 count = list.count;
-    int32 *index = palloc(sizeof *index * (Size) (count + 1));
+    const CorgiHashing *h = corgi_hashing(s);
+    CorgiList list;
+    int64 count;
+    int32 *index;
     int status;
+    if (h != NULL) {
+        *width = corgi_hashed_width(h);
+        return corgi_pair_bytes(corgi_hash_row(s, row)->entries, s->bytes);
+    }
+    list = open_list(c, row);
+    count = list.count;
+    index = palloc(sizeof *index * (Size) (count + 1));
     memcpy(index, list.numbers, sizeof *index * (Size) count);
     corgi_close_list(&list);
     status = cp_check_indices(index, count, CORGI_MOST_NUMBERS);
@@ -52,20 +60,28 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
     return corgi_pair_bytes(count, s->bytes);
 }
 
-/* Put indices and as many values into a slot, behind the rows put before. Returns false if there is no room. */
-bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, CorgiBuffer *b, int64 slot)
+/* Put indices and as many values, of a type, into a slot, behind the rows put before. Returns false if there is no room. */
+static bool put_entries(int bytes, const char *index, const char *values, enum cp_type type, int64 count, CorgiBuffer *b,
+                        int64 slot)
 {
-    int64 bytes = corgi_pair_bytes(index->count, s->bytes);
-    char *to = b->next + bytes - index->count * s->bytes;
-    if (bytes > b->stop - b->next)
+    int64 size = corgi_pair_bytes(count, bytes);
+    char *to = b->next + size - count * bytes;
+    if (size > b->stop - b->next)
         return false;
-    memcpy(b->next, index->numbers, sizeof(int32) * (Size) index->count);
-    corgi_copy_numbers(to, s->bytes, values->numbers, corgi_stored_type(s->features[1].type), index->count);
+    memcpy(b->next, index, sizeof(int32) * (Size) count);
+    corgi_copy_numbers(to, bytes, values, type, count);
     b->indices[slot] = (uintptr_t) b->next;
     b->values[slot] = (uintptr_t) to;
-    b->lengths[slot] = index->count;
-    b->next += bytes;
+    b->lengths[slot] = count;
+    b->next += size;
     return true;
+}
+
+/* The same of two arrays. */
+bool corgi_put_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, CorgiBuffer *b, int64 slot)
+{
+    return put_entries(s->bytes, index->numbers, values->numbers, corgi_stored_type(s->features[1].type), index->count, b,
+                       slot);
 }
 
 static void check_pair(const CorgiSource *s, const CorgiList *index, const CorgiList *values, const TupleTableSlot *row)
@@ -78,20 +94,19 @@ static void check_pair(const CorgiSource *s, const CorgiList *index, const Corgi
                s->features[1].name);
 }
 
-/* Add a row into CP_PLAIN numbers, with signs, as corgipile.loader.numbers does. */
-void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
+/* Add entries into CP_PLAIN numbers, with signs, as corgipile.loader.numbers does. */
+static void mix(const char *index, const char *values, enum cp_type type, int64 count, double *out)
 {
-    CorgiList index = open_list(&s->features[0], row), values = open_list(&s->features[1], row);
-    double *value = palloc(sizeof *value * (Size) (values.count + 1));
-    check_pair(s, &index, &values, row);
-    corgi_copy_numbers((char *) value, sizeof *value, values.numbers, corgi_stored_type(s->features[1].type), values.count);
+    double *value = palloc(sizeof *value * (Size) (count + 1));
+    if (count > 0)
+        corgi_copy_numbers((char *) value, sizeof *value, values, type, count);
     memset(out, 0, sizeof *out * CP_PLAIN);
     for (int copy = 1; copy <= CP_SPREAD; copy++) {
         double sums[CP_PLAIN] = {0};
-        for (int64 i = 0; i < index.count; i++) {
+        for (int64 i = 0; i < count; i++) {
             int32 place;
             uint64 hashed;
-            memcpy(&place, index.numbers + i * sizeof place, sizeof place);
+            memcpy(&place, index + i * sizeof place, sizeof place);
             hashed = ((uint64) (int64) place + 1) * CP_GOLDEN;
             hashed = (hashed ^ hashed >> 29) * CP_GOLDEN;
             hashed >>= 64 - 6 * copy;
@@ -101,6 +116,21 @@ void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
             out[i] += sums[i];
     }
     pfree(value);
+}
+
+/* Add a row into CP_PLAIN numbers. */
+void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
+{
+    CorgiList index, values;
+    if (corgi_hashing(s) != NULL) {
+        const cp_hashed *hashed = corgi_hash_row(s, row);
+        mix((const char *) hashed->indices, (const char *) hashed->values, CP_F32, hashed->entries, out);
+        return;
+    }
+    index = open_list(&s->features[0], row);
+    values = open_list(&s->features[1], row);
+    check_pair(s, &index, &values, row);
+    mix(index.numbers, values.numbers, corgi_stored_type(s->features[1].type), index.count, out);
     corgi_close_list(&index);
     corgi_close_list(&values);
 }
@@ -108,8 +138,15 @@ void corgi_mix_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
 /* Put a row into the buffer. Returns false if there is no room. */
 bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot)
 {
-    CorgiList index = open_list(&s->features[0], row), values = open_list(&s->features[1], row);
+    CorgiList index, values;
     bool fits;
+    if (corgi_hashing(s) != NULL) {
+        const cp_hashed *hashed = corgi_hash_row(s, row);
+        return put_entries(s->bytes, (const char *) hashed->indices, (const char *) hashed->values, CP_F32, hashed->entries, b,
+                           slot);
+    }
+    index = open_list(&s->features[0], row);
+    values = open_list(&s->features[1], row);
     check_pair(s, &index, &values, row);
     fits = corgi_put_pair(s, &index, &values, b, slot);
     corgi_close_list(&index);

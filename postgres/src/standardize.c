@@ -59,7 +59,7 @@ static cp_looked look(const CorgiRun *run, Snapshot snapshot)
 static void widen(CorgiSource *s)
 {
     bool wide = false;
-    for (int i = 0; i < s->feature_columns; i++) {
+    for (int i = 0; i < s->feature_columns && corgi_hashing(s) == NULL; i++) {
         const CorgiColumn *c = &s->features[i];
         wide |= !c->list && (c->type == INT4OID || c->type == INT8OID) &&
                 (c->encoder == NULL || c->encoder->way == CORGI_AS_NUMBER);

@@ -13,6 +13,7 @@
 
 static const char *const ways[] = {"", "", "onehot", "ordinal", "hash"};
 static const char *const families[] = {"", "text", "number", "time"};
+static const char *const kinds[] = {[CP_HASHED_WORDS] = "words", [CP_HASHED_CATEGORY] = "category", [CP_HASHED_NUMBER] = "number"};
 
 static void write_names(StringInfo json, const CorgiNames *names, bool null)
 {
@@ -41,13 +42,36 @@ static void write_encoder(StringInfo json, const CorgiEncoder *e)
     appendStringInfoChar(json, '}');
 }
 
+static void write_hashing(StringInfo json, const CorgiEncoding *e)
+{
+    const CorgiHashing *h = e->hashing;
+    appendStringInfo(json, ", \"hashing\": {\"bits\": %d, \"ngrams\": %d, \"strict\": %s, \"sources\": [", h->bits, h->ngrams,
+                     h->strict ? "true" : "false");
+    for (int i = 0; i < h->source_count; i++) {
+        const CorgiHashedSource *one = &h->sources[i];
+        appendStringInfo(json, "%s{\"column\": ", i ? ", " : "");
+        escape_json(json, e->features[one->at].column);
+        appendStringInfo(json, ", \"kind\": \"%s\", \"family\": \"%s\", \"fill\": %s}", kinds[one->kind],
+                         one->kind == CP_HASHED_CATEGORY ? families[one->family] : "",
+                         one->filled ? float8out_internal(one->fill) : "null");
+    }
+    appendStringInfoString(json, "], \"terms\": [");
+    for (int t = 0; t < h->term_count; t++)
+        for (int i = 0; i < h->terms[t].count; i++) {
+            appendStringInfoString(json, i ? ", " : t ? "], [" : "[");
+            escape_json(json, e->features[h->sources[h->terms[t].columns[i]].at].column);
+        }
+    appendStringInfoString(json, "]]}");
+}
+
 /* Write an encoding; `label` is the column of the label. */
 void corgi_write_encoding(StringInfo json, const CorgiEncoding *e, const char *label, bool strict)
 {
+    const CorgiHashing *h = e->hashing;
     appendStringInfoString(json, "{\"version\": 1, \"features\": [");
-    for (int i = 0; i < e->count; i++) {
+    for (int i = 0; i < (h ? h->beside_count : e->count); i++) {
         appendStringInfoString(json, i ? ", " : "");
-        write_encoder(json, &e->features[i]);
+        write_encoder(json, &e->features[h ? h->beside[i] : i]);
     }
     appendStringInfo(json, "], \"label\": {\"how\": \"%s\", \"column\": ", e->classes ? "classes" : "number");
     escape_json(json, label);
@@ -56,7 +80,10 @@ void corgi_write_encoding(StringInfo json, const CorgiEncoding *e, const char *l
         write_names(json, e->classes, false);
     } else
         appendStringInfoString(json, ", \"fill\": null");
-    appendStringInfoString(json, "}}");
+    appendStringInfoChar(json, '}');
+    if (h != NULL)
+        write_hashing(json, e);
+    appendStringInfoChar(json, '}');
 }
 
 #define TEXT(path) "e operator(pg_catalog.->>) '" path "'"
@@ -68,7 +95,15 @@ static const char *const features_query =
     "pg_catalog.jsonb_path_query(params, '$.encoding.features[*]') WITH ORDINALITY q (e, number) ORDER BY number";
 static const char *const label_query =
     "SELECT params operator(pg_catalog.#>>) '{encoding,label,how}', " VALUES("params", "$.encoding.label.values[*]") ", "
-    "params operator(pg_catalog.#>>) '{encoding,version}'" MODEL;
+    "params operator(pg_catalog.#>>) '{encoding,version}', params operator(pg_catalog.#>>) '{encoding,hashing,bits}', "
+    "params operator(pg_catalog.#>>) '{encoding,hashing,ngrams}', params operator(pg_catalog.#>>) '{encoding,hashing,strict}', "
+    "params operator(pg_catalog.#>) '{encoding,hashing}' IS NOT NULL" MODEL;
+static const char *const sources_query =
+    "SELECT " TEXT("column") ", " TEXT("kind") ", " TEXT("family") ", " TEXT("fill") " FROM (SELECT params" MODEL ") m, "
+    "pg_catalog.jsonb_path_query(params, '$.encoding.hashing.sources[*]') WITH ORDINALITY q (e, number) ORDER BY number";
+static const char *const terms_query =
+    "SELECT " VALUES("e", "$[*]") " FROM (SELECT params" MODEL ") m, "
+    "pg_catalog.jsonb_path_query(params, '$.encoding.hashing.terms[*]') WITH ORDINALITY q (e, number) ORDER BY number";
 
 static void damaged(const char *name) __attribute__((noreturn));
 static void damaged(const char *name)
@@ -162,6 +197,98 @@ static CorgiEncoder encoder_at(uint64 row, const char *name, MemoryContext conte
     return e;
 }
 
+/* Return the place of a column; the count where it is not among them. */
+static int place_of(const CorgiEncoder *features, int count, const char *column)
+{
+    int at = 0;
+    while (at < count && strcmp(features[at].column, column) != 0)
+        at++;
+    return at;
+}
+
+/* Read a column that is hashed, the next of them. */
+static void read_source(CorgiEncoding *e, uint64 row, const char *name, MemoryContext context)
+{
+    CorgiHashing *h = e->hashing;
+    CorgiHashedSource *one = &h->sources[h->source_count];
+    CorgiEncoder *column = &e->features[e->count];
+    const char *kind = text_at(row, 2);
+    one->at = h->source_count++;
+    for (one->kind = CP_HASHED_WORDS; strcmp(kinds[one->kind], kind) != 0; one->kind++)
+        if (one->kind == CP_HASHED_NUMBER)
+            damaged(name);
+    one->family = one->kind == CP_HASHED_WORDS ? CORGI_TEXT : one->kind == CP_HASHED_NUMBER ? CORGI_NUMBER
+                  : (CorgiFamily) listed(families, lengthof(families), text_at(row, 3));
+    one->filled = one->kind == CP_HASHED_NUMBER && *text_at(row, 4) != '\0';
+    one->fill = one->filled ? number_at(row, 4, name) : 0;
+    *column = (CorgiEncoder){.column = MemoryContextStrdup(context, text_at(row, 1)), .way = CORGI_HASHED, .family = one->family,
+                             .strict = true};
+    if (one->kind == CP_HASHED_NUMBER)
+        column->way = CORGI_AS_NUMBER;
+    if (one->family == CORGI_NO_FAMILY || *column->column == '\0' || place_of(e->features, e->count, column->column) < e->count)
+        damaged(name);
+    e->count++;
+}
+
+/* Read the products of columns. */
+static void read_terms(CorgiEncoding *e, const char *name)
+{
+    CorgiHashing *h = e->hashing;
+    bool none;
+    fetch(terms_query, name);
+    if (SPI_processed < 1 || SPI_processed > CP_MOST_HASHED)
+        damaged(name);
+    for (; h->term_count < (int) SPI_processed; h->term_count++) {
+        cp_hashed_term *t = &h->terms[h->term_count];
+        List *names = corgi_text_list(SPI_getbinval(SPI_tuptable->vals[h->term_count], SPI_tuptable->tupdesc, 1, &none));
+        ListCell *cell;
+        if (names == NIL || list_length(names) > CP_MOST_CROSSED)
+            damaged(name);
+        foreach (cell, names) {
+            int at = lfirst(cell) ? place_of(e->features, h->source_count, lfirst(cell)) : h->source_count;
+            if (at == h->source_count)
+                damaged(name);
+            t->columns[t->count++] = at;
+        }
+    }
+}
+
+/* Read how columns are hashed: then come they, before those that have places of their own. */
+static void read_hashing(CorgiEncoding *e, const char *name, MemoryContext context)
+{
+    const CorgiEncoder *own = e->features;
+    int beside = e->count, count;
+    fetch(label_query, name);
+    if (strcmp(text_at(0, 7), "t") != 0)
+        return;
+    e->hashing = corgi_new_hashing(context);
+    e->hashing->bits = atoi(text_at(0, 4));
+    e->hashing->ngrams = atoi(text_at(0, 5));
+    e->hashing->strict = strcmp(text_at(0, 6), "false") != 0;
+    if (e->hashing->bits < 1 || e->hashing->bits > CP_MOST_HASH_BITS || e->hashing->ngrams < 1 ||
+        e->hashing->ngrams > CP_MOST_NGRAMS)
+        damaged(name);
+    fetch(sources_query, name);
+    count = (int) Min(SPI_processed, CP_MOST_HASHED + 1);
+    if (count < 1 || count > CP_MOST_HASHED)
+        damaged(name);
+    e->features = MemoryContextAllocZero(context, sizeof *e->features * (Size) (count + beside));
+    e->hashing->beside = MemoryContextAlloc(context, sizeof *e->hashing->beside * (Size) Max(beside, 1));
+    e->count = 0;
+    for (int i = 0; i < count; i++)
+        read_source(e, (uint64) i, name, context);
+    read_terms(e, name);
+    for (int i = 0; i < beside; i++) {
+        int at = place_of(e->features, e->count, own[i].column);
+        if (own[i].way == CORGI_AS_VECTOR)
+            damaged(name);
+        e->features[at] = own[i];
+        e->count = Max(e->count, at + 1);
+        e->hashing->beside[e->hashing->beside_count++] = at;
+    }
+    corgi_settle_hashing(e, false);
+}
+
 /* Read how a model encodes columns; NULL where it takes numbers as they are. Called within SPI. */
 CorgiEncoding *corgi_read_encoding(const char *name, MemoryContext context)
 {
@@ -178,5 +305,6 @@ CorgiEncoding *corgi_read_encoding(const char *name, MemoryContext context)
     e->features = MemoryContextAllocZero(context, sizeof *e->features * (Size) Max(e->count, 1));
     for (int i = 0; i < e->count; i++)
         e->features[i] = encoder_at((uint64) i, name, context);
+    read_hashing(e, name, context);
     return e;
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 
 #include "catalog/pg_type.h"
+#include "parser/parse_coerce.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
@@ -74,6 +76,33 @@ List *corgi_read_wishes(Datum value, Oid type)
 {
     char *text = corgi_argument_text(value, type);
     return text[strspn(text, " \t\n\r")] == '{' ? read_object(text) : list_make1(read_way(text, NULL));
+}
+
+/* Read names of columns: one, or an array; `what` they are. */
+List *corgi_read_names(Datum value, Oid type, const char *what)
+{
+    Oid item = get_element_type(getBaseType(type)), output;
+    bool varlena, *nulls, by_value;
+    Datum *values;
+    char align;
+    int16 length;
+    int count;
+    List *names = NIL;
+    if (type != UNKNOWNOID && TypeCategory(OidIsValid(item) ? item : getBaseType(type)) != TYPCATEGORY_STRING)
+        REFUSE("%s are %s; the names of columns are needed", what, format_type_be(type));
+    if (!OidIsValid(item))
+        return list_make1(corgi_argument_text(value, type));
+    getTypeOutputInfo(item, &output, &varlena);
+    get_typlenbyvalalign(item, &length, &by_value, &align);
+    deconstruct_array(DatumGetArrayTypeP(value), item, length, by_value, align, &values, &nulls, &count);
+    for (int i = 0; i < count; i++) {
+        if (nulls[i])
+            REFUSE("%s holds a NULL; column names are needed", what);
+        names = lappend(names, OidOutputFunctionCall(output, values[i]));
+    }
+    if (names == NIL)
+        REFUSE("%s is an empty list; name at least one column", what);
+    return names;
 }
 
 /* Read missing: what becomes of NULL and NaN; `fill` is the number that stands for them, if it is one. */

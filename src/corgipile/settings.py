@@ -283,6 +283,10 @@ class TrainArguments(TrainSettings):
         str | None,
         Setting("Column: a model for each of its values, all from one read.", _is(str, "the name of a column")),
     ] = None
+    labels: Annotated[
+        str | Sequence[str] | None,
+        Setting("Column of lists of labels, or columns of 0 and 1: a model for each label, all from one read.", _text),
+    ] = None
     classes: Sequence[Any] | None = None
     warm_start: Annotated["Model | None", Setting("Model file to go on from.", _model)] = None
     save: Annotated[

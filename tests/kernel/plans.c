@@ -2,6 +2,7 @@
  * Prints a hash of everything the plans said, so that two builds can be compared. */
 #define _GNU_SOURCE
 #include "plan/balance.h"
+#include "plan/follow.h"
 #include "plan/lanes.h"
 #include "io/reader.h"
 #include "plan/stream.h"
@@ -28,28 +29,23 @@ static int64_t follow(const cp_spec *spec, int64_t start, int64_t *seen)
 {
     cp_plan plan;
     int64_t visited = 0, slots = cp_slots(spec, cp_max64(cp_widest(spec), 1), spec->blocks);
-    int64_t *rows = malloc(sizeof(int64_t) * (size_t)cp_max64(slots, 1));
+    int64_t *row_of = malloc(sizeof(int64_t) * (size_t)cp_max64(slots, 1));
     check(cp_plan_init(&plan, spec, start) == 0, "init");
     while (cp_plan_begin(&plan) > 0) {
-        int64_t *extents = malloc(16 * (size_t)plan.extents + 1), reads = plan.reads, visits = plan.visits, at = 0;
+        int64_t *extents = malloc(16 * (size_t)plan.extents + 1), reads = plan.reads, visits = plan.visits;
         int32_t *into = malloc(4 * (size_t)reads + 1), *sweep = malloc(4 * (size_t)reads + 1);
         int32_t *visit = malloc(4 * (size_t)visits + 1);
-        int64_t runs = plan.extents;
+        int64_t runs = plan.extents, *rows = malloc(8 * (size_t)visits + 1);
         check(cp_plan_next(&plan, extents, into, sweep, visit) > 0, "buffer bound");
-        for (int64_t e = 0; e < runs; e++)
-            for (int64_t row = extents[2 * e]; row < extents[2 * e + 1]; row++, at++)
-                if (into[at] >= 0) {
-                    check(into[at] < slots, "slot");
-                    rows[into[at]] = row;
-                }
+        check(cp_follow(extents, runs, into, reads, visit, visits, row_of, slots, rows) == 0, "slots");
         for (int64_t i = 0; i < visits; i++)
-            seen[rows[visit[i]]]++;
+            seen[rows[i]]++;
         note(visit, visits);
         visited += visits;
-        free(extents), free(into), free(sweep), free(visit);
+        free(extents), free(into), free(sweep), free(visit), free(rows);
     }
     cp_plan_free(&plan);
-    free(rows);
+    free(row_of);
     return visited;
 }
 

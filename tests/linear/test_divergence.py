@@ -64,7 +64,7 @@ def test_a_rate_that_nobody_chose_is_lowered(make, kind, caplog):
     assert model.params["learning_rate"] < 1e-4
     assert [record["epoch"] for record in model.history] == list(range(5))
     assert model.history[-1]["r2" if kind == "linear" else "accuracy"] > {"linear": 0.5, "softmax": 0.6}.get(kind, 0.8)
-    assert "learning rate 0.01 diverges; beginning again at 0.001" in caplog.text
+    assert "learning rate 0.01 diverges; beginning again at 0.002" in caplog.text
     whole = train(table, model=kind, standardize=False, epochs=7, step="decay")
     assert (train(table, model=kind, epochs=2, warm_start=model).coef == whole.coef).all()
     with pytest.warns(DivergenceWarning) if kind != "linear" else pytest.raises(Diverged):

@@ -99,6 +99,8 @@ def test_sql_agrees():
         "learning_rate",
         "weight",
         "patience",
+        "hash_bits",
+        "ngrams",
     }
     for name in shared:
         said, default = found[name], wanted[name].default

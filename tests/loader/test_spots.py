@@ -1,5 +1,8 @@
 """What is kept of a table's content beside it: made once, and used as long as the table is the same."""
 
+import itertools
+import threading
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -149,3 +152,32 @@ def test_a_loader_goes_on_from_a_state_with_what_was_kept(file, made):
         other.load_state_dict(state)
         assert np.array_equal(np.concatenate([batch["x"] for batch in other]), np.concatenate(rest))
     assert made == []
+
+
+@pytest.mark.parametrize(("read", "room"), [(1, 1), (1, 40_000), (40_000, 1), (3000, 3000), (1 << 30, 1 << 30)])
+def test_vectors_are_the_same_however_much_is_read_and_looked_at_at_a_time(file, read, room, monkeypatch):
+    names = ["x", "label"]
+    some = spots.Spots.of(cp.open(file), names)._replace(number=100, each=7)
+    first = some.described(made_of, "label")
+    monkeypatch.setattr(spots, "READ", read)
+    monkeypatch.setattr(spots, "ROOM", room)
+    assert (some.described(made_of, "label") == first).all()
+    assert len(np.unique(first, axis=0)) > 50
+
+
+def test_a_function_that_fails_leaves_no_thread(file):
+    known = set(threading.enumerate())
+    calls = itertools.count()
+
+    def fails(batch):
+        if next(calls):
+            raise RuntimeError("mine")
+        return made_of(batch)
+
+    with pytest.raises(RuntimeError, match="mine") as caught:  # an error that is kept keeps all that it came through
+        spots.Spots.of(cp.open(file), ["x", "label"]).described(fails, "label")
+    assert set(threading.enumerate()) <= known, caught
+
+
+def made_of(batch):
+    return np.asarray(batch.column("x").flatten()).reshape(-1, 3)

@@ -7,26 +7,15 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from cut_table import CutTable
 
 import corgipile as cp
 from corgipile import random
 from corgipile.losses import NAMES
-from corgipile.tables import MemoryTable
 
 ROWS, WIDTH = 4000, 9
 HOLDOUT = 7  # what the key is for
 TYPES = {"real": pa.float32(), "double precision": pa.float64(), "integer": pa.int32(), "smallint": pa.int16()}
-
-
-class CutTable(MemoryTable):
-    """A table with the blocks that the server has."""
-
-    def __init__(self, rows, cuts):
-        super().__init__(rows)
-        self._cuts = np.array(cuts, np.int64)
-
-    def cuts(self, rows):
-        return self._cuts
 
 
 def stored_rows(server, model):

@@ -17,6 +17,8 @@ CREATE TABLE higgs_of_today AS SELECT * FROM higgs;
 CREATE TABLE people AS SELECT i % 80 AS age, (ARRAY['Rome', 'Oslo', NULL])[1 + i % 3] AS city,
     (ARRAY['yes', 'no'])[1 + i % 2] AS answer FROM generate_series(1, 1000) i;
 CREATE TABLE towns AS SELECT 'Rome' AS city UNION SELECT 'Oslo';
+CREATE TABLE reviews AS SELECT 'a ' || (ARRAY['good', 'bad'])[1 + i % 2] || ' film' AS review, 'Rome' AS city,
+    (ARRAY['tv', 'phone', 'wall'])[1 + i % 3] AS device, i % 2 AS liked FROM generate_series(1, 1000) i;
 CREATE TABLE flat AS SELECT random() AS a, random() AS b, random() AS y FROM generate_series(1, 1000);
 """
 

@@ -392,3 +392,12 @@ def test_a_model_goes_on_by_its_loss_and_parameter(train, fails):
     for other in ("quantile", "linear"):
         call = f"SELECT * FROM corgipile.train('good', '{other}', 'x', 'label', warm_start => 'high')"
         assert f"is a quantile:0.9 model; a {other} model is needed" in fails(call)
+
+
+def test_a_label_is_no_array(server, fails):
+    server.sql(
+        "CREATE TABLE labelled_lists AS SELECT i::real AS a, ARRAY['x', 'y'] AS tags FROM generate_series(1, 9) i"
+    )
+    message = fails("SELECT * FROM corgipile.train('labelled_lists', 'logistic', 'a', 'tags')")
+    assert 'label column "tags" is text[]; a number, boolean or text is needed' in message
+    server.sql("DROP TABLE labelled_lists")

@@ -3,6 +3,7 @@
 # ruff: noqa: S608  # tests write SQL
 
 import datetime as dt
+import json
 import threading
 from decimal import Decimal
 
@@ -91,9 +92,8 @@ def test_partitions_and_materialized_views_are_read_as_they_are(sql):
         ("buffer_size = 1MB, memory = 1MB", "one thing in PostgreSQL"),
         ("group = a", "group is for files and DuckDB"),
         ("by = a", "by is for files and DuckDB; PostgreSQL trains one model"),
-        ("text = a", "text is for files and DuckDB; PostgreSQL learns from numbers"),
-        ("interactions = a", "interactions is for files and DuckDB"),
-        ("hash_bits = 8", "hash_bits is for files and DuckDB"),
+        ("text = a", 'text column "a" is double precision; text is needed'),
+        ("hash_bits = 8", "hash_bits has no effect without text or interactions"),
         ("balance = a", "by the label"),
         ("order = reservoir", "no_shuffle"),
     ],
@@ -101,6 +101,19 @@ def test_partitions_and_materialized_views_are_read_as_they_are(sql):
 def test_settings_that_postgresql_has_nothing_for(sql, setting, message):
     with pytest.raises(CorgiPileError, match=message):
         sql.execute(f"SELECT a, b, label FROM t TRAIN BY svm WITH {setting}")
+
+
+def test_text_and_crosses_are_hashed_by_the_server(sql):
+    sql.execute("CREATE TABLE hashed_here AS SELECT 'good ' || i % 3 AS said, i % 4 AS city, i % 2 AS label, i AS a "
+                "FROM generate_series(0, 199) i")  # fmt: skip
+    given = "text = said, interactions = ((city, a), city), hash_bits = 8, ngrams = 3, step = adagrad, epochs = 1"
+    sql.execute(f"SELECT said, city, a, label FROM hashed_here TRAIN BY logistic WITH {given} INTO hashed_here")
+    how = json.loads(sql.execute("SELECT params FROM corgipile.models WHERE name = 'hashed_here'").fetchone()[0])
+    hashing = how["encoding"]["hashing"]
+    assert (hashing["terms"], hashing["bits"], hashing["ngrams"]) == ([["said"], ["city", "a"], ["city"]], 8, 3)
+    assert (how["features"], how["encoding"]["features"]) == (["said", "city", "a"], [])
+    rows = sql.execute("SELECT said, city, a FROM hashed_here PREDICT BY hashed_here").fetchall()
+    assert len(rows) == 200
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,7 @@ READ: dict[str, Callable[[Any], Any]] = {
     "features": columns_of,
     "encode": by_column,
     "text": columns_of,
+    "labels": columns_of,
     "interactions": crosses_of,
     "missing": number_or_word,
     "class_weight": weight_by_class,

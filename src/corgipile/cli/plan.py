@@ -27,7 +27,10 @@ def command(
     label: Annotated[str | None, typer.Option(help="Label column; else 'label', if it is cheap to read.")] = None,
     tolerance: Annotated[float, typer.Option(help="deff may be 1 and so much.")] = 0.1,
     ranks: Annotated[int, typer.Option(help="Processes that share the table.")] = 1,
-    seconds: Annotated[float | None, typer.Option(help="How long each candidate is tried; 0: not.")] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="How long each candidate is tried, three times as long where nothing is cached; 0: not."),
+    ] = None,
     price: Annotated[str | None, typer.Option(help="Of requests to a store: '0.0004/1000GET'.")] = None,
     probe: Annotated[
         bool | None,

@@ -21,6 +21,7 @@ from corgipile.linear.inference import Summary, summary
 from corgipile.linear.nulls import NaNs
 from corgipile.linear.saving import learnt_of, packed, read_tensors, tensors_of, unpacked, write_tensors
 from corgipile.linear.scaling import Learnt
+from corgipile.linear.several import several_of
 from corgipile.linear.sgd import SGD, Figures, outputs_of
 from corgipile.losses import Loss, loss_of, most_classes, quoted
 from corgipile.tables import open as open_table
@@ -327,7 +328,7 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
         if meta["format"] != FORMAT:
             raise BadModelFile(f"format {meta['format']} is not known; this version reads format {FORMAT}")
         classes = np.array(meta["classes"], np.dtype(meta["class_type"]))
-        make = _kind_of(meta["params"])
+        make = several_of(meta["params"]) or Model
         model = make(meta["kind"], tensors["coef"], tensors["intercept"], classes, meta["params"], meta["history"])
         _check(model)
         _check_notes(model)
@@ -337,19 +338,11 @@ def _model_of(tensors: dict[str, npt.NDArray[Any]], meta: dict[str, Any], name: 
     return model
 
 
-def _kind_of(params: dict[str, Any]) -> type[Model]:
-    """Return the class of a model, or of models by group."""
-    if "by" not in params:
-        return Model
-    from corgipile.linear.groups import Groups, check_groups  # noqa: PLC0415 - which is a model itself
-
-    check_groups(params)
-    return Groups
-
-
 def _check(model: Model) -> None:
     """Raise unless the parts of a model fit together."""
-    outputs = outputs_of(model.kind, model.classes) * len(model.params.get("groups", [None]))
+    outputs = outputs_of(model.kind, model.classes) * len(
+        model.params.get("groups") or model.params.get("labels") or [None]
+    )
     if model.coef.ndim != 2 or model.width < 1:
         raise ValueError(f"kind {model.kind!r} with coefficients of shape {model.coef.shape}")
     if (

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadValue, BudgetTooSmall
@@ -11,6 +12,7 @@ from corgipile.linear.features import Features
 from corgipile.linear.scaling import Moments
 from corgipile.linear.sgd import SGD, Figures, rows_in
 from corgipile.linear.sparse import Sparse, gathered
+from corgipile.loader.buffer import SlotArray
 from corgipile.loader.feeder import Feeder
 from corgipile.orders.order import visited_rows
 from corgipile.tables.table import Table
@@ -83,19 +85,27 @@ def measure(sgd: SGD, feeder: Feeder, label: str, weight: str | None = None) -> 
     return learn(sgd, feeder, label, 0.0, 0, weight=weight)
 
 
-def moments(inputs: Features, table: Table) -> Moments:
-    """Return mean and spread of each feature, by reading them once."""
+def moments(inputs: Features, table: Table, feeder: Feeder | None = None) -> Moments:
+    """Return mean and spread of each feature, by reading them once; of rows that a feeder keeps, without."""
     found = Moments(inputs)
-    with reader(inputs, table) as feeder:
-        for visit in feeder.epoch(0):
-            rows = rows_in(feeder.buffer, inputs, visit)
-            if not isinstance(rows, Sparse):
-                found.add(rows, visit)
-                continue
-            for start in range(0, len(visit), SURVEYED):
-                indices, values, lengths = gathered(rows, visit[start : start + SURVEYED], inputs.dtype)
-                found.add_sparse(indices, values, len(lengths))
+    if feeder is not None and feeder.kept():
+        _survey(found, inputs, feeder, np.arange(len(table), dtype=np.int32))
+        return found
+    with reader(inputs, table) as once:
+        for visit in once.epoch(0):
+            _survey(found, inputs, once, visit)
     return found
+
+
+def _survey(found: Moments, inputs: Features, feeder: Feeder, visit: SlotArray) -> None:
+    """Take rows that wait into the moments."""
+    rows = rows_in(feeder.buffer, inputs, visit)
+    if not isinstance(rows, Sparse):
+        found.add(rows, visit)
+        return
+    for start in range(0, len(visit), SURVEYED):
+        indices, values, lengths = gathered(rows, visit[start : start + SURVEYED], inputs.dtype)
+        found.add_sparse(indices, values, len(lengths))
 
 
 def reader(inputs: Features, table: Table, label: str | None = None, weight: str | None = None) -> Feeder:

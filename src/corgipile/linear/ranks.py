@@ -22,7 +22,7 @@ __all__ = ["Ranks", "among", "learn", "order_for", "shard_of"]
 
 Sums = npt.NDArray[np.float64]
 WORDS = ("batch", "epoch")
-ALONE = ("solver", "weight", "class_weight", "patience", "by")  # what one rank alone learns by
+ALONE = ("solver", "weight", "class_weight", "patience", "by", "labels")  # what one rank alone learns by
 
 
 class Ranks(Protocol):

@@ -12,6 +12,7 @@ from corgipile.linear.features import Features
 
 __all__ = ["Learnt", "Moments", "Scaling"]
 
+NARROW = 16  # features
 FloatArray = npt.NDArray[Any]
 SlotArray = npt.NDArray[np.int32]
 
@@ -41,10 +42,20 @@ class Scaling:
     def dense(self, rows: FloatArray, visit: SlotArray) -> FloatArray:
         """Return the visited rows standardised, one after another."""
         scaled = rows[visit].reshape(len(visit), -1)
-        with np.errstate(over="ignore", invalid="ignore"):  # rows that are not finite are the kernel's to see
-            scaled -= self.center.astype(scaled.dtype)
-            scaled *= (1 / self.scale).astype(scaled.dtype)
+        self.apply(scaled)
         return scaled
+
+    def apply(self, rows: FloatArray) -> None:
+        """Standardise dense rows, [rows, features], in place."""
+        center, by = self.center.astype(rows.dtype), (1 / self.scale).astype(rows.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):  # rows that are not finite are the kernel's to see
+            if len(by) > NARROW:
+                rows -= center
+                rows *= by
+                return
+            for at in range(len(by)):  # column by column: loops over few numbers cost more
+                rows[:, at] -= center[at]
+                rows[:, at] *= by[at]
 
     def sparse(self, indices: npt.NDArray[np.int32], values: FloatArray) -> None:
         """Divide the entries of sparse rows, in place; indices out of range are the kernel's to see."""

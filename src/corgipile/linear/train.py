@@ -77,7 +77,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             ``warm_start``; else ``"decay"`` for numbers or where ``learning_rate`` or ``decay`` is given, ``"adagrad"``
             for classes by ``text`` alone, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
-            the first epoch diverges it is begun again at a tenth, which the log and ``notes`` of the model say; where
+            the first epoch diverges it is begun again at a fifth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all, without ``average``, it goes on at a
             fifth. With ``warm_start`` and the same step None is what that model had.
         decay: What it is multiplied by after each epoch, of ``step="decay"``.
@@ -113,6 +113,10 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             each row by the model of its group (a row of another group is an error); ``of("north")`` is one model,
             ``table()`` lists them. Models and groups of rows may take half of ``memory``. A group of one row learns
             from that alone; the log says which are. Where a group diverges that is an error; no rate is lowered.
+        labels: In place of ``label``, where a row may have several or none: a column of lists of text or integers, or
+            columns of 0 and 1. There is a model of two classes for each, all from one read of the table, in the bits
+            of one trained alone by the same order; a `corgipile.linear.multilabel.LabelModels`, which predicts 0 or 1
+            for each row and label. Models and the labels of rows may take half of ``memory``.
         classes: The class values, to spare the reading of the label column; not where numbers are predicted.
         tolerance: Stop when the loss improved by less than this share of it for two epochs in a row.
         patience: Stop when the loss on the held-out rows, of ``test`` or ``validation``, was not below its best
@@ -161,6 +165,10 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
 
 def train_among(given: TrainArguments, ranks: Ranks | None) -> Model:
     """Train as `train`, on one of several ranks that meet if there are any."""
+    if given.labels is not None and ranks is None:
+        from corgipile.linear.label_training import train_labels  # noqa: PLC0415 - as below
+
+        return train_labels(given)
     if given.by is None or ranks is not None:
         return _train_one(given, ranks)
     from corgipile.linear.group_training import train_groups  # noqa: PLC0415 - which prepares as this module does
@@ -197,7 +205,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     with task.feeder(order, memory, given.seed, shard, keep=True) as feeder:
         if (coarser := feeder.coarser) is not None:
             task.note(coarser)
-        task = task.surveyed()
+        task = task.surveyed(feeder)
         params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
         params |= feeder.facts() | {"adaptive": adaptive}
         params |= {"step": schedule.step, "average": task.average}

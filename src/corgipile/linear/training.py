@@ -34,7 +34,7 @@ from corgipile.tables.table import Table
 __all__ = ["Task", "Training"]
 
 ALL = Shard()
-LEAST_RATE = 1e-12
+LEAST_RATE, LOWER = 1e-12, 5
 HOW = ("average", "step", "l1")  # settings that say what is known beside the weights
 STILL, NOISE = 1e-3, 1e-3  # shares of the loss
 Record = dict[str, Any]
@@ -87,13 +87,16 @@ class Task:
         rows = self.table(), self.label, order, left_for_rows(self, memory), seed
         return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch, shard=shard, keep=keep)
 
-    def surveyed(self) -> Self:
-        """Read the labels, where nobody has, and the features if they are to be standardised; return what is known."""
+    def surveyed(self, feeder: Feeder | None = None) -> Self:
+        """Read the labels, where nobody has, and the features if they are to be standardised; return what is known.
+
+        Features that a feeder keeps are not read again.
+        """
         self.labels.find()
         found = replace(self, class_weight=weights_of(self.weighs, self.labels, self.kind))
         if not self.standardize or self.scaling is not None:
             return found
-        moments, centred = passes.moments(self.inputs, self.table()), not self.inputs.sparse and self.intercept
+        moments, centred = passes.moments(self.inputs, self.table(), feeder), not self.inputs.sparse and self.intercept
         return replace(found, scaling=moments.scaling(centred=centred))
 
     def sgd(self, schedule: Schedule, *, scaled: bool = True) -> SGD:
@@ -181,6 +184,7 @@ class Training:
         self._on_rows, self._told = on_rows, 0
         self._baseline: Baseline | None = None
         self._best = self._known_best()
+        self._scaled = self._scale_kept()
         self._begin()
 
     def run(
@@ -224,10 +228,19 @@ class Training:
         epoch = past.params["best_epoch"]
         return Best(epoch, past.history[epoch]["test_loss"], past.coef, past.intercept)
 
+    def _scale_kept(self) -> bool:
+        """Standardise dense rows that stay in memory once for all epochs; say whether they are so now."""
+        task = self.task
+        if task.scaling is None or task.inputs.sparse or not self._feeder.kept():
+            return False
+        rows = self._feeder.buffer.dense(task.inputs.name)
+        task.scaling.apply(rows.reshape(len(rows), -1))
+        return True
+
     def _begin(self) -> None:
         """Make an SGD kernel that has learnt what an earlier model had."""
         task, past = self.task, self._past
-        self.sgd = task.sgd(self.schedule)
+        self.sgd = task.sgd(self.schedule, scaled=not self._scaled)
         if past is None:
             return
         coef, bias, beside = past.coef, past.intercept, None
@@ -244,7 +257,7 @@ class Training:
         return same and self.sgd.lines == (0 if learnt.beside is None else len(learnt.beside))
 
     def _first(self, epoch: int) -> Record:
-        """Run the first epoch; again, at a tenth of the learning rate, where it diverges."""
+        """Run the first epoch; again, at a fifth of the learning rate, where it diverges."""
         while True:
             last = self.schedule.learning_rate < LEAST_RATE
             try:
@@ -259,8 +272,8 @@ class Training:
 
     def _again(self) -> None:
         rate = self.schedule.learning_rate
-        self.schedule, self._baseline = replace(self.schedule, learning_rate=rate / 10), None
-        self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / 10:g}")
+        self.schedule, self._baseline = replace(self.schedule, learning_rate=rate / LOWER), None
+        self.task.note(f"learning rate {rate:g} diverges; beginning again at {rate / LOWER:g}")
         self._tell(-self._told)
         self._begin()
 
@@ -277,7 +290,7 @@ class Training:
         before, last = (float(record["loss"]) for record in self.history[-2:])
         noise = self.schedule.rate(epoch) * (self.task.inputs.width + 1) / 2
         if noise > NOISE and not last < (1 - STILL) * before:
-            self.schedule = replace(self.schedule, learning_rate=self.schedule.learning_rate / 5)
+            self.schedule = replace(self.schedule, learning_rate=self.schedule.learning_rate / LOWER)
             log.info("the loss stands still; going on with a fifth of the learning rate")
 
     def _tell(self, rows: int) -> None:

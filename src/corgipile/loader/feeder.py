@@ -206,14 +206,18 @@ class Feeder:
             raise BadArgument("this feeder has no buffer: its rows are read one by one")
         if self._run is not None:
             self._run.stop()
-        if self._kept and not self._filled:
-            self._keep()
-        if self._kept:
+        if self.kept():
             self._run = KeptRows(self.rows(epoch, start))
         else:
             key = self.key(epoch)
             self._run = begin(self.order, self.blocks, key, start, self.buffer, self._reader(), self.row_bytes)
         return self._run.visits()
+
+    def kept(self) -> bool:
+        """Say whether all rows stay in memory, each in the slot of its number; they are read now, if nobody has."""
+        if self._kept and not self._filled:
+            self._keep()
+        return self._kept
 
     def _keep(self) -> None:
         """Read all rows; where they take more than those looked at let think, none is kept."""

@@ -154,6 +154,9 @@ class LayoutReader:
     def reader(self, *, short: bool) -> object:
         """Return the kernel's reader for short or long runs, started when first needed."""
         threads = ROW_THREADS if short else BLOCK_THREADS
+        if not self._layout.paths:  # no device that several would wait for
+            size = self._rows * sum(field.row_bytes for field in self._buffer.fields.values())
+            threads = min(threads, os.cpu_count() or 1, size // THREAD_BYTES + 1)
         if threads in self._readers:
             return self._readers[threads]
         reader = _kernel.reader_new(threads, self._buffer.slots, self._rows, self._found.kept)

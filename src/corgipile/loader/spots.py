@@ -2,8 +2,9 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = ["KEPT", "Made", "Spots"]
 Floats = npt.NDArray[np.float64]
 Vectors = npt.NDArray[np.int16]
 Made = Callable[[pa.RecordBatch], Floats]
+Parts = Generator[tuple[int, pa.RecordBatch], None, None]
 KEPT = ".sketch"  # what an index of vectors is called by, before the ending of all indexes
 ROOM = 4 << 20  # bytes of numbers that are in memory at a time
 READ = 2 << 20  # bytes of rows that are read at a time
@@ -140,18 +142,20 @@ class Spots(NamedTuple):
         out = np.empty((self.number, _kernel.content_width(width, rows.shape[1] - width)), np.int16)
         each = self.each * (self.row_bytes + 16 * rows.shape[1])  # bytes: they are made, then laid side by side
         at_once = max(1, int(ROOM / each))
-        for first, batch in self._parts(table, starts, at_once):
-            features = made(batch)
-            if features.shape[1] != width:
-                raise BadArgument(
-                    f"sketch= returned {width} numbers a row, then {features.shape[1]}; as many each time are needed"
-                )
-            rows = np.ascontiguousarray(np.hstack([features, classes.made(batch)]))
-            ends = np.arange(self.each, len(rows) + 1, self.each)
-            _kernel.content(width, center, scale, turn, rows, ends, out[first : first + at_once])
+        with closing(self._parts(table, starts, at_once)) as parts:
+            for first, batch in parts:
+                features = made(batch)
+                if features.shape[1] != width:
+                    now = features.shape[1]
+                    raise BadArgument(
+                        f"sketch= returned {width} numbers a row, then {now}; as many each time are needed"
+                    )
+                rows = np.ascontiguousarray(np.hstack([features, classes.made(batch)]))
+                ends = np.arange(self.each, len(rows) + 1, self.each)
+                _kernel.content(width, center, scale, turn, rows, ends, out[first : first + at_once])
         return out
 
-    def _parts(self, table: Table, starts: IntArray, at_once: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _parts(self, table: Table, starts: IntArray, at_once: int) -> Parts:
         """Yield the rows of so many spots at a time, and the first of them; many are read while others are used."""
         many = max(at_once, int(READ / (self.each * self.row_bytes)) // at_once * at_once)
         parts = [starts[first : first + many] for first in range(0, len(starts), many)]

@@ -332,10 +332,12 @@ def visited_rows(order: Order, blocks: Blocks, key: Key, start: int = 0) -> Iter
         >>> np.concatenate(list(visited_rows(order, Blocks(7, even=3), Key(0)))).tolist()
         [0, 1, 2, 3, 4, 5, 6]
     """
-    row_of = np.full(order.slots(blocks) + 1, -1, np.int64)  # the last is no slot: rows that are not wanted go there
+    row_of = np.full(order.slots(blocks), -1, np.int64)
     for step in order.steps(blocks, key, start):
-        row_of[step.into] = rows_of(step.extents)
-        yield row_of[step.visit]
+        into, visit = np.ascontiguousarray(step.into, np.int32), np.ascontiguousarray(step.visit, np.int32)
+        rows = np.empty(len(visit), np.int64)
+        _kernel.follow(np.ascontiguousarray(step.extents, np.int64), into, visit, row_of, rows)
+        yield rows
 
 
 def seek(order: Order, blocks: Blocks, key: Key, visits: int) -> tuple[int, int]:

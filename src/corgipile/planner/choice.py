@@ -71,12 +71,13 @@ def choose(
     """Choose order and blocks for a table, a memory budget and a batch size.
 
     Each candidate is followed over row numbers, and labels are read for what it visits, which tells its deff: exactly
-    for epochs of up to half a million rows, else of 64 stretches of one. It is then run for a moment in the middle
-    of an epoch, twice, which tells its speed with the table in the page cache; how fast the device or the bucket is,
-    is measured once in a few seconds and remembered. Where the table does not stay in the page cache the slower of both
-    counts. What other columns have in common within blocks is told from a few rows of 300 of them. Of those whose deff,
-    by label and by these, is at most ``1 + tolerance`` the fastest is chosen, and of those about as fast the one
-    that mixes best. ``memory`` is that of the loaders; choosing one takes about 150 MB, however many rows there are.
+    for epochs of up to half a million rows, else of 64 stretches of one. Three epochs of it are then begun, which tells
+    its speed with the table in the page cache, and of a table that is not cached the one without; how fast the device
+    or the bucket is, is measured once in a few seconds and remembered. Where the table does not stay in the page cache
+    the slower of both counts. What other columns have in common within blocks is told from a few rows of 300 of them.
+    Of those whose deff, by label and by these, is at most ``1 + tolerance`` the fastest is chosen, and of those about
+    as fast the one that mixes best. ``memory`` is that of the loaders; choosing one takes about 150 MB, however many
+    rows there are.
 
     Args:
         table: Table, or what `corgipile.open` takes.
@@ -85,8 +86,8 @@ def choose(
         label: The label column; by default the one named "label", if there is one that is cheap to read.
         tolerance: How much more than a full shuffle's the variance of batches may be.
         ranks: Processes that share each epoch.
-        seconds: How long each candidate is tried; 0: not. By default 0.3, and 0 for a table in a store, where each
-            request is paid for.
+        seconds: How long each candidate is tried, of a table that is not cached three times as long; 0: not. By default
+            0.3, and 0 for a table in a store, where each request is paid for.
         seed: Of the epoch that is tried.
         probe: Whether the device or the bucket is measured: True: anew; False: not, and what is remembered is not used.
             None: if it was not yet, and where candidates are tried.

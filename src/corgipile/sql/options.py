@@ -36,6 +36,7 @@ ELSEWHERE = {
     "name": "INTO name stores the model",
     "save": "INTO name stores the model",
     "overwrite": "INTO name stores the model, in place of an earlier one",
+    "labels": "a model of several labels is one of corgipile.train and the command train",
     "test": "validation = 0.1 holds rows out",
 }
 SETTINGS = {name: one for name, one in declared(TrainArguments).items() if name not in ELSEWHERE and one.setting.about}

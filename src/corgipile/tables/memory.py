@@ -40,6 +40,7 @@ class MemoryTable(Checked):
     """
 
     columnar = True  # a column is read without the others
+    at_hand = True  # nothing is read
 
     def __init__(self, rows: pa.Table) -> None:
         check_names(rows.schema, "the table in memory")

@@ -245,9 +245,10 @@ def find_format(path: str | File) -> str:
     """
     if isinstance(path, ImageObjects):
         return "images"
-    for name, kind in formats().items():
-        if isinstance(path, str) and Path(path).is_dir() and kind.folder(Path(path), []):
-            return name
+    if isinstance(path, str) and Path(path).is_dir():
+        for name, kind in formats().items():
+            if kind.folder(Path(path), []):
+                return name
     head = file_of(path)
     path = head.path
     first = head.read(0, min(16, head.size))

@@ -36,7 +36,8 @@ def scan(table: Table, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordB
     batches = in_turn(table, lambda start, stop: table.read(start, stop, columns), runs)
     for (start, _), batch in zip(runs, batches, strict=True):
         yield start, batch
-        give_back()
+        if len(runs) > 1:
+            give_back()
 
 
 def scan_column(table: Table, name: str) -> Iterator[tuple[int, pa.Array]]:

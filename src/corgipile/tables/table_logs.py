@@ -46,8 +46,8 @@ def refuse_logged(paths: Iterable[str]) -> None:
     direct = {Path(path).parent for path in paths}
     for folder in direct.union(*(inner.parents for inner in direct)):
         for log in _LOGS:
-            signs = sorted(folder.glob(log.sign))
-            if signs:
+            inside, _, name = log.sign.rpartition("/")
+            if (folder / (inside or name)).exists() and (signs := sorted(folder.glob(log.sign))):  # a search takes long
                 raise UnknownFormat(_message(folder, log, str(signs[-1])))
 
 

@@ -64,7 +64,7 @@ def train(table: Any, *, sync: str = "batch", timeout: float = TIMEOUT, **settin
     ``batch_size`` and ``memory`` are then a rank's.
 
     Each rank reads its part of the rows; the label column, and with ``standardize`` the features, are read wholly by
-    each once. A learning rate that diverges is an error and not tried anew at a tenth. Rank 0 writes ``save``.
+    each once. A learning rate that diverges is an error and not tried anew at a fifth. Rank 0 writes ``save``.
 
     Args:
         table: What `corgipile.open` takes; the same on all ranks.

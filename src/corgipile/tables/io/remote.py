@@ -189,6 +189,11 @@ class RemoteFile(File):
 
 def is_remote(table: Any) -> bool:
     """Say whether rows of a table are read from a store, or from the web."""
+    inner = table
+    while not (at_hand := getattr(inner, "at_hand", False)) and hasattr(inner, "table"):
+        inner = inner.table
+    if at_hand:  # wherever they are from
+        return False
     return any(isinstance(file, RemoteFile) or hasattr(file, "elsewhere") for file in files_read(table))
 
 

@@ -31,9 +31,6 @@ FILES = {
     "group": "holds single rows out",
     "solver": "learns by SGD",
     "inner": "learns by SGD",
-    **dict.fromkeys(
-        ("text", "interactions", "hash_bits", "ngrams"), "learns from numbers, and what encode makes of text"
-    ),
 }
 WAIT = 0.2  # seconds between looks at a training
 
@@ -55,19 +52,21 @@ def train_call(train: Train, relation: Relation, known: Known, writer: Writer, s
     """
     label = _found(train.label_of(relation.columns), relation)
     weight = train.settings.get("weight")
-    others = {label, weight if weight is None else _found(weight, relation)}
+    hashed = _hashed(train, relation)
+    crossed = [name for term in hashed.get("interactions", ()) for name in term]
+    others = {label, weight if weight is None else _found(weight, relation), *hashed.get("text", ()), *crossed}
     features = [_found(name, relation) for name in train.features or ()] or [
         name for name in relation.columns if name not in others
     ]
-    if not features:
+    if not features and not hashed:
         raise BadArgument(f"the rows have one column, {label!r}; features stand before the label")
-    given = _arguments(train, label, size)
+    given = {**_arguments(train, label, size), **hashed}
     if "encode" not in given:
         _check_kinds(features, relation)
     if not given.get("standardize", True) and "standardize" not in known.arguments:
         del given["standardize"]  # an extension without it learns from features as they are
     written = {name: _written(name, value, writer) for name, value in given.items()}
-    columns = f"ARRAY[{', '.join(map(writer.literal, features))}]::text[]"
+    columns = f"ARRAY[{', '.join(map(writer.literal, features))}]::text[]" if features else "NULL::text[]"
     written |= {"model": f"{writer.literal(train.model)}::text", "features": columns}
     written |= {"label": f"{writer.literal(label)}::text", **source_arguments(relation, known, writer)}
     for name in written:
@@ -99,6 +98,13 @@ def has_shares(train: Train) -> bool:
 
 def _is_share(value: Any) -> bool:
     return isinstance(value, str) and value.rstrip().endswith("%")
+
+
+def _hashed(train: Train, relation: Relation) -> dict[str, list[Any]]:
+    """Return the columns that are hashed, as the arguments that name them."""
+    text = [_found(name, relation) for name in train.settings.get("text") or ()]
+    crossed = [[_found(name, relation) for name in term] for term in train.settings.get("interactions") or ()]
+    return {name: columns for name, columns in (("text", text), ("interactions", crossed)) if columns}
 
 
 def _found(name: str, relation: Relation) -> str:
@@ -154,6 +160,10 @@ def _sized(given: dict[str, Any], name: str, value: Any, size: Callable[[], int]
 
 def _written(name: str, value: Any, writer: Writer) -> str:
     """Write the value of an argument."""
+    if name == "text":
+        return f"ARRAY[{', '.join(map(writer.literal, value))}]::text[]"
+    if name == "interactions":
+        return f"{writer.literal(json.dumps(value))}::text"
     if isinstance(value, Mapping):
         return f"{writer.literal(json.dumps(dict(value)))}::text"
     if name == "classes":

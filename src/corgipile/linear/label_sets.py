@@ -1,0 +1,181 @@
+"""Which labels each row of a table has, where it may have several: of a column of lists, or of columns of 0 and 1."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from corgipile import arrow_compute as pc
+from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
+from corgipile.features.choose import is_number, require
+from corgipile.linear.labelled import Labelled
+from corgipile.tables.arrow.spans import flat
+from corgipile.tables.scan import scan
+from corgipile.tables.table import Table, is_list
+from corgipile.tables.values import value_type
+from corgipile.tables.views import select
+
+__all__ = ["LabelSets", "find_label_sets"]
+
+Label = str | int
+PIECE = 4 << 20  # labels of rows at a time
+NAME = "labels"  # of the column that says which set of labels a row has, where labels are in several
+
+
+@dataclass
+class LabelSets:
+    """The labels of rows; rows with the same ones have the same set.
+
+    Attributes:
+        labels: The labels, ascending, or in the order of their columns.
+        column: The column of lists; None: each label has its own.
+        numbers: The set of each row, int32[rows].
+        sets: Whether a set has a label, bool[sets, labels].
+    """
+
+    labels: list[Label]
+    column: str | None
+    numbers: npt.NDArray[np.int32]
+    sets: npt.NDArray[np.bool_] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Return the column in which `table` has the sets."""
+        return self.column or NAME
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Return how many rows have each label."""
+        return np.bincount(self.numbers, minlength=len(self.sets)) @ self.sets.astype(np.int64)
+
+    def table(self, source: Table) -> Table:
+        """Return the rows without the columns of labels, and with the number of the set of each."""
+        if self.column is None and NAME in source.schema.names:
+            raise BadArgument(f"column {NAME!r} has the name that sets of labels have; rename it")
+        columns = self.labels if self.column is None else [self.column]
+        return Labelled(
+            select(source, [name for name in source.schema.names if name not in columns]), self.name, self.numbers
+        )
+
+
+def find_label_sets(table: Table, labels: str | Sequence[str], known: Sequence[Label] | None = None) -> LabelSets:
+    """Read which labels each row has.
+
+    Args:
+        table: The rows.
+        labels: A column of lists of text or integers, or several columns of 0 and 1.
+        known: The labels there may be; None: those that are found.
+
+    Raises:
+        BadLabel: A value is none of the labels, no row has one, or a column is no label of 0 and 1.
+        BadSchema: A column is of another type.
+        BadValue: A list, or what is in it, is null.
+        MissingColumn: There is no such column.
+
+    Example:
+        >>> from corgipile.tables import open
+        >>> found = find_label_sets(open(pa.table({"tags": [["b", "a"], [], ["b"]]})), "tags")
+        >>> found.labels, found.sets[found.numbers].astype(int).tolist()
+        (['a', 'b'], [[1, 1], [0, 0], [0, 1]])
+    """
+    names = [labels] if isinstance(labels, str) else list(labels)
+    require(table.schema, names, repr(table))
+    if len(set(names)) < len(names):
+        raise BadArgument(f"labels names a column twice: {names!r}")
+    if isinstance(labels, str):
+        found = sorted(_values(table, labels)) if known is None else list(known)
+        if not found:
+            raise BadLabel(f"all lists of label column {labels!r} are empty; there is nothing to learn")
+        return LabelSets(found, labels, *_numbered(_of_lists(table, labels, found), len(table), len(found)))
+    return LabelSets(list(names), None, *_numbered(_of_columns(table, names), len(table), len(names)))
+
+
+def _numbered(
+    parts: Iterator[npt.NDArray[np.bool_]], rows: int, labels: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """Return the number of the set of each row, and the sets."""
+    known: dict[bytes, int] = {}
+    numbers, done = np.empty(rows, np.int32), 0
+    for part in parts:
+        bits = np.ascontiguousarray(np.packbits(part, axis=1))
+        some, back = np.unique(bits.view(f"V{bits.shape[1]}").ravel(), return_inverse=True)
+        codes = [known.setdefault(one.tobytes(), len(known)) for one in some]
+        numbers[done : done + len(part)] = np.array(codes, np.int32)[back]
+        done += len(part)
+    packed = np.frombuffer(b"".join(known), np.uint8).reshape(len(known), -1)
+    return numbers, np.unpackbits(packed, axis=1, count=labels).astype(bool)
+
+
+def _values(table: Table, name: str) -> set[Label]:
+    """Return the labels of a column of lists."""
+    seen: set[Label] = set()
+    for _, _, values, _ in _items(table, name, 1):
+        seen.update(pc.unique(values).to_pylist())
+    return seen
+
+
+def _of_lists(table: Table, name: str, labels: list[Label]) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield whether rows have labels, of lists of them."""
+    for start, rows, values, owners in _items(table, name, len(labels)):
+        at = pc.index_in(values, _known(labels, values.type, name))
+        if at.null_count:
+            place = int(np.flatnonzero(flat(at.is_null()))[0])
+            raise BadLabel(
+                f"row {start + owners[place]} of label column {name!r} has {values[place].as_py()!r}, which is none of "
+                f"the labels {labels[:5]!r}{'...' * (len(labels) > 5)}"
+            )
+        part = np.zeros((rows, len(labels)), bool)
+        part[owners, flat(at)] = True
+        yield part
+
+
+def _known(labels: list[Label], kind: pa.DataType, name: str) -> pa.Array:
+    try:
+        return pa.array(labels, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        raise BadSchema(f"label column {name!r} holds {kind}; the labels are such as {labels[0]!r}") from None
+
+
+def _items(table: Table, name: str, labels: int) -> Iterator[tuple[int, int, pa.Array, npt.NDArray[np.int64]]]:
+    """Yield of runs of rows the first, how many, what is in their lists, and the row of the run of each of these."""
+    kind = table.schema.field(name).type
+    item = value_type(kind.value_type) if is_list(kind) else kind
+    if not is_list(kind) or not (
+        pa.types.is_integer(item) or pa.types.is_string(item) or pa.types.is_large_string(item)
+    ):
+        raise BadSchema(
+            f"label column {name!r} is {kind}; lists of text or of integers are needed, or several columns of 0 and 1"
+        )
+    for first, batch in scan(table, [name]):
+        column = batch.column(0)
+        for start in range(0, len(column), most := max(1, PIECE // labels)):
+            part = column.slice(start, most)
+            if part.null_count:
+                row = first + start + int(np.flatnonzero(flat(part.is_null()))[0])
+                raise BadValue(f"row {row} of label column {name!r} is null; an empty list has no label")
+            owners = np.repeat(np.arange(len(part)), flat(pc.list_value_length(part)))
+            values = part.flatten().cast(item)
+            if values.null_count:
+                row = first + start + int(owners[np.flatnonzero(flat(values.is_null()))[0]])
+                raise BadValue(f"row {row} of label column {name!r} holds a null; text or integers are needed")
+            yield first + start, len(part), values, owners
+
+
+def _of_columns(table: Table, names: list[str]) -> Iterator[npt.NDArray[np.bool_]]:
+    """Yield whether rows have labels, of columns of 0 and 1."""
+    for name in names:
+        kind = table.schema.field(name).type
+        if not is_number(kind):
+            raise BadSchema(f"label column {name!r} is {kind}; 0 and 1, or booleans, are needed")
+    for start, batch in scan(table, names):
+        part = np.zeros((batch.num_rows, len(names)), bool)
+        for at, (name, column) in enumerate(zip(names, batch.columns, strict=True)):
+            values = flat(pc.fill_null(column.cast(pa.float64()), float("nan")))
+            bad = np.flatnonzero((values != 0) & (values != 1))
+            if bad.size:
+                row = int(bad[0])
+                raise BadLabel(f"row {start + row} of label column {name!r} is {column[row].as_py()}; 0 or 1 is needed")
+            part[:, at] = values == 1
+        yield part

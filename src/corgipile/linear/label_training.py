@@ -1,0 +1,243 @@
+"""Trains a model for each of several labels, all from the same read of the table."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument, BadLabel, BadValue, BudgetTooSmall, Diverged
+from corgipile.linear import passes
+from corgipile.linear.label_sets import LabelSets, find_label_sets
+from corgipile.linear.multilabel import LabelModels
+from corgipile.linear.saving import MODEL
+from corgipile.linear.schedule import Schedule, schedule_of
+from corgipile.linear.sgd import SGD, Locate, SlotArray, rows_in
+from corgipile.linear.train import order_of, prepare
+from corgipile.linear.training import Record, Task
+from corgipile.loader.feeder import Feeder
+from corgipile.losses import loss_of
+from corgipile.outputs import check_target
+from corgipile.settings import TrainArguments, TrainSettings, declared
+from corgipile.sizes import parse_bytes
+from corgipile.tables import open as open_table
+from corgipile.tables.row_bytes import row_bytes
+
+__all__ = ["train_labels"]
+
+ALONE = (
+    "solver", "inner", "warm_start", "test", "validation", "group", "patience", "by", "class_weight", "label",
+)  # fmt: skip
+CLASSES = np.array([0, 1])
+CHUNK = 4096  # rows that all models visit before the next ones come
+MOST_THREADS = 16
+
+
+def train_labels(given: TrainArguments) -> LabelModels:
+    """Train as `corgipile.train`, a model for each label.
+
+    Raises:
+        BadArgument: A setting is for one model, or the model is none of two classes.
+        BadLabel: No row has a label, or all have.
+        BudgetTooSmall: Models and the labels of rows take more than half of the memory.
+    """
+    _check_alone(given)
+    schedule = schedule_of(given, given.tolerance)
+    opened = open_table(given.table)
+    if not len(opened):
+        raise BadValue(f"{opened!r} has no rows to learn from")
+    if given.save is not None:
+        check_target(given.save, MODEL, inputs=(given.table, opened), overwrite=given.overwrite)
+    assert given.labels is not None  # noqa: S101 - for the type checker: the caller has asked
+    named = given.labels if isinstance(given.labels, str) or len(given.labels) > 1 else given.labels[0]
+    found = find_label_sets(opened, named)
+    _check_counts(found)
+    _check_features(given, found)
+    task = prepare(found.table(opened), replace(given, label=found.name), classes=CLASSES, on_bad=given.on_bad)
+    memory = _left(given, task, schedule, found)
+    with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
+        return LabelTraining(task.surveyed(), schedule, given, found, feeder).run()
+
+
+def _check_alone(given: TrainArguments) -> None:
+    usual = {name: declared(TrainArguments)[name].default for name in ALONE} | {"classes": None}
+    for name, default in usual.items():
+        if getattr(given, name) is not default and getattr(given, name) != default:
+            also = "; measure(...) of what comes out tells held-out rows" if name in ("test", "validation") else ""
+            raise BadArgument(
+                f"{name} is for one model, got {name}={getattr(given, name)!r} with labels={given.labels!r}{also}"
+            )
+    if loss_of(given.model).numbers or loss_of(given.model, len(CLASSES)).per_class:
+        raise BadArgument(f"a label is there or not: logistic, svm and squared_hinge tell, got {given.model!r}")
+
+
+def _check_counts(found: LabelSets) -> None:
+    """Raise BadLabel for a label that no row has, or that all have."""
+    rows = len(found.numbers)
+    for label, count in zip(found.labels, found.counts.tolist(), strict=True):
+        if count in (0, rows):
+            raise BadLabel(
+                f"{'all' if count else 'none'} of {rows} rows have label {label!r}; one that some have can be learnt"
+            )
+
+
+def _check_features(given: TrainArguments, found: LabelSets) -> None:
+    columns = found.labels if found.column is None else [found.column]
+    features = [given.features] if isinstance(given.features, str) else given.features
+    for name in features if isinstance(features, list | tuple) else ():
+        if name in columns:
+            raise BadArgument(f"the label column {name!r} is among the features; a model would learn it by heart")
+    if given.weight in columns:
+        raise BadArgument(f"column {given.weight!r} is a label; it cannot be the weight too")
+
+
+def _left(given: TrainArguments, task: Task, schedule: Schedule, found: LabelSets) -> Any:
+    """Return what of the memory is for rows: the rest is for models, and for the labels of each row.
+
+    Raises:
+        BudgetTooSmall: These take more than half.
+    """
+    if given.memory is None:
+        return None
+    width = row_bytes(task.source, [*task.inputs.columns, task.label])
+    memory = parse_bytes(given.memory, whole=len(task.source) * width)
+    models, labels = task.sgd(schedule).bytes * len(found.labels), found.numbers.nbytes + found.sets.nbytes
+    if models + labels > memory // 2:
+        raise BudgetTooSmall(
+            f"memory is {given.memory!r}, of which models of {len(found.labels)} labels take {models} bytes and the "
+            f"labels of {len(found.numbers)} rows {labels}; give {2 * (models + labels)} bytes"
+        )
+    return memory - models - labels
+
+
+class Chunk(NamedTuple):
+    """Rows that are visited together; ``labels`` say by the number of a visit, or of a slot, whether they have each."""
+
+    rows: Any
+    visit: SlotArray
+    sets: npt.NDArray[np.intp]
+    slots: int
+    locate: Locate
+    weights: Any
+
+
+class LabelTraining:
+    """One training of models of labels, epoch by epoch.
+
+    Args:
+        task: What is learnt.
+        schedule: The learning rates.
+        given: What was asked for.
+        found: The labels of the rows.
+        feeder: The rows.
+    """
+
+    def __init__(self, task: Task, schedule: Schedule, given: TrainArguments, found: LabelSets, feeder: Feeder) -> None:
+        self._task, self._schedule, self._given, self._found, self._feeder = task, schedule, given, found, feeder
+        self._scaler = task.sgd(schedule)
+        self._each = [task.sgd(schedule, scaled=False) for _ in found.labels]
+        self._truth = [np.ascontiguousarray(one, np.float64) for one in found.sets.T]
+        self._threads = min(len(os.sched_getaffinity(0)), len(self._each), MOST_THREADS)
+        self._history: list[Record] = []
+        self._params = self._facts()
+
+    def run(self) -> LabelModels:
+        """Run all epochs and return the models."""
+        given = self._given
+        with ThreadPoolExecutor(self._threads, "corgipile-labels") as pool:
+            for epoch in range(given.epochs):
+                self._history.append(self._epoch(epoch, pool))
+                if given.callback is not None:
+                    given.callback(self._history[-1])
+                self._save()
+                if self._schedule.enough([float(record["loss"]) for record in self._history], epoch):
+                    break
+        self._save()
+        return self._models()
+
+    def _save(self) -> None:
+        if self._given.save is not None:
+            self._models().save(self._given.save, overwrite=self._given.overwrite)
+
+    def _facts(self) -> Record:
+        given, task = self._given, self._task
+        params = {name: getattr(given, name) for name in declared(TrainSettings)} | task.facts()
+        params |= {"average": task.average, "order": self._feeder.order.name, "adaptive": False}
+        params |= {"buffer_bytes": self._feeder.buffer_bytes, "step": self._schedule.step}
+        params |= {"learning_rate": self._schedule.learning_rate}
+        return params | {"label": self._found.column, "labels": self._found.labels}
+
+    def _epoch(self, epoch: int, pool: ThreadPoolExecutor) -> Record:
+        start, read = time.perf_counter(), self._feeder.bytes_read
+        for one in self._each:
+            one.begin(self._schedule.rate(epoch))
+        try:
+            for step, visit in enumerate(self._feeder.epoch(epoch)):
+                self._step(visit, passes.row_at(self._feeder, epoch, step), pool)
+                if self._given.on_rows is not None:
+                    self._given.on_rows(len(visit))
+            figures = [passes.checked(one.flush(), one, self._feeder) for one in self._each]
+        except Diverged as error:
+            raise self._schedule.diverged(epoch, str(error), standardized=self._task.scaling is not None) from None
+        skipped = self._each[0].skipped
+        return {
+            "epoch": epoch,
+            "loss": float(np.mean([one.loss for one in figures])),
+            "accuracy": float(np.mean([one.score for one in figures])),
+            "rows": figures[0].rows,
+            "seconds": time.perf_counter() - start,
+            "bytes_read": self._feeder.bytes_read - read,
+            **({"skipped": skipped} if skipped else {}),
+        }
+
+    def _step(self, visit: SlotArray, locate: Locate, pool: ThreadPoolExecutor) -> None:
+        """Let all models visit the rows of a step, some of the models in each thread."""
+        waiting = [pool.submit(self._learn, visit, locate, at) for at in range(1, self._threads)]
+        try:
+            self._learn(visit, locate, 0)
+        finally:
+            wait(waiting)  # they read slots that the next step may take
+        for one in waiting:
+            one.result()
+
+    def _learn(self, visit: SlotArray, locate: Locate, first: int) -> None:
+        for chunk in self._chunks(visit, locate):
+            for at in range(first, len(self._each), self._threads):
+                self._visit(chunk, self._each[at], self._truth[at])
+
+    def _visit(self, chunk: Chunk, sgd: SGD, truth: npt.NDArray[np.float64]) -> None:
+        labels = np.zeros(chunk.slots)
+        labels[chunk.visit] = truth[chunk.sets]
+        sgd.learn(chunk.rows, labels, chunk.visit, chunk.locate, chunk.weights)
+
+    def _chunks(self, visit: SlotArray, locate: Locate) -> Iterator[Chunk]:
+        """Yield rows some at a time, standardised if they are to be."""
+        task, buffer = self._task, self._feeder.buffer
+        rows, sets = rows_in(buffer, task.inputs, visit), buffer.dense(task.label)
+        weights = None if task.weight is None else buffer.dense(task.weight)
+        for start in range(0, len(visit), CHUNK):
+            some = visit[start : start + CHUNK]
+            numbers, name = sets[some].astype(np.intp), _shifted(locate, start)
+            if self._scaler.scaling is None:
+                yield Chunk(rows, some, numbers, len(sets), name, weights)
+                continue
+            scaled, kept = self._scaler.scaled(rows, some)
+            places = np.arange(len(some), dtype=np.int32)
+            yield Chunk(scaled, places, numbers, len(some), name, None if weights is None else weights[some])
+            del kept
+
+    def _models(self) -> LabelModels:
+        """Return what was learnt so far, for features as they are."""
+        parts = [one.weights() for one in self._each]
+        coef, bias = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
+        if self._task.scaling is not None:
+            coef, bias = self._task.scaling.fold(coef, bias)
+        return LabelModels(self._task.kind, coef, bias, CLASSES, self._params, self._history)
+
+
+def _shifted(locate: Locate, by: int) -> Callable[[int], str]:
+    return lambda place: locate(by + place)

@@ -1,0 +1,201 @@
+"""Models of several labels are those that are trained one by one, from one read."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corgipile as cp
+from corgipile.cli import main
+from corgipile.errors import BadArgument, BadLabel, BadModelFile, BadSchema, BadValue, BudgetTooSmall, MissingColumn
+from corgipile.linear.label_sets import find_label_sets
+from corgipile.linear.model import unpack
+from corgipile.tables import open as open_table
+
+NAMES = ["d", "a", "c", "b"]
+ROWS = 600
+ORDER = cp.orders.Riffle(block=20, buffer=200)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Return rows whose labels are in columns and in lists, in a table clustered by the first of them."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(ROWS, 5)).astype(np.float32)
+    there = x @ rng.normal(size=(5, 4)) + rng.normal(size=(ROWS, 4)) / 3 > 0.4
+    x, there = (part[np.argsort(there[:, 0], kind="stable")] for part in (x, there))
+    columns = {f"x{i}": x[:, i] for i in range(5)} | {name: there[:, at] for at, name in enumerate(NAMES)}
+    columns["c"] = columns["c"].astype(np.int8)
+    tags = [[name for name, one in zip(NAMES, row, strict=True) if one] for row in there.tolist()]
+    words = [" ".join(f"w{at}" for at in np.flatnonzero(row > 0)) for row in x]
+    return pa.table({**columns, "tags": tags, "w": rng.integers(0, 3, ROWS) / 2, "words": words})
+
+
+FEATURES = [f"x{i}" for i in range(5)]
+HOW = {
+    "plain": {},
+    "standardised": {"standardize": True},
+    "hinge": {"model": "svm", "step": "decay", "l1": 1e-3},
+    "batches": {"model": "squared_hinge", "batch_size": 16, "average": True, "l2": 1e-3},
+    "weights": {"weight": "w", "step": "adagrad"},
+    "text": {"features": None, "text": "words", "hash_bits": 6},
+    "text, scaled": {"features": None, "text": "words", "hash_bits": 6, "standardize": True, "step": "adam"},
+}
+
+
+@pytest.mark.parametrize("case", HOW)
+def test_each_is_the_model_that_learns_alone(rows, case):
+    how = {"features": FEATURES, "order": ORDER, "memory": None, "epochs": 3, **HOW[case]}
+    models = cp.train(rows, labels="tags", **how)
+    beside = cp.train(rows, labels=NAMES, **how)
+    assert (models.labels, beside.labels) == (sorted(NAMES), NAMES)
+    for name in NAMES:
+        alone = cp.train(rows, label=name, **how)
+        for some in (models, beside):
+            one = some.of(name)
+            assert np.array_equal(one.coef, alone.coef)
+            assert np.array_equal(one.intercept, alone.intercept)
+            assert np.array_equal(some.decision(rows)[:, some.labels.index(name)], alone.decision(rows))
+            assert np.array_equal(some.predict(rows)[:, some.labels.index(name)], alone.predict(rows))
+        if how.get("model", "logistic") == "logistic":
+            chance = models.predict_proba(rows)[:, models.labels.index(name)]
+            assert np.array_equal(chance, alone.predict_proba(rows)[:, 1])
+
+
+def test_figures_are_those_of_scikit_learn(rows):
+    metrics = pytest.importorskip("sklearn.metrics")
+    models = cp.train(rows, labels="tags", features=FEATURES, epochs=1)
+    truth = np.stack([rows[name].to_numpy(zero_copy_only=False).astype(int) for name in models.labels], axis=1)
+    guess, found = models.predict(rows), models.measure(rows)
+    for mean in ("micro", "macro"):
+        wanted = metrics.precision_recall_fscore_support(truth, guess, average=mean, zero_division=0)
+        assert np.allclose([found[f"{what}_{mean}"] for what in ("precision", "recall", "f1")], wanted[:3])
+    assert np.isclose(found["subset_accuracy"], metrics.accuracy_score(truth, guess))
+    assert np.isclose(found["accuracy"], (truth == guess).mean())
+    alone = [models.of(name).measure(rows, label=name) for name in models.labels]
+    assert np.isclose(found["loss"], np.mean([one["loss"] for one in alone]))
+    each = metrics.precision_recall_fscore_support(truth, guess, zero_division=np.nan)
+    table = models.label_metrics(rows)
+    assert np.allclose([table[what] for what in ("precision", "recall", "f1", "rows")], each, equal_nan=True)
+    weights = rows["w"].to_numpy()
+    weighed = metrics.precision_recall_fscore_support(truth, guess, average="micro", sample_weight=weights)
+    found = models.measure(rows, weight="w")
+    assert np.allclose([found[f"{what}_micro"] for what in ("precision", "recall", "f1")], weighed[:3])
+    assert models.measure(rows, sorted(NAMES)) == models.measure(rows)
+
+
+def test_sets_are_what_is_predicted(rows):
+    models = cp.train(rows, labels="tags", features=FEATURES)
+    guess = models.predict(rows)
+    assert guess.shape == (ROWS, 4)
+    assert set(np.unique(guess)) == {0, 1}
+    assert [[models.labels[at] for at in np.flatnonzero(row)] for row in guess] == models.sets(rows)
+    array = np.stack([rows[name].to_numpy() for name in FEATURES], axis=1)
+    assert np.array_equal(models.predict(array), guess)
+    again = unpack(models.pack())
+    assert type(again) is type(models)
+    assert np.array_equal(again.predict(rows), guess)
+    assert again.measure(rows) == models.measure(rows)
+
+
+@given(st.lists(st.lists(st.integers(-3, 40), max_size=5), min_size=1, max_size=40), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_sets_of_labels_are_what_the_lists_say(lists, texts):
+    said = [[str(one) for one in row] if texts else row for row in lists]
+    table = open_table(pa.table({"tags": pa.array(said, pa.list_(pa.large_string() if texts else pa.int16()))}))
+    if not any(said):
+        with pytest.raises(BadLabel, match="are empty"):
+            find_label_sets(table, "tags")
+        return
+    found = find_label_sets(table, "tags")
+    assert found.labels == sorted({one for row in said for one in row})
+    made = [{found.labels[at] for at in np.flatnonzero(row)} for row in found.sets[found.numbers]]
+    assert made == [set(row) for row in said]
+    assert found.counts.tolist() == [sum(label in row for row in said) for label in found.labels]
+
+
+def table_of(tags, **more):
+    """Return a table with a feature and lists of labels."""
+    kind = more.pop("kind", pa.list_(pa.string()))
+    return pa.table({"x": np.arange(len(tags), dtype=np.float32), "tags": pa.array(tags, kind), **more})
+
+
+B = [0, 0, 1, 1]
+SOME = [["a"], ["b"], [], ["a", "b"]]
+WRONG = {
+    "a null list": (table_of([["a"], None]), "tags", BadValue, "row 1 of label column 'tags' is null; an empty list"),
+    "a null label": (table_of([["a"], [], ["b", None]]), "tags", BadValue, "row 2 of label column 'tags' holds a null"),
+    "no label": (table_of([[], []]), "tags", BadLabel, "all lists of label column 'tags' are empty"),
+    "one that all have": (table_of([["a"], ["a", "b"]]), "tags", BadLabel, "all of 2 rows have label 'a'"),
+    "fractions": (table_of([[0.5]], kind=pa.list_(pa.float32())), "tags", BadSchema, "list<.*float>; lists of text"),
+    "no list": (table_of(SOME), "x", BadSchema, "label column 'x' is float; lists of text"),
+    "no column": (table_of(SOME), "tag", MissingColumn, "tag"),
+    "twos": (table_of(SOME, a=[0, 1, 2, 0], b=[0, 0, 1, 1]), ["a", "b"], BadLabel, "row 2 of label column 'a' is 2"),
+    "a null of a column": (table_of(SOME, a=[0, 1, None, 0], b=B), ["a", "b"], BadLabel, "'a' is None; 0 or 1"),
+    "text of a column": (table_of(SOME, a=list("0101"), b=B), ["a", "b"], BadSchema, "'a' is string; 0 and 1"),
+    "none of a column": (table_of(SOME, a=[0] * 4, b=B), ["a", "b"], BadLabel, "none of 4 rows have label 'a'"),
+    "twice": (table_of(SOME, a=[0, 0, 1, 1]), ["a", "a"], BadArgument, "names a column twice"),
+    "a taken name": (table_of(SOME, a=[0, 1, 1, 0], b=B, labels=[0] * 4), ["a", "b"], BadArgument, "rename"),
+    "no rows": (table_of([]), "tags", BadValue, "has no rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_bad_labels_are_refused(case):
+    table, labels, error, message = WRONG[case]
+    with pytest.raises(error, match=message):
+        cp.train(table, labels=labels, features="x")
+
+
+ALONE = {
+    "solver": "dual", "by": "x", "test": table_of(SOME), "validation": 0.5, "classes": [0, 1], "label": "tags",
+    "class_weight": "balanced", "model": "softmax", "features": "tags", "weight": "tags",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_settings_of_one_model_are_refused(name):
+    with pytest.raises(BadArgument, match=r"is for one model|tell, got 'softmax'|label"):
+        cp.train(table_of(SOME), labels="tags", **{"features": "x", name: ALONE[name]})
+
+
+def test_a_regression_and_little_memory_are_refused(rows):
+    with pytest.raises(BadArgument, match="tell, got 'linear'"):
+        cp.train(rows, labels="tags", features=FEATURES, model="linear")
+    with pytest.raises(BudgetTooSmall, match=r"models of 4 labels take \d+ bytes and the labels of 600 rows"):
+        cp.train(rows, labels="tags", features=FEATURES, memory=2000)
+
+
+def test_what_a_model_does_not_know_is_refused(rows):
+    models = cp.train(rows, labels="tags", features=FEATURES, epochs=1)
+    with pytest.raises(BadLabel, match="row 1 of label column 'tags' has 'z', which is none of the labels"):
+        models.measure(table_of([["a"], ["z"]], **{name: [0.0, 1.0] for name in FEATURES}))
+    with pytest.raises(BadSchema, match="holds int64; the labels are such as 'a'"):
+        models.measure(table_of([[1]], kind=pa.list_(pa.int64()), **{name: [0.0] for name in FEATURES}))
+    with pytest.raises(BadArgument, match="there is no model of label 'z'"):
+        models.of("z")
+    with pytest.raises(BadArgument, match="there are 4 labels, got 2 columns"):
+        models.measure(rows, ["a", "b"])
+    with pytest.raises(BadArgument, match="standard errors are of one model"):
+        models.summary(rows)
+    for labels in ([], ["a"], ["a", "a", "b", "c"], [1.5, 2, 3, 4], "abcd"):
+        models.params["labels"] = labels
+        with pytest.raises(BadModelFile):
+            unpack(models.pack())
+
+
+def test_the_command_trains_and_predicts(tmp_path, capsys, rows):
+    pq.write_table(rows.select([*FEATURES, "tags"]), tmp_path / "rows.parquet")
+    path, model = str(tmp_path / "rows.parquet"), str(tmp_path / "m.safetensors")
+    assert main(["train", path, "--labels", "tags", "--save", model, "--epochs", "2", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["params"]["labels"], said["shape"]) == (sorted(NAMES), [4, 5])
+    assert main(["predict", model, path]) == 0
+    lines = [list(map(int, line.split())) for line in capsys.readouterr().out.splitlines()]
+    assert lines == cp.load(model).predict(rows).tolist()
+    pq.write_table(rows.select([*FEATURES, *NAMES]), tmp_path / "rows.parquet")
+    assert main(["train", path, "--labels", ",".join(NAMES), "--epochs", "1", "--quiet"]) == 0
