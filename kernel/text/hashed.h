@@ -11,6 +11,10 @@
 
 #include <math.h>
 
+#ifndef CP_STOPPED /* whether to stop within a row, which hosts define: products of texts have no end for a while */
+#define CP_STOPPED() 0
+#endif
+
 #define CP_MOST_HASH_BITS 30
 #define CP_MOST_CROSSED 4
 #define CP_MOST_HASHED 32 /* columns */
@@ -161,7 +165,7 @@ static inline int cp_items_merge(cp_items *s, cp_items *spare, int bits)
 static inline int cp_items_push(cp_items *s, cp_items *spare, int bits, uint32_t key, float value)
 {
     if (s->count == s->room && s->room >= CP_ITEMS_MERGED) {
-        if (cp_items_merge(s, spare, bits) < 0)
+        if (CP_STOPPED() || cp_items_merge(s, spare, bits) < 0)
             return -1;
         if (s->count * 2 < s->room)
             goto there;
@@ -297,7 +301,7 @@ static inline int cp_hashed_features(cp_hashed *s, int64_t row)
     return 0;
 }
 
-/* Write a row behind those that were; return -1 where memory is short. */
+/* Write a row behind those that were; return -1 where memory is short or the host stops it. */
 static inline int cp_hashed_row(cp_hashed *s, int64_t row)
 {
     if (s->missing && s->missing[row])
@@ -318,7 +322,7 @@ static inline int cp_hashed_row(cp_hashed *s, int64_t row)
     return 0;
 }
 
-/* Write rows, and how many entries there are behind each; return -1 where memory is short. */
+/* Write rows, and how many entries there are behind each; return -1 where memory is short or the host stops it. */
 static inline int cp_hashed_rows(cp_hashed *s, int64_t rows, int32_t *ends)
 {
     s->words.ngrams = s->ngrams;

@@ -1,16 +1,17 @@
 \echo Use "ALTER EXTENSION corgipile UPDATE TO '0.3'" to load this file. \quit
 
--- Training: labels and features of text, missing values.
+-- Training: labels and features of text, missing values. The second form takes a parameter without a type as one column; it
+-- has no default there, so that calls without features are of the first.
 DO $train$
 DECLARE
-    kind text;
+    form text[];
 BEGIN
-    FOREACH kind IN ARRAY ARRAY['text[]', 'text'] LOOP
+    FOREACH form SLICE 1 IN ARRAY ARRAY[['"any"', 'DEFAULT NULL', 'DEFAULT NULL::text[]'], ['text', '', '']] LOOP
         EXECUTE pg_catalog.format($create$
 CREATE FUNCTION corgipile.train(
-    source regclass DEFAULT NULL,
-    model text DEFAULT NULL,
-    features %s DEFAULT NULL,
+    source regclass %2$s,
+    model text %2$s,
+    features %1$s %3$s,
     label text DEFAULT NULL,
     name text DEFAULT NULL,
     epochs int DEFAULT 5,
@@ -62,7 +63,7 @@ CREATE FUNCTION corgipile.train(
 ) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'corgipile_train' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 5
     SUPPORT corgipile.train_support
-$create$, kind);
+$create$, form[1], form[2], form[3]);
     END LOOP;
 END $train$;
 
@@ -76,7 +77,7 @@ BEGIN
         FROM pg_catalog.pg_proc o, pg_catalog.pg_proc n
         WHERE o.pronamespace = 'corgipile'::pg_catalog.regnamespace AND n.pronamespace = o.pronamespace
             AND o.proname = 'train' AND n.proname = 'train' AND n.pronargs > o.pronargs
-            AND n.proargtypes[2] = o.proargtypes[2]
+            AND (n.proargtypes[2] = 'text'::pg_catalog.regtype) = (o.proargtypes[2] = 'text'::pg_catalog.regtype)
     LOOP
         IF call.acl IS NOT NULL THEN
             EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', call.new);
@@ -152,8 +153,9 @@ BEGIN
             pg_catalog.string_agg(a.written, ', ' ORDER BY a.number)
                 FILTER (WHERE a.name <> ALL ('{name,holdout,warm_start,weights}')) AS of_folds
         FROM pg_catalog.pg_proc p, LATERAL (
-            SELECT n AS number, p.proargnames[n] AS name, pg_catalog.format('%I %s DEFAULT %s', p.proargnames[n],
-                    pg_catalog.format_type(p.proargtypes[n - 1], NULL), pg_catalog.pg_get_function_arg_default(p.oid, n)) AS written
+            SELECT n AS number, p.proargnames[n] AS name, pg_catalog.format('%I %s %s', p.proargnames[n],
+                    pg_catalog.format_type(p.proargtypes[n - 1], NULL),
+                    'DEFAULT ' || pg_catalog.pg_get_function_arg_default(p.oid, n)) AS written
             FROM pg_catalog.generate_series(1, p.pronargs) n) a
         WHERE p.pronamespace = 'corgipile'::pg_catalog.regnamespace AND p.proname = 'train' GROUP BY p.oid
     LOOP

@@ -221,7 +221,6 @@ extern void corgi_number_texts(CorgiOptions *o);
 extern void corgi_check_class_names(CorgiNames *names, const char *whose, const char *kind);
 extern double *corgi_check_classes(double *classes, int64 count, const char *whose, const char *kind, int64 *found);
 extern List *corgi_text_list(Datum array);
-extern List *corgi_feature_names(Datum value, bool one);
 extern char *corgi_how(const CorgiOptions *o);
 extern void corgi_take_step(CorgiOptions *o, const char *how);
 extern void corgi_check_rows(bool no_source, const char *query, const char *where);
@@ -313,6 +312,7 @@ static inline CorgiHashing *corgi_hashing(const CorgiSource *s) { return s->enco
 
 /* hashed.c */
 extern const cp_hashed *corgi_hash_row(const CorgiSource *s, TupleTableSlot *row);
+extern void corgi_trim_hashing(CorgiHashing *h);
 extern const cp_hashed *corgi_hash_call(const CorgiEncoding *e, const Oid *types, const NullableDatum *row);
 
 /* fit.c */

@@ -9,6 +9,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/pg_crc.h"
 
 static void put(double value, int bytes, char *to) { cp_cast(to, bytes == 8, (const char *) &value, CP_F64, 1); }
@@ -70,17 +71,34 @@ static int64 code_of(const CorgiEncoder *e, const char *text, Size length)
     return text ? corgi_find_name(e->values, text, length) : e->values->count;
 }
 
+/* Find the number of a category. Texts that are made for it, which may be as long as a block, are gone behind it. Returns
+ * false where it is missing and nothing stands for that. */
+static bool find_code(const CorgiColumn *c, Datum value, bool null, int64 *code)
+{
+    static MemoryContext texts = NULL;
+    MemoryContext outside;
+    Size length = 0;
+    const char *text;
+    if (texts == NULL)
+        texts = AllocSetContextCreate(TopMemoryContext, "corgipile categories", ALLOCSET_SMALL_SIZES);
+    outside = MemoryContextSwitchTo(texts);
+    MemoryContextReset(texts); /* after an error there is some */
+    text = null ? NULL : corgi_text_of(c->type, value, &length);
+    if (text != NULL || c->encoder->null_known)
+        *code = code_of(c->encoder, text, length);
+    MemoryContextSwitchTo(outside);
+    MemoryContextReset(texts);
+    return text != NULL || c->encoder->null_known;
+}
+
 static bool encode_category(const CorgiColumn *c, Datum value, bool null, int bytes, char *to)
 {
     const CorgiEncoder *e = c->encoder;
-    Size length = 0;
-    const char *text = null ? NULL : corgi_text_of(c->type, value, &length);
-    int64 code;
-    if (text == NULL && !e->null_known) {
+    int64 code = CORGI_UNNAMED;
+    if (!find_code(c, value, null, &code)) {
         corgi_put_same(NAN, e->width, bytes, to);
         return false;
     }
-    code = code_of(e, text, length);
     if (e->way == CORGI_ORDINAL) {
         put((double) code, bytes, to);
         return true;

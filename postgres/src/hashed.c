@@ -5,6 +5,18 @@
 
 enum { MOST_KEPT = 1 << 20 }; /* of what one row took, for the next */
 
+/* Let go of what a long row took. */
+void corgi_trim_hashing(CorgiHashing *h)
+{
+    int64 kept = h->row.room + h->row.features.room + h->row.spare.room + h->row.words.room;
+    for (int i = 0; i < h->source_count; i++)
+        kept += h->row.items[i].room;
+    if (kept > MOST_KEPT) {
+        cp_hashed_free(&h->row);
+        memset(&h->row, 0, sizeof h->row);
+    }
+}
+
 /* Take the value of a column that is hashed. Returns false where it is missing and nothing stands for that. */
 static bool take_source(CorgiHashing *h, int i, Oid type, NullableDatum given)
 {
@@ -35,10 +47,9 @@ static int hash_row(CorgiHashing *h, const CorgiColumn *columns, const NullableD
     int32_t end;
     uint8_t missing;
     char *to = (char *) h->row_beside;
-    if (h->row.room + h->row.features.room + h->row.words.room > MOST_KEPT) {
-        cp_hashed_free(&h->row);
-        memset(&h->row, 0, sizeof h->row);
-    }
+    MemoryContext outside = MemoryContextSwitchTo(h->texts);
+    corgi_trim_hashing(h);
+    MemoryContextReset(h->texts); /* after an error there is some */
     for (int i = 0; i < h->source_count; i++)
         if (!take_source(h, i, columns[h->sources[i].at].type, values[h->sources[i].at]))
             hole = h->sources[i].at;
@@ -62,6 +73,8 @@ static int hash_row(CorgiHashing *h, const CorgiColumn *columns, const NullableD
     h->row.entries = 0;
     if (cp_hashed_rows(&h->row, 1, &end) < 0)
         ereport(ERROR, errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"));
+    MemoryContextSwitchTo(outside);
+    MemoryContextReset(h->texts);
     return hole;
 }
 

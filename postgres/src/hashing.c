@@ -231,6 +231,7 @@ CorgiHashing *corgi_new_hashing(MemoryContext context)
     MemoryContextCallback *callback = MemoryContextAllocZero(context, sizeof *callback);
     *callback = (MemoryContextCallback){.func = free_row, .arg = h};
     MemoryContextRegisterResetCallback(context, callback);
+    h->texts = AllocSetContextCreate(context, "corgipile texts", ALLOCSET_SMALL_SIZES);
     return h;
 }
 

@@ -2,6 +2,15 @@
 #ifndef CORGIPILE_HASHING_H
 #define CORGIPILE_HASHING_H
 
+#include "miscadmin.h"
+
+static inline int corgi_no_stop(void)
+{
+    CHECK_FOR_INTERRUPTS(); /* what a row took stays with it */
+    return 0;
+}
+
+#define CP_STOPPED() corgi_no_stop()
 #include "text/hashed.h"
 
 enum { CORGI_HASH_BITS = 18, CORGI_NGRAMS = 2 }; /* as SQL declares them */
@@ -29,6 +38,7 @@ struct CorgiHashing {
     double numbers[CP_MOST_HASHED];
     float *row_beside;      /* [beside_width] */
     NullableDatum *values;  /* [columns] */
+    MemoryContext texts;    /* of the row, where they are not as they lie in the table */
 };
 
 #endif

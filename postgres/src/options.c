@@ -73,12 +73,6 @@ List *corgi_text_list(Datum array)
     return list;
 }
 
-/* Read the names of feature columns from a text[], or from one text. */
-List *corgi_feature_names(Datum value, bool one)
-{
-    return corgi_read_names(value, one ? TEXTOID : TEXTARRAYOID, "features");
-}
-
 static int64 bytes_of(Datum value, const char *what)
 {
     int64 bytes = DatumGetInt64(DirectFunctionCall1(pg_size_bytes, value));
@@ -328,7 +322,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     corgi_check_rows(nulls[ARG_SOURCE], o->query, o->where);
     o->kind = TextDatumGetCString(values[ARG_MODEL]);
     o->of = corgi_loss_of(o->kind, 2);
-    o->features = nulls[ARG_FEATURES] ? NIL : corgi_feature_names(values[ARG_FEATURES], types[ARG_FEATURES] == TEXTOID);
+    o->features = nulls[ARG_FEATURES] ? NIL : corgi_read_names(values[ARG_FEATURES], types[ARG_FEATURES], "features");
     o->label = TextDatumGetCString(values[ARG_LABEL]);
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);

@@ -70,5 +70,6 @@ bool corgi_score_hashed(CorgiCached *c, const Oid *types, const NullableDatum *r
     if (corgi_learner_decide_pair(sparse_machine(c), hashed->indices, (const char *) hashed->values, hashed->entries,
                                   c->scores) != CP_SGD_OK)
         elog(ERROR, "the kernel refused to score a row");
+    corgi_trim_hashing(c->model->encoding->hashing); /* the model stays for as long as the session */
     return true;
 }

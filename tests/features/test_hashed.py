@@ -1,5 +1,7 @@
 """Text, categories and numbers hashed by the kernel are what the rule says, in whatever form columns come."""
 
+import signal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -238,3 +240,22 @@ def test_hashing_is_a_pure_value():
     assert Hashing.of(how.state()) == how
     assert how.text == how.columns == ("t",)
     assert how.interactions == ()
+
+
+def test_a_signal_stops_a_row_of_many_products():
+    """A product of two long texts would take minutes."""
+
+    def stop(number, frame):
+        raise InterruptedError(number)
+
+    words = " ".join(f"w{i}" for i in range(200_000)).encode()
+    text = (_kernel.HASHED_WORDS, 0, words, np.array([0, len(words)]), None)
+    how = {"bits": 8, "ngrams": 1, "missing": None, "beside": None}
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(InterruptedError):
+            _kernel.hash_rows([text, text], [(0, 1)], np.zeros(1, np.int32), **how)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -5,6 +5,7 @@
 import datetime as dt
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -428,3 +429,60 @@ def test_text_is_hashed_as_utf8(server, table, fails, encoding, known):
                 server.text(f"{make} {training}", database=name)
     finally:
         server.sql(f"DROP DATABASE {name}")
+
+
+def test_a_row_of_many_products_can_be_stopped(server, table, fails):
+    """A product of two long texts would take minutes."""
+    words = "(SELECT string_agg('w' || i * 99 + j, ' ') FROM generate_series(1, 150000) j)"
+    server.sql(f"CREATE TABLE hashed_long AS SELECT i % 2 AS label, {words} AS note, {words} AS review "
+               "FROM generate_series(1, 2) i")  # fmt: skip
+    given = {"text": ["note", "review"], "interactions": "note:review", "hash_bits": 8, "missing": "mean"}
+    server.sql(call("hashed_rows", "logistic", "hashed_short", given))
+    one, limit = "SELECT corgipile.decision('hashed_short', 'good', 'bad')", "SET statement_timeout = '500ms'"
+    for long in (
+        call("hashed_long", "logistic", None, given),
+        "SELECT corgipile.decision('hashed_short', note, review) FROM hashed_long",
+    ):
+        assert "statement timeout" in fails(f"{limit}; {long}")
+        stop = f"\\set ON_ERROR_STOP off\n{one}; {limit}; {long}; RESET statement_timeout; {one};"
+        first, again = server.text(stop).split()
+        assert first == again
+    server.sql("DROP TABLE hashed_long")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of processes is not shown here")
+@pytest.mark.parametrize("given", [{"text": "review", "hash_bits": 8}, {"features": "review", "encode": "hash:8"}])
+def test_long_texts_take_the_memory_of_one_row(server, table, given):
+    """A page holds hundreds of rows whose texts lie elsewhere, compressed: 400 MB in all."""
+    server.sql("CREATE TABLE IF NOT EXISTS hashed_toasted AS "
+               "SELECT i % 2 AS label, repeat('good ', 100000) || i AS review "
+               "FROM generate_series(1, 800) i")  # fmt: skip
+    training = call("hashed_toasted", "logistic", None, given, epochs=1, block_size="64kB")
+    peak = "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s*(\\d+)')::int"
+    before, after = map(int, server.text(f"{peak}; {training.replace('*', '')}; {peak}").split())
+    assert after - before < 100 << 10
+
+
+def test_features_are_left_out_where_there_are_none_beside(server, table):
+    def of(function, name=None):
+        written = call("hashed_rows", "logistic", name, {"text": "note", "hash_bits": 8}, epochs=1)
+        return written.replace('"features" => NULL, ', "").replace(".train(", f".{function}(")
+
+    assert "features" not in of("train")
+    assert len(server.rows(of("train"))) == 1
+    assert len(server.rows(of("cross_validate"))) == 5
+    job = server.text(of("train_async", "hashed_job"))
+    assert server.text(f"SELECT corgipile.wait({job})") == "done\n"
+
+
+FORMS = ["'stars'", "'stars'::varchar", "'stars'::name", "ARRAY['stars']", "'{stars}'::name[]", "$1", "'*'"]
+
+
+@pytest.mark.parametrize("rows", ["'hashed_plain'", "query => 'SELECT stars, label FROM hashed_plain'"])
+def test_features_have_any_form_of_names(server, table, rows):
+    server.sql("CREATE TABLE IF NOT EXISTS hashed_plain AS SELECT stars, label FROM hashed_rows")
+    for features in FORMS:
+        form = "$1::text" if features == "$1" and "query" in rows else features
+        training = f"corgipile.train({rows}, model => 'logistic', features => {form}, label => 'label', epochs => 1)"
+        given = "('stars')" if "$" in form else ""
+        assert server.text(f"PREPARE p AS SELECT count(*) FROM {training}; EXECUTE p{given}") == "1\n", form

@@ -1,5 +1,16 @@
 /* Rows of text hashed to sparse rows: kernel/text/hashed.h. */
 #include "bind.h"
+
+/* Say whether a signal, such as Ctrl-C, has set an exception. */
+static int signalled(void)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    int found = PyErr_CheckSignals();
+    PyGILState_Release(state);
+    return found;
+}
+
+#define CP_STOPPED() signalled()
 #include "text/hashed.h"
 
 enum { BYTES, OFFSETS, NUMBERS, ARRAYS };
@@ -160,7 +171,7 @@ static PyObject *hash_rows(PyObject *self, PyObject *args, PyObject *named)
         if (status == 0)
             result = Py_BuildValue("y#y#", h.entries ? (const char *)h.indices : "", (Py_ssize_t)(h.entries * 4),
                                    h.entries ? (const char *)h.values : "", (Py_ssize_t)(h.entries * 4));
-        else
+        else if (!PyErr_Occurred())
             PyErr_NoMemory();
     }
     cp_hashed_free(&h);
