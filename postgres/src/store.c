@@ -295,8 +295,10 @@ void corgi_store_row(const CorgiRow *row)
                       everybody(corgi_share == CORGI_USE),
                       everybody(corgi_share == CORGI_READ),
                       PointerGetDatum(row->learnt)};
-    if (SPI_execute_with_args(insert, lengthof(types), types, values, row->learnt ? NULL : "           n", false, 0) !=
-        SPI_OK_INSERT)
+    /* a plan for these values in particular would hold copies of them, which are as large as the model */
+    SPIPlanPtr plan = SPI_prepare_cursor(insert, lengthof(types), types, CURSOR_OPT_GENERIC_PLAN);
+    if (plan == NULL ||
+        SPI_execute_plan(plan, values, row->learnt ? NULL : "           n", false, 0) != SPI_OK_INSERT)
         elog(ERROR, "storing model \"%s\" failed", row->name);
     if (SPI_processed == 0)
         ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

@@ -460,7 +460,7 @@ def test_long_texts_take_the_memory_of_one_row(server, table, given):
     training = call("hashed_toasted", "logistic", None, given, epochs=1, block_size="64kB")
     peak = "SELECT substring(pg_read_file('/proc/self/status') FROM 'VmHWM:\\s*(\\d+)')::int"
     before, after = map(int, server.text(f"{peak}; {training.replace('*', '')}; {peak}").split())
-    assert after - before < 100 << 10
+    assert after - before < 40 << 10
 
 
 def test_features_are_left_out_where_there_are_none_beside(server, table):
