@@ -200,6 +200,20 @@ def test_blocks_are_balanced_by_sets(tmp_path, rows, labels):
         assert chosen("auto", found.table(table), found.name).title == f"balanced by {found.name!r}"
 
 
+def test_one_model_does_not_go_on_from_several(rows):
+    how = {"features": FEATURES, "epochs": 1, "order": ORDER}
+    models = cp.train(rows, labels="tags", **how)
+    with pytest.raises(BadArgument, match=r"or of labels; go on from that of one, as of\(...\) gives it"):
+        cp.train(rows, label="a", warm_start=models, **how)
+    assert len(cp.train(rows, label="a", warm_start=models.of("a"), **how).history) == 2
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64()])
+def test_one_model_says_what_lists_of_labels_are_for(kind):
+    with pytest.raises(BadSchema, match=r"; labels= is for lists of them"):
+        cp.train(pa.table({"x": [0.5, 1.5], "tags": pa.array([["1"], []]).cast(pa.list_(kind))}), label="tags")
+
+
 def test_lists_of_one_length_are_lists(rows):
     pairs = pa.array([["a", "b"], ["b", "c"]] * 20, pa.list_(pa.string(), 2))
     for part, start in ((pairs, 0), (pairs.slice(1), 1)):
@@ -224,7 +238,11 @@ def test_the_command_trains_and_predicts(tmp_path, capsys, rows):
     said = json.loads(capsys.readouterr().out)
     assert (said["params"]["labels"], said["shape"]) == (sorted(NAMES), [4, 5])
     assert main(["predict", model, path]) == 0
-    lines = [list(map(int, line.split())) for line in capsys.readouterr().out.splitlines()]
+    out, told = capsys.readouterr()
+    assert told == "corgipile: a row's numbers are of the labels 'a', 'b', 'c', 'd'\n"
+    lines = [list(map(int, line.split())) for line in out.splitlines()]
     assert lines == cp.load(model).predict(rows).tolist()
+    assert main(["predict", model, path, "--out", str(tmp_path / "p.npy"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == sorted(NAMES)
     pq.write_table(rows.select([*FEATURES, *NAMES]), tmp_path / "rows.parquet")
     assert main(["train", path, "--labels", ",".join(NAMES), "--epochs", "1", "--quiet"]) == 0
