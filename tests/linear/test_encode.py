@@ -173,6 +173,15 @@ def test_arrays_are_filled_but_not_encoded():
         coded.predict(array)
 
 
+def test_a_model_that_left_rows_out_names_the_label_it_is_measured_by():
+    rows = pa.table({"x": [-1.0, 1.0] * 50, "label": ["no", "yes"] * 49 + ["no", None]})
+    model = cp.train(rows, on_bad="skip", epochs=1)
+    assert model.history[-1]["skipped"] == 1
+    for table, wrong in ((rows, "row 99 has label None"), (pa.table({"x": [0.5], "label": ["odd"]}), "label 'odd'")):
+        with pytest.raises(BadLabel, match=f"{wrong}.* the classes are 'no', 'yes'"):
+            model.measure(table)
+
+
 @pytest.mark.parametrize("missing", ["error", 0.5])
 def test_arrays_are_rows_of_a_list_column_whose_label_is_text(missing):
     x = np.random.default_rng(4).normal(size=(200, 3))

@@ -206,6 +206,9 @@ def test_one_model_does_not_go_on_from_several(rows):
     with pytest.raises(BadArgument, match=r"or of labels; go on from that of one, as of\(...\) gives it"):
         cp.train(rows, label="a", warm_start=models, **how)
     assert len(cp.train(rows, label="a", warm_start=models.of("a"), **how).history) == 2
+    for more in ({"labels": "tags"}, {"label": "a", "by": "b"}, {"label": "a", "solver": "dual", "l2": 0.1}):
+        with pytest.raises(BadArgument, match=r"got warm_start=.{,40}( with .*)?$"):
+            cp.train(rows, warm_start=models, features=FEATURES, **more)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.int64()])

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,7 +74,7 @@ def _check_alone(given: TrainArguments) -> None:
     for name, default in usual.items():
         if getattr(given, name) is not default and getattr(given, name) != default:
             also = "; measure(...) of what comes out tells held-out rows" if name in ("test", "validation") else ""
-            raise BadArgument(f"{name} does not go with labels, got {name}={getattr(given, name)!r}{also}")
+            raise BadArgument(f"{name} does not go with labels, got {name}={short(getattr(given, name))}{also}")
     if loss_of(given.model).numbers or loss_of(given.model, len(CLASSES)).per_class:
         raise BadArgument(f"a label is there or not: logistic, svm and squared_hinge tell, got {given.model!r}")
 
