@@ -55,8 +55,8 @@ def chosen(
         reading: How it is read; None: that is not known, and blocks are not balanced by content.
 
     Example:
-        >>> from corgipile.tables import MemoryTable
-        >>> rows = MemoryTable(pa.table({"x": [0.5], "label": [1]}))
+        >>> from corgipile.tables import open
+        >>> rows = open({"x": [0.5], "label": [1]})
         >>> chosen("auto", rows).title, chosen("auto", rows, "y").title
         ("balanced by 'label'", 'riffle')
     """
@@ -135,8 +135,8 @@ def cheap(table: Table, column: str) -> bool:
     """Say whether blocks can be described by a column that is read without those around it, and is little of the table.
 
     Example:
-        >>> from corgipile.tables import MemoryTable
-        >>> cheap(MemoryTable(pa.table({"label": ["a"]})), "label"), cheap(MemoryTable(pa.table({"x": [[1]]})), "x")
+        >>> from corgipile.tables import open
+        >>> cheap(open({"label": ["a"]}), "label"), cheap(open({"x": [[1]]}), "x")
         (True, False)
     """
     if column not in table.schema.names or not len(table) or not is_numbered(table.schema.field(column).type):
