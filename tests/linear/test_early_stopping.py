@@ -91,5 +91,6 @@ def test_estimators_stop_and_go_on(overfitted):
     words = CorgiClassifier(warm_start=True, epochs=1).fit(x, y)
     with pytest.raises(BadArgument, match="warm_start goes on from a model of the classes 0, 1; y has 'no', 'yes'"):
         words.fit(x, np.array(["no", "yes"])[y])
-    with pytest.raises(BadArgument, match="validation and patience are for fit"):
-        stopped.partial_fit(x, y, classes=[0, 1])
+    for one in (stopped, CorgiClassifier(solver="dual", l2=0.1)):
+        with pytest.raises(BadArgument, match="validation, patience and solver are for fit"):
+            one.partial_fit(x, y, classes=[0, 1])

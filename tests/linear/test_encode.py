@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 import corgipile as cp
@@ -170,6 +171,29 @@ def test_arrays_are_filled_but_not_encoded():
     coded = cp.train(rows, label="y", features=["z"], encode={"z": "ordinal"}, missing="mean", epochs=2)
     with pytest.raises(BadArgument, match="finds by name"):
         coded.predict(array)
+
+
+def test_a_model_that_left_rows_out_names_the_label_it_is_measured_by():
+    rows = pa.table({"x": [-1.0, 1.0] * 50, "label": ["no", "yes"] * 49 + ["no", None]})
+    model = cp.train(rows, on_bad="skip", epochs=1)
+    assert model.history[-1]["skipped"] == 1
+    for table, wrong in ((rows, "row 99 has label None"), (pa.table({"x": [0.5], "label": ["odd"]}), "label 'odd'")):
+        with pytest.raises(BadLabel, match=f"{wrong}.* the classes are 'no', 'yes'"):
+            model.measure(table)
+
+
+@pytest.mark.parametrize("missing", ["error", 0.5])
+def test_arrays_are_rows_of_a_list_column_whose_label_is_text(missing):
+    x = np.random.default_rng(4).normal(size=(200, 3))
+    rows = pa.table({"features": list(x), "label": np.where(x[:, 0] > 0, "yes", "no")})
+    model = cp.train(rows, missing=missing, epochs=2)
+    if missing != "error":
+        x[::7, 1] = np.nan
+        rows = rows.set_column(0, "features", pa.array(list(x)))
+    assert model.predict(x).tolist() == model.predict(rows).tolist()
+    pair = {"features_k": pa.array([[0, 2]] * 200, pa.list_(pa.int32())), "features_v": list(np.ones((200, 2)))}
+    sparse = cp.train(pa.table(pair | {"label": ["no", "yes"] * 100}), epochs=1)
+    assert set(sparse.predict(csr_array(np.eye(3)))) <= {"no", "yes"}
 
 
 def test_a_share_of_all_rows_is_no_validation(people):

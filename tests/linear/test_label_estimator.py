@@ -1,5 +1,7 @@
 """Labels of scikit-learn: an indicator comes in, an indicator comes out."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -10,6 +12,7 @@ from sklearn.metrics import accuracy_score, f1_score  # noqa: E402
 from sklearn.model_selection import cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils import estimator_checks  # noqa: E402
 
 from corgipile.errors import BadArgument  # noqa: E402
 from corgipile.linear.estimators import CorgiClassifier  # noqa: E402
@@ -58,7 +61,9 @@ def test_it_fits_into_pipelines_and_searches(data):
 
 def test_what_is_no_indicator_is_refused(data):
     x, y = data
-    for wrong in (None, y[:, 0], y[:, :1], y * 3, y + 0.5, x[:, :3]):
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        CorgiLabelClassifier().fit(x)
+    for wrong in (y[:, 0], y[:, :1], y * 3, y + 0.5, x[:, :3]):
         with pytest.raises(ValueError, match="y must be an indicator"):
             CorgiLabelClassifier().fit(x, wrong)
     for column, what in ((np.zeros(len(y), int), "none"), (np.ones(len(y), int), "all")):
@@ -67,7 +72,40 @@ def test_what_is_no_indicator_is_refused(data):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         CorgiLabelClassifier().fit(x[:-1], y)
     for setting in ({"warm_start": True}, {"validation": 0.1}, {"class_weight": "balanced"}, {"model": "softmax"}):
-        with pytest.raises(BadArgument, match=r"one model|tell, got|logistic, svm"):
+        with pytest.raises(BadArgument, match=r"one model|does not go with|tell, got|logistic, svm"):
             CorgiLabelClassifier(**setting).fit(x, y)
     with pytest.raises(BadArgument, match="from tables"):
         CorgiLabelClassifier().fit("rows.parquet", y)
+
+
+class OfClasses(CorgiLabelClassifier):
+    """Takes classes, as the checks of scikit-learn give them: each is a label."""
+
+    def fit(self, X, y=None, sample_weight=None):  # scikit-learn's name
+        if y is not None and (codes := np.asarray(y)).size == len(codes):
+            y = (codes.reshape(-1, 1) == np.unique(codes)).astype(int)
+        return super().fit(X, y, sample_weight)
+
+
+OF_CLASSES = {
+    f"check_{name}": "classes come in, labels come out"
+    for name in (
+        "fit_score_takes_y", "pipeline_consistency", "estimator_sparse_array", "estimator_sparse_matrix",
+        "classifier_data_not_an_array", "classifiers_one_label", "classifiers_one_label_sample_weights",
+        "classifiers_classes", "classifiers_train", "classifiers_regression_target", "fit2d_1sample",
+    )
+} | {
+    "check_class_weight_classifiers": "classes of a label have no weights",
+    "check_sample_weight_equivalence_on_dense_data": "a weight is no repetition",
+    "check_sample_weight_equivalence_on_sparse_data": "a weight is no repetition",
+}  # fmt: skip
+
+
+def test_scikit_learn_finds_nothing_else():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = estimator_checks.check_estimator(OfClasses(), on_fail=None, expected_failed_checks=OF_CLASSES)
+    assert not {one["check_name"]: one["exception"] for one in found if one["status"] == "failed"}
+    passed = {one["check_name"] for one in found if one["status"] == "passed"}
+    assert {"check_requires_y_none", "check_estimators_nan_inf", "check_classifier_multioutput"} <= passed
+    assert len(passed) > 35

@@ -14,6 +14,7 @@ from corgipile.cli import main
 from corgipile.errors import BadArgument, BadLabel, BadModelFile, BadSchema, BadValue, BudgetTooSmall, MissingColumn
 from corgipile.linear.label_sets import find_label_sets
 from corgipile.linear.model import unpack
+from corgipile.loader.default_order import chosen
 from corgipile.tables import open as open_table
 
 NAMES = ["d", "a", "c", "b"]
@@ -133,6 +134,7 @@ WRONG = {
     "one that all have": (table_of([["a"], ["a", "b"]]), "tags", BadLabel, "all of 2 rows have label 'a'"),
     "fractions": (table_of([[0.5]], kind=pa.list_(pa.float32())), "tags", BadSchema, "list<.*float>; lists of text"),
     "no list": (table_of(SOME), "x", BadSchema, "label column 'x' is float; lists of text"),
+    "text": (table_of(SOME, t=["a,b", "a", "", "b"]), "t", BadSchema, r"'t' is string; .*split_pattern\(column, ','\)"),
     "no column": (table_of(SOME), "tag", MissingColumn, "tag"),
     "twos": (table_of(SOME, a=[0, 1, 2, 0], b=[0, 0, 1, 1]), ["a", "b"], BadLabel, "row 2 of label column 'a' is 2"),
     "a null of a column": (table_of(SOME, a=[0, 1, None, 0], b=B), ["a", "b"], BadLabel, "'a' is None; 0 or 1"),
@@ -159,7 +161,7 @@ ALONE = {
 
 @pytest.mark.parametrize("name", ALONE)
 def test_settings_of_one_model_are_refused(name):
-    with pytest.raises(BadArgument, match=r"is for one model|tell, got 'softmax'|label"):
+    with pytest.raises(BadArgument, match=r"does not go with labels|tell, got 'softmax'|label"):
         cp.train(table_of(SOME), labels="tags", **{"features": "x", name: ALONE[name]})
 
 
@@ -167,6 +169,8 @@ def test_a_regression_and_little_memory_are_refused(rows):
     with pytest.raises(BadArgument, match="tell, got 'linear'"):
         cp.train(rows, labels="tags", features=FEATURES, model="linear")
     with pytest.raises(BudgetTooSmall, match=r"models of 4 labels take \d+ bytes and the labels of 600 rows"):
+        cp.train(rows, labels="tags", features=FEATURES, memory=6000)
+    with pytest.raises(BudgetTooSmall, match=r"the labels of 600 rows take \d+ bytes at least, and may take 1000"):
         cp.train(rows, labels="tags", features=FEATURES, memory=2000)
 
 
@@ -188,6 +192,48 @@ def test_what_a_model_does_not_know_is_refused(rows):
             unpack(models.pack())
 
 
+@pytest.mark.parametrize("labels", ["tags", NAMES])
+def test_blocks_are_balanced_by_sets(tmp_path, rows, labels):
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    for table in (open_table(rows), open_table(tmp_path / "rows.parquet")):
+        found = find_label_sets(table, labels)
+        assert chosen("auto", found.table(table), found.name).title == f"balanced by {found.name!r}"
+
+
+def test_one_model_does_not_go_on_from_several(rows):
+    how = {"features": FEATURES, "epochs": 1, "order": ORDER}
+    models = cp.train(rows, labels="tags", **how)
+    with pytest.raises(BadArgument, match=r"or of labels; go on from that of one, as of\(...\) gives it"):
+        cp.train(rows, label="a", warm_start=models, **how)
+    assert len(cp.train(rows, label="a", warm_start=models.of("a"), **how).history) == 2
+    for more in ({"labels": "tags"}, {"label": "a", "by": "b"}, {"label": "a", "solver": "dual", "l2": 0.1}):
+        with pytest.raises(BadArgument, match=r"got warm_start=.{,40}( with .*)?$"):
+            cp.train(rows, warm_start=models, features=FEATURES, **more)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64()])
+def test_one_model_says_what_lists_of_labels_are_for(kind):
+    with pytest.raises(BadSchema, match=r"; labels= is for lists of them"):
+        cp.train(pa.table({"x": [0.5, 1.5], "tags": pa.array([["1"], []]).cast(pa.list_(kind))}), label="tags")
+
+
+def test_lists_of_one_length_are_lists(rows):
+    pairs = pa.array([["a", "b"], ["b", "c"]] * 20, pa.list_(pa.string(), 2))
+    for part, start in ((pairs, 0), (pairs.slice(1), 1)):
+        found = find_label_sets(open_table(pa.table({"t": part})), "t")
+        assert [[found.labels[at] for at in np.flatnonzero(found.sets[one])] for one in found.numbers] == (
+            pairs.to_pylist()[start:]
+        )
+
+
+def test_what_the_command_says_is_right_of_several_models(tmp_path, capsys, rows):
+    pq.write_table(rows.select([*FEATURES, "a", "c"]), tmp_path / "rows.parquet")
+    train = ["train", str(tmp_path / "rows.parquet"), "--epochs", "1", "--features", ",".join(FEATURES)]
+    for more, told in ((["--label", "a"], True), (["--labels", "a,c"], False), (["--label", "a", "--by", "c"], False)):
+        assert main([*train, *more]) == 0
+        assert ("--test" in capsys.readouterr().out) == told
+
+
 def test_the_command_trains_and_predicts(tmp_path, capsys, rows):
     pq.write_table(rows.select([*FEATURES, "tags"]), tmp_path / "rows.parquet")
     path, model = str(tmp_path / "rows.parquet"), str(tmp_path / "m.safetensors")
@@ -195,7 +241,11 @@ def test_the_command_trains_and_predicts(tmp_path, capsys, rows):
     said = json.loads(capsys.readouterr().out)
     assert (said["params"]["labels"], said["shape"]) == (sorted(NAMES), [4, 5])
     assert main(["predict", model, path]) == 0
-    lines = [list(map(int, line.split())) for line in capsys.readouterr().out.splitlines()]
+    out, told = capsys.readouterr()
+    assert told == "corgipile: a row's numbers are of the labels 'a', 'b', 'c', 'd'\n"
+    lines = [list(map(int, line.split())) for line in out.splitlines()]
     assert lines == cp.load(model).predict(rows).tolist()
+    assert main(["predict", model, path, "--out", str(tmp_path / "p.npy"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == sorted(NAMES)
     pq.write_table(rows.select([*FEATURES, *NAMES]), tmp_path / "rows.parquet")
     assert main(["train", path, "--labels", ",".join(NAMES), "--epochs", "1", "--quiet"]) == 0

@@ -28,6 +28,7 @@ def command(
     from corgipile.cli.prediction_files import sink  # noqa: PLC0415
     from corgipile.errors import BadArgument  # noqa: PLC0415
     from corgipile.linear import load  # noqa: PLC0415
+    from corgipile.suggestions import listed  # noqa: PLC0415
 
     kinds: tuple[Any, ...] = ("predict", "predict_proba", "decision")
     if what not in kinds:
@@ -36,7 +37,9 @@ def command(
         raise BadArgument("--json prints a document; predictions need --out FILE then")
     trained, opened = load(model), tables.open(source_of(table))
     parts = trained.stream(opened, kinds[kinds.index(what)])
-    silent = quiet or json or out == "-"
+    silent, labels = quiet or json or out == "-", trained.params.get("labels")
+    if labels and not (quiet or json):
+        typer.echo(printable(f"corgipile: a row's numbers are of the labels {listed(labels)}"), err=True)
     goal = sink(out, next(parts), len(opened), inputs=(model, *table, opened), overwrite=overwrite)
     with progress(f"predict to {out}", quiet=silent) as bar, goal as write:
         done = 0
@@ -45,6 +48,6 @@ def command(
             done += len(part)
             bar(done, len(opened))
     if json:
-        show_json({"rows": done, "path": out})
+        show_json({"rows": done, "path": out} | ({"labels": labels} if labels else {}))
     elif out != "-" and not quiet:
         typer.echo(printable(f"{out}: {done:,} rows"))

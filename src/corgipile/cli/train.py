@@ -52,8 +52,12 @@ def command(
     save, test = settings["save"], settings["test"]
     if save is not None:
         check_target(save, MODEL, inputs=(table, [test] if test else []), overwrite=settings["overwrite"])
-    opened = tables.open(source_of(table))
-    with progress("train", quiet=quiet or json) as bar, _resumable(save), _told(quiet=quiet or json) as diverged:
+    opened, several = tables.open(source_of(table)), bool(settings["by"] or settings["labels"])
+    with (
+        progress("train", quiet=quiet or json) as bar,
+        _resumable(save, several=several),
+        _told(quiet=quiet or json) as diverged,
+    ):
         learnt = len(opened) * (1.0 - (settings["validation"] or 0.0))
         watch = Watch(bar, int(learnt) * settings["epochs"])
         given = read(settings) | {"order": order_of(settings["order"], block, buffer, balance, settings["label"])}
@@ -65,7 +69,7 @@ def command(
     if json:
         show_json(_document(trained, save, diverged=bool(diverged)))
     elif not quiet:
-        _show(trained.history, save)
+        _show(trained.history, save, several=several)
     for text in diverged:
         typer.echo(f"corgipile: {printable(text)}", err=True)
     if diverged:
@@ -130,14 +134,15 @@ def _told(*, quiet: bool) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _resumable(save: str | None) -> Iterator[None]:
+def _resumable(save: str | None, *, several: bool) -> Iterator[None]:
     """Say, when interrupted, where the model of the last whole epoch is."""
     before = _changed(save)
     try:
         yield
     except KeyboardInterrupt:
         if _changed(save) != before:
-            told = printable(f"{save} holds the last whole epoch; go on with --warm-start {save}")
+            also = "" if several else f"; go on with --warm-start {save}"
+            told = printable(f"{save} holds the last whole epoch{also}")
             typer.echo(f"corgipile: {told}", err=True)
         raise
 
@@ -146,7 +151,7 @@ def _changed(save: str | None) -> int:
     return Path(save).stat().st_mtime_ns if save is not None and Path(save).exists() else 0
 
 
-def _show(history: list[dict[str, Any]], save: str | None) -> None:
+def _show(history: list[dict[str, Any]], save: str | None, *, several: bool) -> None:
     scores = [
         name for name in ("accuracy", "r2", "test_loss", "test_accuracy", "test_r2") if history and name in history[-1]
     ]
@@ -163,7 +168,8 @@ def _show(history: list[dict[str, Any]], save: str | None) -> None:
     names = (f"running {name}" if name in RUNNING else name.replace("_", " ") for name in ("loss", *scores))
     show_table("", ("epoch", *names, "seconds", "rows/s"), lines, spare=("seconds", "test loss"))
     if history:
-        note("running: of each row as it came, before the model learnt from it; --test measures the model itself")
+        also = "" if several else "; --test measures the model itself"
+        note(f"running: of each row as it came, before the model learnt from it{also}")
     for name, why in SKIPPED.items():
         skipped = history[-1].get(name, 0) if history else 0
         if skipped:

@@ -299,7 +299,8 @@ class Classes(Encoder):
     def type_of(self, kind: pa.DataType) -> pa.DataType:
         """Return int64."""
         if not (pa.types.is_string(plain_type(kind)) or is_number(plain_type(kind))):
-            raise BadSchema(f"label column {self.column!r} is {kind}; text or numbers are needed")
+            also = "; labels= is for lists of them" * pa.types.is_nested(kind)
+            raise BadSchema(f"label column {self.column!r} is {kind}; text or numbers are needed{also}")
         if any(isinstance(value, str) != pa.types.is_string(plain_type(kind)) for value in self.values):
             raise BadLabel(f"label column {self.column!r} is {kind}; the classes are {list(self.values)[:10]}")
         return pa.int64()

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.errors import BadArgument
-from corgipile.features.encoders import Classes, Encoder, Number, encoder_of
+from corgipile.features.encoders import Classes, Encoder, Number, Vector, encoder_of
 from corgipile.features.hashed import PAIR, HashedColumns
 from corgipile.features.hashing import Hashing
 from corgipile.features.table import EncodedColumns, encoded_once
@@ -67,6 +67,16 @@ class Encoding:
     def names(self) -> list[str]:
         """Return the name of each feature; a list column has the names of no numbers, but its own, hashed ones none."""
         return [name for one in self.features for name in one.names]
+
+    def fills(self, width: int) -> list[float | None] | None:
+        """Return what stands for what is missing in rows of so many numbers without names; None: these are needed."""
+        kinds = {type(one) for one in self.features}
+        if self.hashing is not None or not kinds <= {Number, Vector}:
+            return None
+        fills = [getattr(one, "fill", None) for one in self.features]
+        if Vector not in kinds:
+            return fills
+        return [fills[0]] * width if len({*fills}) == 1 else None
 
     @property
     def classes(self) -> npt.NDArray[Any] | None:

@@ -202,7 +202,8 @@ def check_label(table: Table, label: str, whose: str = "the table") -> pa.DataTy
     require(table.schema, [label], whose)
     kind = table.schema.field(label).type
     if not is_number(kind):
-        raise BadSchema(f"label column {label!r} is {kind} in {whose}; int, bool or float are needed")
+        also = "; labels= is for lists of them" * pa.types.is_nested(kind)
+        raise BadSchema(f"label column {label!r} is {kind} in {whose}; int, bool or float are needed{also}")
     return kind
 
 

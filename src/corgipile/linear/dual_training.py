@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from reprlib import repr as short
 
 from corgipile.errors import BadArgument, BadValue
 from corgipile.linear import passes
@@ -41,7 +42,9 @@ def check_settings(given: TrainArguments) -> None:
         return
     for name, one in declared(type(given)).items():
         if name not in OURS and getattr(given, name) != one.default:
-            raise BadArgument(f"{name} is for solver='sgd', got {name}={getattr(given, name)!r} with solver='dual'")
+            raise BadArgument(
+                f"{name} is for solver='sgd', got {name}={short(getattr(given, name))} with solver='dual'"
+            )
     if loss_of(given.model).name not in KINDS:
         raise BadArgument(f"solver='dual' is for models of kind {', '.join(KINDS)}, got {given.model!r}")
 

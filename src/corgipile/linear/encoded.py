@@ -140,6 +140,8 @@ def readable(
     if encoding is None:
         return table
     mine = None if encoding.label is None or label is None else replace(encoding.label, column=label)
+    if isinstance(mine, Classes) and not once:  # who trains may leave rows out, who measures names the label
+        mine = replace(mine, strict=True)
     return replace(encoding, label=mine).table(table, once=once, codes=codes)
 
 

@@ -213,8 +213,8 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         return column(table, self.label)
 
     def _rows_only(self, x: Any) -> None:
-        if self.validation is not None or self.patience is not None:
-            raise BadArgument("partial_fit learns from all rows it is given; validation and patience are for fit")
+        if (self.validation, self.patience, self.solver) != (None, None, "sgd"):
+            raise BadArgument("partial_fit learns from all rows, by SGD; validation, patience and solver are for fit")
         if not _is_rows(x):
             raise BadArgument(f"partial_fit learns from arrays and data frames, got {x!r}; fit learns from a table")
         self._arrays_only()

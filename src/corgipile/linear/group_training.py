@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
+from reprlib import repr as short
 
 from corgipile.errors import BadArgument, BadValue, BudgetTooSmall, Diverged
 from corgipile.linear import passes
@@ -62,7 +63,7 @@ def _check_alone(given: TrainArguments) -> None:
         if getattr(given, name) != declared(TrainArguments)[name].default:
             also = "; measure(...) of what comes out tells held-out rows" if name in ("test", "validation") else ""
             raise BadArgument(
-                f"{name} is for one model, got {name}={getattr(given, name)!r} with by={given.by!r}{also}"
+                f"{name} is for one model, got {name}={short(getattr(given, name))} with by={given.by!r}{also}"
             )
     for name in ("label", "weight"):
         if given.by == getattr(given, name):

@@ -94,7 +94,9 @@ def _indicator(y: Any) -> npt.NDArray[np.bool_]:
     Raises:
         ValueError: They are none, or none or all of the rows have a label.
     """
-    kind = "None" if y is None else type_of_target(y, input_name="y")
+    if y is None:
+        raise ValueError("CorgiLabelClassifier requires y to be passed, but the target y is None")
+    kind = type_of_target(y, input_name="y")
     if kind != "multilabel-indicator":
         raise ValueError(f"y must be an indicator [rows, labels] of 0 and 1 with two labels at least, got {kind}")
     found = check_array(y, accept_sparse="csr", dtype=None, input_name="y")

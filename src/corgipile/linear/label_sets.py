@@ -1,5 +1,6 @@
 """Which labels each row of a table has, where it may have several: of a column of lists, or of columns of 0 and 1."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -8,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import arrow_compute as pc
-from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
+from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue, BudgetTooSmall
 from corgipile.features.choose import is_number, require
 from corgipile.linear.labelled import Labelled
 from corgipile.tables.arrow.spans import flat
@@ -48,7 +49,8 @@ class LabelSets:
     @property
     def counts(self) -> npt.NDArray[np.int64]:
         """Return how many rows have each label."""
-        return np.bincount(self.numbers, minlength=len(self.sets)) @ self.sets.astype(np.int64)
+        rows = np.bincount(self.numbers, minlength=len(self.sets))
+        return np.array([rows[one].sum() for one in self.sets.T], np.int64)
 
     def table(self, source: Table) -> Table:
         """Return the rows without the columns of labels, and with the number of the set of each."""
@@ -60,18 +62,22 @@ class LabelSets:
         )
 
 
-def find_label_sets(table: Table, labels: str | Sequence[str], known: Sequence[Label] | None = None) -> LabelSets:
+def find_label_sets(
+    table: Table, labels: str | Sequence[str], known: Sequence[Label] | None = None, most: float = math.inf
+) -> LabelSets:
     """Read which labels each row has.
 
     Args:
         table: The rows.
         labels: A column of lists of text or integers, or several columns of 0 and 1.
         known: The labels there may be; None: those that are found.
+        most: Bytes that numbers and sets may take.
 
     Raises:
         BadLabel: A value is none of the labels, no row has one, or a column is no label of 0 and 1.
         BadSchema: A column is of another type.
         BadValue: A list, or what is in it, is null.
+        BudgetTooSmall: Numbers and sets take more than they may.
         MissingColumn: There is no such column.
 
     Example:
@@ -88,12 +94,12 @@ def find_label_sets(table: Table, labels: str | Sequence[str], known: Sequence[L
         found = sorted(_values(table, labels)) if known is None else list(known)
         if not found:
             raise BadLabel(f"all lists of label column {labels!r} are empty; there is nothing to learn")
-        return LabelSets(found, labels, *_numbered(_of_lists(table, labels, found), len(table), len(found)))
-    return LabelSets(list(names), None, *_numbered(_of_columns(table, names), len(table), len(names)))
+        return LabelSets(found, labels, *_numbered(_of_lists(table, labels, found), len(table), len(found), most))
+    return LabelSets(list(names), None, *_numbered(_of_columns(table, names), len(table), len(names), most))
 
 
 def _numbered(
-    parts: Iterator[npt.NDArray[np.bool_]], rows: int, labels: int
+    parts: Iterator[npt.NDArray[np.bool_]], rows: int, labels: int, most: float
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """Return the number of the set of each row, and the sets."""
     known: dict[bytes, int] = {}
@@ -104,8 +110,17 @@ def _numbered(
         codes = [known.setdefault(one.tobytes(), len(known)) for one in some]
         numbers[done : done + len(part)] = np.array(codes, np.int32)[back]
         done += len(part)
+        if (taken := numbers.nbytes + len(known) * labels) > most:
+            about = 2 * (numbers.nbytes + len(known) * labels * rows // done)
+            raise BudgetTooSmall(
+                f"the labels of {rows} rows take {taken} bytes at least, and may take {most:.0f}, half of memory; give "
+                f"some {about} bytes"
+            )
     packed = np.frombuffer(b"".join(known), np.uint8).reshape(len(known), -1)
-    return numbers, np.unpackbits(packed, axis=1, count=labels).astype(bool)
+    sets, step = np.empty((labels, len(packed)), bool), max(1, PIECE // labels)
+    for start in range(0, len(packed), step):
+        sets[:, start : start + step] = np.unpackbits(packed[start : start + step], axis=1, count=labels).T
+    return numbers, sets.T  # a label's are beside each other, as they are read
 
 
 def _values(table: Table, name: str) -> set[Label]:
@@ -141,12 +156,11 @@ def _known(labels: list[Label], kind: pa.DataType, name: str) -> pa.Array:
 def _items(table: Table, name: str, labels: int) -> Iterator[tuple[int, int, pa.Array, npt.NDArray[np.int64]]]:
     """Yield of runs of rows the first, how many, what is in their lists, and the row of the run of each of these."""
     kind = table.schema.field(name).type
-    item = value_type(kind.value_type) if is_list(kind) else kind
-    if not is_list(kind) or not (
-        pa.types.is_integer(item) or pa.types.is_string(item) or pa.types.is_large_string(item)
-    ):
+    item = value_type(kind.value_type if _is_list(kind) else kind)
+    if not _is_list(kind) or not (pa.types.is_integer(item) or _is_text(item)):
         raise BadSchema(
             f"label column {name!r} is {kind}; lists of text or of integers are needed, or several columns of 0 and 1"
+            + "; split text that holds several first: pyarrow.compute.split_pattern(column, ',')" * _is_text(item)
         )
     for first, batch in scan(table, [name]):
         column = batch.column(0)
@@ -161,6 +175,14 @@ def _items(table: Table, name: str, labels: int) -> Iterator[tuple[int, int, pa.
                 row = first + start + int(owners[np.flatnonzero(flat(values.is_null()))[0]])
                 raise BadValue(f"row {row} of label column {name!r} holds a null; text or integers are needed")
             yield first + start, len(part), values, owners
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return is_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _of_columns(table: Table, names: list[str]) -> Iterator[npt.NDArray[np.bool_]]:

@@ -1,10 +1,12 @@
 """Trains a model for each of several labels, all from the same read of the table."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from corgipile.linear.multilabel import LabelModels
 from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule, schedule_of
 from corgipile.linear.sgd import SGD, Locate, SlotArray, rows_in
+from corgipile.linear.sparse import Sparse
 from corgipile.linear.train import order_of, prepare
 from corgipile.linear.training import Record, Task
 from corgipile.loader.feeder import Feeder
@@ -32,8 +35,10 @@ __all__ = ["train_labels"]
 ALONE = (
     "solver", "inner", "warm_start", "test", "validation", "group", "patience", "by", "class_weight", "label",
 )  # fmt: skip
+UNKNOWN = 1 << 60  # bytes of rows whose columns are not chosen yet: a share of them is no bound
 CLASSES = np.array([0, 1])
 CHUNK = 4096  # rows that all models visit before the next ones come
+COPIED = 4 << 20  # bytes of them at most, where a row has fewer
 MOST_THREADS = 16
 
 
@@ -54,7 +59,8 @@ def train_labels(given: TrainArguments) -> LabelModels:
         check_target(given.save, MODEL, inputs=(given.table, opened), overwrite=given.overwrite)
     assert given.labels is not None  # noqa: S101 - for the type checker: the caller has asked
     named = given.labels if isinstance(given.labels, str) or len(given.labels) > 1 else given.labels[0]
-    found = find_label_sets(opened, named)
+    half = math.inf if given.memory is None else parse_bytes(given.memory, whole=UNKNOWN) // 2
+    found = find_label_sets(opened, named, most=half)
     _check_counts(found)
     _check_features(given, found)
     task = prepare(found.table(opened), replace(given, label=found.name), classes=CLASSES, on_bad=given.on_bad)
@@ -68,9 +74,7 @@ def _check_alone(given: TrainArguments) -> None:
     for name, default in usual.items():
         if getattr(given, name) is not default and getattr(given, name) != default:
             also = "; measure(...) of what comes out tells held-out rows" if name in ("test", "validation") else ""
-            raise BadArgument(
-                f"{name} is for one model, got {name}={getattr(given, name)!r} with labels={given.labels!r}{also}"
-            )
+            raise BadArgument(f"{name} does not go with labels, got {name}={short(getattr(given, name))}{also}")
     if loss_of(given.model).numbers or loss_of(given.model, len(CLASSES)).per_class:
         raise BadArgument(f"a label is there or not: logistic, svm and squared_hinge tell, got {given.model!r}")
 
@@ -115,12 +119,11 @@ def _left(given: TrainArguments, task: Task, schedule: Schedule, found: LabelSet
 
 
 class Chunk(NamedTuple):
-    """Rows that are visited together; ``labels`` say by the number of a visit, or of a slot, whether they have each."""
+    """Rows that are visited together, one after the other, and the sets of their labels."""
 
     rows: Any
     visit: SlotArray
     sets: npt.NDArray[np.intp]
-    slots: int
     locate: Locate
     weights: Any
 
@@ -140,7 +143,7 @@ class LabelTraining:
         self._task, self._schedule, self._given, self._found, self._feeder = task, schedule, given, found, feeder
         self._scaler = task.sgd(schedule)
         self._each = [task.sgd(schedule, scaled=False) for _ in found.labels]
-        self._truth = [np.ascontiguousarray(one, np.float64) for one in found.sets.T]
+        self._truth = found.sets.T
         self._threads = min(len(os.sched_getaffinity(0)), len(self._each), MOST_THREADS)
         self._history: list[Record] = []
         self._params = self._facts()
@@ -209,25 +212,22 @@ class LabelTraining:
             for at in range(first, len(self._each), self._threads):
                 self._visit(chunk, self._each[at], self._truth[at])
 
-    def _visit(self, chunk: Chunk, sgd: SGD, truth: npt.NDArray[np.float64]) -> None:
-        labels = np.zeros(chunk.slots)
-        labels[chunk.visit] = truth[chunk.sets]
+    @staticmethod
+    def _visit(chunk: Chunk, sgd: SGD, truth: npt.NDArray[np.bool_]) -> None:
+        labels = truth[chunk.sets].astype(np.float64)
         sgd.learn(chunk.rows, labels, chunk.visit, chunk.locate, chunk.weights)
 
     def _chunks(self, visit: SlotArray, locate: Locate) -> Iterator[Chunk]:
         """Yield rows some at a time, standardised if they are to be."""
-        task, buffer = self._task, self._feeder.buffer
+        task, buffer, plain = self._task, self._feeder.buffer, self._scaler.scaling is None
         rows, sets = rows_in(buffer, task.inputs, visit), buffer.dense(task.label)
         weights = None if task.weight is None else buffer.dense(task.weight)
-        for start in range(0, len(visit), CHUNK):
-            some = visit[start : start + CHUNK]
-            numbers, name = sets[some].astype(np.intp), _shifted(locate, start)
-            if self._scaler.scaling is None:
-                yield Chunk(rows, some, numbers, len(sets), name, weights)
-                continue
-            scaled, kept = self._scaler.scaled(rows, some)
-            places = np.arange(len(some), dtype=np.int32)
-            yield Chunk(scaled, places, numbers, len(some), name, None if weights is None else weights[some])
+        most = CHUNK if isinstance(rows, Sparse) else min(CHUNK, max(1, COPIED // max(1, rows[:1].nbytes)))
+        for start in range(0, len(visit), most):
+            some = visit[start : start + most]
+            here, kept = (_picked(rows, some), None) if plain else self._scaler.scaled(rows, some)
+            places, numbers = np.arange(len(some), dtype=np.int32), sets[some].astype(np.intp)
+            yield Chunk(here, places, numbers, _shifted(locate, start), None if weights is None else weights[some])
             del kept
 
     def _models(self) -> LabelModels:
@@ -237,6 +237,14 @@ class LabelTraining:
         if self._task.scaling is not None:
             coef, bias = self._task.scaling.fold(coef, bias)
         return LabelModels(self._task.kind, coef, bias, CLASSES, self._params, self._history)
+
+
+def _picked(rows: Any, some: SlotArray) -> Any:
+    """Return rows that are visited after each other, in that order: of dense ones copies."""
+    if not isinstance(rows, Sparse):
+        return rows[some]
+    flaws = {place: rows.flaws[slot] for place, slot in enumerate(some.tolist()) if slot in rows.flaws}
+    return Sparse(rows.indices[some], rows.values[some], rows.lengths[some], flaws)
 
 
 def _shifted(locate: Locate, by: int) -> Callable[[int], str]:

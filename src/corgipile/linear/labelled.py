@@ -35,6 +35,8 @@ class Labelled(Wrapper):
         {'x': [1.5, 2.5], 'label': [1, 0]}
     """
 
+    columnar = True  # labels lie in memory
+
     def __init__(self, table: Table, name: str, labels: npt.NDArray[Any]) -> None:
         super().__init__(table)
         if len(labels) != len(table):

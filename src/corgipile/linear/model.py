@@ -11,7 +11,6 @@ import numpy.typing as npt
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadModelFile, BadValue
 from corgipile.features import Encoding
-from corgipile.features.encoders import Number
 from corgipile.linear import passes
 from corgipile.linear.arrays import rows_of_array
 from corgipile.linear.classes import check_label, check_weight
@@ -159,9 +158,10 @@ class Model:
         array = rows_of_array(rows, self.coef.dtype)
         encoding = self.encoding
         if array is not None and encoding is not None:
-            if encoding.hashing or any(not isinstance(one, Number) for one in encoding.features):
+            fills = encoding.fills(self.width)
+            if fills is None:
                 raise BadArgument("this model encodes columns, which it finds by name: give a table or a data frame")
-            array = array.filled([getattr(one, "fill", None) for one in encoding.features])
+            array = array.filled(fills)
         if array is not None:
             sgd = self.sgd(array.inputs)
             for visit in array.visits():

@@ -7,6 +7,7 @@ import numpy as np
 from corgipile.errors import BadArgument
 from corgipile.linear.features import tell_unknown
 from corgipile.linear.model import Model
+from corgipile.linear.several import several_of
 from corgipile.linear.training import Task
 from corgipile.suggestions import listed
 
@@ -28,8 +29,8 @@ def check_past(past: Model, task: Task) -> None:
     tell_unknown(task.source.schema, past.params, task.label)
     inputs, names = task.inputs, () if task.inputs.lists else task.inputs.columns
     known = past.features if past.names else ()
-    if past.columns != past.features:
-        raise BadArgument("warm_start is models by group; go on from that of one, as of(...) gives it")
+    if several_of(past.params) is not None:
+        raise BadArgument("warm_start is models by group, or of labels; go on from that of one, as of(...) gives it")
     if past.loss != task.loss or past.width != inputs.width:
         raise BadArgument(
             f"warm_start is a {past.kind} model of {past.width} features; "
