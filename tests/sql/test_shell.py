@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from patience import PATIENCE, wait_for
+from prompt_toolkit import buffer
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from terminal import READY, Terminal
 
+from corgipile.cli.signals import Stopped
 from corgipile.sql.shell import history
 from corgipile.sql.shell.completion import SqlCompleter
 from corgipile.sql.shell.shell import is_whole
@@ -124,6 +126,16 @@ def test_where_nothing_can_be_remembered_the_shell_says_so(tmp_path):
     past, warning = history.opened(tmp_path / "file" / "sql_history")
     assert "nothing is remembered" in warning
     past.store_string("SELECT 1;")
+
+
+@pytest.mark.parametrize(("raised", "told"), [(Stopped(signal.SIGTERM), False), (OSError("disk"), True)])
+def test_a_stop_while_history_is_read_is_no_error(tmp_path, caplog, raised, told):
+    history.opened(tmp_path / "sql_history")
+    try:
+        raise raised
+    except (KeyboardInterrupt, OSError):
+        buffer.logger.exception("Loading history failed")
+    assert ("Loading history failed" in caplog.text) == told
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """What was typed before, in one file for all shells of a user, which nobody else reads."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def default_place() -> Path:
 
 def opened(place: Path) -> tuple[History, str | None]:
     """Return the history of a file, or one that ends with the shell, and why."""
+    logging.getLogger("prompt_toolkit.buffer").addFilter(_is_no_stop)
     try:
         with writing(place):
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,6 +31,11 @@ def opened(place: Path) -> tuple[History, str | None]:
     except WriteFailed as error:
         return InMemoryHistory(), f"nothing is remembered after this shell: {error}"
     return _Shared(str(place)), None
+
+
+def _is_no_stop(record: logging.LogRecord) -> bool:
+    """Say whether a message is of more than a shell that was told to end while it read its history."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 class _Shared(FileHistory):
