@@ -304,7 +304,7 @@ static const CorgiCached *score(FunctionCallInfo fcinfo)
 {
     Site *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
     CorgiCached *c;
-    bool columns, hashed;
+    bool columns;
     if (PG_ARGISNULL(0) || (site->record && PG_ARGISNULL(1)))
         return NULL;
     if (site->fields && !corgi_record_fits(site->fields, PG_GETARG_DATUM(1)))
@@ -317,14 +317,16 @@ static const CorgiCached *score(FunctionCallInfo fcinfo)
     columns = takes_columns(c->model) && !site->list;
     if (!columns && any_null(site))
         return NULL;
-    hashed = columns && c->model->encoding->hashing != NULL;
-    if (hashed ? !score_hashed(site, c) : columns && !encode_row(site, c->model, c->row))
-        return NULL;
-    if (columns && !hashed)
+    if (columns && c->model->encoding->hashing != NULL) {
+        if (!score_hashed(site, c))
+            return NULL;
+    } else if (columns) {
+        if (!encode_row(site, c->model, c->row))
+            return NULL;
         corgi_learner_decide(c->learner, c->row, c->scores);
-    else if (site->pair && !hashed)
+    } else if (site->pair)
         corgi_score_pair(c, site->row[0].value, site->row[1].value, site->types[1]);
-    else if (!hashed)
+    else
         score_row(site, c);
     for (int64 k = 0; k < c->model->outputs; k++)
         if (unlikely(!isfinite(c->scores[k])))

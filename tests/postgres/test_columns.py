@@ -8,11 +8,11 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from cut_table import CutTable
 
 import corgipile as cp
 from corgipile import random
 from corgipile.features import Encoding
-from corgipile.tables import MemoryTable
 
 HOLDOUT = 7  # what the key is for
 SIZES = {"block_size": "8kB", "buffer_size": "24kB", "epochs": 3, "learning_rate": 0.01}
@@ -36,20 +36,6 @@ KINDS = {
     "x": pa.list_(pa.float32()),
 }
 MOODS = ["sad", "ok", "glad"]
-
-
-class CutTable(MemoryTable):
-    """A table with the blocks that the server has."""
-
-    def __init__(self, rows, cuts):
-        super().__init__(rows)
-        self._cuts = np.array(cuts, np.int64)
-
-    def cuts(self, rows):
-        return self._cuts
-
-    def replaced(self, columns):
-        return CutTable(pa.Table.from_batches([super().replaced(columns).read(0, len(self))]), self._cuts)
 
 
 @pytest.fixture(scope="module")

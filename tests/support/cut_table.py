@@ -1,6 +1,7 @@
 """A table with the blocks that the server has."""
 
 import numpy as np
+import pyarrow as pa
 
 from corgipile.tables import MemoryTable
 
@@ -14,3 +15,6 @@ class CutTable(MemoryTable):
 
     def cuts(self, rows):
         return self._cuts
+
+    def replaced(self, columns):
+        return CutTable(pa.Table.from_batches([super().replaced(columns).read(0, len(self))]), self._cuts)

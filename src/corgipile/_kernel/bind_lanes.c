@@ -1,6 +1,7 @@
-/* Plans that run side by side: kernel/plan/lanes.h. */
+/* Plans that run side by side: kernel/plan/lanes.h; and their steps, followed where all rows are kept. */
 #define _GNU_SOURCE
 #include "objects.h"
+#include "plan/follow.h"
 #include "plan/lanes.h"
 
 #define LANES "corgipile.lanes"
@@ -116,7 +117,39 @@ static PyObject *lanes_next(PyObject *self, PyObject *args)
                          l->into ? (const char *)l->into : "", (Py_ssize_t)(4 * l->reads));
 }
 
+/* follow(extents, into, visit, row_of, rows): kernel/plan/follow.h */
+static PyObject *follow(PyObject *self, PyObject *args)
+{
+    PyObject *arrays[5];
+    Py_buffer views[5];
+    static const char *const names[5] = {"extents", "into", "visit", "row_of", "rows"};
+    static const Py_ssize_t items[5] = {8, 4, 4, 8, 8};
+    int status = 0, got = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOO", &arrays[0], &arrays[1], &arrays[2], &arrays[3], &arrays[4]))
+        return NULL;
+    for (; got < 5; got++)
+        if (cp_buffer(arrays[got], &views[got], items[got], got > 2, names[got]) < 0)
+            break;
+    if (got == 5) {
+        Py_BEGIN_ALLOW_THREADS
+        status = views[4].len / 8 < views[2].len / 4
+                     ? -1
+                     : cp_follow(views[0].buf, views[0].len / 16, views[1].buf, views[1].len / 4, views[2].buf,
+                                 views[2].len / 4, views[3].buf, views[3].len / 8, views[4].buf);
+        Py_END_ALLOW_THREADS
+        if (status < 0)
+            PyErr_SetString(PyExc_ValueError, "a step reads other rows than it has slots for, or names slots that are not there");
+    }
+    while (got-- > 0)
+        PyBuffer_Release(&views[got]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef cp_lanes_methods[] = {
+    {"follow", follow, METH_VARARGS, "Write the rows that a step visits."},
     {"lanes_new", lanes_new, METH_VARARGS, "Prepare lanes that share the slots of a buffer."},
     {"lanes_add", CP_BY_NAME(lanes_add), "Add a plan as a lane."},
     {"lanes_next", lanes_next, METH_VARARGS, "Make the next step of the lanes."},

@@ -3,7 +3,6 @@
 #include "objects.h"
 #include "plan/seriate.h"
 #include "plan/fit.h"
-#include "plan/follow.h"
 
 static PyObject *derive(PyObject *self, PyObject *args)
 {
@@ -336,37 +335,6 @@ static PyObject *plan_next(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* follow(extents, into, visit, row_of, rows): kernel/plan/follow.h */
-static PyObject *follow(PyObject *self, PyObject *args)
-{
-    PyObject *arrays[5];
-    Py_buffer views[5];
-    static const char *const names[5] = {"extents", "into", "visit", "row_of", "rows"};
-    static const Py_ssize_t items[5] = {8, 4, 4, 8, 8};
-    int status = 0, got = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOO", &arrays[0], &arrays[1], &arrays[2], &arrays[3], &arrays[4]))
-        return NULL;
-    for (; got < 5; got++)
-        if (cp_buffer(arrays[got], &views[got], items[got], got > 2, names[got]) < 0)
-            break;
-    if (got == 5) {
-        Py_BEGIN_ALLOW_THREADS
-        status = views[4].len / 8 < views[2].len / 4
-                     ? -1
-                     : cp_follow(views[0].buf, views[0].len / 16, views[1].buf, views[1].len / 4, views[2].buf,
-                                 views[2].len / 4, views[3].buf, views[3].len / 8, views[4].buf);
-        Py_END_ALLOW_THREADS
-        if (status < 0)
-            PyErr_SetString(PyExc_ValueError, "a step reads other rows than it has slots for, or names slots that are not there");
-    }
-    while (got-- > 0)
-        PyBuffer_Release(&views[got]);
-    if (PyErr_Occurred())
-        return NULL;
-    Py_RETURN_NONE;
-}
-
 static PyObject *plan_slots(PyObject *self, PyObject *args)
 {
     cp_spec spec = {.kind = 0};
@@ -416,7 +384,6 @@ PyMethodDef cp_plan_methods[] = {
     {"balance", balance, METH_VARARGS, "Order blocks so that every stretch samples all values."},
     {"balance_vectors", balance_vectors, METH_VARARGS, "The same, of blocks that vectors tell apart."},
     {"derive", derive, METH_VARARGS, "Hash integers into a key."},
-    {"follow", follow, METH_VARARGS, "Write the rows that a step visits."},
     {"permute", permute, METH_VARARGS, "Write a stretch of a keyed permutation."},
     {"plan_begin", plan_begin, METH_O, "Size up the next step."},
     {"plan_fit", CP_BY_NAME(plan_fit), "Choose sizes that fit a budget."},

@@ -6,22 +6,19 @@ from collections.abc import Callable
 from functools import partial
 from reprlib import repr as short
 
-from corgipile.errors import BadArgument, BadValue, BudgetTooSmall, Diverged
+from corgipile.errors import BadArgument, BudgetTooSmall, Diverged
 from corgipile.linear import passes
 from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
-from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule, schedule_of
 from corgipile.linear.sgd import Figures, rows_in
-from corgipile.linear.train import order_of, prepare
+from corgipile.linear.train import begun, order_of, prepare
 from corgipile.linear.training import Record, Task
 from corgipile.loader.feeder import Feeder
-from corgipile.outputs import check_target
 from corgipile.settings import TrainArguments, TrainSettings, declared
 from corgipile.sizes import Size, parse_bytes
-from corgipile.tables import open as open_table
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table
 
@@ -41,11 +38,7 @@ def train_groups(given: TrainArguments) -> Groups:
     """
     _check_alone(given)
     schedule = schedule_of(given, given.tolerance)
-    opened = open_table(given.table)
-    if not len(opened):
-        raise BadValue(f"{opened!r} has no rows to learn from")
-    if given.save is not None:
-        check_target(given.save, MODEL, inputs=(given.table, opened), overwrite=given.overwrite)
+    opened = begun(given)
     task = prepare(opened, given, classes=given.classes, on_bad=given.on_bad)
     training = GroupTraining(opened, task, schedule, given)
     with task.feeder(order_of(given.order, given.memory), training.memory, given.seed) as feeder:

@@ -12,22 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument, BadLabel, BadValue, BudgetTooSmall, Diverged
+from corgipile.errors import BadArgument, BadLabel, BudgetTooSmall, Diverged
 from corgipile.linear import passes
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.multilabel import LabelModels
-from corgipile.linear.saving import MODEL
 from corgipile.linear.schedule import Schedule, schedule_of
 from corgipile.linear.sgd import SGD, Locate, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
-from corgipile.linear.train import order_of, prepare
+from corgipile.linear.train import begun, order_of, prepare
 from corgipile.linear.training import Record, Task
 from corgipile.loader.feeder import Feeder
 from corgipile.losses import loss_of
-from corgipile.outputs import check_target
 from corgipile.settings import TrainArguments, TrainSettings, declared
 from corgipile.sizes import parse_bytes
-from corgipile.tables import open as open_table
 from corgipile.tables.row_bytes import row_bytes
 
 __all__ = ["train_labels"]
@@ -52,11 +49,7 @@ def train_labels(given: TrainArguments) -> LabelModels:
     """
     _check_alone(given)
     schedule = schedule_of(given, given.tolerance)
-    opened = open_table(given.table)
-    if not len(opened):
-        raise BadValue(f"{opened!r} has no rows to learn from")
-    if given.save is not None:
-        check_target(given.save, MODEL, inputs=(given.table, opened), overwrite=given.overwrite)
+    opened = begun(given)
     assert given.labels is not None  # noqa: S101 - for the type checker: the caller has asked
     named = given.labels if isinstance(given.labels, str) or len(given.labels) > 1 else given.labels[0]
     half = math.inf if given.memory is None else parse_bytes(given.memory, whole=UNKNOWN) // 2

@@ -41,7 +41,7 @@ from corgipile.tables.read_once import read_once
 from corgipile.tables.splitting import train_test_split
 from corgipile.tables.table import Table
 
-__all__ = ["order_of", "prepare", "train", "train_among"]
+__all__ = ["begun", "order_of", "prepare", "train", "train_among"]
 
 log = logging.getLogger("corgipile")
 
@@ -226,11 +226,29 @@ def order_of(order: Any, memory: Any) -> Any:
     return sparing(order) if memory == declared(TrainArguments)["memory"].default else order
 
 
-def _opened(given: TrainArguments) -> Table:
-    """Open the table; a small one is read at once, unless it is the caller's, who may read it again later."""
+def begun(given: TrainArguments) -> Table:
+    """Open the table of several models, and see that they can be saved.
+
+    Raises:
+        BadValue: It has no rows.
+        BadArgument, WriteFailed: The file cannot be written, see `corgipile.outputs.check_target`.
+    """
+    opened = _filled(given)
+    if given.save is not None:
+        check_target(given.save, MODEL, inputs=(given.table, opened), overwrite=given.overwrite)
+    return opened
+
+
+def _filled(given: TrainArguments) -> Table:
     opened = open_table(given.table)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to learn from")
+    return opened
+
+
+def _opened(given: TrainArguments) -> Table:
+    """Open the table; a small one is read at once, unless it is the caller's, who may read it again later."""
+    opened = _filled(given)
     return opened if opened is given.table else read_once(opened, most_read_once(given.memory, opened.nbytes))
 
 
