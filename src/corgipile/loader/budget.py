@@ -149,10 +149,10 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
 
 
 def _with_spots(way: Way, order: Order) -> Way:
-    """Leave room beside the buffer for the rows that are kept of a first epoch, where they are."""
+    """Leave room beside the buffer for the rows that are kept of a first epoch, where they are, and their numbers."""
     if first_epoch_of(order) is None or way.units is None or way.spilled:
         return way
-    return way._replace(beside=way.beside + min(ROOM, way.units.total))
+    return way._replace(beside=way.beside + 2 * min(ROOM, way.units.total))
 
 
 def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: Way) -> Fitted:
