@@ -15,7 +15,7 @@ from corgipile.cli import options
 from corgipile.datasets import higgs_like
 from corgipile.errors import BadArgument
 from corgipile.linear import load, passes
-from corgipile.orders import CorgiPile, Riffle
+from corgipile.orders import Auto, CorgiPile, Riffle
 
 
 @pytest.fixture(scope="module")
@@ -183,8 +183,9 @@ def test_the_first_epoch_may_be_balanced_by_a_column(higgs, capsys):
     words = ["--epochs", "2", "--balance", "content", "--first-epoch", "label", "--memory", "1MB", "--json"]
     assert cli.main(["train", higgs[0], *words]) == 0
     by_command = json.loads(capsys.readouterr().out)
-    order = Riffle(balance="content", first_epoch="label")
-    assert by_command["history"][1]["loss"] == train(higgs[0], epochs=2, order=order, memory="1MB").history[1]["loss"]
+    order = Auto(balance="content", first_epoch="label")
+    by_hand = cp.train(higgs[0], epochs=2, order=order, memory="1MB")
+    assert by_command["history"][1]["loss"] == by_hand.history[1]["loss"]
     assert by_command["params"]["balance"] == "content"
 
 
