@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -14,9 +15,10 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffer import Field, fields_of
 from corgipile.loader.encoded import AS_CUT, Way, find_way, warn_few, wide_units
+from corgipile.loader.spots import ROOM
 from corgipile.loader.varlen import slot_bytes
 from corgipile.orders import Blocks, GlobalBatches, Order
-from corgipile.orders.riffle import CONTENT
+from corgipile.orders.riffle import CONTENT, RANDOM
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.columns import by_column
 from corgipile.tables.pages import run_cuts
@@ -24,7 +26,7 @@ from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_list, row_sizes, shared_bytes
 
-__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "fit", "sketched"]
+__all__ = ["DEFAULT_MEMORY", "Columns", "Fitted", "by_pages", "columns_of", "cut", "first_epoch_of", "fit", "sketched"]
 
 DEFAULT_MEMORY = 64 << 20
 MANY_COLUMNS, COLUMN_RUN = 4, 4 << 10  # bytes of a column that are worth a request
@@ -119,7 +121,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     share = None if limit is None else limit / workers - shared
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
-    way = find_way(table, order, columns.sources, share)
+    way = _with_spots(find_way(table, order, columns.sources, share), order)
 
     def attempt(limit: int | None) -> Fitted:
         budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
@@ -130,7 +132,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
             fitted = attempt(limit)
             warn_few(table, way, fitted.order.slots(fitted.blocks) / max(1, fitted.blocks.widest))
             return fitted
-        way = find_way(table, order, columns.sources, share, units_fit=False)
+        way = _with_spots(find_way(table, order, columns.sources, share, units_fit=False), order)
     try:
         return attempt(limit)
     except BudgetTooSmall as error:
@@ -144,6 +146,13 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
             f"give memory={enough!r} or a smaller {'block or buffer' if sized else 'block'}"
             f"{wide_units(table, way)}"
         ) from error
+
+
+def _with_spots(way: Way, order: Order) -> Way:
+    """Leave room beside the buffer for the rows that are kept of a first epoch, where they are, and their numbers."""
+    if first_epoch_of(order) is None or way.units is None or way.spilled:
+        return way
+    return way._replace(beside=way.beside + 2 * min(ROOM, way.units.total))
 
 
 def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: Way) -> Fitted:
@@ -237,22 +246,35 @@ def _text(size: float) -> str:
 
 
 def sketched(table: Table, order: Order, blocks: Blocks, look: Sketch = sketch) -> Blocks:
-    """Add to blocks the sketch by which an order balances them, if it does.
+    """Add to blocks the sketch by which an order balances them, if it does; what later epochs have is made for them.
 
     The last one of a table is kept: workers that are forked later, and the next order over the same blocks, read no
     column again.
     """
-    column = order.sketch_column
+    column, first = order.sketch_column, first_epoch_of(order)
     if column is None:
         return blocks
     cuts = even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts
+    if first is None:
+        return replace(blocks, sketch=_found(table, cuts, column, look))
+    sketch = None if first == RANDOM else _found(table, cuts, first, look)
+    return replace(blocks, sketch=sketch, later=cache(lambda: _found(table, cuts, column, look)))
+
+
+def first_epoch_of(order: Order) -> str | None:
+    """Return what an order balances its first epoch by, where that is another column than later, or none."""
+    return getattr(order, "first_epoch", None)
+
+
+def _found(table: Table, cuts: IntArray, column: str, look: Sketch) -> npt.NDArray[Any]:
+    """Return the sketch of blocks by a column; the last one of a table is kept."""
     what = look if column == CONTENT else None
     asked = column, what, len(cuts), blake2b(np.ascontiguousarray(cuts).data).digest()
     try:
         known, found = _sketches.get(table, (None, None))
     except TypeError:  # a table of others that cannot be a key
-        return replace(blocks, sketch=look(table, cuts, column))
+        return look(table, cuts, column)
     if found is None or known != asked:
         found = look(table, cuts, column)
         _sketches[table] = asked, found
-    return replace(blocks, sketch=found)
+    return found

@@ -16,6 +16,7 @@ import pyarrow as pa
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.ascending import Span
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, TOGETHER, Plain, Units, grouped, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
@@ -151,6 +152,25 @@ class ParquetTable(Checked):
         """Say what row groups take, decoded; of columns of varying length by a sample and the metadata."""
         counts = np.diff(self._starts)
         return units_of(counts, counts * sum(map(self._width, dict.fromkeys(columns))))
+
+    def part_rows(self) -> IntArray:
+        """Return the rows of each row group."""
+        return np.diff(self._starts)
+
+    def spans(self, column: str, parts: Sequence[int]) -> list[Span] | None:
+        """Return least and greatest value of a column in row groups; None where the footer does not say it of all."""
+        if pa.types.is_nested(self.schema.field(column).type):
+            return None
+        at, metadata, found = self._chunks[column][0], self._metadata, []
+        for part in parts:
+            stats = metadata.row_group(part).column(at).statistics
+            if stats is None or not stats.has_min_max:
+                return None
+            try:
+                found.append(Span(stats.min, stats.max))
+            except (pa.ArrowException, ValueError, OverflowError):  # of a type, or a time, that Python does not have
+                return None
+        return found
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows if the first agree, and the numbers in all row groups."""
