@@ -212,6 +212,8 @@ def test_measures_ask_for_rights(server, model, fails):
         assert "permission denied for table unseen" in fails(f"{call}query => 'TABLE unseen')", "m_owner")
         said = fails(f"{call}'seen', \"where\" => 'secret > 1')", "m_owner")
         assert "permission denied for table seen" in said
+        said = fails(f"{call}'seen', weight => 'secret')", "m_owner")
+        assert "permission denied for table seen" in said
         assert server.value(f"{call}query => 'SELECT x, label FROM seen')", "m_user") > 0
 
 
