@@ -168,7 +168,7 @@ def test_what_is_refused(server, fails):
         "('of logistic', 'measured', \"where\" => 'two')": "argument of where must be type boolean",
         "('of logistic', 'measured', label => 'hole')": 'has a NULL in label column "hole"',
         "('of logistic', 'measured', features => 'y')": "there are 1 feature columns; model",
-        "('of logistic', 'measured', features => 3)": "features are integer; the names of columns are needed",
+        "('of logistic', 'measured', features => 3)": "features must be names of columns, got integer",
         "('of logistic', 'measured', label => 'i')": "which is none of the classes",
         "('of logistic', query => 'SELECT NULL::real[] AS x, 1 AS two')": 'has a NULL in feature column "x"',
         "('of logistic', query => 'SELECT ARRAY[0, NULL, 1] AS x, 1 AS two')": "the query",
