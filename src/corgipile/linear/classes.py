@@ -124,8 +124,10 @@ class Labels:
             column = column.filter(pc.invert(bad))
         else:
             _check_values(column, bad, self._label, start)
-        for value in pc.value_counts(column).to_pylist():
-            self._seen[value["values"]] += value["counts"]
+        values, counts = pc.value_counts(column).flatten()
+        few = _kernel.MOST_CLASSES + 1  # of which the last is too many
+        for value, count in zip(values[:few].to_pylist(), counts[:few].to_pylist(), strict=True):
+            self._seen[value] += count
         if len(self._seen) > self._most:
             self._checked()
         fractions = self._dtype.kind == "f" and len(self._seen) > MOST_FRACTIONS
