@@ -34,6 +34,7 @@ TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # at least, where blocks are larger for 
 # Of a table in a store: what is worth a request, of one column where there are several; blocks at least, for that.
 REQUEST, COLUMN_REQUEST = 1 << 20, 128 << 10
 REMOTE_TABLE_BLOCKS, REMOTE_BUFFER_BLOCKS = 256, 64
+DECODING = 12 << 20  # bytes that decoding takes beside any budget
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
@@ -122,6 +123,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
     way = _with_spots(find_way(table, order, columns.sources, share), order)
+    _check_dictionary(table, way, None if limit is None else limit - shared)
 
     def attempt(limit: int | None) -> Fitted:
         budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
@@ -153,6 +155,16 @@ def _with_spots(way: Way, order: Order) -> Way:
     if first_epoch_of(order) is None or way.units is None or way.spilled:
         return way
     return way._replace(beside=way.beside + 2 * min(ROOM, way.units.total))
+
+
+def _check_dictionary(table: Table, way: Way, room: float | None) -> None:
+    """Raise BudgetTooSmall where the values of a column, which are in memory while rows are decoded, take more."""
+    taken = 0 if way.units is None else way.units.dictionary
+    if room is not None and taken > room + DECODING:
+        raise BudgetTooSmall(
+            f"the values of a column of {table!r}, of which rows have the numbers, take {format_bytes(taken)} while "
+            f"rows are decoded: give memory={_text(taken)!r}, or write the file anew by `corgipile convert`"
+        )
 
 
 def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: Way) -> Fitted:
