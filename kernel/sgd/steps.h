@@ -38,7 +38,7 @@ enum cp_rule { CP_SAME, CP_ADAPTIVE, CP_NORMALIZED, CP_MOMENTS };
 typedef struct {
     const char *name;               /* as users give it */
     double usual;                   /* rate of the first epoch, if nobody says another */
-    double dense;                   /* times that rate where rows are dense, if they are narrow; 0: once */
+    double dense;                   /* times that rate where rows are dense and narrow, half as many where they are wide; 0: once */
     enum cp_fading fading;
     enum cp_rule rule;
     int fixed;                      /* the rate is not to be chosen */
@@ -53,7 +53,7 @@ static const cp_step_facts cp_steps[CP_STEP_COUNT] = {CP_STEPS(CP_STEP_FACTS)};
 static inline double cp_step_times(enum cp_step step, int64_t features)
 {
     const double most = cp_steps[step].dense, times = most * sqrt(CP_STEP_NARROW / (double)features);
-    return times < 1 || most == 0 ? 1 : times < most ? times : most;
+    return most == 0 ? 1 : times < most / 2 ? most / 2 : times < most ? times : most;
 }
 
 /* Return the step of a name, -1 if there is none. */
