@@ -232,7 +232,7 @@ static PyObject *look_add(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* look_end(look) -> scales, mean squared length, times apart, largest feature, smallest feature */
+/* look_end(look) -> scales, mean squared length, times apart, share of means, largest feature, smallest feature */
 static PyObject *look_end(PyObject *self, PyObject *capsule)
 {
     cp_look *k = PyCapsule_GetPointer(capsule, LOOK);
@@ -240,12 +240,13 @@ static PyObject *look_end(PyObject *self, PyObject *capsule)
     if (!k)
         return NULL;
     cp_looked found = cp_look_end(k);
-    return Py_BuildValue("iddLL", (int)found.scales, found.length, found.apart, (long long)found.largest,
+    return Py_BuildValue("idddLL", (int)found.scales, found.length, found.apart, found.aside, (long long)found.largest,
                          (long long)found.smallest);
 }
 
 const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"SCALES_APART", CP_SCALES_APART},
-                                            {"ROWS_SHORT", CP_ROWS_SHORT}, {"ROWS_LONG", CP_ROWS_LONG}, {NULL, 0}};
+                                            {"ROWS_SHORT", CP_ROWS_SHORT}, {"ROWS_LONG", CP_ROWS_LONG},
+                                            {"ROWS_ASIDE", CP_ROWS_ASIDE}, {NULL, 0}};
 
 PyMethodDef cp_moments_methods[] = {
     {"look_add", look_add, METH_VARARGS, "Look at rows."},

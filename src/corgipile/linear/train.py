@@ -353,7 +353,7 @@ def _known(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any]
 
 def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     """Say what is learnt from, and standardise it where that is asked for, or better."""
-    inputs, seen = task.inputs, precheck(task.table(), task.inputs)
+    inputs, seen = task.inputs, precheck(task.table(), task.inputs, intercept=task.intercept)
     log.info("features: %s (%d); label: %s", listed(task.columns), inputs.width, task.label)
     if inputs.left_out:
         task.note(f"columns left out: {told(inputs.left_out)}")
