@@ -18,10 +18,13 @@ const char *corgi_cast_to_list(Oid type)
     return NULL;
 }
 
-/* Add to an error about a column of a type that can be cast how to make a column of numbers of it. */
+/* Add to an error about a column of a type that can be cast, or has values inside, how to make a column of it that serves. */
 int corgi_hint_cast(Oid type, const char *column)
 {
     const char *cast = corgi_cast_to_list(type), *name = quote_identifier(column);
+    if (type == JSONOID || type == JSONBOID)
+        return errhint("Take values out of it by a query, or add a column of one: %s_key float8 GENERATED ALWAYS AS "
+                       "((%s ->> 'key')::float8) STORED, without the cast for text.", name, name);
     return cast ? errhint("Add a column of numbers: %s_list %s GENERATED ALWAYS AS (%s::%s) STORED.", name, cast, name,
                           cast)
                 : 0;

@@ -80,7 +80,7 @@ static CorgiColumn find_column(Relation rel, const char *name, bool lists, const
                 errmsg("%s column \"%s\" is %s; %s", what, name, format_type_be(a->atttypid),
                        lists ? "numbers, or an array such as real[], double precision[] or integer[], are needed"
                              : "a number, boolean or text is needed"),
-                lists ? corgi_hint_cast(a->atttypid, name) : 0);
+                lists || c.type == JSONOID || c.type == JSONBOID ? corgi_hint_cast(a->atttypid, name) : 0);
     if (CORGI_IS_VIRTUAL(a))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("column \"%s\" is a virtual generated column", name), errhint("Make it STORED."));

@@ -139,14 +139,21 @@ def test_held_out_rows_and_a_test_table(rows):
 def test_rows_without_text_are_errors_or_skipped_or_have_no_words(rows):
     holes = [None if at % 100 == 7 else text for at, text in enumerate(rows["review"].to_pylist())]
     table = rows.set_column(0, "review", pa.array(holes))
-    with pytest.raises(BadValue, match=r"row 7 of .* null"):
+    with pytest.raises(
+        BadValue, match=r"row 7 of .* has a null in the text column 'review'; fill it, or train with on_bad"
+    ):
         cp.train(table, text="review", order="no_shuffle", epochs=1)
     model = cp.train(table, text="review", on_bad="skip", epochs=2)
     assert model.history[-1]["skipped"] == ROWS // 100
-    with pytest.raises(BadValue, match="null"):
+    with pytest.raises(BadValue, match="a null in the text column 'review'"):
         model.predict(table)
     filled = cp.train(table, text="review", missing=0, epochs=1)
     assert len(filled.predict(table)) == ROWS
+    numbers = pa.array([None if at == 5 else at for at in range(ROWS)])
+    for beside, said in (({"features": ["n"]}, "a null in column 'n'; fill it, or say missing="),
+                         ({"interactions": [("n", "review")]}, "row 5 of .* 'n'")):  # fmt: skip
+        with pytest.raises(BadValue, match=said):
+            cp.train(rows.append_column("n", numbers), text="review", epochs=1, **beside)
 
 
 def test_three_classes_of_text_labels(rows):

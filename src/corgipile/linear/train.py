@@ -216,7 +216,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
             on_rows = given.on_rows
             training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=on_rows, ranks=ranks)
         target = given.save if ranks is None or not ranks.rank else None
-        keep = _idle if target is None else partial(Model.save, path=target, overwrite=given.overwrite)
+        keep = None if target is None else partial(Model.save, path=target, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
 
