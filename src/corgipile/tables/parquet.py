@@ -159,20 +159,12 @@ class ParquetTable(Checked):
         """Return the rows of each row group."""
         return np.diff(self._starts)
 
-    def spans(self, column: str, parts: Sequence[int]) -> list[Span] | None:
-        """Return least and greatest value of a column in row groups; None where the footer does not say it of all."""
-        if pa.types.is_nested(self.schema.field(column).type):
-            return None
-        at, metadata, found = self._chunks[column][0], self._metadata, []
-        for part in parts:
-            stats = metadata.row_group(part).column(at).statistics
-            if stats is None or not stats.has_min_max:
-                return None
-            try:
-                found.append(Span(stats.min, stats.max))
-            except (pa.ArrowException, ValueError, OverflowError):  # of a type, or a time, that Python does not have
-                return None
-        return found
+    def spans(self, columns: Sequence[str], parts: Sequence[int]) -> dict[str, list[Span]]:
+        """Return least and greatest value of columns in row groups, without those of which the footer says nothing."""
+        groups = [self._metadata.row_group(part) for part in parts]
+        flat = [name for name in columns if not pa.types.is_nested(self.schema.field(name).type)]
+        found = {name: [_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
+        return {name: [span for span in spans if span] for name, spans in found.items() if all(spans)}
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows if the first agree, and the numbers in all row groups."""
@@ -403,3 +395,13 @@ class _Group:
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         return self._table.open_plain(columns, sections)
+
+
+def _span(chunk: Any) -> Span | None:
+    stats = chunk.statistics
+    if stats is None or not stats.has_min_max:
+        return None
+    try:
+        return Span(stats.min, stats.max)
+    except (pa.ArrowException, ValueError, OverflowError):  # of a type, or a time, that Python does not have
+        return None
