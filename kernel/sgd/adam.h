@@ -1,41 +1,47 @@
 /* Template: Adam (Kingma and Ba 2015), with the penalties decoupled (Loshchilov and Hutter 2019).
  *
- *     m = b1 m + (1 - b1) g;   V = b2 V + (1 - b2) g^2;   w -= rate m / (1 - b1^t) / (sqrt(V / (1 - b2^t)) + e)
+ *     m = b1 m + (1 - b1) g;   V = b2 V + (1 - b2) (g^2 + e^2);   w -= rate m / (1 - b1^t) / sqrt(V / (1 - b2^t))
  *     w /= 1 + rate l2;   w = sign(w) max(0, |w| - rate l1)
  *
- * with b1 = 0.9, b2 = 0.999, e = 1e-8; t counts updates. Sparse rows age and move what they hold only, as "lazy" Adam does
- * elsewhere: m and V of a feature are those of the updates that it was in, t counts all. V is kept where the other rules of
- * sgd/rules.h keep G, so what is below CP_ADAM_LEAST of m and V may be lost: numbers that nearly vanish would be slow. */
+ * with b1 = 0.9, b2 = 0.999, e = 1e-8; t counts updates. With e among what V is the mean of, its root is never 0, and needs no
+ * division. Sparse rows age and move what they hold only, as "lazy" Adam does elsewhere: m and V of a feature are those of the
+ * updates that it was in, t counts all. V is kept where the other rules of sgd/rules.h keep G. What is below CP_ADAM_LEAST of m
+ * may be lost: numbers that nearly vanish would be slow. Dense rows that stay in registers are in sgd/moving.h. */
 
 #if CP_BYTES == 4
 #define CP_ADAM_LEAST (real)1e-30
 #else
 #define CP_ADAM_LEAST (real)1e-290
 #endif
+#define CP_ADAM_FLOOR ((real)(CP_ADAM_E * CP_ADAM_E * (1 - CP_ADAM_B2)))
 
-/* What all weights of an update share: by what gradients are to be multiplied first, the step, e in proportion. */
-typedef struct { real factor, h, e; } CP(adam_by);
+/* What all weights of an update share: by what gradients are to be multiplied first, and the step. */
+typedef struct { real factor, h; } CP(adam_by);
 
 #define CP_ADAM(vec, name) \
+    /* Let what was before a gradient fade: of the mean of gradients, and of that of their squares. */ \
+    CP_INLINE vec CP(faded_##name)(vec m) { return (m * (real)CP_ADAM_B1 + CP_ADAM_LEAST) - CP_ADAM_LEAST; } \
+    CP_INLINE vec CP(faded_squares_##name)(vec sum) { return sum * (real)CP_ADAM_B2 + CP_ADAM_FLOOR; } \
     /* Move weights by a gradient. */ \
     CP_INLINE vec CP(adam_##name)(vec v, vec *m, vec *sum, vec g, const CP(adam_by) by) \
     { \
         g = g * by.factor; \
-        *m = (*m * (real)CP_ADAM_B1 + g * (real)(1 - CP_ADAM_B1) + CP_ADAM_LEAST) - CP_ADAM_LEAST; \
-        *sum = (*sum * (real)CP_ADAM_B2 + g * g * (real)(1 - CP_ADAM_B2) + CP_ADAM_LEAST) - CP_ADAM_LEAST; \
-        /* where V is beyond what numbers can hold this is NaN, so that it is found */ \
-        return v - by.h * *m / (*sum * CP(rsqrt_##name)(*sum) + (by.e + (*sum - *sum))); \
+        *m = CP(faded_##name)(*m) + g * (real)(1 - CP_ADAM_B1); \
+        g = g * (real)CP_ADAM_ROOT; \
+        *sum = CP(faded_squares_##name)(*sum) + g * g; \
+        return v - by.h * (*m * CP(rsqrt_##name)(*sum)); \
     }
 CP_ADAM(lane, lane)
 CP_ADAM(quad, quad)
 #undef CP_ADAM
 
 /* Count an update. Returns the rate with the corrections of both means. */
-CP_INLINE double CP(adam_begin)(cp_sgd *s)
+CP_INLINE double CP(adam_begin)(double *fade, double rate)
 {
-    s->fade[0] *= CP_ADAM_B1;
-    s->fade[1] *= CP_ADAM_B2;
-    return s->rate * sqrt(1 - s->fade[1]) / (1 - s->fade[0]);
+    const double least = 1e-20; /* less is nothing beside 1, and would become slow */
+    fade[0] = fade[0] > least ? fade[0] * CP_ADAM_B1 : 0;
+    fade[1] = fade[1] > least ? fade[1] * CP_ADAM_B2 : 0;
+    return rate * sqrt(1 - fade[1]) / (1 - fade[0]);
 }
 
 /* Move the weights of one output by factor * x. */
@@ -59,24 +65,13 @@ CP_INLINE void CP(adam_output)(cp_sgd *s, int64_t k, const real *x, const CP(ada
 /* Move the weights of a sparse row's features, one output. */
 CP_INLINE void CP(adam_features)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, const CP(adam_by) by)
 {
-    real *v = CP_AT(s, real, w), *means = CP_AT(s, real, means), *sums = CP_AT(s, real, sums);
+    real none[CP_RECORD] = {0}, *at[CP_QUAD];
+    quad w, sum, m;
     for (int64_t i = 0; i < n; i += CP_QUAD) {
-        const int64_t some = n - i < CP_QUAD ? n - i : CP_QUAD;
-        quad w = CP(all)(0), g = w, m = w, sum = w;
-        for (int64_t l = 0; l < some; l++) {
-            const int64_t at = (int64_t)index[i + l] * CP_RECORD;
-            w[l] = v[at];
-            g[l] = x[gradient ? index[i + l] : i + l];
-            m[l] = means[at];
-            sum[l] = sums[at];
-        }
+        const quad g = CP(their_records)(s, index, x, n, gradient, i, none, at);
+        CP(take_records)((const real *const *)at, &w, &sum, &m);
         w = CP(adam_quad)(w, &m, &sum, g, by);
-        for (int64_t l = 0; l < some; l++) {
-            const int64_t at = (int64_t)index[i + l] * CP_RECORD;
-            v[at] = w[l];
-            means[at] = m[l];
-            sums[at] = sum[l];
-        }
+        CP(put_all_records)(at, w, sum, m);
     }
 }
 
@@ -115,7 +110,7 @@ CP_INLINE void CP(adam_biases)(cp_sgd *s, const real *slope, const CP(adam_by) b
 CP_INLINE void CP(adam_dense)(cp_sgd *s, const real *x, int64_t apart, const real *factor, const real *slope,
                               const CP(bits_type) *keep, real rate, real h)
 {
-    CP(adam_by) by = {apart ? *factor : 1, rate, (real)(CP_ADAM_E * sqrt(1 - s->fade[1]))};
+    CP(adam_by) by = {apart ? *factor : 1, rate};
     CP(adam_biases)(s, slope, by);
     by.h = h;
     for (int64_t k = 0; k < s->outputs; k++) {
@@ -128,7 +123,7 @@ CP_INLINE void CP(adam_dense)(cp_sgd *s, const real *x, int64_t apart, const rea
 CP_INLINE void CP(adam_sparse)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, const real *factor,
                                const real *slope, real rate, real h)
 {
-    CP(adam_by) by = {gradient ? *factor : 1, rate, (real)(CP_ADAM_E * sqrt(1 - s->fade[1]))};
+    CP(adam_by) by = {gradient ? *factor : 1, rate};
     CP(adam_biases)(s, slope, by);
     by.h = h;
     by.factor = *factor;
@@ -138,3 +133,4 @@ CP_INLINE void CP(adam_sparse)(cp_sgd *s, const int32_t *index, const real *x, i
         CP(adam_outputs)(s, index, x, n, gradient, factor, by);
 }
 #undef CP_ADAM_LEAST
+#undef CP_ADAM_FLOOR

@@ -1,19 +1,5 @@
 /* Template: one update a batch, dense: the mean gradient of `batch` rows. Batches go on across calls. */
 
-CP_INLINE real CP(dot)(const real *v, const real *x, int64_t packs, const CP(bits_type) *keep)
-{
-    pack a0 = CP(zero)(), a1 = CP(zero)();
-    int64_t j = 0;
-    for (; j + 2 < packs; j += 2) {
-        int64_t at = j * CP_LANES, next = at + CP_LANES;
-        a0 = CP(add_product)(a0, CP(load)(v + at), CP(load)(x + at));
-        a1 = CP(add_product)(a1, CP(load)(v + next), CP(load)(x + next));
-    }
-    for (; j < packs; j++)
-        a0 = CP(add_product)(a0, CP(load)(v + j * CP_LANES), CP(row_pack)(x, j, packs, keep));
-    return CP(sum)(CP(add)(a0, a1))[0];
-}
-
 /* Add slope[r] * row r to a gradient, rows in their order. `apart`: reals between the slopes of two rows. */
 CP_INLINE void CP(gather_gradient)(real *grad, const char *const *row, const real *slope, int64_t apart, int64_t rows,
                                    int64_t packs, const CP(bits_type) *keep)
@@ -24,13 +10,6 @@ CP_INLINE void CP(gather_gradient)(real *grad, const char *const *row, const rea
             sum = CP(add_scaled)(sum, slope[r * apart], CP(row_pack)((const real *)row[r], j, packs, keep));
         CP(store)(grad + j * CP_LANES, sum);
     }
-}
-
-/* Take the decay of one update into the scale, and renormalise where it got small. */
-static CP_NOINLINE void CP(shrink)(cp_sgd *s)
-{
-    if (s->decay != 1 && CP(decay)(s))
-        CP(renormalise)(s);
 }
 
 /* In sgd/rules.h. */

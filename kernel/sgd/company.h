@@ -21,32 +21,61 @@ static inline cp_sgd_company cp_sgd_company_of(const cp_sgd *s)
 /* Return whether a model can visit rows at once with others that are like it. */
 static inline int cp_sgd_sociable(const cp_sgd *s)
 {
+    const int plain = !s->ruled && !s->bounded, rooted = s->rooted && s->rule != CP_MOMENTS;
     int copied = 0;
 #define CP_COPY(id) copied |= s->loss == CP_##id;
     CP_COPIES(CP_COPY)
 #undef CP_COPY
-    return copied && !s->sparse && !s->batched && !s->ruled && !s->weighs && s->padded * s->bytes <= CP_NARROW * CP_LINE;
+    return copied && (plain || rooted) && !s->sparse && !s->batched && !s->weighs && s->padded * s->bytes <= CP_NARROW * CP_LINE;
 }
 
-/* Return whether two such models differ in nothing but rates, penalty, means and weights. */
+/* Return whether two such models differ in nothing but rates, penalty, means and weights: what they know of the rows so far is
+ * the same. */
 static inline int cp_sgd_alike(const cp_sgd *a, const cp_sgd *b)
 {
+    const size_t sizes = a->rule == CP_NORMALIZED ? (size_t)(a->padded * a->bytes) : 0;
     return a->loss == b->loss && a->bytes == b->bytes && a->features == b->features && a->intercept == b->intercept && a->isa == b->isa
+           && a->rule == b->rule && a->seen == b->seen && a->norm == b->norm
+           && memcmp(CP_AT(a, const char, inv), CP_AT(b, const char, inv), sizes) == 0
            && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0;
 }
 
+/* Take the labels of a chunk as each of some models has them: [row][CP_TOGETHER]. */
+static inline void cp_labels_of_each(cp_sgd *const *s, int count, const cp_rows *r, const void *const *ys, int64_t from, cp_chunk *c,
+                                     double *each)
+{
+    double label[CP_CHUNK];
+    int status = CP_SGD_OK;
+    for (int k = 0; k < count; k++) {
+        cp_read_labels(ys[k], r->y_type, r->visit + from, c->n, label);
+        const int64_t good = cp_encode_labels(s[k], label, c->n, &status);
+        c->status = good < c->n ? status : c->status;
+        c->n = good;
+        for (int64_t i = 0; i < c->n; i++)
+            each[i * CP_TOGETHER + k] = label[i];
+    }
+}
+
 /* Let some models visit rows from visit[1] on at once, as far as all is well: the first is behind them, so that all hold back
- * the same one. Returns how many rows are then behind them. */
-static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows *rows)
+ * the same one. Returns how many rows are then behind them. `ys`: labels by slot of each, or NULL where all have those of the rows. */
+static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows *rows, const void *const *ys)
 {
     const cp_sgd_company learn = cp_sgd_company_of(s[0]);
+    double each[CP_CHUNK * CP_TOGETHER];
     cp_rows r = *rows;
     cp_chunk c;
     int64_t done = 1;
     cp_guard_tail(s[0], &r);
     cp_begin_weights(s[0], &r, &c);
+    c.each = ys ? each : NULL;
+    memset(each, 0, ys ? sizeof each : 0);
+    if (ys)
+        r.y = ys[0];
     while (done < r.m) {
         cp_prepare(s[0], &r, done, &c);
+        c.before = cp_dense_row(s[0], &r, r.visit[done - 1]);
+        if (ys)
+            cp_labels_of_each(s, count, &r, ys, done, &c, each);
         const int64_t whole = c.n;
         for (int k = 1; k < count; k++)
             if (s[k]->averaged && c.n > s[k]->every - s[k]->since)
@@ -63,18 +92,20 @@ static inline int64_t cp_sgd_in_step(cp_sgd *const *s, int count, const cp_rows 
 }
 
 /* Let each of several models learn from the same rows, as cp_sgd_learn does: status and rows learnt are those of each. Those that
- * are alike should stand side by side. */
-static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_rows *rows, int *status, int64_t *done)
+ * are alike should stand side by side. `ys` as above. */
+static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_rows *rows, const void *const *ys, int *status,
+                                    int64_t *done)
 {
     const int fit = rows->m > 1 && !rows->weight && cp_slots_fit(rows->visit, rows->m, rows->slots);
-    cp_rows first = *rows;
-    first.m = fit;
     for (int64_t from = 0, to; from < count; from = to) {
         int well = fit && cp_sgd_sociable(s[from]);
         for (to = from + 1; well && to < count && to - from < CP_TOGETHER && cp_sgd_sociable(s[to]) && cp_sgd_alike(s[from], s[to]);)
             to++;
         well &= to - from > 1;
         for (int64_t k = from; k < to; k++) {
+            cp_rows first = *rows;
+            first.m = fit;
+            first.y = ys ? ys[k] : rows->y;
             status[k] = CP_SGD_OK;
             done[k] = 0;
             if (well)
@@ -82,13 +113,14 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
         }
         for (int64_t k = from; k < to; k++)
             well &= status[k] == CP_SGD_OK;
-        const int64_t behind = well ? cp_sgd_in_step(s + from, (int)(to - from), rows) : 0;
+        const int64_t behind = well ? cp_sgd_in_step(s + from, (int)(to - from), rows, ys ? ys + from : NULL) : 0;
         for (int64_t k = from; k < to; k++) {
             cp_rows rest = *rows;
             int64_t more = 0;
             done[k] = well ? behind : done[k];
             rest.visit += done[k];
             rest.m -= done[k];
+            rest.y = ys ? ys[k] : rows->y;
             if (!status[k] && rest.m > 0) {
                 status[k] = cp_sgd_learn(s[k], &rest, &more);
                 done[k] += more;
@@ -131,7 +163,7 @@ static inline void cp_sgd_learn_parts(cp_sgd *const *s, int64_t count, const cp_
                 if (!p->status[to])
                     p->left[n++] = s[to];
             if (some.m > 0)
-                cp_sgd_learn_all(p->left, n, &some, found, more);
+                cp_sgd_learn_all(p->left, n, &some, NULL, found, more);
             n = 0;
             for (int64_t k = from; some.m > 0 && k < to; k++)
                 if (!p->status[k]) {

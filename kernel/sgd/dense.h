@@ -6,12 +6,20 @@
  * and neither product waits for g: between two rows only one multiplication and one subtraction do, and the sums
  * over lanes and the update run beside the loss of the row before. */
 
-/* Take the decay of one update into the scale, and renormalise the weights before it gets small. */
+/* Take the decay of one update into the scale. Returns whether it is so small that the weights are to be renormalised; a bound
+ * of theirs may make it small soon. */
 CP_INLINE int CP(decay)(cp_sgd *s)
 {
     s->scale *= s->decay;
     s->inverse *= s->undecay;
-    return s->scale < 1.0 / (1 << 20);
+    return s->scale < (s->bounded ? 0x1p-40 : 0x1p-20);
+}
+
+/* Say that v was multiplied by the scale. */
+CP_INLINE void CP(rescaled)(cp_sgd *s)
+{
+    s->squares *= s->scale * s->scale;
+    s->scale = s->inverse = 1;
 }
 
 static CP_NOINLINE void CP(renormalise)(cp_sgd *s)
@@ -21,8 +29,37 @@ static CP_NOINLINE void CP(renormalise)(cp_sgd *s)
     for (int64_t i = 0; i < lines; i++)
         for (int64_t j = 0; j < s->padded; j++)
             v[i * apart + j] *= scale;
-    s->scale = s->inverse = 1;
+    CP(rescaled)(s);
 }
+
+/* Take the decay of one update into the scale, and renormalise where it got small. */
+static CP_NOINLINE void CP(shrink)(cp_sgd *s)
+{
+    if (s->decay != 1 && CP(decay)(s))
+        CP(renormalise)(s);
+}
+
+CP_INLINE pack CP(row_pack)(const real *row, int64_t j, int64_t packs, const CP(bits_type) *keep)
+{
+    pack x = CP(load)(row + j * CP_LANES);
+    return j + 1 < packs ? x : CP(first)(x, keep);
+}
+
+CP_INLINE real CP(dot)(const real *v, const real *x, int64_t packs, const CP(bits_type) *keep)
+{
+    pack a0 = CP(zero)(), a1 = CP(zero)();
+    int64_t j = 0;
+    for (; j + 2 < packs; j += 2) {
+        int64_t at = j * CP_LANES, next = at + CP_LANES;
+        a0 = CP(add_product)(a0, CP(load)(v + at), CP(load)(x + at));
+        a1 = CP(add_product)(a1, CP(load)(v + next), CP(load)(x + next));
+    }
+    for (; j < packs; j++)
+        a0 = CP(add_product)(a0, CP(load)(v + j * CP_LANES), CP(row_pack)(x, j, packs, keep));
+    return CP(sum)(CP(add)(a0, a1))[0];
+}
+
+#include "sgd/bound.h"
 
 typedef struct { quad g, bias; real h, scale, inverse; } CP(pending_type);
 #define pending CP(pending_type)
@@ -51,7 +88,8 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss,
     cp_sgd_totals totals = s->totals;
     const quad unit = CP(all)((real)s->intercept), step = CP(all)((real)s->rate);
     const quad parameter = CP(all)((real)s->parameter);
-    const int decaying = s->decay != 1;
+    const int bounded = s->bounded, scaled = bounded || s->decay != 1;
+    const quad held = CP(all)((real)(s->intercept && !bounded));
     int64_t i;
     CP(tail_mask)(keep, s->features);
     for (int j = 0; j < packs; j++) {
@@ -69,20 +107,25 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss,
             a = CP(add_product)(a, v[j], x[j]);
             b = CP(add_product)(b, p[j], x[j]);
         }
-        quad m = (q.scale * CP(sum)(a) + q.bias) - q.g * (CP(sum)(b) + unit);
+        const quad vx = CP(sum)(a), px = CP(sum)(b);
+        quad m = (q.scale * vx + q.bias) - q.g * (px + held);
         if (!CP(is_finite)(m[0]))
             break;
+        real inner = bounded ? vx[0] - q.h * px[0] : 0;
         for (int j = 0; j < packs; j++) {
             v[j] = CP(subtract_scaled)(v[j], q.h, p[j]);
             p[j] = x[j];
         }
-        q.bias -= q.g * unit;
-        if (decaying) {
+        q.bias -= q.g * held;
+        if (scaled) {
             if (CP(decay)(s)) {
                 for (int j = 0; j < packs; j++)
                     v[j] = CP(scale)(v[j], (real)s->scale);
-                s->scale = s->inverse = 1;
+                inner *= (real)s->scale;
+                CP(rescaled)(s);
             }
+            if (bounded && CP(counts)(s))
+                s->squares = CP(squares_of_packs)(v, packs);
             q.scale = (real)s->scale;
             q.inverse = (real)s->inverse;
         }
@@ -90,6 +133,13 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss,
         point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), by, parameter);
         q.g = at.slope;
         q.h = at.slope[0] * q.inverse;
+        if (bounded) {
+            q.bias -= q.g * unit;
+            if (CP(bind)(s, q.h, inner, CP(squares_of_packs)(x, packs))) {
+                q.scale = (real)s->scale;
+                q.g = CP(all)(q.h * q.scale);
+            }
+        }
         CP(count)(&totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
     }
     for (int j = 0; j < packs; j++) {
@@ -99,12 +149,6 @@ CP_INLINE int64_t CP(few)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss,
     CP(put_pending)(s, &q);
     s->totals = totals;
     return i;
-}
-
-CP_INLINE pack CP(row_pack)(const real *row, int64_t j, int64_t packs, const CP(bits_type) *keep)
-{
-    pack x = CP(load)(row + j * CP_LANES);
-    return j + 1 < packs ? x : CP(first)(x, keep);
 }
 
 /* One pack of the walk below. */
@@ -150,7 +194,7 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss
     pending q = CP(get_pending)(s);
     cp_sgd_totals totals = s->totals;
     const quad unit = CP(all)((real)s->intercept), step = CP(all)((real)s->rate);
-    const quad parameter = CP(all)((real)s->parameter);
+    const quad parameter = CP(all)((real)s->parameter), held = CP(all)((real)(s->intercept && !s->bounded));
     int64_t i;
     CP(tail_mask)(keep, s->features);
     for (i = 0; i < c->n; i++) {
@@ -158,16 +202,22 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss
         pack a, b;
         cp_ask_ahead(c, i, c->lines);
         CP(walk)(v, prev, row, packs, keep, q.h, &a, &b);
-        quad m = (q.scale * CP(sum)(a) + q.bias) - q.g * (CP(sum)(b) + unit);
-        q.bias -= q.g * unit;
+        const quad vx = CP(sum)(a), px = CP(sum)(b);
+        quad m = (q.scale * vx + q.bias) - q.g * (px + held);
+        real inner = vx[0] - q.h * px[0];
+        q.bias -= q.g * held;
         if (!CP(is_finite)(m[0])) {
             q.g = CP(all)(q.h = 0);
             break;
         }
         prev = row;
-        if (s->decay != 1) {
-            if (CP(decay)(s))
+        if (s->bounded || s->decay != 1) {
+            if (CP(decay)(s)) {
+                inner *= (real)s->scale;
                 CP(renormalise)(s);
+            }
+            if (s->bounded && CP(counts)(s))
+                s->squares = CP(squares_dense)(s, keep);
             q.scale = (real)s->scale;
             q.inverse = (real)s->inverse;
         }
@@ -175,6 +225,13 @@ CP_INLINE int64_t CP(many)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss
         point at = CP(formula)(loss, m, CP(all)((real)c->label[i]), by, parameter);
         q.g = at.slope;
         q.h = at.slope[0] * q.inverse;
+        if (s->bounded) {
+            q.bias -= q.g * unit;
+            if (CP(bind)(s, q.h, inner, CP(dot)(row, row, packs, keep))) {
+                q.scale = (real)s->scale;
+                q.g = CP(all)(q.h * q.scale);
+            }
+        }
         CP(count)(&totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
     }
     CP(keep_row)(s, prev);

@@ -105,7 +105,7 @@ static inline void cp_sgd_forget(cp_sgd *s)
     memset(CP_AT(s, char, mean), 0, s->size - s->mean); /* the last that is laid out */
     if (s->sparse)
         memset(CP_AT(s, char, w), 0, (size_t)(s->apart * s->features * s->bytes));
-    s->taken = s->since = 0;
+    s->taken = s->since = s->counted = 0;
     s->seen = s->norm = s->slopes = s->open = s->owed = 0;
     s->fade[0] = s->fade[1] = 1;
 }

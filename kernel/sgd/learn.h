@@ -27,14 +27,19 @@ static CP_NOINLINE void CP(flush)(cp_sgd *s)
             real *v = CP_AT(s, real, w) + k * s->padded;
             for (int64_t j = 0; j < s->features; j++)
                 v[j] -= h[k] * prev[j];
-            bias[k] -= s->intercept ? g[k] : 0;
+            bias[k] -= s->intercept && !s->bounded ? g[k] : 0;
             g[k] = h[k] = 0;
         }
     CP(settle)(s);
+    if (s->counted > 0) { /* as the roundings of what was followed do not show */
+        CP(recount)(s);
+        CP(keep_within)(s, s->squares);
+        s->counted = 0;
+    }
     if (s->scale != 1)
         CP(renormalise)(s);
     CP(recount)(s);
-    if (s->rooted)
+    if (s->rooted && s->rule != CP_MOMENTS)
         CP(take_roots)(s);
     if (s->since > 0)
         CP(look_at)(s);

@@ -42,6 +42,23 @@ CP_INLINE void CP(put_records)(real *const *at, quad w, quad sum)
 #endif
 }
 
+/* Put weights, sums and what is third back. */
+CP_INLINE void CP(put_all_records)(real *const *at, quad w, quad sum, quad third)
+{
+#if CP_BYTES == 4
+    const quad ab = CP_SHUFFLE2(mask, w, sum, 0, 4, 1, 5), cd = CP_SHUFFLE2(mask, w, sum, 2, 6, 3, 7), none = {0};
+    const quad low = CP_SHUFFLE2(mask, third, none, 0, 4, 1, 5), high = CP_SHUFFLE2(mask, third, none, 2, 6, 3, 7);
+    const quad all[CP_QUAD] = {CP_SHUFFLE2(mask, ab, low, 0, 1, 4, 5), CP_SHUFFLE2(mask, ab, low, 2, 3, 6, 7),
+                               CP_SHUFFLE2(mask, cd, high, 0, 1, 4, 5), CP_SHUFFLE2(mask, cd, high, 2, 3, 6, 7)};
+    for (int l = 0; l < CP_QUAD; l++)
+        memcpy(at[l], &all[l], sizeof all[l]);
+#else
+    CP(put_records)(at, w, sum);
+    at[0][2] = third[0];
+    at[1][2] = third[1];
+#endif
+}
+
 /* Return the values of the next features of a row, and where their records are; past its end zeros and no record. */
 CP_INLINE quad CP(next_records)(real *v, const int32_t *index, const real *x, int64_t some, real *none, real **at)
 {
@@ -91,18 +108,27 @@ CP_INLINE double CP(take_in_records)(cp_sgd *s, const int32_t *index, const real
     return (double)seen.norm;
 }
 
+/* The same of a row, or of a gradient, whose values lie by feature: from its feature i on. */
+CP_INLINE quad CP(their_records)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, int64_t i, real *none,
+                                 real **at)
+{
+    real *v = CP_AT(s, real, w);
+    quad g = CP(next_records)(v, index + i, gradient ? none : x + i, gradient ? 0 : n - i, none, at);
+    for (int64_t l = 0; gradient && l < CP_QUAD && i + l < n; l++) {
+        g[l] = x[index[i + l]];
+        at[l] = v + (int64_t)index[i + l] * CP_RECORD;
+    }
+    return g;
+}
+
 /* Move the weights of a row's features by factor * x, or by factor * x[index] of a gradient. */
 CP_INLINE void CP(move_records)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, int gradient, real factor, real h,
                                 const enum cp_rule rule)
 {
-    real *v = CP_AT(s, real, w), none[CP_RECORD] = {0}, *at[CP_QUAD];
+    real none[CP_RECORD] = {0}, *at[CP_QUAD];
     quad w, sum, inv;
     for (int64_t i = 0; i < n; i += CP_QUAD) {
-        quad g = CP(next_records)(v, index + i, gradient ? none : x + i, gradient ? 0 : n - i, none, at);
-        for (int64_t l = 0; gradient && l < CP_QUAD && i + l < n; l++) {
-            g[l] = x[index[i + l]];
-            at[l] = v + (int64_t)index[i + l] * CP_RECORD;
-        }
+        const quad g = CP(their_records)(s, index, x, n, gradient, i, none, at);
         CP(take_records)((const real *const *)at, &w, &sum, &inv);
         w = CP(move_quad)(w, &sum, inv, g * factor, h, rule);
         CP(put_records)(at, w, sum);

@@ -10,6 +10,17 @@
 
 #define CP_GROWTH ((real)1.0625)
 
+#define CP_RENEWED(vec, bits, name) \
+    /* Return roots, those made anew that have been outgrown. */ \
+    CP_INLINE vec CP(renewed_##name)(vec sum, vec root) \
+    { \
+        const bits hit = (bits)((sum * root) * root > CP_GROWTH); \
+        return (vec)((hit & (bits)CP(rsqrt_##name)(sum)) | (~hit & (bits)root)); \
+    }
+CP_RENEWED(lane, CP(lane_bits), lane)
+CP_RENEWED(quad, mask, quad)
+#undef CP_RENEWED
+
 /* Make the roots of all sums. */
 static CP_NOINLINE void CP(take_roots)(cp_sgd *s)
 {
@@ -93,13 +104,8 @@ CP_INLINE int CP(add_squares)(CP(rooted_type) *r, const pack *x, quad slope, con
 CP_INLINE void CP(renew_roots)(CP(rooted_type) *r, const int packs)
 {
     for (int j = 0; j < packs; j++)
-        CP_EACH {
-            const lane sum = CP_PART(r->sum[j]), root = CP_PART(r->root[j]), made = CP(rsqrt_lane)(sum);
-            const CP(lane_bits) hit = (CP(lane_bits))((sum * root) * root > CP_GROWTH);
-            CP_PART(r->root[j]) = (lane)((hit & (CP(lane_bits))made) | (~hit & (CP(lane_bits))root));
-        }
-    if ((r->sum_bias[0] * r->root_bias[0]) * r->root_bias[0] > CP_GROWTH)
-        r->root_bias = CP(rsqrt_quad)(r->sum_bias);
+        CP_EACH CP_PART(r->root[j]) = CP(renewed_lane)(CP_PART(r->sum[j]), CP_PART(r->root[j]));
+    r->root_bias = CP(renewed_quad)(r->sum_bias, r->root_bias);
 }
 
 CP_INLINE void CP(load_rooted)(const cp_sgd *s, CP(rooted_type) *r, const int packs)
@@ -190,14 +196,17 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
     s->totals = totals;
     return i;
 }
+#include "sgd/moving.h"
+#include "sgd/together_rooted.h"
 #undef CP_GROWTH
 
+#define CP_WIDTH(loss, packs) s->rule == CP_MOMENTS ? CP(moving)(s, c, loss, packs) : CP(rooted)(s, c, loss, packs)
 #define CP_WIDTHS(loss) \
     switch (s->padded / CP_LANES) { \
-    case 1: return CP(rooted)(s, c, loss, 1); \
-    case 2: return CP(rooted)(s, c, loss, 2); \
-    case 3: return CP(rooted)(s, c, loss, 3); \
-    default: return CP(rooted)(s, c, loss, 4); \
+    case 1: return CP_WIDTH(loss, 1); \
+    case 2: return CP_WIDTH(loss, 2); \
+    case 3: return CP_WIDTH(loss, 3); \
+    default: return CP_WIDTH(loss, 4); \
     }
 
 #define CP_COPY(id) static CP_NOINLINE int64_t CP(id##_rooted)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_##id) }
@@ -206,6 +215,7 @@ CP_COPIES(CP_COPY)
 #undef CP_WIDTHS
 static CP_NOINLINE int64_t CP(ANY_rooted)(cp_sgd *s, const cp_chunk *c)
 {
-    return CP(rooted)(s, c, s->loss, (int)(s->padded / CP_LANES));
+    return CP_WIDTH(s->loss, (int)(s->padded / CP_LANES));
 }
+#undef CP_WIDTH
 static CP_NOINLINE int64_t CP(SCORES_rooted)(cp_sgd *s, const cp_chunk *c) { return CP(ruled_rows)(s, c, CP_SOFTMAX); }

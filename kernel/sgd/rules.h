@@ -163,7 +163,7 @@ static CP_NOINLINE void CP(begin_update)(cp_sgd *s, real *rate, real *h)
         by *= sqrt(s->seen / s->norm);
     reach = CP(reach)(s, by);
     if (s->rule == CP_MOMENTS)
-        by = CP(adam_begin)(s);
+        by = CP(adam_begin)(s->fade, s->rate);
     if (s->decay != 1 && CP(decay)(s)) {
         CP(settle)(s);
         CP(renormalise)(s);

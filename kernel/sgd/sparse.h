@@ -16,6 +16,15 @@ CP_INLINE real CP(sparse_dot)(const real *v, const int64_t apart, const int32_t 
     return (a[0] + a[2]) + (a[1] + a[3]);
 }
 
+/* Sum value^2, as above. */
+CP_INLINE real CP(sparse_squares)(const real *x, int64_t n)
+{
+    real a[4] = {0, 0, 0, 0};
+    for (int64_t j = 0; j < n; j++)
+        a[j % 4] += x[j] * x[j];
+    return (a[0] + a[2]) + (a[1] + a[3]);
+}
+
 /* Score every output; `score` has room for whole quads. */
 CP_INLINE void CP(sparse_scores)(const cp_sgd *s, const int32_t *index, const real *x, int64_t n, real *score)
 {
@@ -77,15 +86,23 @@ CP_INLINE void CP(sparse_hold)(cp_sgd *s, const int32_t *index, const real *x, i
         CP(close_batch)(s);
 }
 
-CP_INLINE void CP(sparse_apply)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, const real *slope)
+/* Apply a row; `vx` is v . x. */
+CP_INLINE void CP(sparse_apply)(cp_sgd *s, const int32_t *index, const real *x, int64_t n, const real *slope, real vx)
 {
     real *bias = CP_AT(s, real, bias), *h = CP_AT(s, real, h);
-    CP(shrink)(s);
+    if (CP(decay)(s)) {
+        vx *= (real)s->scale;
+        CP(renormalise)(s);
+    }
+    if (s->bounded && CP(counts)(s))
+        CP(recount)(s);
     for (int64_t k = 0; k < s->outputs; k++) {
         bias[k] -= s->intercept ? slope[k] : 0;
         h[k] = slope[k] * (real)s->inverse;
     }
     CP(sparse_subtract)(CP_AT(s, real, w), s->padded, index, x, n, h);
+    if (s->bounded)
+        CP(bind)(s, *h, vx, CP(sparse_squares)(x, n));
 }
 
 /* Ask for a row far ahead into the second-level cache, for a nearer one into the first, for the weights of one
@@ -126,7 +143,10 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
         if ((*status = cp_check_indices(index, n, s->features)))
             break;
         const double norm = s->ruled ? CP(ready)(s, index, x, n, score) : 0;
-        if (!recorded)
+        const real vx = s->bounded ? CP(sparse_dot)(CP_AT(s, const real, w), 1, index, x, n) : 0;
+        if (s->bounded)
+            *score = (real)s->scale * vx + *CP_AT(s, const real, bias);
+        else if (!recorded)
             CP(sparse_scores)(s, index, x, n, score);
         if (cp_loss_per_class(loss)) {
             if (!CP(per_class)(s, score, (int64_t)c->label[i], c->weight[i], step, slope))
@@ -147,7 +167,7 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
         else if (s->ruled)
             CP(update_sparse)(s, index, x, n, 0, slope, slope);
         else
-            CP(sparse_apply)(s, index, x, n, slope);
+            CP(sparse_apply)(s, index, x, n, slope, vx);
     }
     return i;
 }

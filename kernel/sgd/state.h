@@ -65,7 +65,8 @@ typedef struct {
 typedef struct {
     enum cp_loss loss;
     int32_t bytes, sparse, intercept, isa, batched, averaged, weighs; /* weighs: classes do */
-    int32_t ruled, rooted;         /* updates are those of sgd/rules.h; of sgd/rooted.h */
+    int32_t ruled, rooted;         /* updates are those of sgd/rules.h; held back, of sgd/rooted.h or sgd/moving.h */
+    int32_t bounded;               /* one rate for all and no L1: the bound of weights is kept beside the plain learner */
     enum cp_rule rule;
     int64_t features, outputs, padded, batch;  /* padded: features (dense) or outputs (sparse) in whole packs */
     int64_t apart;                 /* sparse: reals from the weights of one feature to those of the next */
@@ -74,9 +75,10 @@ typedef struct {
     double seen, norm, slopes;     /* rules: rows, sum of their (x / s)^2, mean of outputs of the sum of squared slopes */
     double open;                   /* of the open batch: the sum of squared slopes */
     double fade[2];                /* of means of gradients and of their squares: the share of what was before all updates */
-    double max_norm, squares;      /* the bound of the weights; of sparse rows: the sum of v^2 */
+    double max_norm, squares;      /* the bound of the weights; where it is followed: the sum of v^2 */
     double penalty, owed;          /* L1 of an update; what of it sparse features owe since they paid */
     int64_t held, touched, epoch;  /* rows in the open batch; sparse: touched features and the batch's number */
+    int64_t recount, counted;      /* bounded: rows after which v^2 is summed anew; updates since then, or since all was settled */
     int64_t every, since, taken;   /* rows between two looks at the weights, rows since the last; looks so far */
     cp_sgd_totals totals;
     size_t w, bias, prev, tail, g, h, grad, grad_bias, work, stamp, list, classes, class_weight, mean, mean_bias, sums, sum_bias, means, mean_biases, inv, roots, paid, size;  /* offsets in bytes */
@@ -107,7 +109,9 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
     if (!s.sparse)
         s.times = cp_step_times(shape->step, s.features);
-    s.ruled = adaptive || s.l1 > 0 || s.max_norm > 0;
+    s.bounded = s.max_norm > 0 && !adaptive && !(s.l1 > 0) && !s.batched && s.outputs == 1;
+    s.ruled = adaptive || s.l1 > 0 || (s.max_norm > 0 && !s.bounded);
+    s.recount = s.sparse && s.features > CP_LOOK_ROWS ? s.features : CP_LOOK_ROWS;
     s.decay = s.undecay = s.scale = s.inverse = s.totals.ln = 1;
     if (s.sparse)
         s.padded = s.outputs > 1 ? cp_round_up(s.outputs, CP_GROUP / s.bytes) : 1;
@@ -116,7 +120,7 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     row = s.sparse ? 0 : s.padded;
     all = s.padded * (s.sparse ? s.features : s.outputs);
     s.apart = !adaptive ? s.padded : s.padded == 1 ? CP_RECORD : s.rule == CP_MOMENTS ? 3 * s.padded : 2 * s.padded + quad;
-    s.rooted = adaptive && s.rule != CP_MOMENTS && !(s.max_norm > 0) && !s.sparse && !s.batched && s.outputs == 1 && s.padded <= CP_NARROW * lanes && !(s.l1 > 0 || s.l2 > 0);
+    s.rooted = adaptive && !(s.max_norm > 0) && !s.sparse && !s.batched && s.outputs == 1 && s.padded <= CP_NARROW * lanes && !(s.l1 > 0 || s.l2 > 0);
     s.size = (size_t)cp_round_up(sizeof(cp_sgd), CP_LINE);
     s.w = cp_sgd_take(&s, s.sparse ? s.apart * s.features : all, real);
     s.bias = cp_sgd_take(&s, outs, real);
@@ -140,7 +144,7 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
     s.means = s.sparse ? s.w + 2 * (size_t)s.padded * real : cp_sgd_take(&s, s.rule == CP_MOMENTS ? all : 0, real);
     s.mean_biases = cp_sgd_take(&s, s.rule == CP_MOMENTS ? outs : 0, real);
     s.inv = s.sparse ? s.w + 2 * (size_t)s.padded * real : cp_sgd_take(&s, s.rule == CP_NORMALIZED ? row : 0, real);
-    s.roots = cp_sgd_take(&s, s.rooted ? row + lanes : 0, real); /* that of the intercept last */
+    s.roots = cp_sgd_take(&s, s.rooted && s.rule != CP_MOMENTS ? row + lanes : 0, real); /* that of the intercept last */
     s.paid = cp_sgd_take(&s, s.sparse && s.l1 > 0 ? s.features : 0, sizeof(double));
     return s;
 }

@@ -31,6 +31,7 @@ enum cp_rule { CP_SAME, CP_ADAPTIVE, CP_NORMALIZED, CP_MOMENTS };
 /* How fast both means forget, and what keeps the root of the second one from 0. */
 #define CP_ADAM_B1 0.9
 #define CP_ADAM_B2 0.999
+#define CP_ADAM_ROOT 0.03162277660168379 /* of 1 - b2 */
 #define CP_ADAM_E 1e-8
 
 #define CP_STEP_NARROW 25.0 /* features */

@@ -11,6 +11,20 @@ typedef struct {
 } CP(company_type);
 #define company CP(company_type)
 
+typedef double CP(wide_type) __attribute__((vector_size(8 * CP_QUAD)));
+
+/* Return the label of a row as a model sees it; as a quad of them do. */
+CP_INLINE double CP(label_of)(const cp_chunk *c, int64_t i, int k) { return c->each ? c->each[i * CP_TOGETHER + k] : c->label[i]; }
+
+CP_INLINE quad CP(labels_of)(const cp_chunk *c, int64_t i, int at)
+{
+    CP(wide_type) y;
+    if (!c->each)
+        return CP(all)((real)c->label[i]);
+    memcpy(&y, c->each + i * CP_TOGETHER + at * CP_QUAD, sizeof y);
+    return __builtin_convertvector(y, quad);
+}
+
 /* Lanes of no model stay at 0, and their totals go nowhere. */
 CP_INLINE void CP(assemble)(cp_sgd *const *s, int count, company *t, const int packs)
 {
@@ -56,7 +70,7 @@ static CP_NOINLINE void CP(decay_together)(cp_sgd *const *s, int count, company 
         if (CP(decay)(s[k])) {
             for (int j = 0; j < packs; j++)
                 t->v[k * packs + j] = CP(scale)(t->v[k * packs + j], (real)s[k]->scale);
-            s[k]->scale = s[k]->inverse = 1;
+            CP(rescaled)(s[k]);
         }
         t->scale[k / CP_QUAD][k % CP_QUAD] = (real)s[k]->scale;
         t->inverse[k / CP_QUAD][k % CP_QUAD] = (real)s[k]->inverse;
@@ -117,38 +131,16 @@ CP_INLINE int64_t CP(together)(cp_sgd *const *s, int count, const cp_chunk *c, c
         if (decaying)
             CP(decay_together)(s, count, &t, packs);
         for (int at = 0; at < quads; at++) {
-            const point found = CP(formula)(loss, m[at], CP(all)((real)c->label[i]), t.rate[at], parameter);
+            const point found = CP(formula)(loss, m[at], CP(labels_of)(c, i, at), t.rate[at], parameter);
             t.g[at] = found.slope;
             t.h[at] = found.slope * t.inverse[at];
             for (int k = 0; k < CP_QUAD; k++)
-                CP(count)(&t.totals[at * CP_QUAD + k], loss, &found, k, c->label[i], 1, s[0]->parameter);
+                CP(count)(&t.totals[at * CP_QUAD + k], loss, &found, k, CP(label_of)(c, i, at * CP_QUAD + k), 1,
+                          s[0]->parameter);
         }
         for (int j = 0; j < packs; j++)
             p[j] = x[j];
     }
     CP(part)(s, count, &t, p, packs);
     return i;
-}
-
-#define CP_COPY(id) \
-    static CP_NOINLINE int64_t CP(id##_together)(cp_sgd *const *s, int count, const cp_chunk *c) \
-    { \
-        switch (s[0]->padded / CP_LANES) { \
-        case 1: return CP(together)(s, count, c, CP_##id, 1); \
-        case 2: return CP(together)(s, count, c, CP_##id, 2); \
-        case 3: return CP(together)(s, count, c, CP_##id, 3); \
-        default: return CP(together)(s, count, c, CP_##id, 4); \
-        } \
-    }
-CP_COPIES(CP_COPY)
-#undef CP_COPY
-
-static CP_NOINLINE int64_t CP(learn_together)(cp_sgd *const *s, int count, const cp_chunk *c)
-{
-#define CP_COPY(id) \
-    if (s[0]->loss == CP_##id) \
-        return CP(id##_together)(s, count, c);
-    CP_COPIES(CP_COPY)
-#undef CP_COPY
-    return 0;
 }

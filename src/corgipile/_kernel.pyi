@@ -339,6 +339,16 @@ def sgd_new(
     class_weight: _Array | None,
     max_norm: float,
 ) -> object: ...
+def sgd_each(
+    models: list[object],
+    rows: _Array | tuple[_Array, _Array, _Array],
+    y: _Array,
+    y_type: int,
+    visit: _Array,
+    weights: _Array | None,
+    weights_type: int,
+    /,
+) -> list[tuple[int, int]]: ...
 def sgd_parts(
     models: list[object],
     theirs: _Array,

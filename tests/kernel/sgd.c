@@ -154,9 +154,9 @@ static int crowd(cp_sgd_shape shape, int own)
         of[i] = (uint8_t)(i * 7 / 5 % PARTS);
     for (int k = 0; k < MODELS; k++) {
         each[k] = shape;
-        each[k].l2 = k % 4 ? 0.001 * k : 0;
+        each[k].l2 = k % 4 && shape.step == CP_STEP_CONSTANT ? 0.001 * k : 0;
         each[k].average = k % 3 == 1;
-        each[k].step = k == 5 ? CP_STEP_ADAGRAD : shape.step;
+        each[k].step = k == 5 ? CP_STEP_NORMALIZED : shape.step;
         theirs[k] = (uint8_t)(k < 6 ? 0 : 1);
         s[k] = model(&each[k], k);
     }
@@ -177,6 +177,37 @@ static int crowd(cp_sgd_shape shape, int own)
     return differ;
 }
 
+/* Let models learn from the same rows by labels of their own, and each alone; return how many differ. */
+static int chorus(cp_sgd_shape shape)
+{
+    data d = make(&shape);
+    cp_rows rows = {.x = d.x, .y = d.y, .y_type = CP_F32, .slots = ROWS, .stride = shape.features * shape.bytes,
+                    .indices = d.at, .values = d.from, .lengths = d.lengths, .visit = d.visit, .m = ROWS};
+    cp_sgd *s[MODELS];
+    const void *ys[MODELS];
+    float *labels = malloc(MODELS * ROWS * sizeof *labels);
+    int status[MODELS], differ = 0;
+    int64_t done[MODELS];
+    for (int k = 0; k < MODELS; k++) {
+        ys[k] = labels + k * ROWS;
+        s[k] = model(&shape, k % 3);
+        for (int i = 0; i < ROWS; i++)
+            labels[k * ROWS + i] = d.y[(i + 7 * k) % ROWS];
+    }
+    labels[4 * ROWS + d.visit[600]] = -7; /* none of the classes, or a number like any other */
+    cp_sgd_learn_all(s, MODELS, &rows, ys, status, done);
+    for (int k = 0; k < MODELS; k++) {
+        int64_t learnt;
+        cp_sgd *alone = model(&shape, k % 3);
+        rows.y = ys[k];
+        differ += cp_sgd_learn(alone, &rows, &learnt) != status[k] || learnt != done[k];
+        differ += !the_same(&shape, s[k], alone);
+    }
+    free(labels);
+    drop(&d);
+    return differ;
+}
+
 static void accompany(void)
 {
     double classes[] = {0, 1, 2};
@@ -187,7 +218,10 @@ static void accompany(void)
                 cp_sgd_shape shape = {.loss = (enum cp_loss)loss, .parameter = cp_losses[loss].usual, .bytes = form ? 4 : 8,
                                       .sparse = form == 2, .batch = 1, .features = width, .intercept = width > 5, .isa = -1,
                                       .outputs = cp_loss_per_class((enum cp_loss)loss) ? 3 : 1, .classes = classes};
-                differ += crowd(shape, width > 5);
+                for (int step = 0; step < 3; step++) {
+                    shape.step = step == 0 ? CP_STEP_CONSTANT : step == 1 ? CP_STEP_ADAGRAD : CP_STEP_AUTO;
+                    differ += crowd(shape, width > 5) + chorus(shape);
+                }
             }
     printf("company %d\n", differ);
 }

@@ -8,7 +8,7 @@ from sgd_rows import KINDS, NUMBERS, made, sgd, sparse_rows, where
 
 from corgipile import _kernel
 from corgipile.errors import BadValue, Diverged
-from corgipile.linear.sgd import learn_parts
+from corgipile.linear.company import learn_labels, learn_parts
 from corgipile.steps import STEPS
 from corgipile.tables.table import type_code
 
@@ -89,6 +89,50 @@ def test_company_changes_nothing(kind, form, width, rows, several, folds, own, e
         if not good:
             break
     del kept
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(["logistic", "svm", "squared_hinge"]),
+    form=st.sampled_from(["float32", "float64", "sparse"]),
+    width=st.sampled_from([1, 16, 28, 64, 70]),
+    rows=st.integers(1, 300),
+    one=ONE,
+    labels=st.integers(1, 35),
+    weighed=st.booleans(),
+    bad=st.lists(st.integers(0, 299), max_size=3),
+    isa=st.integers(0, _kernel.sgd_isa()),
+    seed=st.integers(0, 99),
+)
+def test_labels_of_their_own_change_nothing(kind, form, width, rows, one, labels, weighed, bad, isa, seed):
+    rng, dtype = np.random.default_rng(seed), np.dtype("float64" if form == "float64" else "float32")
+    x = made(kind, rows, width, dtype, seed)[0]
+    x *= rng.choice([0.01, 1, 3], (rows, 1))  # some are larger than all before
+    for row in (row for row in bad if row < rows):
+        x[row, row % width] = np.nan
+    given_rows, kept = sparse_rows(x) if form == "sparse" else (x, None)
+    truth = rng.integers(0, 2, (labels, rows)).astype(np.uint8)
+    weights = rng.uniform(0, 2, rows).astype(np.float32) if weighed else None
+    how = {"sparse": form == "sparse", "isa": isa, "skip": True}
+    there, others = (alike([one] * labels, kind, width, dtype, [0.05] * labels, **how) for _ in range(2))
+    for _ in range(2):
+        visit = rng.permutation(rows).astype(np.int32)
+        learn_labels(there, given_rows, truth, visit, where, weights)
+        for model, mine in zip(others, truth, strict=True):
+            model.learn(given_rows, mine, visit, where, weights)
+        assert [bits(model) for model in there] == [bits(model) for model in others]
+    del kept
+
+
+def test_labels_must_be_one_a_model_and_slot():
+    x = made("logistic", 4, 5, np.float32)[0]
+    models = [sgd("logistic", 5, np.float32)._state for _ in range(2)]
+    good = [models, x, np.zeros((2, 4), np.uint8), type_code(np.dtype(np.uint8)), np.arange(4, dtype=np.int32), None, 0]
+    assert _kernel.sgd_each(*good) == [(0, 4)] * 2
+    with pytest.raises(ValueError, match="one a model and slot, got 7 for 2 models and 4 slots"):
+        _kernel.sgd_each(*good[:2], np.zeros(7, np.uint8), *good[3:])
+    with pytest.raises(ValueError, match="twice"):
+        _kernel.sgd_each([models[0]] * 2, *good[1:])
 
 
 def test_a_row_that_cannot_be_learnt_from_is_named():

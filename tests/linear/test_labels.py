@@ -40,6 +40,7 @@ FEATURES = [f"x{i}" for i in range(5)]
 HOW = {
     "plain": {},
     "standardised": {"standardize": True},
+    "a rate for each weight": {"step": "adagrad"},
     "hinge": {"model": "svm", "step": "decay", "l1": 1e-3},
     "batches": {"model": "squared_hinge", "batch_size": 16, "average": True, "l2": 1e-3},
     "weights": {"weight": "w", "step": "adagrad"},

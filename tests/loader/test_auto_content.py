@@ -193,3 +193,9 @@ def test_what_the_kernel_is_given_is_checked():
     assert _kernel.wants_content(1, 101, 100, 1)
     with pytest.raises(BadArgument, match="sketch="):
         cp.Loader(rows("clustered"), memory=FEW, sketch=lambda batch: np.zeros(batch.num_rows))
+
+
+@pytest.mark.parametrize(("batch", "by"), [(1, "label"), (4096, "content")])
+def test_a_step_for_many_rows_wants_more_blocks_mixed(batch, by):
+    order = Auto(block=10, buffer=3000)
+    assert train(rows("clustered"), features="x", order=order, batch_size=batch, epochs=1).params["balance"] == by

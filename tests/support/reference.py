@@ -141,12 +141,17 @@ def ruled(
                 updates += 1
                 touched = x[first : first + batch].any(axis=0) if lazy else np.ones(x.shape[1], bool)
                 means[:, touched] = 0.9 * means[:, touched] + 0.1 * g[:, touched]
-                squares[:, touched] = 0.999 * squares[:, touched] + 0.001 * g[:, touched] ** 2
-                bias_means, bias_squares = 0.9 * bias_means + 0.1 * slope, 0.999 * bias_squares + 0.001 * slope**2
+                growth = 1.0625 if rooted else 0.0  # of V, up to which the root is that of before
+                before, bias_before = squares.copy(), bias_squares
+                squares[:, touched] = 0.999 * squares[:, touched] + 0.001 * (g[:, touched] ** 2 + 1e-16)
+                bias_means = 0.9 * bias_means + 0.1 * slope
+                bias_squares = 0.999 * bias_squares + 0.001 * (slope**2 + 1e-16)
+                late = np.where(squares <= growth * before, before, squares)
+                bias_late = np.where(bias_squares <= growth * bias_before, bias_before, bias_squares)
                 by_updates = 1 - 0.9**updates, 1 - 0.999**updates
                 g, slope = (
-                    part / by_updates[0] / (np.sqrt(square / by_updates[1]) + 1e-8)
-                    for part, square in ((means * touched, squares), (bias_means, bias_squares))
+                    part / by_updates[0] / np.sqrt(np.where(square > 0, square, 1) / by_updates[1])
+                    for part, square in ((means * touched, late), (bias_means, bias_late))
                 )
             if normalized:
                 g = np.divide(g, size, where=size > 0, out=np.zeros_like(g))

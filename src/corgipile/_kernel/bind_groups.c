@@ -85,6 +85,66 @@ static PyObject *sgd_groups(PyObject *self, PyObject *args)
     return result;
 }
 
+/* Let each model learn from the same rows by labels of its own; return the status of each, and how many visits it has made. */
+static PyObject *learn_each(model_object **all, Py_ssize_t count, const cp_rows *rows, int64_t apart)
+{
+    PyObject *result = NULL;
+    cp_sgd **states = calloc((size_t)count, sizeof *states);
+    const void **ys = calloc((size_t)count, sizeof *ys);
+    int *status = calloc((size_t)count, sizeof *status);
+    int64_t *done = calloc((size_t)count, sizeof *done);
+    Py_ssize_t taken = 0;
+    for (; states && ys && taken < count && !all[taken]->busy; taken++) { /* one that is there twice is busy */
+        all[taken]->busy = 1;
+        states[taken] = all[taken]->state;
+        ys[taken] = (const char *)rows->y + taken * apart;
+    }
+    if (!states || !ys || !status || !done)
+        PyErr_NoMemory();
+    else if (taken < count)
+        PyErr_SetString(PyExc_ValueError, "a model is there twice");
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        cp_sgd_learn_all(states, count, rows, ys, status, done);
+        Py_END_ALLOW_THREADS
+        result = PyList_New(count);
+    }
+    for (Py_ssize_t i = 0; i < taken; i++)
+        all[i]->busy = 0;
+    for (Py_ssize_t i = 0; result && i < count; i++)
+        if (PyList_SetItem(result, i, Py_BuildValue("iL", status[i], (long long)done[i])) < 0)
+            Py_CLEAR(result);
+    free(states), free(ys), free(status), free(done);
+    return result;
+}
+
+/* sgd_each(models, rows, y, y_type, visit, weights, weights_type); y: labels by model and slot; rows: as above */
+static PyObject *sgd_each(PyObject *self, PyObject *args)
+{
+    PyObject *models, *rows, *y, *visit, *weights, *result = NULL;
+    rows_object r = {0};
+    model_object **all;
+    int type, weights_type;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!OOiOOi", &PyList_Type, &models, &rows, &y, &type, &visit, &weights, &weights_type) ||
+        !(all = models_take(models)))
+        return NULL;
+    const Py_ssize_t count = PyList_Size(models);
+    if (rows_either(&r, all[0]->state, rows) == 0) {
+        const int64_t slots = r.rows.slots;
+        if (rows_labels(&r, y, type) == 0 && rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0) {
+            if (r.labelled != slots * count)
+                PyErr_Format(PyExc_ValueError, "labels must be one a model and slot, got %lld for %zd models and %lld slots",
+                             (long long)r.labelled, count, (long long)slots);
+            else
+                result = learn_each(all, count, &r.rows, slots * cp_type_bytes[type]);
+        }
+    }
+    rows_release(&r);
+    free(all);
+    return result;
+}
+
 /* Let all models learn; return the status of each, and how many of its visits it has made. */
 static PyObject *learn_parts(model_object **all, Py_ssize_t count, const cp_rows *rows, cp_parts *p)
 {
@@ -148,6 +208,7 @@ static PyObject *sgd_parts(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_groups_methods[] = {
+    {"sgd_each", sgd_each, METH_VARARGS, "Let each of several models learn from the same rows by labels of its own."},
     {"sgd_groups", sgd_groups, METH_VARARGS, "Let each of several models learn from rows of its own."},
     {"sgd_parts", sgd_parts, METH_VARARGS, "Let each of several models learn from the same rows, but for some."},
     {NULL, NULL, 0, NULL},

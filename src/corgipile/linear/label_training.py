@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from corgipile.errors import BadArgument, BadLabel, BudgetTooSmall, Diverged
 from corgipile.linear import passes
+from corgipile.linear.company import learn_labels
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.multilabel import LabelModels
 from corgipile.linear.schedule import Schedule, schedule_of
-from corgipile.linear.sgd import SGD, Locate, SlotArray, rows_in
+from corgipile.linear.sgd import Locate, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.train import begun, order_of, prepare
 from corgipile.linear.training import Record, Task
@@ -136,7 +137,7 @@ class LabelTraining:
         self._task, self._schedule, self._given, self._found, self._feeder = task, schedule, given, found, feeder
         self._scaler = task.sgd(schedule)
         self._each = [task.sgd(schedule, scaled=False) for _ in found.labels]
-        self._truth = found.sets.T
+        self._sets = found.sets.view(np.uint8)
         self._threads = min(len(os.sched_getaffinity(0)), len(self._each), MOST_THREADS)
         self._history: list[Record] = []
         self._params = self._facts()
@@ -201,14 +202,10 @@ class LabelTraining:
             one.result()
 
     def _learn(self, visit: SlotArray, locate: Locate, first: int) -> None:
+        mine = slice(*(len(self._each) * thread // self._threads for thread in (first, first + 1)))
         for chunk in self._chunks(visit, locate):
-            for at in range(first, len(self._each), self._threads):
-                self._visit(chunk, self._each[at], self._truth[at])
-
-    @staticmethod
-    def _visit(chunk: Chunk, sgd: SGD, truth: npt.NDArray[np.bool_]) -> None:
-        labels = truth[chunk.sets].astype(np.float64)
-        sgd.learn(chunk.rows, labels, chunk.visit, chunk.locate, chunk.weights)
+            labels = np.ascontiguousarray(self._sets[chunk.sets, mine].T)
+            learn_labels(self._each[mine], chunk.rows, labels, chunk.visit, chunk.locate, chunk.weights)
 
     def _chunks(self, visit: SlotArray, locate: Locate) -> Iterator[Chunk]:
         """Yield rows some at a time, standardised if they are to be."""

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from corgipile.errors import BadLabel, BadValue, Diverged
 from corgipile.linear.classes import codes_of
+from corgipile.linear.company import learn_parts
 from corgipile.linear.schedule import Schedule
-from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, learn_parts, rows_in
+from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, rows_in
 from corgipile.linear.sparse import Sparse
 from corgipile.linear.training import Task
 from corgipile.loader.feeder import Feeder

@@ -1,7 +1,7 @@
 """The SGD kernel as an object: losses, updates, totals, and its refusals as errors."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from corgipile.sizes import OnBad, choice
 from corgipile.steps import step_of
 from corgipile.tables.table import type_code
 
-__all__ = ["SGD", "Figures", "learn_parts", "outputs_of", "rows_in"]
+__all__ = ["SGD", "Figures", "outputs_of", "plain", "rows_in"]
 
 FloatArray = npt.NDArray[Any]
 INDEX_FAULT = (_kernel.BAD_INDEX, _kernel.BAD_ORDER)
@@ -42,7 +42,7 @@ def outputs_of(kind: str, classes: npt.NDArray[Any]) -> int:
     return len(classes) if loss_of(kind, len(classes)).per_class else 1
 
 
-def _plain(numbers: FloatArray) -> FloatArray:
+def plain(numbers: FloatArray) -> FloatArray:
     """Return numbers as the kernel takes them: booleans are bytes."""
     return numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
 
@@ -152,7 +152,7 @@ class SGD:
             BadSparseRow: Sparse indices do not increase, or lie outside the features.
             Diverged: The weights grew without bound.
         """
-        labels, weights = _plain(labels), None if weights is None else _plain(weights)
+        labels, weights = plain(labels), None if weights is None else plain(weights)
         if self.scaling is None:
             self._learn_all(rows, labels, weights, visit, locate)
             return
@@ -325,54 +325,6 @@ class SGD:
         if np.isfinite(row).all():
             raise BadValue(f"{locate()} has features so large that its score is beyond what {dtype} can hold")
         raise self._refused(_kernel.BAD_VALUE, rows, int(one[0]), locate())
-
-
-def learn_parts(
-    models: Sequence[SGD],
-    theirs: npt.NDArray[np.uint8],
-    rows: FloatArray | Sparse,
-    labels: FloatArray,
-    visit: SlotArray,
-    parts: npt.NDArray[np.uint8],
-    locate: Locate,
-    *,
-    own: bool,
-    each: int,
-) -> list[bool]:
-    """Let models all learn from the same rows, but for some; say which of them diverged.
-
-    Args:
-        models: They standardise nothing themselves. Those of a part that differ in rates, L2 or means only should stand
-            side by side: they can visit a row at once.
-        theirs: The part of each.
-        rows: Rows by slot.
-        labels: Labels by slot.
-        visit: Slots.
-        parts: The part of each visit.
-        locate: Names a row by its place in ``visit``.
-        own: Whether models see their own part, or all others.
-        each: Visits that all make before the next ones come.
-
-    Raises:
-        CorgiPileError: As of `SGD.learn`, but for Diverged.
-    """
-    labels = _plain(labels)
-    given = (rows[0], rows[1], rows[2]) if isinstance(rows, Sparse) else rows
-    states = [model._state for model in models]  # noqa: SLF001 - a function of the class
-    found = _kernel.sgd_parts(states, theirs, own, given, labels, type_code(labels.dtype), visit, parts, each)
-    diverged = np.zeros(len(models), np.bool_)
-    for at in [at for at, (status, _) in enumerate(found) if status]:
-        places = np.flatnonzero((parts == theirs[at]) == own)
-        of_model = partial(_located, locate, places)
-        try:
-            models[at]._learn_all(rows, labels, None, visit[places], of_model, found[at])  # noqa: SLF001
-        except Diverged:
-            diverged[at] = True
-    return diverged.tolist()
-
-
-def _located(locate: Locate, places: npt.NDArray[np.intp], place: int) -> str:
-    return locate(int(places[place]))
 
 
 def rows_in(buffer: Buffer, inputs: Features, visit: SlotArray) -> FloatArray | Sparse:

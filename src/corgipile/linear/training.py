@@ -85,7 +85,8 @@ class Task:
     def feeder(self, order: Any, memory: Size | None, seed: int, shard: Shard = ALL, *, keep: bool = False) -> Feeder:
         """Open a feeder of what is learnt from, or of a rank's share of it; few rows may be kept."""
         rows = self.table(), self.label, order, left_for_rows(self, memory), seed
-        return self.inputs.feeder(*rows, weight=self.weight, sketch=self.labels.sketch, shard=shard, keep=keep)
+        weight, sketch, update = self.weight, self.labels.sketch, self.batch_size
+        return self.inputs.feeder(*rows, weight=weight, sketch=sketch, shard=shard, update=update, keep=keep)
 
     def surveyed(self, feeder: Feeder | None = None) -> Self:
         """Read the labels, where nobody has, and the features if they are to be standardised; return what is known.

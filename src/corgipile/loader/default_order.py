@@ -29,10 +29,17 @@ log = logging.getLogger("corgipile")
 
 
 class Reading(NamedTuple):
-    """What is read of a table, and within which memory: of all workers of a rank, however many these are."""
+    """What is read of a table, within which memory, of all workers of a rank, however many these are, and for what.
+
+    Attributes:
+        columns: What is read.
+        memory: Bytes for it.
+        update: Rows that a learner takes one step for, where batches are not cut beforehand.
+    """
 
     columns: Columns
     memory: Size | None
+    update: int = 1
 
 
 def chosen(
@@ -83,7 +90,8 @@ def _by_content(order: Riffle, table: Table, label: str, batch: int, reading: Re
     A look takes some hundred small reads. It is not taken where these are dear, in stores and in encoded units that are
     not unpacked anyway, nor where rows differ in length.
     """
-    columns, memory = reading
+    columns, memory, update = reading
+    batch = max(batch, update)
     dense = set(Numbers.of(table.schema, columns.sources, label).dense)
     if is_remote(table) or dense & columns.varlen.keys():
         return None

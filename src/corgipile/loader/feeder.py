@@ -51,6 +51,7 @@ class Feeder:
         prefetch: Steps read ahead; 0 reads in the consumer's thread.
         shard: Whose part of the table it is; workers of a rank divide its memory, and the order's buffer.
         apart: Make no buffer where rows are so wide that each is better read when it is its turn: `rows` says which.
+        update: Rows that a learner takes one step for: balance by content is decided for so many.
         keep: Read rows once and keep them, each in the slot of its number, where they are few enough.
         label: The column that orders balance by unless they name one; None: "label".
         sketch: What describes blocks by a column for that, see `corgipile.tables.sketch`.
@@ -90,6 +91,7 @@ class Feeder:
         prefetch: int = 1,
         shard: Shard = ALL,
         apart: bool = False,
+        update: int = 1,
         keep: bool = False,
         label: str | None = None,
         sketch: Sketch = sketch,
@@ -103,7 +105,7 @@ class Feeder:
         self._closed = False
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = found.row_bytes
-        reading = Reading(found, memory) if embed is None else None
+        reading = Reading(found, memory, update) if embed is None else None
         wanted = replace(chosen(order, table, label, shard.batch, reading), ahead=prefetch)  # type: ignore[type-var]
         if isinstance(wanted, GlobalBatches):
             wanted = replace(wanted, parts=(shard.world, shard.workers))

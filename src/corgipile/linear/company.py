@@ -1,0 +1,93 @@
+"""Models that learn from the same rows: those that are alike visit each of them at once."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile import _kernel
+from corgipile.errors import Diverged
+from corgipile.linear.sgd import SGD, FloatArray, Locate, SlotArray, plain
+from corgipile.linear.sparse import Sparse
+from corgipile.tables.table import type_code
+
+__all__ = ["learn_labels", "learn_parts"]
+
+
+def learn_parts(
+    models: Sequence[SGD],
+    theirs: npt.NDArray[np.uint8],
+    rows: FloatArray | Sparse,
+    labels: FloatArray,
+    visit: SlotArray,
+    parts: npt.NDArray[np.uint8],
+    locate: Locate,
+    *,
+    own: bool,
+    each: int,
+) -> list[bool]:
+    """Let models all learn from the same rows, but for some; say which of them diverged.
+
+    Args:
+        models: They standardise nothing themselves. Those of a part that differ in rates, L2 or means only should stand
+            side by side: they can visit a row at once.
+        theirs: The part of each.
+        rows: Rows by slot.
+        labels: Labels by slot.
+        visit: Slots.
+        parts: The part of each visit.
+        locate: Names a row by its place in ``visit``.
+        own: Whether models see their own part, or all others.
+        each: Visits that all make before the next ones come.
+
+    Raises:
+        CorgiPileError: As of `SGD.learn`, but for Diverged.
+    """
+    labels = plain(labels)
+    given = (rows[0], rows[1], rows[2]) if isinstance(rows, Sparse) else rows
+    states = [model._state for model in models]  # noqa: SLF001 - a function of the class
+    found = _kernel.sgd_parts(states, theirs, own, given, labels, type_code(labels.dtype), visit, parts, each)
+    diverged = np.zeros(len(models), np.bool_)
+    for at in [at for at, (status, _) in enumerate(found) if status]:
+        places = np.flatnonzero((parts == theirs[at]) == own)
+        of_model = partial(_located, locate, places)
+        try:
+            models[at]._learn_all(rows, labels, None, visit[places], of_model, found[at])  # noqa: SLF001
+        except Diverged:
+            diverged[at] = True
+    return diverged.tolist()
+
+
+def learn_labels(
+    models: Sequence[SGD],
+    rows: FloatArray | Sparse,
+    labels: npt.NDArray[np.uint8],
+    visit: SlotArray,
+    locate: Locate,
+    weights: FloatArray | None = None,
+) -> None:
+    """Let models all learn from the same rows, each by labels of its own.
+
+    Args:
+        models: They standardise nothing themselves. Those that are alike but for their weights can visit a row at once.
+        rows: Rows by slot.
+        labels: Labels by model and slot.
+        visit: Slots.
+        locate: Names a row by its place in ``visit``.
+        weights: What rows count for, by slot.
+
+    Raises:
+        CorgiPileError: As of `SGD.learn`.
+    """
+    weights = None if weights is None else plain(weights)
+    code, also = type_code(labels.dtype), 0 if weights is None else type_code(weights.dtype)
+    given = (rows[0], rows[1], rows[2]) if isinstance(rows, Sparse) else rows
+    states = [model._state for model in models]  # noqa: SLF001 - a function of the class
+    found = _kernel.sgd_each(states, given, labels, code, visit, weights, also)
+    for at in [at for at, (status, _) in enumerate(found) if status]:
+        models[at]._learn_all(rows, labels[at], weights, visit, locate, found[at])  # noqa: SLF001
+
+
+def _located(locate: Locate, places: npt.NDArray[np.intp], place: int) -> str:
+    return locate(int(places[place]))
