@@ -34,6 +34,12 @@ def save(name: str, results: Any, lines: Sequence[str]) -> Path:
     return folder / f"{name}.png"
 
 
+def latest(name: str) -> list[dict[str, Any]]:
+    """Return what was saved last of a script; nothing if it never was."""
+    found = sorted(RESULTS.glob(f"*/{name}.json"))
+    return list(json.loads(found[-1].read_text())) if found else []
+
+
 def joined(
     name: str,
     lines: Sequence[str],

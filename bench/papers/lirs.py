@@ -1,6 +1,6 @@
 """LIRS (Table 3, Fig. 9 to 11): epochs to the function value that BMF ends at, each holding 1/30 of the rows in memory.
 
-    python bench/papers/lirs.py [--data DIR] [--scale 4] [--save]
+    python bench/papers/lirs.py [--data DIR] [--scale 4] [--table NAME] [--save]
 
 Dual coordinate descent by every way of reading: BMF (blocks drawn at random once, solved in memory), LIRS (rows by
 a random index, or pages), the input pipeline of TensorFlow (a window over the file as it lies), CorgiPile, Riffle.
@@ -33,6 +33,10 @@ from common import Skip
 from learners import svmlight
 
 EPOCHS, SHARE = 30, 30
+STORED: dict[str, Callable[[pa.Table], pa.Table]] = {
+    "mixed": lambda rows: rows,
+    "sorted": lambda rows: rows.sort_by("label"),
+}
 SAID = {"webspam": 7, "epsilon": 12, "kdd": 11, "higgs": 17}  # epochs of LIRS to what BMF has after 30
 
 
@@ -61,12 +65,21 @@ def sparse(rows: int, entries: int, width: int, seed: int) -> pa.Table:
     return pa.table({**columns, "label": np.array(y).astype("i1")})
 
 
-def tables(data: Path | None, scale: int) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the tables by name."""
-    yield "webspam", sparse(10_000 // scale, 300, 1 << 17, 0)
-    yield "epsilon", dense(20_000 // scale, 400, 1)
-    yield "kdd", sparse(60_000 // scale, 36, 1 << 18, 2)
-    yield "higgs", dense(100_000 // scale, 28, 3)
+MADE: dict[str, Callable[[int], pa.Table]] = {
+    "webspam": lambda scale: sparse(10_000 // scale, 300, 1 << 17, 0),
+    "epsilon": lambda scale: dense(20_000 // scale, 400, 1),
+    "kdd": lambda scale: sparse(60_000 // scale, 36, 1 << 18, 2),
+    "higgs": lambda scale: dense(100_000 // scale, 28, 3),
+}
+
+
+def tables(data: Path | None, scale: int, only: str | None = None) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the tables by name, or one alone."""
+    for name, make in MADE.items():
+        if only in (None, name):
+            yield name, make(scale)
+    if only not in (None, "a9a"):
+        return
     try:
         yield "a9a", svmlight(data, "a9a/a9a.gz", "a9a/a9a.t.gz").train
     except Skip as reason:
@@ -150,19 +163,20 @@ def main() -> None:
     """Run all tables and print, and perhaps save, what came out."""
     parser = figures.arguments(__doc__ or "")
     parser.add_argument("--inner", type=int, default=10, help="visits of a row while it is in memory")
+    parser.add_argument("--table", help="of these tables one alone")
     given = parser.parse_args()
     results: list[dict[str, Any]] = []
-    orders: list[Callable[[pa.Table], pa.Table]] = [lambda rows: rows, lambda rows: rows.sort_by("label")]
     named = list(ways(SHARE))
     lines = figures.head(["table", "stored", "LIRS, paper", *named])
     print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory(prefix="corgipile-lirs-") as work:
-        for name, rows in tables(given.data, given.scale):
-            for stored, sort in zip(("mixed", "sorted"), orders, strict=True):
+        for name, rows in tables(given.data, given.scale, given.table):
+            for stored, sort in STORED.items():
                 results.append(measure(name, stored, sort(rows), Path(work), given.inner))
                 lines.append(told(results[-1]))
                 print(lines[-1], flush=True)
     if given.save:
+        lines, results = figures.joined("lirs", lines, results, lambda one: (one["table"], one["stored"]), told)
         panels = {
             (one["table"], f"stored {one['stored']}"): {way: record["values"] for way, record in one["ways"].items()}
             for one in results

@@ -1,11 +1,13 @@
 """LIRS (Table 3, memory): seconds, bytes, memory to the value that BMF ends at, cold, from a disk and a slow one.
 
-    python bench/papers/lirs_seconds.py [--data DIR] [--scale 4] [--save]
+    python bench/papers/lirs_seconds.py [--data DIR] [--scale 4] [--table NAME] [--stored mixed] [--disk disk] [--save]
 
-As `lirs.py`, with BMF's blocks compressed besides, each way in a process of its own. Before each epoch the file is
-dropped from the page cache, so that memory beyond what the way holds itself serves nobody, as under a limit of memory.
-The slow disk is `slow_disk.c` put before the process: reads take turns, 0.2 ms each and 100 MB/s. Seconds are those of
-the epochs that learn, and of writing BMF's blocks; memory is the growth of what is resident at most.
+The tables, values and epochs are those that `lirs.py` saved last, of as many rows; BMF's blocks are compressed besides.
+Each way runs in a process of its own, which may take 16 MB from where it begins to read, its page cache included, by a
+memory cgroup; where none may be made nothing limits it, and the results say so. Before each epoch the file is dropped
+from the page cache, and the seconds are those of the epochs that learn, and of writing BMF's blocks. The slow disk is
+`slow_disk.c` put before the process: reads take turns, 0.2 ms each and 100 MB/s. Memory is the growth of what is
+resident at most.
 """
 
 import json
@@ -18,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import figures
+import limits
 import numpy as np
 import pyarrow as pa
-from lirs import EPOCHS, SHARE, curve, opened, tables, visit, ways
+from lirs import SHARE, STORED, curve, opened, tables, visit, ways
 from pagecache import drop
 
 import corgipile as cp
@@ -30,8 +33,9 @@ from corgipile.resident import peaking
 
 HERE = Path(__file__).resolve().parent
 DISKS: dict[str, dict[str, str]] = {"disk": {}, "slow disk": {"SLOW_DISK_SECONDS": "2e-4", "SLOW_DISK_RATE": "1e8"}}
-INNER = 10
 COMPRESSED = "BMF, zstd"
+NAMES = ["BMF", COMPRESSED, *list(ways(SHARE))[1:]]
+LIMIT = 16 << 20
 
 
 def resident() -> int:
@@ -39,115 +43,128 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def order_of(way: str, rows: int) -> Any:
-    """Return the order of a way."""
-    return ways(rows)["BMF" if way == COMPRESSED else way][1]
-
-
-def alone(path: Path, way: str, epochs: int) -> dict[str, Any]:
+def alone(path: Path, way: str, inner: int, epochs: int) -> dict[str, Any]:
     """Run some epochs of a way, each cold: what they take. This is a process of its own."""
     rows = len(cp.open(path))
-    order = order_of(way, rows)
+    order = ways(rows)["BMF" if way == COMPRESSED else way][1]
     few = path.with_name("few.arrow")
     curve(
         few, FullShuffle(buffer=len(cp.open(few)), ahead=0), 1, 1
     )  # what is loaded at the first use of all is nobody's
+    limited = limits.limit(LIMIT)
     seconds, read, before = 0.0, 0, resident()
     with peaking() as peak, opened(path, order) as (feeder, inputs):
-        dual = Dual("squared_hinge", inputs, np.array([0, 1]), rows=rows, l2=1 / rows, passes=INNER)
+        dual = Dual("squared_hinge", inputs, np.array([0, 1]), rows=rows, l2=1 / rows, passes=inner)
         for epoch in range(epochs):
             drop(path)
             start = time.perf_counter()
             visit(dual, feeder, epoch, learn=True)
             seconds += time.perf_counter() - start
         read = feeder.bytes_read
-    return {"seconds": seconds, "read": read, "memory": peak.nbytes - before}
+    return {"seconds": seconds, "read": read, "memory": peak.nbytes - before, "limited": limited}
 
 
-def child(path: Path, way: str, epochs: int, library: Path, disk: dict[str, str]) -> dict[str, Any]:
+def child(path: Path, way: str, inner: int, epochs: int, library: Path, disk: dict[str, str]) -> dict[str, Any]:
     """Run that process, before it the slow disk where one is asked for."""
     environment = os.environ | disk | ({"LD_PRELOAD": str(library)} if disk else {})
-    call = [sys.executable, __file__, "--alone", str(path), way, str(epochs)]
-    done = subprocess.run(call, env=environment, check=True, capture_output=True, text=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    call = [sys.executable, __file__, "--alone", str(path), way, str(inner), str(epochs)]
+    with subprocess.Popen(call, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        said, _ = process.communicate()
+    limits.remove(process.pid)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, call)
+    return dict(json.loads(said.splitlines()[-1]))
 
 
-def measure(name: str, rows: pa.Table, work: Path, library: Path) -> list[dict[str, Any]]:
-    """Run every way over one table, from both disks."""
-    path, held = work / f"{name}.arrow", len(rows) // SHARE
-    cp.convert(rows, path)
+def measure(known: dict[str, Any], rows: pa.Table, disk: str, work: Path) -> dict[str, Any]:
+    """Run every way over one table from one disk, as many epochs as it was found to need."""
+    path, held = work / "rows.arrow", len(rows) // SHARE
+    cp.convert(rows, path, overwrite=True)
     cp.convert(rows.slice(0, 60), work / "few.arrow", overwrite=True)
-    split, wrote = {}, {}
-    for way, compression in (("BMF", None), (COMPRESSED, "zstd")):
-        split[way], start = work / f"{name}-{compression}.arrow", time.perf_counter()
-        cp.reshuffle(path, split[way], method="bmf", block=held, compression=compression)
-        wrote[way] = time.perf_counter() - start
-    _, best, _ = curve(path, FullShuffle(buffer=len(rows), ahead=0), 500, 20, 1e-9)
-    found, goal = [], 0.0
-    for way in ("BMF", COMPRESSED, *list(ways(len(rows)))[1:]):
-        at = split.get(way, path)
-        values, _, _ = curve(at, order_of(way, len(rows)), INNER, EPOCHS)
-        goal = goal or values[-1] / best - 1
-        epochs = next((number + 1 for number, value in enumerate(values) if value / best - 1 <= goal), None)
-        for disk, slow in DISKS.items():
-            record = {
-                "table": name,
-                "disk": disk,
-                "way": way,
-                "epochs": epochs,
-                "goal": goal,
-                "wrote": wrote.get(way, 0.0),
-            }
-            if epochs is not None:
-                record |= child(at, way, epochs, library, slow) | {"bytes": at.stat().st_size}
-            found.append(record)
-    return found
+    found = {}
+    for way in NAMES:
+        at, wrote = path, 0.0
+        if way.startswith("BMF"):
+            at, start = work / "blocks.arrow", time.perf_counter()
+            compression = "zstd" if way == COMPRESSED else None
+            cp.reshuffle(path, at, method="bmf", block=held, compression=compression, overwrite=True)
+            wrote = time.perf_counter() - start
+        epochs = known["ways"]["BMF" if way == COMPRESSED else way]["epochs"]
+        found[way] = {"epochs": epochs, "wrote": wrote, "bytes": at.stat().st_size}
+        if epochs is not None:
+            found[way] |= child(at, way, known["inner"], epochs, work / "slow_disk.so", DISKS[disk])
+    goal = known["ways"]["BMF"]["values"][-1]
+    return {
+        "table": known["table"],
+        "stored": known["stored"],
+        "disk": disk,
+        "rows": len(rows),
+        "goal": goal,
+        "ways": found,
+    }
 
 
 def told(result: dict[str, Any]) -> str:
-    """Return the lines of a table, one a disk."""
-    return "\n".join(line(result, disk) for disk in DISKS)
-
-
-def line(result: dict[str, Any], disk: str) -> str:
-    """Return what all ways took from a disk."""
-    ways = [one for one in result["ways"] if one["disk"] == disk]
+    """Return a line of the table: what all ways took."""
     cells = []
-    for one in ways:
+    for one in result["ways"].values():
         if one["epochs"] is None:
-            cells.append(f"not in {EPOCHS} epochs")
+            cells.append("not in 30 epochs")
             continue
         also = f" + {one['wrote']:.2f}" if one["wrote"] else ""
         took = f"{one['seconds']:.2f}{also} s, {one['read'] / 1e6:.1f} MB, {one['memory'] / 1e6:.1f} MB"
         cells.append(f"{one['epochs']}: {took}")
-    return f"| {result['table']} | {disk} | {ways[0]['goal']:.1e} | {' | '.join(cells)} |"
+    named = [result["table"], result["stored"], f"{result['rows']:,}", result["disk"], f"{result['goal']:.1e}"]
+    return f"| {' | '.join([*named, *cells])} |"
+
+
+def draw(results: list[dict[str, Any]], path: Path) -> None:
+    """Draw the seconds, those of writing blocks included."""
+    panels = {
+        (f"{one['table']}, {one['stored']}", one["disk"]): {
+            way: record["seconds"] + record["wrote"] if record["epochs"] is not None else 0.0
+            for way, record in one["ways"].items()
+        }
+        for one in results
+    }
+    figures.bars(panels, path, up="seconds to the value of BMF, writing its blocks included; none: not in 30 epochs")
 
 
 def main() -> None:
-    """Run all tables and print, and perhaps save, what came out."""
+    """Run what is asked for and print, and perhaps save, what came out."""
     if sys.argv[1:2] == ["--alone"]:
-        print(json.dumps(alone(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))))
+        print(json.dumps(alone(Path(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:]))))
         return
     parser = figures.arguments(__doc__ or "")
     parser.add_argument("--table", help="of these tables one alone")
+    parser.add_argument("--stored", choices=list(STORED), help="one way of storing them")
+    parser.add_argument("--disk", choices=list(DISKS), help="one disk")
     given = parser.parse_args()
+    known = {(one["table"], one["stored"]): one for one in figures.latest("lirs")}
     results: list[dict[str, Any]] = []
-    lines = figures.head(["table", "from", "value", "BMF", COMPRESSED, *list(ways(SHARE))[1:]])
+    lines = figures.head(["table", "stored", "rows", "from", "value", *NAMES])
     print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory(prefix="corgipile-lirs-") as folder:
         library = Path(folder) / "slow_disk.so"
         build = ["cc", "-O2", "-shared", "-fPIC", str(HERE / "slow_disk.c"), "-o", str(library), "-ldl", "-lpthread"]
         subprocess.run(build, check=True)
-        for name, rows in tables(given.data, given.scale):
-            if given.table not in (None, name):
-                continue
-            results.append({"table": name, "ways": measure(name, rows, Path(folder), library)})
-            lines.append(told(results[-1]))
-            print(lines[-1], flush=True)
+        for name, rows in tables(given.data, given.scale, given.table):
+            for stored, sort in STORED.items():
+                one = known.get((name, stored), {})
+                if given.stored not in (None, stored):
+                    continue
+                if one.get("rows") != len(rows):
+                    sys.exit(f"run lirs.py --table {name} --save first, with the same --scale")
+                for disk in DISKS if given.disk is None else [given.disk]:
+                    results.append(measure(one, sort(rows), disk, Path(folder)))
+                    lines.append(told(results[-1]))
+                    print(lines[-1], flush=True)
     if given.save:
         name = Path(__file__).stem
-        lines, results = figures.joined(name, lines, results, lambda one: one["table"], told)
-        figures.save(name, results, lines)
+        lines, results = figures.joined(
+            name, lines, results, lambda one: (one["table"], one["stored"], one["disk"]), told
+        )
+        draw(results, figures.save(name, results, lines))
 
 
 if __name__ == "__main__":

@@ -316,11 +316,12 @@ DECLARE
     gone oid;
 BEGIN
     CREATE FUNCTION corgipile.evaluate(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-        label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, OUT loss float8, OUT accuracy float8,
-        OUT r2 float8, OUT rows bigint, OUT auc float8, OUT log_loss float8, OUT rmse float8, OUT mae float8)
+        label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
+        OUT loss float8, OUT accuracy float8, OUT r2 float8, OUT rows bigint, OUT auc float8, OUT log_loss float8,
+        OUT rmse float8, OUT mae float8)
         RETURNS record AS 'MODULE_PATHNAME', 'corgipile_evaluate' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
     IF known THEN
-        REVOKE ALL ON FUNCTION corgipile.evaluate(text, regclass, "any", text, text, text) FROM PUBLIC;
+        REVOKE ALL ON FUNCTION corgipile.evaluate(text, regclass, "any", text, text, text, text) FROM PUBLIC;
     END IF;
     FOR given IN SELECT a.grantee, pg_catalog.bool_and(a.is_grantable) AS is_grantable
         FROM pg_catalog.pg_proc p,
@@ -328,7 +329,7 @@ BEGIN
         WHERE known AND p.oid = ANY (old)
         GROUP BY a.grantee HAVING pg_catalog.count(DISTINCT p.oid) = pg_catalog.cardinality(old)
     LOOP
-        EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION corgipile.evaluate(text, regclass, "any", text, text, text) '
+        EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION corgipile.evaluate(text, regclass, "any", text, text, text, text) '
             'TO %s%s', CASE given.grantee
             WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(given.grantee)) END,
             CASE WHEN given.is_grantable AND given.grantee <> 0 THEN ' WITH GRANT OPTION' END);
@@ -337,30 +338,32 @@ BEGIN
         EXECUTE pg_catalog.format('DROP FUNCTION %s', gone::pg_catalog.regprocedure);
     END LOOP;
 END $evaluate$;
-COMMENT ON FUNCTION corgipile.evaluate(text, regclass, "any", text, text, text)
+COMMENT ON FUNCTION corgipile.evaluate(text, regclass, "any", text, text, text, text)
     IS 'a model measured on rows; auc is of models of two classes, log_loss of those with probabilities, rmse and mae of numbers';
 CREATE FUNCTION corgipile.confusion_matrix(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, OUT actual text, OUT predicted text,
-    OUT rows bigint) RETURNS SETOF record
+    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
+    OUT actual text, OUT predicted text, OUT rows bigint, OUT weight float8) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'corgipile_confusion_matrix' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.confusion_matrix(text, regclass, "any", text, text, text)
-    IS 'how many rows of each class a model takes for each';
+COMMENT ON FUNCTION corgipile.confusion_matrix(text, regclass, "any", text, text, text, text)
+    IS 'how many rows of each class a model takes for each, and what they count for by a column of weights';
 CREATE FUNCTION corgipile.class_metrics(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, OUT class text, OUT "precision" float8,
-    OUT recall float8, OUT f1 float8, OUT rows bigint) RETURNS SETOF record
-    AS 'MODULE_PATHNAME', 'corgipile_class_metrics' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.class_metrics(text, regclass, "any", text, text, text)
+    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
+    OUT class text, OUT "precision" float8, OUT recall float8, OUT f1 float8, OUT rows bigint, OUT weight float8)
+    RETURNS SETOF record AS 'MODULE_PATHNAME', 'corgipile_class_metrics' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
+COMMENT ON FUNCTION corgipile.class_metrics(text, regclass, "any", text, text, text, text)
     IS 'precision, recall and F1 of each class; NULL where they are 0 / 0';
 CREATE FUNCTION corgipile.auc(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, class "any" DEFAULT NULL::text)
-    RETURNS float8 AS 'MODULE_PATHNAME', 'corgipile_auc' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.auc(text, regclass, "any", text, text, text, "any")
+    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, class "any" DEFAULT NULL::text,
+    weight text DEFAULT NULL) RETURNS float8
+    AS 'MODULE_PATHNAME', 'corgipile_auc' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
+COMMENT ON FUNCTION corgipile.auc(text, regclass, "any", text, text, text, "any", text)
     IS 'area under the ROC curve of a class, of two the second; NULL where all rows are of one side';
 CREATE FUNCTION corgipile.roc(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
     label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, class "any" DEFAULT NULL::text,
-    OUT threshold float8, OUT fpr float8, OUT tpr float8, OUT false_positives bigint, OUT true_positives bigint)
-    RETURNS SETOF record AS 'MODULE_PATHNAME', 'corgipile_roc' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.roc(text, regclass, "any", text, text, text, "any")
+    weight text DEFAULT NULL, OUT threshold float8, OUT fpr float8, OUT tpr float8, OUT false_positives bigint,
+    OUT true_positives bigint) RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'corgipile_roc' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
+COMMENT ON FUNCTION corgipile.roc(text, regclass, "any", text, text, text, "any", text)
     IS 'ROC curve of a class, of two the second: rows of which the score is threshold or more';
 
 -- Models as the bytes of model files.

@@ -63,9 +63,9 @@
 #define CORGI_DIRECT_IO false
 #endif
 
-/* The next number of a sort. */
+/* The next datum of a sort: a copy, where it is a pointer. */
 #if PG_VERSION_NUM >= 160000
-#define CORGI_NEXT_DATUM(sort, value, null) tuplesort_getdatum(sort, true, false, value, null, NULL)
+#define CORGI_NEXT_DATUM(sort, value, null) tuplesort_getdatum(sort, true, true, value, null, NULL)
 #else
 #define CORGI_NEXT_DATUM(sort, value, null) tuplesort_getdatum(sort, true, value, null, NULL)
 #endif

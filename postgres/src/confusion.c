@@ -18,6 +18,7 @@ typedef struct {
         int32 actual, predicted;
     } key;
     int64 rows;
+    double weight;          /* what they count for */
 } Cell;
 
 typedef struct {
@@ -40,13 +41,16 @@ static int32 place_of(const CorgiModel *m, double label)
     return (int32) low;
 }
 
-static void count_row(CorgiWatch *w, double label, const double *scores)
+static void count_row(CorgiWatch *w, double label, double weight, const double *scores)
 {
     Matrix *x = (Matrix *) w;
     Cell wanted = {.key = {place_of(x->model, label), (int32) corgi_best_class(x->model, scores)}}, *cell;
     bool there;
     cell = hash_search(x->cells, &wanted.key, HASH_ENTER, &there);
-    cell->rows = there ? cell->rows + 1 : 1;
+    if (!there)
+        cell->weight = (double) (cell->rows = 0);
+    cell->rows++;
+    cell->weight += weight;
 }
 
 /* Count the rows of a call; returns false if its model is NULL. */
@@ -80,9 +84,10 @@ Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
         for (int32 j = 0; j < x.model->classes; j++) {
             Cell wanted = {.key = {i, j}};
             const Cell *cell = hash_search(x.cells, &wanted.key, HASH_FIND, NULL);
-            Datum values[3] = {CStringGetTextDatum(corgi_class_name(x.model, i)),
-                               CStringGetTextDatum(corgi_class_name(x.model, j)), Int64GetDatum(cell ? cell->rows : 0)};
-            bool nulls[3] = {false};
+            Datum values[4] = {CStringGetTextDatum(corgi_class_name(x.model, i)),
+                               CStringGetTextDatum(corgi_class_name(x.model, j)), Int64GetDatum(cell ? cell->rows : 0),
+                               Float8GetDatum(cell ? cell->weight : 0)};
+            bool nulls[4] = {false};
             tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
         }
     return (Datum) 0;
@@ -90,13 +95,14 @@ Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
 
 /* What is known of one class. */
 typedef struct {
-    int64 actual, predicted, both;
+    int64 rows;
+    double actual, predicted, both; /* what rows count for */
 } Tally;
 
-static Datum share(int64 part, int64 whole, bool *null)
+static Datum share(double part, double whole, bool *null)
 {
     *null = whole == 0;
-    return Float8GetDatum(*null ? 0 : (double) part / (double) whole);
+    return Float8GetDatum(*null ? 0 : part / whole);
 }
 
 /* class_metrics(model, ...): precision, recall and F1 of each class; NULL where they are 0 / 0. */
@@ -113,16 +119,17 @@ Datum corgipile_class_metrics(PG_FUNCTION_ARGS)
     tallies = palloc0(sizeof *tallies * (Size) x.model->classes);
     hash_seq_init(&all, x.cells);
     while ((cell = hash_seq_search(&all)) != NULL) {
-        tallies[cell->key.actual].actual += cell->rows;
-        tallies[cell->key.predicted].predicted += cell->rows;
-        tallies[cell->key.actual].both += cell->key.actual == cell->key.predicted ? cell->rows : 0;
+        tallies[cell->key.actual].rows += cell->rows;
+        tallies[cell->key.actual].actual += cell->weight;
+        tallies[cell->key.predicted].predicted += cell->weight;
+        tallies[cell->key.actual].both += cell->key.actual == cell->key.predicted ? cell->weight : 0;
     }
     for (int64 k = 0; k < x.model->classes; k++) {
         const Tally *t = &tallies[k];
-        bool nulls[5] = {false};
-        Datum values[5] = {CStringGetTextDatum(corgi_class_name(x.model, k)), share(t->both, t->predicted, &nulls[1]),
+        bool nulls[6] = {false};
+        Datum values[6] = {CStringGetTextDatum(corgi_class_name(x.model, k)), share(t->both, t->predicted, &nulls[1]),
                            share(t->both, t->actual, &nulls[2]), share(2 * t->both, t->actual + t->predicted, &nulls[3]),
-                           Int64GetDatum(t->actual)};
+                           Int64GetDatum(t->rows), Float8GetDatum(t->actual)};
         tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
     }
     return (Datum) 0;

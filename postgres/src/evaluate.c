@@ -26,7 +26,8 @@ static char *text_argument(FunctionCallInfo fcinfo, int at)
 static CorgiOptions choose(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
 {
     CorgiOptions o = {.kind = m->kind, .of = m->of, .features = m->features, .label = m->label, .encoding = m->encoding,
-                      .query = text_argument(fcinfo, QUERY), .where = text_argument(fcinfo, WHERE)};
+                      .query = text_argument(fcinfo, QUERY), .where = text_argument(fcinfo, WHERE),
+                      .weight = text_argument(fcinfo, PG_NARGS() - 1)};
     corgi_check_rows(PG_ARGISNULL(SOURCE), o.query, o.where);
     o.source = PG_ARGISNULL(SOURCE) ? InvalidOid : PG_GETARG_OID(SOURCE);
     if (!PG_ARGISNULL(FEATURES))
@@ -85,6 +86,7 @@ cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name,
         watch->scorer = corgi_model_learner(m, run.source.sparse);
     figures = corgi_measure(&run, corgi_model_learner(m, run.source.sparse), false,
                             run.snapshot ? run.snapshot : GetActiveSnapshot());
+    corgi_check_weight(&figures, "the rows to judge");
     corgi_close_source(&run.source);
     corgi_close_query(&run);
     return figures;
@@ -95,26 +97,26 @@ typedef struct {
     CorgiWatch watch;
     const CorgiModel *model;
     CorgiRanks *ranks;      /* of a model of two classes */
-    double squares, sizes;  /* of the errors of one that predicts numbers */
+    double squares, sizes;  /* of the errors of one that predicts numbers, by what rows count for */
 } Sums;
 
-static void note_row(CorgiWatch *w, double label, const double *scores)
+static void note_row(CorgiWatch *w, double label, double weight, const double *scores)
 {
     Sums *s = (Sums *) w;
     double error;
     if (s->ranks != NULL)
-        corgi_rank_row(s->ranks, label, scores);
+        corgi_rank_row(s->ranks, label, weight, scores);
     if (!corgi_predicts_numbers(&s->model->of))
         return;
     error = corgi_predicted_number(s->model, scores) - label;
-    s->squares += error * error;
-    s->sizes += fabs(error);
+    s->squares += weight * (error * error);
+    s->sizes += weight * fabs(error);
 }
 
 static void fill(const CorgiModel *m, const cp_figures *f, const Sums *s, Datum *values, bool *nulls)
 {
     bool numbers = corgi_predicts_numbers(&m->of), none = f->rows == 0;
-    double area = 0, rows = (double) f->rows;
+    double area = 0;
     nulls[0] = none;
     nulls[1] = none || numbers;
     nulls[2] = none || !numbers;
@@ -125,8 +127,8 @@ static void fill(const CorgiModel *m, const cp_figures *f, const Sums *s, Datum 
     values[1] = values[2] = Float8GetDatum(f->score);
     values[3] = Int64GetDatum(f->rows);
     values[4] = Float8GetDatum(area);
-    values[6] = Float8GetDatum(none ? 0 : sqrt(s->squares / rows));
-    values[7] = Float8GetDatum(none ? 0 : s->sizes / rows);
+    values[6] = Float8GetDatum(none ? 0 : sqrt(s->squares / f->weight));
+    values[7] = Float8GetDatum(none ? 0 : s->sizes / f->weight);
 }
 
 Datum corgipile_evaluate(PG_FUNCTION_ARGS)
@@ -147,7 +149,7 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
     if (m == NULL)
         PG_RETURN_NULL();
     sums.model = m;
-    sums.ranks = m->classes == 2 ? corgi_make_ranks(m, 1) : NULL;
+    sums.ranks = m->classes == 2 ? corgi_make_ranks(m, 1, !PG_ARGISNULL(PG_NARGS() - 1)) : NULL;
     f = corgi_judge(fcinfo, m, name, sums.ranks != NULL || corgi_predicts_numbers(&m->of) ? &sums.watch : NULL);
     fill(m, &f, &sums, values, nulls);
     PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, values, nulls)));

@@ -148,7 +148,9 @@ static void check_columns(const CorgiOptions *o, Relation rel)
             const char *name = lfirst(inner);
             Oid type = type_of(rel, name);
             if (is_in(o->words, name) && !corgi_is_text(getBaseType(type)))
-                REFUSE(ERRCODE_DATATYPE_MISMATCH, "text column \"%s\" is %s; text is needed", name, format_type_be(type));
+                ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
+                        errmsg("text column \"%s\" is %s; text is needed", name, format_type_be(type)),
+                        corgi_hint_cast(type, name));
             if (corgi_family(getBaseType(type)) == CORGI_NO_FAMILY)
                 REFUSE(ERRCODE_DATATYPE_MISMATCH, "column \"%s\" of interactions is %s; text, numbers, dates or times are "
                        "needed", name, format_type_be(type));

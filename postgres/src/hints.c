@@ -5,6 +5,7 @@
 
 #include "catalog/pg_cast.h"
 #include "catalog/pg_type.h"
+#include "parser/parse_coerce.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 
@@ -18,10 +19,19 @@ const char *corgi_cast_to_list(Oid type)
     return NULL;
 }
 
-/* Add to an error about a column of a type that can be cast how to make a column of numbers of it. */
+/* Return whether values of a type are text but for how they are compared, as those of citext are. */
+bool corgi_casts_to_text(Oid type) { return !corgi_is_text(type) && IsBinaryCoercible(type, TEXTOID); }
+
+/* Add to an error about a column of a type that can be cast, or has values inside, how to make a column of it that serves. */
 int corgi_hint_cast(Oid type, const char *column)
 {
     const char *cast = corgi_cast_to_list(type), *name = quote_identifier(column);
+    if (type == JSONOID || type == JSONBOID)
+        return errhint("Take values out of it by a query, or add a column of one: %s_key float8 GENERATED ALWAYS AS "
+                       "((%s ->> 'key')::float8) STORED, without the cast for text.", name, name);
+    if (corgi_casts_to_text(type))
+        return errhint("Take it as text by a query, or add a column: %s_text text GENERATED ALWAYS AS (%s::text) STORED.", name,
+                       name);
     return cast ? errhint("Add a column of numbers: %s_list %s GENERATED ALWAYS AS (%s::%s) STORED.", name, cast, name,
                           cast)
                 : 0;
@@ -51,6 +61,9 @@ void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run)
         ereport(NOTICE, errmsg("features differ in scale by %.1g times (%s and %s): %s", seen->apart,
                                corgi_feature_name(&run->source, seen->largest),
                                corgi_feature_name(&run->source, seen->smallest), done));
+    else if (seen->scales == CP_ROWS_ASIDE)
+        ereport(NOTICE, errmsg("features lie to one side of 0 (their means are %.0f%% of their mean squares): %s",
+                               100 * seen->aside, done));
     else
         ereport(NOTICE, errmsg("rows are %s for SGD (mean squared length %.3g): %s",
                                seen->scales == CP_ROWS_SHORT ? "short" : "long", seen->length, done));

@@ -50,8 +50,8 @@ static void tell_rows(const Pass *p)
     for (int64 from = 0; from < p->waiting; from += most) {
         int64 count = Min(most, p->waiting - from);
         corgi_learner_decide_rows(w->scorer, &p->run, p->visit + from, count, scores);
-        for (int64 i = 0; i < count; i++)
-            w->row(w, p->run.buffer.y[from + i], scores + i * outputs);
+        for (int64 i = from; i < from + count; i++)
+            w->row(w, p->run.buffer.y[i], p->run.buffer.weight ? p->run.buffer.weight[i] : 1, scores + (i - from) * outputs);
     }
     pfree(scores);
 }

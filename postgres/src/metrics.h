@@ -4,20 +4,20 @@
 
 /* What is told of each row that is measured. */
 typedef struct CorgiWatch {
-    void (*row)(struct CorgiWatch *w, double label, const double *scores);
+    void (*row)(struct CorgiWatch *w, double label, double weight, const double *scores);
     CorgiLearner *scorer;
 } CorgiWatch;
 
 /* evaluate.c */
-enum { CORGI_JUDGE_CLASS = 6 }; /* the argument after those that all measures take */
+enum { CORGI_JUDGE_CLASS = 6 }; /* the argument after those that all measures take; the weight is the last */
 extern CorgiModel *corgi_model_to_judge(FunctionCallInfo fcinfo, char **name);
 extern void corgi_need_classes(const CorgiModel *m, const char *name, const char *what);
 extern cp_figures corgi_judge(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch);
 
 /* ranks.c */
 typedef struct CorgiRanks CorgiRanks;
-extern CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive);
-extern void corgi_rank_row(CorgiRanks *r, double label, const double *scores);
+extern CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted);
+extern void corgi_rank_row(CorgiRanks *r, double label, double weight, const double *scores);
 extern bool corgi_auc(CorgiRanks *r, double *area);
 
 #endif

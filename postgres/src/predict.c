@@ -1,5 +1,5 @@
 /* corgipile.predict, predict_proba and decision: a stored model applied to one row. */
-#include "corgipile.h"
+#include "arguments.h"
 
 #include <math.h>
 
@@ -11,7 +11,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
-#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 PG_FUNCTION_INFO_V1(corgipile_predict);
@@ -39,15 +38,9 @@ typedef struct {
     CorgiCached *cached;
     uint64 loads;
     Size name_bytes;
-    bool list, pair, mixed; /* the features are one array, two arrays of a sparse row, an array and a number, else one
-                             * argument each */
-    bool literal;           /* a list without a type, such as '{1, 2}' */
-    int count;              /* of features that came apart */
-    Oid *types, *given;     /* of a number in each, and as they came */
-    bool record;            /* they are fields of one argument */
-    CorgiRecord *fields;    /* of it, once the first has come */
+    CorgiArguments arguments;
+    CorgiRecord *fields;    /* of a record, once the first has come */
     MemoryContext context;  /* that holds them */
-    const NullableDatum *row;
 } Site;
 
 static Sight look(void)
@@ -57,44 +50,18 @@ static Sight look(void)
                    .command = s->curcid, .sub = GetCurrentSubTransactionId(), .user = GetUserId()};
 }
 
-/* Refuse a type of features; where it has a cast to an array of numbers, as pgvector's types have, say so. */
-static void refuse_type(Oid type, bool alone)
-{
-    const char *cast = corgi_cast_to_list(type);
-    ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-            errmsg("features are %s; numbers, or one array of numbers, are needed", format_type_be(type)),
-            cast ? errhint("Write x::%s for x.", cast) : alone && type == TEXTOID ? errhint("Write x::float8[] for x.") : 0);
-}
-
-/* Find out what the features of a call are by their types; whether they serve is for the model to say. */
-static void note_types(Site *s, int count, Oid *given)
-{
-    int lists = 0;
-    s->count = count;
-    s->given = given;
-    for (int i = 0; i < count; i++) {
-        Oid item = get_element_type(getBaseType(given[i]));
-        bool list = OidIsValid(item) && count <= 2;
-        s->types[i] = getBaseType(list ? item : given[i]);
-        lists += list;
-    }
-    s->list = lists == 1 && count == 1;
-    s->pair = lists == 2;
-    s->mixed = lists == 1 && count == 2;
-}
-
 static Site *make_site(FunctionCallInfo fcinfo)
 {
     MemoryContext before = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
     int count = PG_NARGS() - 1;
     Site *s = palloc0(sizeof *s);
-    s->record = count == 1 && corgi_is_record(get_fn_expr_argtype(fcinfo->flinfo, 1));
-    if (!s->record) {
+    s->arguments.record = count == 1 && corgi_is_record(get_fn_expr_argtype(fcinfo->flinfo, 1));
+    if (!s->arguments.record) {
         Oid *given = palloc(sizeof *given * (Size) count);
         for (int i = 0; i < count; i++)
             given[i] = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
-        s->types = palloc(sizeof *s->types * (Size) count);
-        note_types(s, count, given);
+        s->arguments.types = palloc(sizeof *given * (Size) count);
+        corgi_note_types(&s->arguments, count, given);
     }
     MemoryContextSwitchTo(before);
     fcinfo->flinfo->fn_extra = s;
@@ -109,151 +76,9 @@ static void open_record(FunctionCallInfo fcinfo, Site *s, const CorgiCached *c)
         s->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "corgipile fields", ALLOCSET_SMALL_SIZES);
     MemoryContextReset(s->context);
     s->fields = corgi_open_record(PG_GETARG_DATUM(1), c->name, s->context);
-    s->types = MemoryContextAlloc(s->context, sizeof *s->types * (Size) Max(s->fields->count, 1));
-    note_types(s, s->fields->count, s->fields->types);
-    s->row = s->fields->row;
-}
-
-/* Check that arguments are numbers, an array of them or a sparse pair. */
-static void check_numbers(Site *s)
-{
-    s->literal = s->count == 1 && s->types[0] == UNKNOWNOID;
-    for (int i = 0; i < s->count && !s->literal; i++)
-        if (!corgi_is_number(s->types[i]))
-            refuse_type(s->given[i], s->count == 1);
-    if (s->mixed)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "features are an array and a number; numbers, one array of numbers, or an "
-               "array of indices and one of values, are needed");
-    if (s->pair && !corgi_is_pair(s->types[0], s->types[1]))
-        REFUSE(ERRCODE_DATATYPE_MISMATCH,
-               "sparse features are %s[] and %s[]; integer[] and real[] (or double precision[]) are needed",
-               format_type_be(s->types[0]), format_type_be(s->types[1]));
-}
-
-/* Return whether a model takes columns one by one, each by its encoder. */
-static bool takes_columns(const CorgiModel *m)
-{
-    return m->encoding != NULL && m->encoding->features->way != CORGI_AS_VECTOR;
-}
-
-/* Return whether a row can be one array: all columns are numbers. */
-static bool all_numbers(const CorgiEncoding *e)
-{
-    if (e->hashing != NULL)
-        return false;
-    for (int i = 0; i < e->count; i++)
-        if (e->features[i].way != CORGI_AS_NUMBER)
-            return false;
-    return true;
-}
-
-/* Check that an argument is such as its encoder takes; a literal without a type is text. */
-static void check_column(const Site *s, int i, const CorgiEncoder *e, const char *name)
-{
-    bool untyped = s->types[i] == UNKNOWNOID, number = e->way == CORGI_AS_NUMBER;
-    CorgiFamily family = untyped ? CORGI_TEXT : corgi_family(s->types[i]);
-    if (number ? family == CORGI_NUMBER || family == CORGI_TIME : family == e->family)
-        return;
-    ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-            errmsg("feature %d is %s; model \"%s\" takes %s for its column \"%s\"", i + 1,
-                   untyped ? "a literal without a type" : format_type_be(s->types[i]), name,
-                   number || e->family == CORGI_NUMBER ? "a number" : e->family == CORGI_TIME ? "a date or time" : "text",
-                   e->column));
-}
-
-/* Check arguments against the model that they are for. */
-static void check_site(Site *s, const CorgiCached *c)
-{
-    const CorgiEncoding *e = c->model->encoding;
-    s->literal = false;
-    if (!takes_columns(c->model) || (s->list && all_numbers(e))) {
-        check_numbers(s);
-        return;
-    }
-    if (s->count != e->count || s->list || s->pair || s->mixed)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "the row has %d features; model \"%s\" was trained with %d columns", s->count,
-               c->name, e->count);
-    for (int i = 0; i < s->count; i++)
-        if (s->types[i] != UNKNOWNOID || s->record || !s->row[i].isnull)
-            check_column(s, i, &e->features[i], c->name);
-}
-
-/* Read a list that came without a type. */
-static Datum read_literal(Datum text)
-{
-    Oid input, parameter;
-    getTypeInputInfo(FLOAT8ARRAYOID, &input, &parameter);
-    return OidInputFunctionCall(input, DatumGetCString(text), parameter, -1);
-}
-
-/* Take an array of features out of the arguments; a number stands for what is missing, where the model has one. */
-static int64 read_list(const Site *s, const CorgiModel *m, char *to, const char **why)
-{
-    const CorgiEncoding *e = m->encoding;
-    Datum array = s->literal ? read_literal(s->row[0].value) : s->row[0].value;
-    Oid type = s->literal ? FLOAT8OID : s->types[0];
-    int64 found;
-    if (e == NULL)
-        return corgi_read_array(array, type, m->bytes, m->width, to, why);
-    found = corgi_read_holed(array, type, m->bytes, m->width, to, why);
-    for (int64 i = 0; i < m->width && *why == NULL && found == m->width; i++) {
-        const CorgiEncoder *one = &e->features[takes_columns(m) ? i : 0];
-        if (one->filled)
-            corgi_fill(one->fill, 1, m->bytes, to + i * m->bytes);
-    }
-    return found;
-}
-
-/* Return an argument of a call, and its type: a literal without one is text. */
-static NullableDatum typed(const Site *s, int i, Oid *type)
-{
-    NullableDatum one = s->row[i];
-    *type = s->types[i] == UNKNOWNOID ? TEXTOID : s->types[i];
-    if (s->types[i] == UNKNOWNOID && !one.isnull)
-        one.value = CStringGetTextDatum(DatumGetCString(one.value));
-    return one;
-}
-
-/* Score the arguments of a call, which are hashed. Returns false where one is missing and nothing stands for it. */
-static bool score_hashed(const Site *s, CorgiCached *c)
-{
-    Oid *types = palloc(sizeof *types * (Size) s->count);
-    NullableDatum *row = palloc(sizeof *row * (Size) s->count);
-    bool scored;
-    for (int i = 0; i < s->count; i++)
-        row[i] = typed(s, i, &types[i]);
-    scored = corgi_score_hashed(c, types, row);
-    pfree(types);
-    pfree(row);
-    return scored;
-}
-
-/* Encode the arguments of a call, each as its column. Returns false where one is missing and nothing stands for it. */
-static bool encode_row(const Site *s, const CorgiModel *m, char *to)
-{
-    for (int i = 0; i < s->count; i++) {
-        CorgiColumn c = {.encoder = &m->encoding->features[i]};
-        NullableDatum one = typed(s, i, &c.type);
-        if (!corgi_encode(&c, one.value, one.isnull, m->bytes, to))
-            return false;
-        to += c.encoder->width * m->bytes;
-    }
-    return true;
-}
-
-/* Take the features out of the arguments of a call; returns how many there are. */
-static int64 read_row(const Site *s, const CorgiModel *m, char *to)
-{
-    const char *why = NULL;
-    int64 found = s->count;
-    if (s->list || s->literal)
-        found = read_list(s, m, to, &why);
-    else if (found == m->width)
-        for (int i = 0; i < s->count; i++)
-            corgi_read_number(s->types[i], s->row[i].value, m->bytes, to + i * m->bytes);
-    if (why != NULL)
-        REFUSE(ERRCODE_DATA_EXCEPTION, "the row to predict %s", why);
-    return found;
+    s->arguments.types = MemoryContextAlloc(s->context, sizeof(Oid) * (Size) Max(s->fields->count, 1));
+    corgi_note_types(&s->arguments, s->fields->count, s->fields->types);
+    s->arguments.row = s->fields->row;
 }
 
 /* Find the model of a call: the one used last, for as long as the snapshot stays. */
@@ -268,9 +93,9 @@ static CorgiCached *find_model(FunctionCallInfo fcinfo, Site *s)
         CorgiCached *found;
         s->cached = NULL;
         found = corgi_cached_model(shown);
-        if (s->record)
+        if (s->arguments.record)
             open_record(fcinfo, s, found);
-        check_site(s, found);
+        corgi_check_arguments(&s->arguments, found);
         s->cached = found;
         s->loads = s->cached->loads;
         s->sight = now;
@@ -280,10 +105,10 @@ static CorgiCached *find_model(FunctionCallInfo fcinfo, Site *s)
     return s->cached;
 }
 
-static void score_row(const Site *site, const CorgiCached *c)
+static void score_row(const CorgiArguments *a, const CorgiCached *c)
 {
     const CorgiModel *m = c->model;
-    int64 found = read_row(site, m, c->row);
+    int64 found = corgi_read_arguments(a, m, c->row);
     if (found != m->width)
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "the row has " INT64_FORMAT " features; model \"%s\" was trained with " INT64_FORMAT, found, c->name,
@@ -291,10 +116,10 @@ static void score_row(const Site *site, const CorgiCached *c)
     corgi_learner_decide(c->learner, c->row, c->scores);
 }
 
-static bool any_null(const Site *s)
+static bool any_null(const CorgiArguments *a)
 {
-    for (int i = 0; i < s->count; i++)
-        if (s->row[i].isnull)
+    for (int i = 0; i < a->count; i++)
+        if (a->row[i].isnull)
             return true;
     return false;
 }
@@ -303,31 +128,32 @@ static bool any_null(const Site *s)
 static const CorgiCached *score(FunctionCallInfo fcinfo)
 {
     Site *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
+    CorgiArguments *a = &site->arguments;
     CorgiCached *c;
     bool columns;
-    if (PG_ARGISNULL(0) || (site->record && PG_ARGISNULL(1)))
+    if (PG_ARGISNULL(0) || (a->record && PG_ARGISNULL(1)))
         return NULL;
     if (site->fields && !corgi_record_fits(site->fields, PG_GETARG_DATUM(1)))
         site->cached = NULL; /* what is known is of other fields */
-    if (!site->record)
-        site->row = &fcinfo->args[1];
+    if (!a->record)
+        a->row = &fcinfo->args[1];
     c = find_model(fcinfo, site);
-    if (site->record)
+    if (a->record)
         corgi_read_record(site->fields, PG_GETARG_DATUM(1));
-    columns = takes_columns(c->model) && !site->list;
-    if (!columns && any_null(site))
+    columns = corgi_takes_columns(c->model) && !a->list;
+    if (!columns && any_null(a))
         return NULL;
     if (columns && c->model->encoding->hashing != NULL) {
-        if (!score_hashed(site, c))
+        if (!corgi_score_arguments(a, c))
             return NULL;
     } else if (columns) {
-        if (!encode_row(site, c->model, c->row))
+        if (!corgi_encode_arguments(a, c->model, c->row))
             return NULL;
         corgi_learner_decide(c->learner, c->row, c->scores);
-    } else if (site->pair)
-        corgi_score_pair(c, site->row[0].value, site->row[1].value, site->types[1]);
+    } else if (a->pair)
+        corgi_score_pair(c, a->row[0].value, a->row[1].value, a->types[1]);
     else
-        score_row(site, c);
+        score_row(a, c);
     for (int64 k = 0; k < c->model->outputs; k++)
         if (unlikely(!isfinite(c->scores[k])))
             REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,

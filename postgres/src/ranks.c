@@ -1,7 +1,8 @@
 /* Rows ranked by the score of a class: corgipile.auc and corgipile.roc.
  *
  * Both sides, rows of the class and all others, are sorted by the server within work_mem, on disk beyond it, so that the
- * area is exact however many rows there are. */
+ * area is exact however many rows there are. Rows that count for different weights are sorted by these too, as 16 bytes,
+ * so that sums do not depend on the order of the table. */
 #include "corgipile.h"
 
 #include <math.h>
@@ -11,14 +12,17 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "port/pg_bswap.h"
 #include "sgd/totals.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/tuplesort.h"
+#include "utils/uuid.h"
 
 PG_FUNCTION_INFO_V1(corgipile_auc);
 PG_FUNCTION_INFO_V1(corgipile_roc);
 
+#define UUID_LESS 2974 /* the operator < of uuid, which has no name in the server's headers */
 #define REFUSE(...) ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg(__VA_ARGS__))
 
 #ifdef HAVE_INT128
@@ -29,14 +33,22 @@ typedef double Area;
 
 enum { OTHERS, CLASS, SIDES };
 
+/* Rows of both sides, and what they count for. */
+typedef struct {
+    int64 rows[SIDES];
+    double weight[SIDES];
+} Sums;
+
 struct CorgiRanks {
     CorgiWatch watch;
     const CorgiModel *model;
     int64 positive;         /* the class by its place */
+    bool weighted;
     Tuplesortstate *sorts[SIDES];
-    int64 counts[SIDES];
+    Sums all;
     bool there[SIDES];      /* while they are read: whether there is one more */
     int64 next[SIDES];
+    double weight[SIDES];   /* of that one */
 };
 
 /* Numbers of which the smaller is that of the larger score, and back. */
@@ -76,32 +88,70 @@ static double favour(const CorgiRanks *r, const double *scores)
     return cp_sgd_favour(m->of.loss, scores[r->positive]) - (top + cp_log(sum));
 }
 
-CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive)
+CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted)
 {
     CorgiRanks *r = palloc0(sizeof *r);
     r->model = m;
     r->positive = positive;
+    r->weighted = weighted;
     for (int i = 0; i < SIDES; i++)
-        r->sorts[i] = tuplesort_begin_datum(INT8OID, Int8LessOperator, InvalidOid, false, Max(work_mem / SIDES, 64), NULL,
-                                            TUPLESORT_NONE);
+        r->sorts[i] = tuplesort_begin_datum(weighted ? UUIDOID : INT8OID, weighted ? UUID_LESS : Int8LessOperator, InvalidOid,
+                                            false, Max(work_mem / SIDES, 64), NULL, TUPLESORT_NONE);
     return r;
 }
 
-void corgi_rank_row(CorgiRanks *r, double label, const double *scores)
+/* A key and a weight of 0 or more as bytes, which sort as they do; and back. */
+static pg_uuid_t pair_of(int64 key, double weight)
 {
-    int side = label == r->model->class_values[r->positive] ? CLASS : OTHERS;
-    tuplesort_putdatum(r->sorts[side], Int64GetDatum(key_of(favour(r, scores))), false);
-    r->counts[side]++;
+    uint64 words[2] = {(uint64) key ^ (uint64) PG_INT64_MIN, 0};
+    pg_uuid_t pair;
+    memcpy(&words[1], &weight, sizeof weight);
+    for (int i = 0; i < 2; i++)
+        words[i] = pg_hton64(words[i]);
+    memcpy(&pair, words, sizeof pair);
+    return pair;
 }
 
-static void rank_row(CorgiWatch *w, double label, const double *scores) { corgi_rank_row((CorgiRanks *) w, label, scores); }
+static int64 key_of_pair(const pg_uuid_t *pair, double *weight)
+{
+    uint64 words[2];
+    memcpy(words, pair, sizeof words);
+    for (int i = 0; i < 2; i++)
+        words[i] = pg_ntoh64(words[i]);
+    memcpy(weight, &words[1], sizeof *weight);
+    return (int64) (words[0] ^ (uint64) PG_INT64_MIN);
+}
+
+void corgi_rank_row(CorgiRanks *r, double label, double weight, const double *scores)
+{
+    int side = label == r->model->class_values[r->positive] ? CLASS : OTHERS;
+    int64 key = key_of(favour(r, scores));
+    pg_uuid_t pair;
+    if (weight == 0)
+        return;
+    if (r->weighted)
+        pair = pair_of(key, weight);
+    tuplesort_putdatum(r->sorts[side], r->weighted ? UUIDPGetDatum(&pair) : Int64GetDatum(key), false);
+    r->all.rows[side]++;
+    r->all.weight[side] += weight;
+}
+
+static void rank_row(CorgiWatch *w, double label, double weight, const double *scores)
+{
+    corgi_rank_row((CorgiRanks *) w, label, weight, scores);
+}
 
 static void advance(CorgiRanks *r, int side)
 {
     Datum value;
     bool null;
     r->there[side] = CORGI_NEXT_DATUM(r->sorts[side], &value, &null);
-    r->next[side] = r->there[side] ? DatumGetInt64(value) : 0;
+    if (!r->there[side])
+        return;
+    r->weight[side] = 1;
+    r->next[side] = r->weighted ? key_of_pair(DatumGetUUIDP(value), &r->weight[side]) : DatumGetInt64(value);
+    if (r->weighted)
+        pfree(DatumGetPointer(value));
 }
 
 static void begin(CorgiRanks *r)
@@ -112,35 +162,42 @@ static void begin(CorgiRanks *r)
     }
 }
 
-/* Find the largest score that is left, and how many rows of each side have it. Returns false where none is left. */
-static bool next_score(CorgiRanks *r, int64 *key, int64 *found)
+/* Find the largest score that is left, and the rows of each side that have it. Returns false where none is left. */
+static bool next_score(CorgiRanks *r, int64 *key, Sums *found)
 {
     if (!r->there[OTHERS] && !r->there[CLASS])
         return false;
     *key = Min(r->there[OTHERS] ? r->next[OTHERS] : PG_INT64_MAX, r->there[CLASS] ? r->next[CLASS] : PG_INT64_MAX);
+    memset(found, 0, sizeof *found);
     for (int i = 0; i < SIDES; i++)
-        for (found[i] = 0; r->there[i] && r->next[i] == *key; advance(r, i))
-            if (found[i]++ % 4096 == 0)
+        for (; r->there[i] && r->next[i] == *key; advance(r, i)) {
+            found->weight[i] += r->weight[i];
+            if (found->rows[i]++ % 4096 == 0)
                 CHECK_FOR_INTERRUPTS();
+        }
     return true;
 }
 
 /* Compute the share of pairs, a row of the class and another, of which the former has the larger score; equal ones count
- * half. Returns false where there is no such pair. The rows are used up. */
+ * half, and each for the product of its rows' weights. Returns false where there is no such pair. The rows are used up. */
 bool corgi_auc(CorgiRanks *r, double *area)
 {
-    Area sum = 0;
-    int64 key, found[SIDES], above = 0;
+    Area pairs = 0;
+    int64 key, above = 0;
+    double weights = 0, heavier = 0; /* the same of rows that count for different weights */
+    Sums found;
     begin(r);
-    while (next_score(r, &key, found)) {
-        sum += (Area) found[OTHERS] * (2 * above + found[CLASS]);
-        above += found[CLASS];
+    while (next_score(r, &key, &found)) {
+        pairs += (Area) found.rows[OTHERS] * (2 * above + found.rows[CLASS]);
+        above += found.rows[CLASS];
+        weights += found.weight[OTHERS] * (2 * heavier + found.weight[CLASS]);
+        heavier += found.weight[CLASS];
     }
     for (int i = 0; i < SIDES; i++)
         tuplesort_end(r->sorts[i]);
-    if (r->counts[OTHERS] == 0 || r->counts[CLASS] == 0)
+    if (r->all.rows[OTHERS] == 0 || r->all.rows[CLASS] == 0)
         return false;
-    *area = (double) sum / (2 * ((double) r->counts[OTHERS] * (double) r->counts[CLASS]));
+    *area = (r->weighted ? weights : (double) pairs) / (2 * (r->all.weight[OTHERS] * r->all.weight[CLASS]));
     return true;
 }
 
@@ -206,7 +263,7 @@ static CorgiRanks *rank(FunctionCallInfo fcinfo, const char *what)
     if (m == NULL)
         return NULL;
     corgi_need_classes(m, name, what);
-    r = corgi_make_ranks(m, positive_of(fcinfo, m, name));
+    r = corgi_make_ranks(m, positive_of(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
     r->watch.row = rank_row;
     (void) corgi_judge(fcinfo, m, name, &r->watch);
     return r;
@@ -225,24 +282,28 @@ Datum corgipile_auc(PG_FUNCTION_ARGS)
 /* A point of the curve: rows with a score of `threshold` or more. */
 typedef struct {
     double threshold;
-    int64 rows[SIDES];
+    Sums above;
 } Point;
 
 static void put(const CorgiRanks *r, ReturnSetInfo *result, const Point *p)
 {
-    bool nulls[5] = {false, r->counts[OTHERS] == 0, r->counts[CLASS] == 0, false, false};
-    Datum values[5] = {Float8GetDatum(p->threshold),
-                       Float8GetDatum((double) p->rows[OTHERS] / (double) r->counts[OTHERS]),
-                       Float8GetDatum((double) p->rows[CLASS] / (double) r->counts[CLASS]),
-                       Int64GetDatum(p->rows[OTHERS]), Int64GetDatum(p->rows[CLASS])};
+    const Sums *all = &r->all, *above = &p->above;
+    bool nulls[5] = {false, all->rows[OTHERS] == 0, all->rows[CLASS] == 0, false, false};
+    Datum values[5] = {Float8GetDatum(p->threshold), Float8GetDatum(above->weight[OTHERS] / all->weight[OTHERS]),
+                       Float8GetDatum(above->weight[CLASS] / all->weight[CLASS]), Int64GetDatum(above->rows[OTHERS]),
+                       Int64GetDatum(above->rows[CLASS])};
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
 /* Return whether a point lies on the line between two others. */
-static bool between(const Point *a, const Point *b, const Point *c)
+static bool between(const CorgiRanks *r, const Point *a, const Point *b, const Point *c)
 {
-    return (Area) (b->rows[OTHERS] - a->rows[OTHERS]) * (c->rows[CLASS] - b->rows[CLASS]) ==
-           (Area) (b->rows[CLASS] - a->rows[CLASS]) * (c->rows[OTHERS] - b->rows[OTHERS]);
+    const Sums *first = &a->above, *middle = &b->above, *last = &c->above;
+    if (r->weighted)
+        return (middle->weight[OTHERS] - first->weight[OTHERS]) * (last->weight[CLASS] - middle->weight[CLASS]) ==
+               (middle->weight[CLASS] - first->weight[CLASS]) * (last->weight[OTHERS] - middle->weight[OTHERS]);
+    return (Area) (middle->rows[OTHERS] - first->rows[OTHERS]) * (last->rows[CLASS] - middle->rows[CLASS]) ==
+           (Area) (middle->rows[CLASS] - first->rows[CLASS]) * (last->rows[OTHERS] - middle->rows[OTHERS]);
 }
 
 /* roc(model, ...): the curve, from the largest threshold on; points on the line between their neighbours are left out. */
@@ -251,19 +312,22 @@ Datum corgipile_roc(PG_FUNCTION_ARGS)
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
     CorgiRanks *r;
     Point last = {.threshold = INFINITY}, now = last, next = last;
-    int64 key, found[SIDES];
+    Sums found;
+    int64 key;
     bool waiting = false; /* `now` is not put yet */
     InitMaterializedSRF(fcinfo, 0);
     r = rank(fcinfo, "roc");
-    if (r == NULL || r->counts[OTHERS] + r->counts[CLASS] == 0)
+    if (r == NULL || r->all.rows[OTHERS] + r->all.rows[CLASS] == 0)
         return (Datum) 0;
     begin(r);
     put(r, result, &last);
-    while (next_score(r, &key, found)) {
+    while (next_score(r, &key, &found)) {
         next.threshold = score_of(key);
-        next.rows[OTHERS] += found[OTHERS];
-        next.rows[CLASS] += found[CLASS];
-        if (waiting && !between(&last, &now, &next)) {
+        for (int i = 0; i < SIDES; i++) {
+            next.above.rows[i] += found.rows[i];
+            next.above.weight[i] += found.weight[i];
+        }
+        if (waiting && !between(r, &last, &now, &next)) {
             put(r, result, &now);
             last = now;
         }

@@ -89,7 +89,7 @@ List *corgi_read_names(Datum value, Oid type, const char *what)
     int count;
     List *names = NIL;
     if (type != UNKNOWNOID && TypeCategory(OidIsValid(item) ? item : getBaseType(type)) != TYPCATEGORY_STRING)
-        REFUSE("%s are %s; the names of columns are needed", what, format_type_be(type));
+        REFUSE("%s must be names of columns, got %s", what, format_type_be(type));
     if (!OidIsValid(item))
         return list_make1(corgi_argument_text(value, type));
     getTypeOutputInfo(item, &output, &varlena);

@@ -136,17 +136,31 @@ def test_held_out_rows_and_a_test_table(rows):
     assert cp.train(rows, text="review", epochs=1, hash_bits=12, validation=0.2).history[0]["test_accuracy"] > 0.85
 
 
+@pytest.mark.parametrize(("given", "step"), [({}, "adagrad"), ({"ngrams": 1}, "auto"), ({"features": ["a"]}, "auto")])
+def test_the_step_that_nobody_named(rows, given, step):
+    rows = rows.append_column("a", pa.array(range(ROWS)))
+    model = cp.train(rows, text="review", epochs=1, **given)
+    assert model.params["step"] == step
+
+
 def test_rows_without_text_are_errors_or_skipped_or_have_no_words(rows):
     holes = [None if at % 100 == 7 else text for at, text in enumerate(rows["review"].to_pylist())]
     table = rows.set_column(0, "review", pa.array(holes))
-    with pytest.raises(BadValue, match=r"row 7 of .* null"):
+    with pytest.raises(
+        BadValue, match=r"row 7 of .* has a null in the text column 'review'; fill it, or train with on_bad"
+    ):
         cp.train(table, text="review", order="no_shuffle", epochs=1)
     model = cp.train(table, text="review", on_bad="skip", epochs=2)
     assert model.history[-1]["skipped"] == ROWS // 100
-    with pytest.raises(BadValue, match="null"):
+    with pytest.raises(BadValue, match="a null in the text column 'review'"):
         model.predict(table)
     filled = cp.train(table, text="review", missing=0, epochs=1)
     assert len(filled.predict(table)) == ROWS
+    numbers = pa.array([None if at == 5 else at for at in range(ROWS)])
+    for beside, said in (({"features": ["n"]}, "a null in column 'n'; fill it, or say missing="),
+                         ({"interactions": [("n", "review")]}, "row 5 of .* 'n'")):  # fmt: skip
+        with pytest.raises(BadValue, match=said):
+            cp.train(rows.append_column("n", numbers), text="review", epochs=1, **beside)
 
 
 def test_three_classes_of_text_labels(rows):

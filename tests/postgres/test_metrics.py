@@ -168,7 +168,7 @@ def test_what_is_refused(server, fails):
         "('of logistic', 'measured', \"where\" => 'two')": "argument of where must be type boolean",
         "('of logistic', 'measured', label => 'hole')": 'has a NULL in label column "hole"',
         "('of logistic', 'measured', features => 'y')": "there are 1 feature columns; model",
-        "('of logistic', 'measured', features => 3)": "features are integer; the names of columns are needed",
+        "('of logistic', 'measured', features => 3)": "features must be names of columns, got integer",
         "('of logistic', 'measured', label => 'i')": "which is none of the classes",
         "('of logistic', query => 'SELECT NULL::real[] AS x, 1 AS two')": 'has a NULL in feature column "x"',
         "('of logistic', query => 'SELECT ARRAY[0, NULL, 1] AS x, 1 AS two')": "the query",
@@ -211,6 +211,8 @@ def test_measures_ask_for_rights(server, model, fails):
         assert "permission denied for table unseen" in fails(f"{call}'unseen')", "m_owner")
         assert "permission denied for table unseen" in fails(f"{call}query => 'TABLE unseen')", "m_owner")
         said = fails(f"{call}'seen', \"where\" => 'secret > 1')", "m_owner")
+        assert "permission denied for table seen" in said
+        said = fails(f"{call}'seen', weight => 'secret')", "m_owner")
         assert "permission denied for table seen" in said
         assert server.value(f"{call}query => 'SELECT x, label FROM seen')", "m_user") > 0
 

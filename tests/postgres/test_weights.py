@@ -2,7 +2,12 @@
 
 # ruff: noqa: S608  # tests write SQL
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from sklearn import metrics
+
+from corgipile.linear.model import unpack
 
 TABLE = """CREATE TABLE t AS SELECT ARRAY[random() + i % 2, random()]::real[] AS x, i % 2 AS label,
     CASE i % 2 WHEN 0 THEN 'no' ELSE 'yes' END AS word, (i % 3)::float8 AS w, 'a' AS text, 0 AS nothing,
@@ -82,3 +87,60 @@ def test_going_on_from_the_best_epoch_goes_on_from_the_last(server, table):
     assert len(losses) == min(20, found[0]["best"] + 5)
     (measured,) = server.rows("SELECT loss FROM corgipile.evaluate('whole', 't', label => 'label')")
     assert measured["loss"] > 0
+
+
+JUDGED = ("evaluate", "confusion_matrix", "class_metrics", "auc", "roc")
+
+
+@pytest.mark.every_server
+def test_measures_count_rows_by_their_weights(server, table):
+    """As scikit-learn does, and `Model.measure`, whose rows are the same."""
+    server.sql(
+        "SELECT * FROM corgipile.train('t', 'logistic', 'x', 'word', weight => 'w', name => 'weighed', epochs => 2)"
+    )
+    rows = server.rows("SELECT x, word, w, corgipile.predict_text('weighed', x) AS said, "
+                       "(corgipile.decision('weighed', x))[1] AS score FROM t")  # fmt: skip
+    word, said, score, w = (np.array([row[name] for row in rows]) for name in ("word", "said", "score", "w"))
+    call = "('weighed', 't', weight => 'w')"
+    (found,) = server.rows(f"SELECT * FROM corgipile.evaluate{call}")
+    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(word, said, sample_weight=w))
+    assert found["log_loss"] == pytest.approx(
+        metrics.log_loss(word, 1 / (1 + np.exp(-score)), sample_weight=w), rel=1e-6
+    )
+    assert found["auc"] == pytest.approx(metrics.roc_auc_score(word, score, sample_weight=w), abs=1e-12)
+    assert (found["auc"], found["rows"]) == (server.value(f"SELECT corgipile.auc{call}"), 2000)
+    content = server.value("SELECT encode(corgipile.export('weighed'), 'hex')")
+    table = pa.table({"x": pa.array([row["x"] for row in rows], pa.list_(pa.float32(), 2)), "word": word, "w": w})
+    measured = unpack(bytes.fromhex(content)).measure(table, weight="w")
+    assert (measured["loss"], measured["accuracy"]) == (found["loss"], found["accuracy"])
+    cells = server.rows(f"SELECT * FROM corgipile.confusion_matrix{call}")
+    matrix = metrics.confusion_matrix(word, said, sample_weight=w)
+    assert [cell["weight"] for cell in cells] == pytest.approx(matrix.ravel())
+    assert [cell["rows"] for cell in cells] == metrics.confusion_matrix(word, said).ravel().tolist()
+    sets = metrics.precision_recall_fscore_support(word, said, sample_weight=w)
+    for name, wanted in zip(("precision", "recall", "f1", "weight"), sets, strict=True):
+        assert [row[name] for row in server.rows(f"SELECT * FROM corgipile.class_metrics{call}")] == pytest.approx(
+            wanted
+        )
+    points = server.rows(f"SELECT * FROM corgipile.roc{call}")
+    assert metrics.auc(*([point[name] for point in points] for name in ("fpr", "tpr"))) == pytest.approx(found["auc"])
+
+
+def test_measures_of_numbers_by_weights(server, table):
+    server.sql("SELECT * FROM corgipile.train('t', 'linear', 'x', 'label', name => 'weighed', epochs => 2)")
+    rows = server.rows("SELECT label, w, corgipile.predict('weighed', x) AS said FROM t")
+    label, said, w = (np.array([row[name] for row in rows], float) for name in ("label", "said", "w"))
+    (found,) = server.rows("SELECT * FROM corgipile.evaluate('weighed', query => 'TABLE t', weight => 'w')")
+    assert found["mae"] == pytest.approx(metrics.mean_absolute_error(label, said, sample_weight=w))
+    assert found["rmse"] ** 2 == pytest.approx(metrics.mean_squared_error(label, said, sample_weight=w))
+    assert found["r2"] == pytest.approx(metrics.r2_score(label, said, sample_weight=w), rel=1e-4)
+
+
+@pytest.mark.parametrize("function", JUDGED)
+def test_measures_refuse_weights_that_are_none(server, table, fails, function):
+    server.sql("SELECT * FROM corgipile.train('t', 'logistic', 'x', 'label', name => 'weighed', epochs => 1)")
+    for option, said in REFUSED.items():
+        if option.startswith("weight"):
+            told = fails(f"SELECT corgipile.{function}('weighed', 't', {option})")
+            assert said.replace("to learn from", "to judge") in told
+    server.sql("DELETE FROM corgipile.models WHERE name = 'weighed'")

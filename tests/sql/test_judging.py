@@ -109,6 +109,52 @@ class Judging:
         made = self.rows(sql, "SELECT threshold FROM ML.ROC_CURVE(MODEL m, TABLE noisy, GENERATE_ARRAY(0.5, 0.9, 0.2))")
         assert [row["threshold"] for row in made] == pytest.approx([0.9, 0.7, 0.5])
 
+    @pytest.fixture
+    def weighed(self, sql, noisy):
+        """Make rows with weights, and each of them as often as its weight says."""
+        numbered = "SELECT row_number() OVER () AS i, * FROM noisy"
+        columns = "*, i % 4 AS w, 'a' AS text, NULL::int AS hole, -1 AS less"
+        sql.execute(f"CREATE TABLE weighed AS SELECT {columns} FROM ({numbered}) q")
+        sql.execute("CREATE TABLE copied AS SELECT q.* FROM weighed q, generate_series(1, 3) AS g (k) WHERE k <= w")
+
+    def test_a_weight_counts_a_row_so_often(self, sql, weighed):
+        by = "STRUCT('w' AS weight)"
+        (one,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE weighed, STRUCT('W' AS weight))")
+        (copied,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE copied)")
+        assert (one.pop("rows"), copied.pop("rows")) == (ROWS, ROWS // 4 * 6)
+        assert one == pytest.approx(copied)
+        queried = f"SELECT roc_auc FROM ML.EVALUATE(MODEL m, (SELECT * FROM weighed WHERE i > 0), {by})"
+        assert self.value(sql, queried) == pytest.approx(one["roc_auc"])
+        for function, points in (("CONFUSION_MATRIX", ""), ("ROC_CURVE", ", [0.3, 0.6]")):
+            mine = self.rows(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE weighed{points}, {by})")
+            assert mine == self.rows(sql, f"SELECT * FROM ML.{function}(MODEL m, TABLE copied{points})")
+        curve = self.rows(sql, f"SELECT * FROM ML.ROC_CURVE(MODEL m, TABLE weighed, {by})")
+        assert curve[-1]["true_positives"] + curve[-1]["false_positives"] == ROWS // 4 * 6
+
+    def test_numbers_by_weights(self, sql, weighed):
+        sql.execute("SELECT a, b, i FROM weighed TRAIN BY linear WITH epochs = 2 INTO m")
+        (one,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE weighed, STRUCT('w' AS weight))")
+        (copied,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE copied)")
+        assert (one.pop("rows"), copied.pop("rows")) == (ROWS, ROWS // 4 * 6)
+        assert one == pytest.approx(copied)
+
+    def test_weights_that_are_none(self, sql, weighed):
+        cases = {
+            "nowhere": "nowhere",
+            "text": "text",
+            "label": "the label",
+            "hole": "weight|hole",
+            "less": "weight|less",
+        }
+        for function in ("EVALUATE", "CONFUSION_MATRIX", "ROC_CURVE"):
+            call = f"SELECT * FROM ML.{function}(MODEL m, TABLE weighed"
+            for name, said in cases.items():
+                self.fails(sql, f"{call}, STRUCT('{name}' AS weight))", said)
+            self.fails(sql, f"{call}, STRUCT(3 AS weight))", "must be text", kind=BadStatement)
+        self.fails(
+            sql, "SELECT * FROM ML.EVALUATE(MODEL m, STRUCT('w' AS weight))", "a weight needs rows", kind=BadStatement
+        )
+
     def test_numbers(self, sql):
         sql.execute("SELECT a, b, i FROM t TRAIN BY linear WITH epochs = 2 INTO m")
         (found,) = self.rows(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE t)")
@@ -142,7 +188,7 @@ class Judging:
             "STRUCT(0.5 AS threshold)",
         ):
             self.fails(
-                sql, f"SELECT * FROM ML.ROC_CURVE(MODEL m, TABLE t, {rest})", "thresholds|expected", kind=BadStatement
+                sql, f"SELECT * FROM ML.ROC_CURVE(MODEL m, TABLE t, {rest})", "threshold|expected", kind=BadStatement
             )
         self.fails(sql, "SELECT * FROM ML.EVALUATE(MODEL m, STRUCT(0.5 AS threshold))", "needs rows", kind=BadStatement)
         self.fails(sql, "SELECT * FROM ML.EVALUATE(MODEL m, TABLE noisy, STRUCT(7 AS threshold))", "threshold is 7")

@@ -81,6 +81,15 @@ class HashedColumns(Wrapper):
         """Read scattered rows, in the order asked for."""
         return self._read(lambda some: self.table.take(rows, some), columns, lambda at: f"row {rows[at]}")
 
+    def missing(self, row: int) -> tuple[str, str] | tuple[()]:
+        """Return a column that is null in a row and what becomes of it, as `Source.kind` says; nothing if none is."""
+        found = self.table.take(np.array([row]), self.sources)
+        kinds = {one.column: one.kind for one in self._how.sources}
+        for name, column in zip(found.schema.names, found.columns, strict=True):
+            if column.null_count:
+                return name, kinds.get(name, "number")
+        return ()
+
     def layout(self, columns: Sequence[str]) -> Layout | None:
         """Return where the columns lie; None where one of them is hashed."""
         names = check_columns(self.schema, columns)

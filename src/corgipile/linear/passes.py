@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from corgipile.errors import BadValue, BudgetTooSmall
 from corgipile.linear.features import Features
+from corgipile.linear.row_names import RowName
 from corgipile.linear.scaling import Moments
 from corgipile.linear.sgd import SGD, Figures, rows_in
 from corgipile.linear.sparse import Sparse, gathered
@@ -31,7 +32,7 @@ def row_at(feeder: Feeder, epoch: int, step: int) -> Callable[[int], str]:
 
     def name(place: int) -> str:
         rows = next(islice(visited_rows(feeder.order, feeder.blocks, feeder.key(epoch)), step, None))
-        return f"row {rows[place]} of {feeder.table!r}"
+        return RowName(feeder.table, int(rows[place]))
 
     return name
 
@@ -52,7 +53,11 @@ def learn(
         BadValue: Every row was skipped, or there is none, or none counts for anything.
     """
     sgd.begin(rate)
-    for step, visit in enumerate(feeder.epoch(epoch)):
+    steps = feeder.epoch(epoch)
+    if on_labels is not None and feeder.kept():  # where all of them lie
+        on_labels(feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight))
+        on_labels = None
+    for step, visit in enumerate(steps):
         where = row_at(feeder, epoch, step)
         labels, weights = feeder.buffer.dense(label), None if weight is None else feeder.buffer.dense(weight)
         sgd.learn(rows_in(feeder.buffer, sgd.inputs, visit), labels, visit, where, weights)

@@ -12,6 +12,7 @@ from corgipile import _kernel
 from corgipile.errors import BadLabel, BadSparseRow, BadValue, CorgiPileError, Diverged
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
+from corgipile.linear.row_names import RowName
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sparse import NULL_VALUE, Flaw, Sparse, flaw, gathered, sparse_rows
 from corgipile.loader.buffer import Buffer
@@ -233,6 +234,8 @@ class SGD:
         kind, what = reasons.get(status, (CorgiPileError, f"was refused by the kernel with status {status}"))
         if status in INDEX_FAULT:
             kind, what = flaw(rows, slot, dtype) or (kind, what)
+        elif status == _kernel.BAD_VALUE and isinstance(where, RowName) and where.missing:
+            what = f"has {where.missing}"
         return kind(f"{where} {what}")
 
     def _taken(self) -> str:

@@ -75,7 +75,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             their squares), or ``"normalized"`` (as ``"adagrad"``, and by the size of its feature, whatever its scale;
             as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to choose. None: that of
             ``warm_start``; else ``"decay"`` for numbers or where ``learning_rate`` or ``decay`` is given, ``"adagrad"``
-            for classes by ``text`` alone, else ``"auto"``.
+            for classes by ``text`` alone with ``ngrams`` above 1, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
             the first epoch diverges it is begun again at a fifth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all, without ``average``, it goes on at a
@@ -216,7 +216,7 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
             on_rows = given.on_rows
             training = Training(task, feeder, schedule, past, params, adaptive=adaptive, on_rows=on_rows, ranks=ranks)
         target = given.save if ranks is None or not ranks.rank else None
-        keep = _idle if target is None else partial(Model.save, path=target, overwrite=given.overwrite)
+        keep = None if target is None else partial(Model.save, path=target, overwrite=given.overwrite)
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback or _idle, keep)
 
@@ -353,7 +353,7 @@ def _known(table: Table, label: str, model: str, given: Any) -> npt.NDArray[Any]
 
 def _scaled(task: Task, standardize: bool | None, past: Model | None) -> Task:
     """Say what is learnt from, and standardise it where that is asked for, or better."""
-    inputs, seen = task.inputs, precheck(task.table(), task.inputs)
+    inputs, seen = task.inputs, precheck(task.table(), task.inputs, intercept=task.intercept)
     log.info("features: %s (%d); label: %s", listed(task.columns), inputs.width, task.label)
     if inputs.left_out:
         task.note(f"columns left out: {told(inputs.left_out)}")

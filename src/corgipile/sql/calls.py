@@ -11,9 +11,9 @@ __all__ = ["model_call", "model_name"]
 # What each takes after the model: whether rows, and which options by their types.
 FUNCTIONS: dict[str, tuple[bool | None, dict[str, type]]] = {
     "predict": (True, {"threshold": float}),
-    "evaluate": (None, {"threshold": float}),
-    "confusion_matrix": (True, {"threshold": float}),
-    "roc_curve": (True, {}),
+    "evaluate": (None, {"threshold": float, "weight": str}),
+    "confusion_matrix": (True, {"threshold": float, "weight": str}),
+    "roc_curve": (True, {"weight": str}),
     "weights": (False, {}),
     "training_info": (False, {}),
 }
@@ -61,9 +61,12 @@ def model_call(reader: Reader) -> tuple[ModelCall, int] | None:
     source = _source(inside, function, rows)
     options, begin = {}, inside.at + 1
     if inside.takes(","):
-        options = _thresholds(inside) if function == "roc_curve" else _options(inside, function, known)
-    if source is None and "threshold" in options:
-        raise inside.wrong("a threshold needs rows before it, TABLE name or (SELECT …): training counted none", begin)
+        options = _thresholds(inside) if function == "roc_curve" and not inside.sees("STRUCT") else {}
+        if not options or inside.takes(","):
+            options |= _options(inside, function, known)
+    if source is None and options:
+        what = next(iter(options))
+        raise inside.wrong(f"a {what} needs rows before it, TABLE name or (SELECT …): training counted none", begin)
     inside.end(f") after the arguments of ML.{function.upper()}")
     return ModelCall(function, model, source, options), close + 1
 
@@ -93,7 +96,7 @@ def _source(inside: Reader, function: str, rows: bool | None) -> Source | None:
 
 
 def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str, Any]:
-    """Read ``STRUCT(0.5 AS threshold)``."""
+    """Read ``STRUCT(0.5 AS threshold, 'w' AS weight)``."""
     from corgipile.sql.values import value  # noqa: PLC0415 - which reads names of models here
 
     inside.needs("STRUCT", "(")
@@ -107,8 +110,9 @@ def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str,
         if name not in known:
             names = f"it takes {', '.join(known)}" if known else "it takes none"
             raise inside.wrong(f"ML.{function.upper()} has no option {name}; {names}", inside.at - 1)
-        if isinstance(given, bool) or not isinstance(given, int | float):
-            raise inside.wrong(f"{name} must be a number, got {given!r}", begin)
+        right, what = (str, "text") if known[name] is str else ((int, float), "a number")
+        if isinstance(given, bool) or not isinstance(given, right):
+            raise inside.wrong(f"{name} must be {what}, got {given!r}", begin)
         found[name] = known[name](given)
         if not inside.sees(")"):
             inside.needs(",", what=", or )")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.ascending import Span
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, TOGETHER, Plain, Units, grouped, typed, units_of, unpack, write_plain
 from corgipile.tables.even_lists import even_length
@@ -153,6 +154,17 @@ class ParquetTable(Checked):
         counts, names = np.diff(self._starts), list(dict.fromkeys(columns))
         found = units_of(counts, counts * sum(map(self._width, names)))
         return found and found._replace(dictionary=max((self._dictionary(name) for name in names), default=0))
+
+    def part_rows(self) -> IntArray:
+        """Return the rows of each row group."""
+        return np.diff(self._starts)
+
+    def spans(self, columns: Sequence[str], parts: Sequence[int]) -> dict[str, list[Span]]:
+        """Return least and greatest value of columns in row groups, without those of which the footer says nothing."""
+        groups = [self._metadata.row_group(part) for part in parts]
+        flat = [name for name in columns if not pa.types.is_nested(self.schema.field(name).type)]
+        found = {name: [_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
+        return {name: [span for span in spans if span] for name, spans in found.items() if all(spans)}
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows if the first agree, and the numbers in all row groups."""
@@ -383,3 +395,13 @@ class _Group:
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         return self._table.open_plain(columns, sections)
+
+
+def _span(chunk: Any) -> Span | None:
+    stats = chunk.statistics
+    if stats is None or not stats.has_min_max:
+        return None
+    try:
+        return Span(stats.min, stats.max)
+    except (pa.ArrowException, ValueError, OverflowError):  # of a type, or a time, that Python does not have
+        return None

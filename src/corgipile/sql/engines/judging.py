@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadLabel, BadValue
+from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
+from corgipile.features.choose import is_number
+from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall
 from corgipile.suggestions import listed
 
 __all__ = [
     "CLASSES",
+    "MASS",
     "NUMBERS",
     "Counts",
     "confused",
@@ -23,25 +26,30 @@ __all__ = [
     "quantiles",
     "threshold_of",
     "two_probable",
+    "weight_of",
 ]
 
 # What ML.EVALUATE answers of models of classes, and of models of numbers.
 CLASSES = ("loss", "accuracy", "precision", "recall", "f1_score", "log_loss", "roc_auc", "rows")
 NUMBERS = ("loss", "r2", "mean_absolute_error", "mean_squared_error", "rows")
-CURVE = pa.schema(
-    [(name, pa.float64()) for name in ("threshold", "recall", "false_positive_rate")]
-    + [(name, pa.int64()) for name in ("true_positives", "false_positives", "true_negatives", "false_negatives")]
-)
+RATES = ("threshold", "recall", "false_positive_rate")
+SIDES = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+# Rows as SQL counts them by a column `weight`: what they count for, and how many weights are wrong.
+MASS = "sum(weight), count(*) FILTER (WHERE (weight >= 0 AND weight < 'Infinity'::float8) IS NOT TRUE)"
 PERCENT = 100
 MOST_CLASSES = 1000  # columns of an answer
 Row = dict[str, Any]
 
 
+Number = int | float
+
+
 class Counts(NamedTuple):
-    """Rows by their class and the one that was predicted, both by number, from 0 on."""
+    """Rows, or what they count for, by their class and the one that was predicted, both by number, from 0 on."""
 
     classes: list[Any]
-    cells: Mapping[tuple[int, int], int]
+    cells: Mapping[tuple[int, int], Number]
+    weighted: bool = False
 
     def figures(self) -> Row:
         """Return accuracy, precision, recall and F1: of two classes those of the second, of more their means.
@@ -53,7 +61,7 @@ class Counts(NamedTuple):
             >>> Counts(["no", "yes"], {(0, 0): 2, (1, 1): 1, (1, 0): 1}).figures()
             {'accuracy': 0.75, 'precision': 1.0, 'recall': 0.5, 'f1_score': 0.6666666666666666}
         """
-        there, said = defaultdict[int, int](int), defaultdict[int, int](int)
+        there, said = defaultdict[int, Number](int), defaultdict[int, Number](int)
         for (actual, predicted), rows in self.cells.items():
             there[actual] += rows
             said[predicted] += rows
@@ -68,30 +76,62 @@ class Counts(NamedTuple):
         return {name: _mean(shares) for name, shares in found.items()}
 
 
-def _mean(shares: Sequence[tuple[int, int]]) -> float | None:
+def _mean(shares: Sequence[tuple[Number, Number]]) -> float | None:
     if len(shares) == 1:
         part, whole = shares[0]
         return part / whole if whole else None
     return sum(part / whole if whole else 0.0 for part, whole in shares) / len(shares)
 
 
-def counted(rows: Iterable[Sequence[Any]], classes: Sequence[Any], model: str) -> Counts:
-    """Return counts of what SQL counted: the numbers of classes, from 1 on, and rows.
+def weight_of(call: ModelCall, kinds: Mapping[str, pa.DataType], label: str) -> str | None:
+    """Return the column of what rows count for that a call names, as the rows spell it.
+
+    Raises:
+        MissingColumn: There is none.
+        BadSchema: It holds no numbers.
+        BadArgument: It is the label.
+    """
+    if "weight" not in call.options:
+        return None
+    name = column_named(call.options["weight"], list(kinds))
+    if name == label:
+        raise BadArgument(f"column {name!r} is the label; it cannot be the weight too")
+    if not is_number(kinds[name]) and not pa.types.is_decimal(kinds[name]):
+        raise BadSchema(f"weight column {name!r} is {kinds[name]}; int, bool, float or decimal are needed")
+    return name
+
+
+def mass(count: int, weights: Sequence[Any], weight: str | None) -> Number:
+    """Return what rows count for, of what SQL counted: how many they are, and `MASS` where they have weights.
+
+    Raises:
+        BadValue: A weight is not a finite number of 0 or more.
+    """
+    if weight is None:
+        return count
+    total, wrong = weights
+    if wrong:
+        raise BadValue(f"{wrong} rows have a null, negative or infinite {weight!r}; weights are finite and 0 or more")
+    return float(total)
+
+
+def counted(rows: Iterable[Sequence[Any]], classes: Sequence[Any], model: str, weight: str | None = None) -> Counts:
+    """Return counts of what SQL counted: the numbers of classes, from 1 on, rows, and their `MASS` by a column.
 
     Raises:
         BadLabel: A row is of no class of the model.
-        BadValue: Nothing is predicted of a row.
+        BadValue: Nothing is predicted of a row, or its weight serves for nothing.
     """
-    cells = defaultdict[tuple[int, int], int](int)
-    for actual, predicted, count in rows:
+    cells = defaultdict[tuple[int, int], Number](int)
+    for actual, predicted, count, *weights in rows:
         if not actual:
             raise BadLabel(
                 f"{count} rows have a label that is none of the classes of model {model!r}: {listed(classes)}"
             )
         if not predicted:
             raise BadValue(f"model {model!r} predicts nothing of {count} rows: a feature of theirs is null")
-        cells[actual - 1, predicted - 1] += count
-    return Counts(list(classes), cells)
+        cells[actual - 1, predicted - 1] += mass(count, weights, weight)
+    return Counts(list(classes), cells, weight is not None)
 
 
 def figures(names: Sequence[str], found: Mapping[str, Any]) -> pa.Table:
@@ -112,7 +152,8 @@ def confused(counts: Counts) -> pa.Table:
         raise BadArgument(f"the model has {len(classes)} classes, too many for a column each; GROUP BY counts them")
     columns = {"expected_label": pa.array(classes)}
     for k, name in enumerate(map(_column, classes)):
-        columns[name] = pa.array([counts.cells.get((i, k), 0) for i in range(len(classes))], pa.int64())
+        kind = pa.float64() if counts.weighted else pa.int64()
+        columns[name] = pa.array([counts.cells.get((i, k), 0) for i in range(len(classes))], kind)
     return pa.table(columns)
 
 
@@ -127,34 +168,39 @@ def quantiles() -> list[float]:
     return [i / PERCENT for i in range(PERCENT + 1)]
 
 
-def curve(thresholds: Sequence[float], rows: Iterable[Sequence[Any]], model: str) -> pa.Table:
+def curve(
+    thresholds: Sequence[float], rows: Iterable[Sequence[Any]], model: str, weight: str | None = None
+) -> pa.Table:
     """Return the answer of ``ML.ROC_CURVE``, a row a threshold.
 
     Args:
         thresholds: Where a row counts as of the second class, in increasing order.
-        rows: Of each class, by its number from 1 on, how many rows reach so many of the thresholds.
+        rows: Of each class, by its number from 1 on, how many rows reach so many of the thresholds; and their `MASS`.
         model: The model's name.
+        weight: The column of what rows count for.
 
     Example:
         >>> curve([0.2, 0.5], [(2, 2, 3), (2, 0, 1), (1, 1, 4)], "m").to_pylist()[1]["recall"]
         0.75
     """
-    found = {1: [0] * (len(thresholds) + 1), 2: [0] * (len(thresholds) + 1)}
-    for actual, reached, count in rows:
+    found: dict[int, list[Number]] = {1: [0] * (len(thresholds) + 1), 2: [0] * (len(thresholds) + 1)}
+    for actual, reached, count, *weights in rows:
         if reached is None:
             raise BadValue(f"model {model!r} predicts nothing of {count} rows: a feature of theirs is null")
         if actual not in found:
             raise BadLabel(f"{count} rows have a label that is none of the classes of model {model!r}")
-        found[actual][reached] += count
+        found[actual][reached] += mass(count, weights, weight)
     (false, negatives), (true, positives) = (_above(found[k]) for k in (1, 2))
     made = {
         at: (at, _mean([(tp, positives)]), _mean([(fp, negatives)]), tp, fp, negatives - fp, positives - tp)
         for at, tp, fp in zip(thresholds, true, false, strict=True)
     }
-    return pa.Table.from_pylist([dict(zip(CURVE.names, row, strict=True)) for row in reversed(made.values())], CURVE)
+    side = pa.int64() if weight is None else pa.float64()
+    kinds = pa.schema([(name, pa.float64()) for name in RATES] + [(name, side) for name in SIDES])
+    return pa.Table.from_pylist([dict(zip(kinds.names, row, strict=True)) for row in reversed(made.values())], kinds)
 
 
-def _above(reached: list[int]) -> tuple[list[int], int]:
+def _above(reached: list[Number]) -> tuple[list[Number], Number]:
     """Return how many rows reach each threshold, and how many there are."""
     least = list(accumulate(reversed(reached)))[::-1]
     return least[1:], least[0]

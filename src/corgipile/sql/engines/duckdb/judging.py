@@ -11,6 +11,7 @@ from corgipile.sql.engines.duckdb.prediction import asked, key_of, names_in, say
 from corgipile.sql.engines.duckdb.rows import read_rows
 from corgipile.sql.engines.judging import (
     CLASSES,
+    MASS,
     NUMBERS,
     confused,
     counted,
@@ -20,10 +21,11 @@ from corgipile.sql.engines.judging import (
     quantiles,
     threshold_of,
     two_probable,
+    weight_of,
 )
 from corgipile.sql.engines.results import epoch_row
 from corgipile.sql.engines.training import column_named
-from corgipile.sql.statements import ModelCall, Source
+from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
 
 if TYPE_CHECKING:
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["confusion", "evaluated", "roc"]
 
-# The area under the curve: of pairs of rows of the two classes how many are in order, ties a half.
+# The area under the curve: of pairs of rows of the two classes how many are in order, ties a half, each by the weights.
 AREA = """(SELECT sum(p * (below + n / 2)) / nullif(sum(p) * sum(n), 0) FROM (
     SELECT p, n, sum(n) OVER (ORDER BY score) - n AS below FROM (
-    SELECT score, count(*) FILTER (actual = 2)::DOUBLE AS p, count(*) FILTER (actual = 1)::DOUBLE AS n
+    SELECT score, coalesce(sum(weight) FILTER (actual = 2), 0) AS p, coalesce(sum(weight) FILTER (actual = 1), 0) AS n
     FROM scored GROUP BY score)))"""
 
 
@@ -44,16 +46,21 @@ class _Rows:
     Args:
         engine: The engine.
         stored: The model.
+        call: The call that is answered.
         sql: The rows.
         bound: The values of their parameters.
     """
 
-    def __init__(self, engine: "DuckDB", stored: Stored, sql: str, bound: Bound) -> None:
+    def __init__(self, engine: "DuckDB", stored: Stored, call: ModelCall, sql: str, bound: Bound) -> None:
         self.engine, self.model, self.sql, self.bound = engine, stored.model, sql, bound
         self._key, self._says = key_of(engine, stored, bound), says_class(stored)
-        there = engine.session.schema(sql, bound.values).names
+        schema = engine.session.schema(sql, bound.values)
+        there = schema.names
         self._names = names_in(stored, there)
-        self._label = quoted(column_named(self.model.label or "label", there))
+        label = column_named(self.model.label or "label", there)
+        self.weight = weight_of(call, dict(zip(there, schema.types, strict=True)), label)
+        self._label, self._weight = quoted(label), "1" if self.weight is None else quoted(self.weight)
+        self.mass = "" if self.weight is None else f", {MASS}"
         self._kind = "VARCHAR" if self.model.classes.dtype.kind == "U" else "DOUBLE"
 
     def asked(self, function: str) -> str:
@@ -67,7 +74,8 @@ class _Rows:
 
     def scored(self, **columns: str) -> str:
         """Return the beginning of a query of rows ``scored``: the number of their class, and some columns."""
-        listed = ", ".join(f"{text} AS {name}" for name, text in {"actual": self.place(self._label), **columns}.items())
+        named = {"actual": self.place(self._label), "weight": f"({self._weight})::DOUBLE", **columns}
+        listed = ", ".join(f"{text} AS {name}" for name, text in named.items())
         return f"WITH scored AS MATERIALIZED (SELECT {listed} FROM ({self.sql}\n))"
 
     def predicted(self, threshold: float | None) -> str:
@@ -79,8 +87,9 @@ class _Rows:
 
     def errors(self) -> dict[str, float]:
         """Return how far predictions of numbers are off."""
-        wrong = f"SELECT {self.asked('predict')} - {self._label}::DOUBLE AS e FROM ({self.sql}\n)"
-        found = self.rows(f"SELECT avg(abs(e)), avg(e * e) FROM ({wrong})")[0]
+        error = f"{self.asked('predict')} - {self._label}::DOUBLE AS e, ({self._weight})::DOUBLE AS weight"
+        means = (f"sum(weight * {each}) / sum(weight)" for each in ("abs(e)", "(e * e)"))
+        found = self.rows(f"SELECT {', '.join(means)} FROM (SELECT {error} FROM ({self.sql}\n))")[0]
         return dict(zip(("mean_absolute_error", "mean_squared_error"), found, strict=True))
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -100,47 +109,49 @@ def evaluated(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -
         return figures(names, found | {"rows": None if apart else record.get("rows")})
     plain = Bound(bound.given, None)
     read = read_rows(engine.session, call.source, plain, None)
-    found = {**model.measure(read.table), "rows": len(read.table)}
+    kinds = dict(zip(read.table.schema.names, read.table.schema.types, strict=True))
+    weight = weight_of(call, kinds, model.label or "label")
+    found = {**model.measure(read.table, weight=weight), "rows": len(read.table)}
     if call.source.plain:
-        rows = _rows(engine, call.source, stored, bound)
+        rows = _rows(engine, call, stored, bound)
     else:
         lent = engine.session.lend(lendable(read.table))
-        rows = _Rows(engine, stored, f"SELECT * FROM {lent}", Bound(bound.given, None))
+        rows = _Rows(engine, stored, call, f"SELECT * FROM {lent}", Bound(bound.given, None))
     if model.loss.numbers:
         return figures(names, found | rows.errors())
     two = len(model.classes) == 2
     score = {"score": f"{rows.asked('decision')}[1]" if model.outputs == 1 else rows.asked("predict_proba") + "[2]"}
     sql = rows.scored(predicted=rows.predicted(threshold), **(score if two else {}))
     area = AREA if two else "NULL"
-    cells = rows.rows(f"{sql} SELECT actual, predicted, count(*), {area} FROM scored GROUP BY actual, predicted")
-    found |= counted([cell[:3] for cell in cells], model.classes.tolist(), stored.name).figures()
+    each = f"SELECT {area}, actual, predicted, count(*){rows.mass} FROM scored GROUP BY actual, predicted"
+    cells = rows.rows(f"{sql} {each}")
+    found |= counted([cell[1:] for cell in cells], model.classes.tolist(), stored.name, weight).figures()
     found["log_loss"] = found["loss"] if model.loss.probability and not model.loss.rest else None
-    return figures(names, found | {"roc_auc": cells[0][3]})
+    return figures(names, found | {"roc_auc": cells[0][0]})
 
 
-def _rows(engine: "DuckDB", source: Source, stored: Stored, bound: Bound) -> _Rows:
+def _rows(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> _Rows:
+    assert call.source is not None  # noqa: S101 - the grammar says so
     plain = Bound(bound.given, None)
-    return _Rows(engine, stored, text_of(engine.session, source, plain).sql, plain)
+    return _Rows(engine, stored, call, text_of(engine.session, call.source, plain).sql, plain)
 
 
 def confusion(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
     """Return rows by their class and the one that is predicted."""
-    assert call.source is not None  # noqa: S101 - the grammar says so
     model, classes = stored.model, stored.model.classes.tolist()
     need_classes(call, model.kind, numbers=model.loss.numbers)
-    rows = _rows(engine, call.source, stored, bound)
+    rows = _rows(engine, call, stored, bound)
     sql = rows.scored(predicted=rows.predicted(threshold_of(call, classes, probable=model.loss.probability)))
-    cells = rows.rows(f"{sql} SELECT actual, predicted, count(*) FROM scored GROUP BY ALL")
-    return confused(counted(cells, classes, stored.name))
+    cells = rows.rows(f"{sql} SELECT actual, predicted, count(*){rows.mass} FROM scored GROUP BY actual, predicted")
+    return confused(counted(cells, classes, stored.name, rows.weight))
 
 
 def roc(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.Table:
     """Return how many rows reach thresholds: those that are named, or percentiles of the probabilities."""
-    assert call.source is not None  # noqa: S101 - the grammar says so
     model = stored.model
     need_classes(call, model.kind, numbers=model.loss.numbers)
     two_probable(call, model.classes.tolist(), probable=model.loss.probability)
-    rows = _rows(engine, call.source, stored, bound)
+    rows = _rows(engine, call, stored, bound)
     given = call.options.get("thresholds")
     points = (
         f"SELECT {given!r} AS cuts" if given else f"SELECT quantile_disc(share, {quantiles()!r}) AS cuts FROM scored"
@@ -148,6 +159,7 @@ def roc(engine: "DuckDB", call: ModelCall, stored: Stored, bound: Bound) -> pa.T
     reached = "CASE WHEN share IS NOT NULL THEN len(list_filter(cuts, lambda x: x <= share)) END"
     cells = rows.rows(
         f"{rows.scored(share=rows.asked('predict_proba') + '[2]')}, points AS ({points}) "
-        f"SELECT actual, {reached} AS reached, count(*), any_value(cuts) FROM scored, points GROUP BY ALL"
+        f"SELECT any_value(cuts), actual, {reached} AS reached, count(*){rows.mass} FROM scored, points "
+        "GROUP BY actual, reached"
     )
-    return curve(given or (cells[0][3] if cells else []), [cell[:3] for cell in cells], stored.name)
+    return curve(given or (cells[0][0] if cells else []), [cell[1:] for cell in cells], stored.name, rows.weight)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from corgipile.losses import loss_of
 from corgipile.sql.engines.judging import (
     CLASSES,
+    MASS,
     NUMBERS,
     Counts,
     confused,
@@ -18,12 +19,14 @@ from corgipile.sql.engines.judging import (
     quantiles,
     threshold_of,
     two_probable,
+    weight_of,
 )
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.rows import relation_of
 from corgipile.sql.engines.postgres.training import source_arguments
 from corgipile.sql.engines.postgres.types import columns_of
 from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall, Source
 from corgipile.sql.tokens import tokenize
 
@@ -54,14 +57,16 @@ class _Rows:
     Args:
         engine: The engine.
         stored: The model.
+        call: The call that is answered.
         sql: The rows.
         writer: Writes SQL.
 
     Raises:
-        MissingColumn: They lack a column that the model was trained on.
+        MissingColumn: They lack a column that the model was trained on, or that of weights.
+        BadSchema: Weights are no numbers.
     """
 
-    def __init__(self, engine: "PostgreSQL", stored: Stored, sql: str, writer: Writer) -> None:
+    def __init__(self, engine: "PostgreSQL", stored: Stored, call: ModelCall, sql: str, writer: Writer) -> None:
         self.engine, self.stored, self.sql, self.writer = engine, stored, sql, writer
         columns = columns_of(engine.session.described(sql))
         kinds, there = {column.name: column.kind for column in columns}, [column.name for column in columns]
@@ -70,6 +75,10 @@ class _Rows:
             raise stored.missing(there, also=stored.label)
         self._names = names
         self._label = writer.name(stored.label) + "::int" * pa.types.is_boolean(kinds[stored.label])
+        self.weight, self._weight, self.mass = weight_of(call, kinds, stored.label), "1", ""
+        if self.weight is not None:
+            self._weight = writer.name(self.weight) + "::int" * pa.types.is_boolean(kinds[self.weight])
+            self.mass = f", {MASS}"
 
     def asked(self, function: str) -> str:
         """Return a call of one of the extension's functions."""
@@ -84,7 +93,8 @@ class _Rows:
 
     def scored(self, **columns: str) -> str:
         """Return the beginning of a query of rows ``scored``: the number of their class, and some columns."""
-        listed = ", ".join(f"{text} AS {name}" for name, text in {"actual": self.place(self._label), **columns}.items())
+        named = {"actual": self.place(self._label), "weight": f"({self._weight})::float8", **columns}
+        listed = ", ".join(f"{text} AS {name}" for name, text in named.items())
         return f"WITH scored AS MATERIALIZED (SELECT {listed} FROM ({self.sql}\n) AS corgipile_rows)"
 
     def counts(self, threshold: float | None) -> Counts:
@@ -92,9 +102,10 @@ class _Rows:
         share = f"({self.asked('predict_proba')})[2]"
         beyond = f"CASE WHEN {share} >= {threshold!r}::float8 THEN 2 WHEN {share} IS NOT NULL THEN 1 END"
         predicted = self.place(self.asked(says_class(self.stored))) if threshold is None else beyond
-        asked = f"{self.scored(predicted=predicted)} SELECT actual, predicted, count(*) FROM scored GROUP BY 1, 2"
+        each = f"SELECT actual, predicted, count(*){self.mass} FROM scored GROUP BY 1, 2"
         classes = self.stored.class_names or self.stored.classes
-        return counted(self.engine.session.rows(asked), classes, self.stored.name)
+        found = self.engine.session.rows(f"{self.scored(predicted=predicted)} {each}")
+        return counted(found, classes, self.stored.name, self.weight)
 
 
 def evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
@@ -114,6 +125,9 @@ def evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wri
         if stored.names_in(relation.columns) is None:
             raise stored.missing(relation.columns)
         given = {"model": f"{writer.literal(stored.name)}::text", **source_arguments(relation, known, writer)}
+        if "weight" in call.options:
+            weight = column_named(call.options["weight"], relation.columns)
+            given["weight"] = f"{writer.literal(weight)}::text"
         asked = f"corgipile.evaluate({', '.join(f'{writer.name(name)} => {text}' for name, text in given.items())})"
         row = engine.session.rows(f"SELECT {', '.join(GIVEN)} FROM {asked}")[0]
         found = dict(zip(GIVEN, row, strict=True))
@@ -121,7 +135,7 @@ def evaluated(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wri
             square = None if found["rmse"] is None else found["rmse"] ** 2
             return figures(names, found | {"mean_absolute_error": found["mae"], "mean_squared_error": square})
         where = "" if relation.where is None else f" WHERE {relation.where}"
-        rows = _Rows(engine, stored, f"SELECT * FROM {relation.name}{where}", writer)
+        rows = _Rows(engine, stored, call, f"SELECT * FROM {relation.name}{where}", writer)
         return figures(names, found | rows.counts(threshold).figures() | {"roc_auc": found["auc"]})
 
 
@@ -140,7 +154,7 @@ def confusion(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Wri
     loss = loss_of(stored.kind, len(stored.classes))
     need_classes(call, stored.kind, numbers=loss.numbers)
     threshold = threshold_of(call, stored.classes, probable=loss.probability)
-    return confused(_Rows(engine, stored, writer.text(call.source.sql), writer).counts(threshold))
+    return confused(_Rows(engine, stored, call, writer.text(call.source.sql), writer).counts(threshold))
 
 
 def roc(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> pa.Table:
@@ -149,13 +163,13 @@ def roc(engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -
     loss = loss_of(stored.kind, len(stored.classes))
     need_classes(call, stored.kind, numbers=loss.numbers)
     two_probable(call, stored.classes, probable=loss.probability)
-    rows = _Rows(engine, stored, writer.text(call.source.sql), writer)
+    rows = _Rows(engine, stored, call, writer.text(call.source.sql), writer)
     share, given = f"({rows.asked('predict_proba')})[2]", call.options.get("thresholds")
     percentiles = f"percentile_disc(ARRAY{quantiles()!r}::float8[]) WITHIN GROUP (ORDER BY share)"
     points = f"SELECT ARRAY{given!r}::float8[] AS cuts" if given else f"SELECT {percentiles} AS cuts FROM scored"
     cells = engine.session.rows(
         f"{rows.scored(share=share)}, points AS MATERIALIZED ({points}) "
-        "SELECT actual, pg_catalog.width_bucket(share, cuts) AS reached, count(*), min(cuts) FROM scored, points "
-        "GROUP BY 1, 2"
+        f"SELECT min(cuts), actual, pg_catalog.width_bucket(share, cuts) AS reached, count(*){rows.mass} "
+        "FROM scored, points GROUP BY 2, 3"
     )
-    return curve(given or (cells[0][3] if cells else []), [cell[:3] for cell in cells], stored.name)
+    return curve(given or (cells[0][0] if cells else []), [cell[1:] for cell in cells], stored.name, rows.weight)
