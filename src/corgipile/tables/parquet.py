@@ -37,7 +37,7 @@ from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetched
-from corgipile.tables.parquet_categories import coded_width, decoding_bytes, read_as_values, without_types
+from corgipile.tables.parquet_categories import coded_width, decoding_bytes, metadata_for, without_types
 from corgipile.tables.parquet_pages import BUFFER, chunk_columns, chunk_range, page_bytes, row_bits
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
@@ -236,8 +236,7 @@ class ParquetTable(Checked):
         """Return the bytes that decoding the dictionary of a column takes, 0 where it is as small as most are."""
         if row_bits(self.schema.field(name).type) or not len(self):
             return 0
-        taken = decoding_bytes(self._file, self._largest(name))
-        return taken if taken > TOGETHER else 0
+        return taken if (taken := decoding_bytes(self._file, self._largest(name))) > TOGETHER else 0
 
     def _largest(self, name: str) -> list[Any]:
         """Return the chunks of a column in the largest row group."""
@@ -308,7 +307,8 @@ class ParquetTable(Checked):
 
         schema = pick(self.schema, names)
         with decoding(self._file.path):
-            metadata = self._read_with(schema)
+            untyped = lambda: _footers.of(self, "untyped", lambda: without_types(self._metadata))  # noqa: E731
+            metadata = metadata_for(schema, self._metadata, untyped)
             file = pq.ParquetFile(source, metadata=metadata, buffer_size=BUFFER, pre_buffer=False)
             decoded = 0
             for batch in file.iter_batches(rows, list(groups), names, use_threads=False):
@@ -319,13 +319,6 @@ class ParquetTable(Checked):
                     decoded = 0
                 columns = [typed(batch.column(field.name), field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _read_with(self, schema: pa.Schema) -> Any:
-        """Return the metadata by which columns are read: categories as their values, where that can be."""
-        if not any(map(pa.types.is_dictionary, schema.types)):
-            return self._metadata
-        untyped = _footers.of(self, "untyped", lambda: without_types(self._metadata))
-        return untyped if read_as_values(schema, untyped) else self._metadata
 
     def _is_large(self, i: int, names: list[str]) -> bool:
         rows = int(self._starts[i + 1] - self._starts[i])

@@ -1,7 +1,7 @@
 """Columns of a Parquet file whose rows are numbers of values: what their dictionaries take, and how to do without."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.parquet_pages import page_head
 
-__all__ = ["coded_width", "decoding_bytes", "read_as_values", "without_types"]
+__all__ = ["coded_width", "decoding_bytes", "metadata_for", "without_types"]
 
 POINTERS = 16  # bytes that a decoder keeps for each value of a dictionary, beside a copy of them
 TYPES = b"ARROW:schema"  # the key under which Arrow keeps its own types
@@ -75,15 +75,15 @@ def without_types(metadata: Any) -> Any:
     return pq.read_metadata(io.BytesIO(before + key.swapcase() + after)) if key else metadata
 
 
-def read_as_values(schema: pa.Schema, untyped: Any) -> bool:
-    """Say whether columns have categories among them, and are read as values with metadata `without_types`.
+def metadata_for(schema: pa.Schema, metadata: Any, untyped: Callable[[], Any]) -> Any:
+    """Return the metadata to read columns with: `without_types` where that reads categories as values.
 
     Categories that have an order are not: it is that of the dictionary.
     """
     if not any(pa.types.is_dictionary(kind) and not kind.ordered for kind in schema.types):
-        return False
-    found = untyped.schema.to_arrow_schema()
-    return all(found.field(field.name).type == _untyped(field.type) for field in schema)
+        return metadata
+    found = (made := untyped()).schema.to_arrow_schema()
+    return made if all(found.field(field.name).type == _untyped(field.type) for field in schema) else metadata
 
 
 def _untyped(kind: pa.DataType) -> pa.DataType:
