@@ -19,7 +19,7 @@ from corgipile.orders import FullShuffle, Riffle
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 
 UNIT, BATCH = 256, 64
-HELD, SPOTS = 104, 9 << 20  # units in memory, those on their way among them; bytes beside them
+HELD, SPOTS = 104, 13 << 20  # units in memory, those on their way among them; bytes beside them
 ORDERS = {
     "full": FullShuffle(),
     "label": Riffle(balance="label"),

@@ -200,6 +200,7 @@ typedef struct {
 /* hints.c */
 extern const char *corgi_cast_to_list(Oid type);
 extern int corgi_hint_cast(Oid type, const char *column);
+extern bool corgi_casts_to_text(Oid type);
 
 extern char *corgi_feature_name(const CorgiSource *source, int64 i);
 extern void corgi_tell_scales(const cp_looked *seen, const CorgiRun *run);

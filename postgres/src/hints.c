@@ -5,6 +5,7 @@
 
 #include "catalog/pg_cast.h"
 #include "catalog/pg_type.h"
+#include "parser/parse_coerce.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 
@@ -18,6 +19,9 @@ const char *corgi_cast_to_list(Oid type)
     return NULL;
 }
 
+/* Return whether values of a type are text but for how they are compared, as those of citext are. */
+bool corgi_casts_to_text(Oid type) { return !corgi_is_text(type) && IsBinaryCoercible(type, TEXTOID); }
+
 /* Add to an error about a column of a type that can be cast, or has values inside, how to make a column of it that serves. */
 int corgi_hint_cast(Oid type, const char *column)
 {
@@ -25,6 +29,9 @@ int corgi_hint_cast(Oid type, const char *column)
     if (type == JSONOID || type == JSONBOID)
         return errhint("Take values out of it by a query, or add a column of one: %s_key float8 GENERATED ALWAYS AS "
                        "((%s ->> 'key')::float8) STORED, without the cast for text.", name, name);
+    if (corgi_casts_to_text(type))
+        return errhint("Take it as text by a query, or add a column: %s_text text GENERATED ALWAYS AS (%s::text) STORED.", name,
+                       name);
     return cast ? errhint("Add a column of numbers: %s_list %s GENERATED ALWAYS AS (%s::%s) STORED.", name, cast, name,
                           cast)
                 : 0;

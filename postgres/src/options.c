@@ -327,7 +327,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
     o->name = nulls[ARG_NAME] ? NULL : TextDatumGetCString(values[ARG_NAME]);
     o->epochs = DatumGetInt32(values[ARG_EPOCHS]);
     o->decay = DatumGetFloat8(values[ARG_DECAY]);
-    alone = !nulls[ARG_TEXT] && nulls[ARG_FEATURES] && nulls[ARG_INTERACTIONS]; /* n-grams are of one scale */
+    alone = !nulls[ARG_TEXT] && nulls[ARG_FEATURES] && nulls[ARG_INTERACTIONS] && DatumGetInt32(values[ARG_NGRAMS]) > 1;
     read_step(o, values[ARG_STEP], nulls[ARG_STEP], !nulls[ARG_LEARNING_RATE] || o->decay != DECAY,
               alone ? CP_STEP_ADAGRAD : CP_STEP_AUTO);
     if (cp_steps[o->step].fixed && !nulls[ARG_LEARNING_RATE])

@@ -49,6 +49,10 @@ static void check_kind(Relation rel, Relation named)
     if (kind != RELKIND_PARTITIONED_TABLE && rel->rd_tableam->scan_set_tidrange == NULL)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("the access method of table \"%s\" cannot scan a range of pages", name));
+    if (!RelationIsPopulated(rel))
+        ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                errmsg("materialized view \"%s\" has not been populated", name),
+                errhint("Use the REFRESH MATERIALIZED VIEW command."));
     if (RELATION_IS_OTHER_TEMP(rel))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("\"%s\" is a temporary table of another session", name));
@@ -80,7 +84,7 @@ static CorgiColumn find_column(Relation rel, const char *name, bool lists, const
                 errmsg("%s column \"%s\" is %s; %s", what, name, format_type_be(a->atttypid),
                        lists ? "numbers, or an array such as real[], double precision[] or integer[], are needed"
                              : "a number, boolean or text is needed"),
-                lists || c.type == JSONOID || c.type == JSONBOID ? corgi_hint_cast(a->atttypid, name) : 0);
+                lists || c.type == JSONOID || c.type == JSONBOID || corgi_casts_to_text(c.type) ? corgi_hint_cast(a->atttypid, name) : 0);
     if (CORGI_IS_VIRTUAL(a))
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                 errmsg("column \"%s\" is a virtual generated column", name), errhint("Make it STORED."));

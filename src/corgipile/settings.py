@@ -197,7 +197,9 @@ class Settings:
     ] = None
     step: Annotated[
         str | None,
-        Setting(f"{', '.join(STEPS)}; by default auto for classes (adagrad by text alone), else decay.", _step),
+        Setting(
+            f"{', '.join(STEPS)}; by default auto for classes (adagrad by n-grams of text alone), else decay.", _step
+        ),
     ] = None
     decay: Annotated[
         float, Setting("Factor on the rate from epoch to epoch, of decay.", partial(real, above=0, most=1))

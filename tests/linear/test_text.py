@@ -136,6 +136,13 @@ def test_held_out_rows_and_a_test_table(rows):
     assert cp.train(rows, text="review", epochs=1, hash_bits=12, validation=0.2).history[0]["test_accuracy"] > 0.85
 
 
+@pytest.mark.parametrize(("given", "step"), [({}, "adagrad"), ({"ngrams": 1}, "auto"), ({"features": ["a"]}, "auto")])
+def test_the_step_that_nobody_named(rows, given, step):
+    rows = rows.append_column("a", pa.array(range(ROWS)))
+    model = cp.train(rows, text="review", epochs=1, **given)
+    assert model.params["step"] == step
+
+
 def test_rows_without_text_are_errors_or_skipped_or_have_no_words(rows):
     holes = [None if at % 100 == 7 else text for at, text in enumerate(rows["review"].to_pylist())]
     table = rows.set_column(0, "review", pa.array(holes))

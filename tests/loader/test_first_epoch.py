@@ -277,6 +277,16 @@ def test_states_tell_it_from_other_orders(tmp_path):
         loader.load_state_dict(state)
 
 
+def test_the_budget_has_room_for_rows_that_are_kept(tmp_path):
+    path = stored(tmp_path)
+    beside = {}
+    for order in (LATER, Riffle(balance="content", **SIZES)):
+        with cp.Loader(opened(path), order=order, memory="4MB", columns=["x", "label"]) as loader:
+            beside[order.first_epoch] = loader.feeder.fitted.way.beside
+    assert beside["label"] - beside[None] == 3 * ROWS * (5 * 4 + 8)
+    assert spots.ROOM > ROWS * (5 * 4 + 8)
+
+
 def test_global_batches_have_it_too(tmp_path):
     path = stored(tmp_path)
     worlds = {}

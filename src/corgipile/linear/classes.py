@@ -249,8 +249,9 @@ def _counted(column: pa.Array) -> Iterator[tuple[Any, int]]:
             counts = np.bincount(values.astype(np.int64, copy=False) - least)
             yield from ((least + at, int(counts[at])) for at in np.flatnonzero(counts).tolist())
             return
-    for found in pc.value_counts(column).to_pylist():
-        yield found["values"], found["counts"]
+    values, counts = pc.value_counts(column).flatten()
+    few = _kernel.MOST_CLASSES + 1  # of which the last is too many
+    yield from zip(values[:few].to_pylist(), counts[:few].to_pylist(), strict=True)
 
 
 def _flat(classes: Any) -> npt.NDArray[Any]:

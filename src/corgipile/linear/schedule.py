@@ -102,7 +102,9 @@ def step_asked(given: Settings, kind: str, past: "Model | None" = None) -> Step:
     if _rated(given) or loss_of(kind).numbers:  # the steps of "auto" are too short for labels far from 0
         return step_of("decay")
     alone = given.text is not None and given.features is None and given.interactions is None
-    return step_of("adagrad" if alone else "auto")  # n-grams are of one scale, which need not be found out
+    return step_of(
+        "adagrad" if alone and given.ngrams > 1 else "auto"
+    )  # of few rows of n-grams auto learns too much by heart
 
 
 def schedule_of(given: Settings, tolerance: float | None = None, past: "Model | None" = None) -> Schedule:

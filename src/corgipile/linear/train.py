@@ -75,7 +75,7 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - they are those of Tra
             their squares), or ``"normalized"`` (as ``"adagrad"``, and by the size of its feature, whatever its scale;
             as Vowpal Wabbit); ``"auto"`` is the last with ``average`` and no rate to choose. None: that of
             ``warm_start``; else ``"decay"`` for numbers or where ``learning_rate`` or ``decay`` is given, ``"adagrad"``
-            for classes by ``text`` alone, else ``"auto"``.
+            for classes by ``text`` alone with ``ngrams`` above 1, else ``"auto"``.
         learning_rate: Step size of the first epoch. None: the usual one of the step, 0.01 of one rate for all; where
             the first epoch diverges it is begun again at a fifth, which the log and ``notes`` of the model say; where
             a regression on dense features stands still with one rate for all, without ``average``, it goes on at a

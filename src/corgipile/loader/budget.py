@@ -21,6 +21,7 @@ from corgipile.orders import Blocks, GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT, RANDOM
 from corgipile.sizes import Size, format_bytes, parse_bytes, part_of, to_rows
 from corgipile.tables.columns import by_column
+from corgipile.tables.encoded import is_encoded
 from corgipile.tables.pages import run_cuts
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.sketch import sketch
@@ -34,6 +35,8 @@ TABLE_BLOCKS, BUFFER_BLOCKS = 512, 128  # at least, where blocks are larger for 
 # Of a table in a store: what is worth a request, of one column where there are several; blocks at least, for that.
 REQUEST, COLUMN_REQUEST = 1 << 20, 128 << 10
 REMOTE_TABLE_BLOCKS, REMOTE_BUFFER_BLOCKS = 256, 64
+DECODING = 12 << 20  # bytes that decoding takes beside any budget
+KEPT = 3  # times what rows of spots take that are kept: in order, and as numbers
 CLOSE = 1.02  # how near to the smallest budget that works the one suggested is
 
 
@@ -121,7 +124,8 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
     share = None if limit is None else limit / workers - shared
     if share is None and sized is not None:
         share = to_rows(order.buffer, len(table), columns.row_bytes, "buffer") * columns.row_bytes  # type: ignore[attr-defined]
-    way = _with_spots(find_way(table, order, columns.sources, share), order)
+    way = _way(table, order, columns.sources, share)
+    _check_dictionary(table, way, None if limit is None else limit - shared)
 
     def attempt(limit: int | None) -> Fitted:
         budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
@@ -132,7 +136,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
             fitted = attempt(limit)
             warn_few(table, way, fitted.order.slots(fitted.blocks) / max(1, fitted.blocks.widest))
             return fitted
-        way = _with_spots(find_way(table, order, columns.sources, share, units_fit=False), order)
+        way = _way(table, order, columns.sources, share, units_fit=False)
     try:
         return attempt(limit)
     except BudgetTooSmall as error:
@@ -148,11 +152,22 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
         ) from error
 
 
-def _with_spots(way: Way, order: Order) -> Way:
-    """Leave room beside the buffer for the rows that are kept of a first epoch, where they are, and their numbers."""
-    if first_epoch_of(order) is None or way.units is None or way.spilled:
-        return way
-    return way._replace(beside=way.beside + 2 * min(ROOM, way.units.total))
+def _way(table: Table, order: Order, columns: list[str], share: float | None, *, units_fit: bool = True) -> Way:
+    """Choose how to read a table; rows that are kept of a first epoch, and what is made of them, have room beside."""
+    units = table.units(columns) if first_epoch_of(order) is not None and is_encoded(table, columns) else None
+    room = KEPT * min(ROOM, units.total) if units is not None else 0
+    way = find_way(table, order, columns, None if share is None else share - room, units_fit=units_fit)
+    return way._replace(beside=way.beside + room) if way.units is not None and not way.spilled else way
+
+
+def _check_dictionary(table: Table, way: Way, room: float | None) -> None:
+    """Raise BudgetTooSmall where the values of a column, which are in memory while rows are decoded, take more."""
+    taken = 0 if way.units is None else way.units.dictionary
+    if room is not None and taken > room + DECODING:
+        raise BudgetTooSmall(
+            f"the values of a column of {table!r}, of which rows have the numbers, take {format_bytes(taken)} while "
+            f"rows are decoded: give memory={_text(taken)!r}, or write the file anew by `corgipile convert`"
+        )
 
 
 def _fit(table: Table, order: Order, budget: int | None, columns: Columns, way: Way) -> Fitted:

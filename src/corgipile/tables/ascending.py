@@ -28,8 +28,8 @@ class Ranged(Protocol):
     def part_rows(self) -> IntArray:
         """Return the rows of each part."""
 
-    def spans(self, column: str, parts: Sequence[int]) -> list[Span] | None:
-        """Return what values of a column lie between in parts that have rows; None where that is not known."""
+    def spans(self, columns: Sequence[str], parts: Sequence[int]) -> dict[str, list[Span]]:
+        """Return what values of columns lie between in parts that have rows; without those of which it is not known."""
 
 
 def ascending(table: Table) -> dict[str, str]:
@@ -52,12 +52,8 @@ def ascending(table: Table) -> dict[str, str]:
     if len(places) < 2 or any(_rows(files, place) < LEAST for place in (places[0], places[-1])):
         return {}
     some = [places[at] for at in np.unique(np.linspace(0, len(places) - 1, FEW).astype(np.int64)).tolist()]
-    found = {}
-    for name in table.schema.names:
-        way = _way(_spans(files, name, some))
-        if way is not None and (len(some) == len(places) or _way(_spans(files, name, places)) == way):
-            found[name] = way
-    return found
+    found = _ways(files, table.schema.names, some)
+    return found if len(some) == len(places) else _ways(files, list(found), places)
 
 
 def _files(table: Table) -> list[Ranged]:
@@ -72,20 +68,20 @@ def _rows(files: list[Ranged], place: tuple[int, int]) -> int:
     return int(files[place[0]].part_rows()[place[1]])
 
 
-def _spans(files: list[Ranged], name: str, places: list[tuple[int, int]]) -> list[Span] | None:
-    found: list[Span] = []
+def _ways(files: list[Ranged], names: list[str], places: list[tuple[int, int]]) -> dict[str, str]:
+    """Return the columns whose spans ascend or descend from place to place; each file is asked once."""
+    known: dict[str, list[Span]] = {name: [] for name in names}
     for number in dict.fromkeys(file for file, _ in places):
-        some = files[number].spans(name, [part for file, part in places if file == number])
-        if some is None:
-            return None
-        found += some
-    return found
+        some = files[number].spans(list(known), [part for file, part in places if file == number])
+        known = {name: known[name] for name in some}
+        for name, spans in some.items():
+            known[name] += spans
+    ways = {name: _way(spans) for name, spans in known.items()}
+    return {name: way for name, way in ways.items() if way is not None}
 
 
-def _way(spans: list[Span] | None) -> str | None:
+def _way(spans: list[Span]) -> str | None:
     """Say whether spans ascend or descend, if they do."""
-    if spans is None:
-        return None
     if spans[-1].low > spans[0].high and all(after.low >= before.high for before, after in pairwise(spans)):
         return "ascending"
     if spans[-1].high < spans[0].low and all(after.high <= before.low for before, after in pairwise(spans)):
